@@ -1,0 +1,50 @@
+"""The one extension, and its switches; everything else is in pyproject.toml.
+
+RANKD_PURE=1      do not build it: the oracle serves instead, slowly
+RANKD_DEBUG=1     assertions on and optimisation off
+RANKD_SANITIZE=1  AddressSanitizer and UndefinedBehaviorSanitizer (see `make sanitize`)
+"""
+
+import os
+
+from setuptools import Extension, setup
+
+
+def switch(name: str) -> bool:
+    return os.environ.get(name, "") not in ("", "0")
+
+
+def extensions() -> list[Extension]:
+    if switch("RANKD_PURE"):
+        return []
+    from Cython.Build import cythonize
+
+    compile_args = ["-std=c11", "-O3", "-Wall", "-Wextra", "-Wno-unused-function"]
+    link_args: list[str] = []
+    if switch("RANKD_DEBUG"):
+        compile_args += ["-O0", "-g3", "-UNDEBUG"]
+    if switch("RANKD_SANITIZE"):
+        flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+        compile_args += [*flags, "-O1", "-g", "-fno-omit-frame-pointer", "-UNDEBUG"]
+        link_args += flags
+    extension = Extension(
+        "rankd.rank._ranklist",
+        sources=[
+            "src/rankd/rank/_ranklist.pyx",
+            "src/rankd/rank/memory.c",
+            "src/rankd/rank/players.c",
+            "src/rankd/rank/ranklist.c",
+        ],
+        depends=[
+            "src/rankd/rank/memory.h",
+            "src/rankd/rank/players.h",
+            "src/rankd/rank/ranklist.h",
+        ],
+        extra_compile_args=compile_args,
+        extra_link_args=link_args,
+        optional=True,  # No compiler is not a reason to refuse: the oracle is slow but right.
+    )
+    return cythonize([extension], build_dir="build", language_level=3)
+
+
+setup(ext_modules=extensions())

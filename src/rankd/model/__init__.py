@@ -1,0 +1,1 @@
+"""Nouns and arithmetic: no I/O, no clock, no randomness, no asyncio."""
