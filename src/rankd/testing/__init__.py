@@ -1,0 +1,1 @@
+"""What tests need and programs may use for theirs: real servers, started and stopped."""

@@ -1,0 +1,47 @@
+"""What every test runs under: Hypothesis profiles, and a watch over what a test leaves behind.
+
+RANKD_HYPOTHESIS=long makes the property tests look fifty times further than a commit needs.
+"""
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# No deadline: a shared machine pauses, and a pause is not a fault. Not derandomised: each run
+# looks somewhere new, and prints what reproduces a failure.
+settings.register_profile(
+    "commit",
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("long", settings.get_profile("commit"), max_examples=5000)
+settings.load_profile(os.environ.get("RANKD_HYPOTHESIS", "commit"))
+
+# Opened by the runner itself, whenever it sees fit.
+_RUNNERS_OWN = ("/dev", "/proc", ".hypothesis", ".pytest_cache")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_behind() -> Iterator[None]:
+    """A test that ends with more open files or threads than it began with has leaked them."""
+    files, threads = _open_files(), set(threading.enumerate())
+    yield
+    left_running = set(threading.enumerate()) - threads
+    assert not left_running, f"threads left running: {left_running}"
+    left_open = _open_files() - files
+    assert not left_open, f"files left open: {left_open}"
+
+
+def _open_files() -> set[str]:
+    """What this process has open, sockets and pipes included, where the system can tell."""
+    found = set()
+    for number in Path("/proc/self/fd").glob("*"):
+        with contextlib.suppress(OSError):  # The listing's own number, closed by now.
+            found.add(str(number.readlink()))
+    return {name for name in found if not any(own in name for own in _RUNNERS_OWN)}
