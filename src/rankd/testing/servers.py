@@ -398,13 +398,18 @@ def _open_to_all(path: Path) -> bool:
 
 
 def _reachable_copy(programs: Path, place: Path, owner: pwd.struct_passwd | None) -> Path:
-    """Return the programs where ``owner`` can reach them: root's home, for one, is closed."""
+    """Return the programs where ``owner`` can reach them: root's home, for one, is closed.
+
+    Only a wheel can lie in such a place. Its libraries are found by their path relative to the
+    programs, SITE/PACKAGE/INSTALL/bin and SITE/PACKAGE.libs, which the copy must keep.
+    """
     if owner is None or _open_to_all(programs):
         return programs
-    home = place / "programs"
-    if not home.exists():
-        shutil.copytree(programs.parent, home, symlinks=True)
-    return home / programs.name
+    site, copy = programs.parents[2], place / "programs"
+    if not copy.exists():
+        for tree in (programs.parent, *site.glob("*.libs")):
+            shutil.copytree(tree, copy / tree.relative_to(site), symlinks=True)
+    return copy / programs.relative_to(site)
 
 
 def _initialise(programs: Path, data: Path, owner: pwd.struct_passwd | None) -> None:
