@@ -1,0 +1,105 @@
+"""The documentation tells the truth: its commands, examples, links and words are checked."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/**/*.md")])
+GLOSSARY = ROOT / "docs" / "glossary.md"
+DECISIONS = ROOT / "docs" / "decisions"
+
+FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+INLINE_CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+LINK = re.compile(r"\]\(([^)\s]*)\)")
+VERB = re.compile(r"(?:^|[=\w] |\$ )make ([a-z]+)\b", re.MULTILINE)
+
+
+def named(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def fences(page: Path, language: str) -> list[str]:
+    return [body for found, body in FENCE.findall(page.read_text()) if found == language]
+
+
+def prose(page: Path) -> str:
+    return FENCE.sub("", page.read_text())
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as they are made on the site and on code hosts."""
+    headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings}
+
+
+EXAMPLES = [
+    pytest.param(body, id=f"{named(page)}-{number}")
+    for page in PAGES
+    for number, body in enumerate(fences(page, "python"), start=1)
+]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_verb_a_page_names_is_in_the_makefile(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    code = [*INLINE_CODE.findall(prose(page)), *fences(page, "sh")]
+    verbs = {verb for text in code for verb in VERB.findall(text)}
+    assert verbs <= targets
+
+
+def test_every_verb_of_the_makefile_is_explained_to_contributors() -> None:
+    targets = re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    assert [verb for verb in targets if f"`make {verb}`" not in page] == ["help"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
+    for target in LINK.findall(prose(page)):
+        if target.startswith(("http://", "https://", "mailto:")):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), target
+        assert file.is_relative_to(ROOT), target
+        if anchor:
+            assert anchor in anchors(file), target
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_every_python_example_runs(
+    example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(compile(example, "example", "exec"), {"__name__": "__main__"})
+
+
+def test_every_word_of_the_glossary_is_explained_once() -> None:
+    words = re.findall(r"^\| \*\*(.+?)\*\* \|", GLOSSARY.read_text(), re.MULTILINE)
+    assert len(words) > 30
+    assert [word for word, times in Counter(words).items() if times > 1] == []
+
+
+def test_a_word_of_the_glossary_is_never_also_one_we_avoid() -> None:
+    """But for the pairs that are told apart there: a rank is no position, a fact no event."""
+    rows = re.findall(r"^\| \*\*(.+?)\*\* \| .* \| (.+) \|$", GLOSSARY.read_text(), re.MULTILINE)
+    words = {word for word, _ in rows}
+    avoided = {word.strip() for _, words_avoided in rows for word in words_avoided.split(",")}
+    assert avoided & words <= {"position", "index", "fact", "event"}
+
+
+def test_every_decision_is_listed_and_says_its_state() -> None:
+    listed = set(LINK.findall((DECISIONS / "README.md").read_text()))
+    for page in DECISIONS.glob("[0-9]*.md"):
+        text = page.read_text()
+        assert page.name in listed
+        assert text.startswith(f"# {page.name[:4]} "), page.name
+        assert re.search(r"^\*\*State:\*\* (proposed|accepted|superseded by)", text, re.MULTILINE)
+
+
+def test_decisions_are_numbered_without_gaps() -> None:
+    numbers = [int(page.name[:4]) for page in sorted(DECISIONS.glob("[0-9]*.md"))]
+    assert numbers == list(range(1, len(numbers) + 1))

@@ -1,0 +1,69 @@
+"""The shape of the tree: names that say something, files that say why, rooms that are known."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PYTHON = sorted(
+    path
+    for folder in ("src", "tests", "benchmarks", "examples")
+    for path in (ROOT / folder).rglob("*.py")
+)
+SOURCES = [*PYTHON, *sorted((ROOT / "src").rglob("*.pyx")), *sorted((ROOT / "src").rglob("*.pyi"))]
+NAMELESS = {"utils", "util", "helpers", "helper", "common", "base", "misc", "shared"}
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=named)
+def test_a_file_begins_by_saying_what_it_is_for(path: Path) -> None:
+    text = path.read_text()
+    if path.suffix == ".pyx":
+        assert re.match(r'(#[^\n]*\n|\s)*r?"""\w', text)
+    elif text.strip():  # An empty __init__.py of a test folder has nothing to say.
+        assert ast.get_docstring(ast.parse(text))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=named)
+def test_a_module_is_named_after_a_noun(path: Path) -> None:
+    assert not NAMELESS & {part.strip("_") for part in path.relative_to(ROOT).with_suffix("").parts}
+
+
+def test_unit_tests_mirror_the_package() -> None:
+    """tests/unit/a/test_b.py tests src/rankd/a/b.py, or a part of it: test_b_something.py."""
+    unit = ROOT / "tests" / "unit"
+    for path in unit.rglob("test_*.py"):
+        room = ROOT / "src" / "rankd" / path.parent.relative_to(unit)
+        subject = path.stem.removeprefix("test_")
+        modules = {module.stem.strip("_") for module in room.glob("*") if module.suffix != ".so"}
+        assert any(subject == name or subject.startswith(f"{name}_") for name in modules), path
+
+
+def test_the_lock_covers_what_the_project_declares() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    for group, wanted in project["dependency-groups"].items():
+        lock = (ROOT / "requirements" / f"{group}.txt").read_text().lower()
+        for requirement in [*wanted, *project["project"]["dependencies"]]:
+            name = re.split(r"[<>=~!\[ ]", requirement, maxsplit=1)[0].lower()
+            assert re.search(rf"^{re.escape(name)}==", lock, re.MULTILINE), (group, name)
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=named)
+def test_examples_run(example: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(example), "--players", "2000", "--seconds", "0.3"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
