@@ -46,10 +46,9 @@ def test_a_file_begins_by_saying_what_it_is_for(path: Path) -> None:
 def test_every_public_function_is_explained(path: Path) -> None:
     text = path.read_text()
     for found in PROTOTYPE.finditer(text):
-        before = text[: found.start()].rstrip("\n")
-        # A comment above, or prototypes in one block under a comment.
-        block = before.rpartition("\n\n")[2] if not text[: found.start()].endswith("\n\n") else ""
-        assert "*/" in block, found[1]
+        # A comment right above, or one above several prototypes that stand together.
+        above = PROTOTYPE.sub("", text[: found.start()].rpartition("\n\n")[2])
+        assert above.rstrip().endswith("*/"), found[1]
 
 
 @pytest.mark.parametrize("path", HEADERS, ids=named)
