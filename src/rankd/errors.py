@@ -2,14 +2,37 @@
 
 RankdError
 ├── Refused        understood, and will not be done: do not retry         (4xx)
-│   └── InvalidBoard
+│   ├── Invalid    one or more fields are wrong, and each is named        (422)
+│   │   ├── InvalidBoard
+│   │   ├── InvalidSubmission
+│   │   ├── InvalidPage
+│   │   └── ScoreOutOfBounds
+│   └── InvalidCursor
 ├── Unavailable    may succeed later: retry with back-off, same key       (503)
 └── Corrupt        a promise does not hold: stop and tell a human         (500)
+    ├── UnknownFact
+    └── UnreadableFact
 
 Programming mistakes are not in this tree. They are assertions, and are never caught.
+
+A ``code`` is for programs and never changes; a message is for people and may. Neither ever
+repeats raw input: what a stranger sent could be megabytes, or markup.
 """
 
-from typing import ClassVar
+from decimal import Decimal
+from typing import ClassVar, NamedTuple
+
+FIELD_ERRORS_MAX = 100
+"""Enough for every field of an honest request; a hostile one does not choose our answer's size."""
+
+
+class FieldError(NamedTuple):
+    """One thing wrong with one field."""
+
+    field: str
+    """Its path in what was sent: ``limits.score_min``, ``columns[1].name``; empty for the whole."""
+    message: str
+    """What the field accepts, as a sentence that follows the field's name."""
 
 
 class RankdError(Exception):
@@ -25,13 +48,89 @@ class RankdError(Exception):
             RankdError._taken[code] = cls
 
 
+# ----------------------------------------------------------------------------- refused
+
+
 class Refused(RankdError):
     """The request was understood and will not be done."""
+
+
+class Invalid(Refused):
+    """One or more fields are wrong. All are named, so that one round of mending is enough."""
+
+    def __init__(self, errors: list[FieldError] | tuple[FieldError, ...]) -> None:
+        assert errors, "an invalid request has at least one wrong field"
+        self.errors = tuple(errors[:FIELD_ERRORS_MAX])
+        super().__init__("; ".join(f"{field} {message}".lstrip() for field, message in self.errors))
+
+
+class InvalidBoard(Invalid):
+    """The definition of a board does not hold together."""
+
+    code = "invalid_board"
+
+
+class InvalidSubmission(Invalid):
+    """A submission is malformed for the board it was made to."""
+
+    code = "invalid_submission"
+
+
+class InvalidPage(Invalid):
+    """A page or neighbourhood was asked for with bounds nobody can serve."""
+
+    code = "invalid_page"
+
+
+class ScoreOutOfBounds(Invalid):
+    """The submitted score lies outside the bounds its board declares."""
+
+    code = "score_out_of_bounds"
+
+    def __init__(self, *, board: str, low: int | Decimal, high: int | Decimal) -> None:
+        super().__init__([FieldError("score", f"must lie between {low:f} and {high:f}")])
+        self.board, self.low, self.high = board, low, high
+
+
+class InvalidCursor(Refused):
+    """A cursor is damaged, of another ranking, or was never one of ours."""
+
+    code = "invalid_cursor"
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"the cursor {problem}; start again from the first page")
+        self.problem = problem
+
+
+# ------------------------------------------------------------------------- unavailable
 
 
 class Unavailable(RankdError):
     """The request may succeed later: retry with back-off and the same submission key."""
 
 
+# ----------------------------------------------------------------------------- corrupt
+
+
 class Corrupt(RankdError):
     """A promise does not hold. Stop, and tell a human."""
+
+
+class UnknownFact(Corrupt):
+    """The ledger holds a kind of fact that this version of the program cannot read."""
+
+    code = "unknown_fact"
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(f"unknown kind of fact {kind!r}: was the ledger written by a newer rankd?")
+        self.kind = kind
+
+
+class UnreadableFact(Corrupt):
+    """The bytes of a fact do not have the shape its kind promises."""
+
+    code = "unreadable_fact"
+
+    def __init__(self, kind: str, problem: str) -> None:
+        super().__init__(f"a fact of kind {kind!r} cannot be read: {problem}")
+        self.kind, self.problem = kind, problem
