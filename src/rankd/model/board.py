@@ -1,0 +1,692 @@
+"""A board: a named competition, the rules it is played by, and the unit it is played in.
+
+A board is defined once by a person and then consulted for every submission, so this module has
+two faces. ``Board.define`` is patient: it reads everything, names every field that is wrong and
+says what would have been right, because a definition is mended by hand. The ``Board`` it returns
+is quick: frozen, and with all that the hot path asks for worked out beforehand.
+
+Scores are whole numbers in the board's smallest unit. A board with two decimals keeps 12.34 as
+1234, and everything behind this module knows integers only: no sum drifts, no comparison is off
+by the last bit. ``parse_score`` and ``show_score`` are the only doors between the two.
+"""
+
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from decimal import Context, Decimal
+from enum import StrEnum
+from typing import Any, NamedTuple, TypeVar
+
+from rankd.errors import FieldError, InvalidBoard
+from rankd.model.standing import TieRule
+from rankd.model.window import (
+    Recurrence,
+    RecurrenceError,
+    parse_duration,
+    show_duration,
+    valid_time_zone,
+)
+
+BOARD_NAME_LENGTH_MAX = 64
+"""Names stand in URLs, store keys and file listings; this fits all of them."""
+
+TITLE_LENGTH_MAX = 128
+"""One line of a page."""
+
+COLUMN_NAME_LENGTH_MAX = 32
+SEGMENT_NAME_LENGTH_MAX = 32
+"""Both are repeated in every answer."""
+
+COLUMNS_MAX = 4
+"""Each is eight bytes in every order key of every index."""
+
+DECIMALS_MAX = 9
+"""Nanoseconds of a second. A 64-bit score then still has nine digits before the point."""
+
+WINDOWS_MAX = 16
+"""A submission is folded once into each, so this multiplies the cost of a write."""
+
+SEGMENTS_MAX = 8
+"""A submission is folded into every window of each, so this multiplies it again."""
+
+SUBMISSIONS_PER_MINUTE_MAX = 1_000_000
+"""Far beyond any player, and small enough for every counter that will hold it."""
+
+SCORE_MIN = -(2**63)
+SCORE_MAX = 2**63 - 1
+"""What eight bytes hold: the range of a score in the board's smallest unit."""
+
+SCORE_TEXT_LENGTH_MAX = 32
+"""Sign, nineteen digits and a point fit well; longer text is refused unread."""
+
+FLOAT_DIGITS_MAX = 15
+"""Any decimal of so many digits survives a double unchanged. With more, the number that was sent
+may have become another before we saw it; such scores are sent as text."""
+
+
+class Direction(StrEnum):
+    """Whether higher or lower scores are better."""
+
+    HIGHER = "higher"
+    LOWER = "lower"
+
+
+class ScoreRule(StrEnum):
+    """How a new score combines with the one already counted."""
+
+    BEST = "best"
+    """The better of the two stays. With several columns the whole tuple is compared."""
+    LATEST = "latest"
+    """The new one replaces the old."""
+    SUM = "sum"
+    """They are added, column by column."""
+    FIRST = "first"
+    """The old one stays."""
+
+
+class TieBreak(StrEnum):
+    """Which of two equal entries is ahead."""
+
+    FIRST = "first"
+    """Whoever reached the score first."""
+    LATEST = "latest"
+    """Whoever reached it last."""
+    PLAYER = "player"
+    """The player whose id is smaller, byte by byte."""
+
+
+class Writes(StrEnum):
+    """Who may submit: the game's servers, clients with a signature, or any client."""
+
+    SERVER = "server"
+    SIGNED = "signed"
+    CLIENT = "client"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One of the numbers an entry is ordered by."""
+
+    name: str
+    direction: Direction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a board takes for honest. Absent limits do not limit. Scores are in smallest units."""
+
+    score_min: int | None = None
+    score_max: int | None = None
+    gain_per_minute_max: int | None = None
+    submissions_per_minute_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HalfLife:
+    """A score is worth half as much after each of these periods."""
+
+    period: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class LinearDecay:
+    """A score loses this amount, in smallest units, in each of these periods."""
+
+    amount: int
+    per: timedelta
+
+
+Decay = HalfLife | LinearDecay
+
+
+class Change(NamedTuple):
+    """One field in which two definitions differ, each side as a definition spells it."""
+
+    field: str
+    before: object
+    after: object
+
+
+Scores = tuple[int, ...]
+"""One score for each column, in smallest units."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Board:
+    """A board's rules. Made by ``Board.define``, which alone checks them."""
+
+    name: str
+    title: str | None
+    columns: tuple[Column, ...]
+    rule: ScoreRule
+    decimals: int
+    ties: TieRule
+    tie_break: TieBreak
+    windows: tuple[Recurrence, ...]
+    time_zone: str
+    segments: tuple[str, ...]
+    decay: Decay | None
+    limits: Limits
+    writes: Writes
+    prize: bool
+    retention: Mapping[str, timedelta] = field(hash=False)
+    """How long a closed window is kept, by the name of its recurrence; for ever where absent."""
+
+    # Worked out once, because every submission asks.
+    width: int = field(init=False, repr=False, compare=False)
+    """How many columns an entry has."""
+    directions: tuple[Direction, ...] = field(init=False, repr=False, compare=False)
+    score_low: int = field(init=False, repr=False, compare=False)
+    score_high: int = field(init=False, repr=False, compare=False)
+    """What the first column may hold, both included; the 64-bit range where nothing is declared."""
+    is_better: Callable[[Scores, Scores], bool] = field(init=False, repr=False, compare=False)
+    """Whether the first tuple is strictly better than the second."""
+
+    def __post_init__(self) -> None:
+        directions = tuple(column.direction for column in self.columns)
+        low, high = self.limits.score_min, self.limits.score_max
+        remember = object.__setattr__  # The board is frozen from the next line on.
+        remember(self, "width", len(directions))
+        remember(self, "directions", directions)
+        remember(self, "score_low", SCORE_MIN if low is None else low)
+        remember(self, "score_high", SCORE_MAX if high is None else high)
+        remember(self, "is_better", _comparison(directions))
+
+    @staticmethod
+    def define(name: str, definition: Mapping[str, object]) -> "Board":
+        """Return the board a definition describes.
+
+        Every field may be left out or null, which means its default. Raises InvalidBoard, which
+        names every field that is wrong.
+        """
+        return _define(name, definition)
+
+    def definition(self) -> dict[str, Any]:
+        """Return the one spelling of this board that ``define`` reads back as its equal.
+
+        It holds plain JSON values only, with every default written out.
+        """
+        return {
+            "title": self.title,
+            "direction": self.columns[0].direction.value,
+            "columns": [
+                {"name": column.name, "direction": column.direction.value}
+                for column in self.columns
+            ],
+            "rule": self.rule.value,
+            "decimals": self.decimals,
+            "ties": self.ties.value,
+            "tie_break": self.tie_break.value,
+            "windows": [recurrence.definition() for recurrence in self.windows],
+            "time_zone": self.time_zone,
+            "segments": list(self.segments),
+            "decay": self._decay_definition(),
+            "limits": self._limits_definition(),
+            "writes": self.writes.value,
+            "prize": self.prize,
+            "retention": {name: show_duration(kept) for name, kept in self.retention.items()},
+        }
+
+    def changes(self, other: "Board") -> tuple[Change, ...]:
+        """Return the fields in which ``other`` differs, in the order a definition lists them."""
+        before, after = self.definition(), other.definition()
+        return tuple(
+            Change(name, before[name], after[name])
+            for name in before
+            if before[name] != after[name]
+        )
+
+    def parse_score(self, value: object) -> int:
+        """Return a score in smallest units. Raises ValueError, which says what is accepted.
+
+        Integers, decimals, and text of either. What has more decimals than the board declares is
+        refused, not rounded: two players whose scores differ must never be made equal.
+        """
+        # By far the commonest, and all that most boards ever see.
+        if type(value) is int and self.decimals == 0 and SCORE_MIN <= value <= SCORE_MAX:
+            return value
+        return parse_scaled(value, self.decimals)
+
+    def show_score(self, scaled: int) -> int | Decimal:
+        """Return a score as people see it: an integer, or exactly the declared decimals.
+
+        Never a float: a double holds fifteen digits and a score has up to nineteen. A JSON encoder
+        writes a Decimal as a number, digit for digit, when told to.
+        """
+        return scaled if self.decimals == 0 else Decimal(scaled).scaleb(-self.decimals, _EXACT)
+
+    def _plain_score(self, scaled: int) -> int | str:
+        """Return a score as a definition spells it: text where a JSON number might be rounded."""
+        return scaled if self.decimals == 0 else f"{self.show_score(scaled):f}"
+
+    def _limits_definition(self) -> dict[str, int | str]:
+        limits = self.limits
+        scores = {
+            "score_min": limits.score_min,
+            "score_max": limits.score_max,
+            "gain_per_minute_max": limits.gain_per_minute_max,
+        }
+        shown = {
+            name: self._plain_score(value) for name, value in scores.items() if value is not None
+        }
+        if limits.submissions_per_minute_max is not None:
+            shown["submissions_per_minute_max"] = limits.submissions_per_minute_max
+        return shown
+
+    def _decay_definition(self) -> dict[str, object] | None:
+        match self.decay:
+            case HalfLife(period):
+                return {"half_life": show_duration(period)}
+            case LinearDecay(amount, per):
+                return {"linear": {"amount": self._plain_score(amount), "per": show_duration(per)}}
+            case None:
+                return None
+
+
+# ------------------------------------------------------------------------------ scores
+
+# The context every thread starts with may be changed by the program around us; this one is ours.
+_EXACT = Context(prec=28)
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
+_DIGITS_MAX = len(str(SCORE_MAX))
+_NOT_A_NUMBER = "must be a number, or text of one"
+_TOO_LARGE = "is larger than a score can be"
+
+
+def _comparison(directions: tuple[Direction, ...]) -> Callable[[Scores, Scores], bool]:
+    if all(direction is Direction.HIGHER for direction in directions):
+        return operator.gt
+    if all(direction is Direction.LOWER for direction in directions):
+        return operator.lt
+    signs = tuple(1 if direction is Direction.HIGHER else -1 for direction in directions)
+
+    def is_better(scores: Scores, than: Scores) -> bool:
+        for sign, ours, theirs in zip(signs, scores, than, strict=True):
+            if ours != theirs:
+                return sign * ours > sign * theirs
+        return False
+
+    return is_better
+
+
+def parse_scaled(value: object, decimals: int) -> int:
+    """Return a number as a count of 10**-decimals. Raises ValueError; see ``Board.parse_score``."""
+    match value:
+        case bool():
+            raise ValueError(_NOT_A_NUMBER)
+        case int():
+            return _in_range(value * 10**decimals)
+        case str():
+            return _scaled(_decimal_of_text(value), decimals)
+        case Decimal():
+            return _scaled(value, decimals)
+        case float():
+            return _scaled_float(value, decimals)
+        case _:
+            raise ValueError(_NOT_A_NUMBER)
+
+
+def _decimal_of_text(text: str) -> Decimal:
+    if len(text) > SCORE_TEXT_LENGTH_MAX or not _NUMBER.fullmatch(text):
+        raise ValueError("must be a number written with digits, such as -12 or 3.50")
+    return Decimal(text)
+
+
+def _scaled_float(value: float, decimals: int) -> int:
+    # The repr of a float is the shortest text that means it: the text it was read from, unless
+    # that had more digits than a double keeps.
+    scaled = _scaled(Decimal(repr(value)), decimals)
+    if abs(scaled) >= 10**FLOAT_DIGITS_MAX:
+        raise ValueError(f"has more than {FLOAT_DIGITS_MAX} digits: send it as text")
+    return scaled
+
+
+def _scaled(value: Decimal, decimals: int) -> int:
+    """Scale by integer arithmetic: that of decimals rounds as its context says."""
+    exponent = value.as_tuple().exponent
+    if not isinstance(exponent, int):
+        raise ValueError(_NOT_A_NUMBER)  # Infinity and NaN carry a letter there.
+    # Both ends are looked at first, or 10**exponent could fill the memory.
+    if value.adjusted() > _DIGITS_MAX:
+        raise ValueError(_TOO_LARGE)
+    if exponent < -SCORE_TEXT_LENGTH_MAX:
+        raise ValueError(_too_fine(decimals))
+    numerator, denominator = value.as_integer_ratio()
+    scaled, rest = divmod(numerator * 10**decimals, denominator)
+    if rest:
+        raise ValueError(_too_fine(decimals))
+    return _in_range(scaled)
+
+
+def _in_range(scaled: int) -> int:
+    if SCORE_MIN <= scaled <= SCORE_MAX:
+        return scaled
+    raise ValueError(_TOO_LARGE)
+
+
+def _too_fine(decimals: int) -> str:
+    if decimals == 0:
+        return "must be a whole number"
+    return f"must have at most {decimals} digit{'s'[: decimals > 1]} after the point"
+
+
+# ------------------------------------------------------------- reading a definition
+
+NAME = re.compile(r"[A-Za-z0-9_.-]+")
+"""The characters of every name: safe in a URL, a store's key and a shell without quoting."""
+
+UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+"""What no text of ours holds: control characters, line separators, halves of surrogate pairs."""
+
+_DEFAULT_COLUMN = "score"
+_FIELDS = (
+    "title",
+    "direction",
+    "columns",
+    "rule",
+    "decimals",
+    "ties",
+    "tie_break",
+    "windows",
+    "time_zone",
+    "segments",
+    "decay",
+    "limits",
+    "writes",
+    "prize",
+    "retention",
+)
+
+_Choice = TypeVar("_Choice", bound=StrEnum)
+
+
+class _Reader:
+    """Takes a definition apart and remembers everything that is wrong with it.
+
+    Each method returns something usable even when it has found a fault, so that reading goes on
+    and the next fault is found too; what it returned is thrown away in the end.
+    """
+
+    def __init__(self) -> None:
+        self.errors: list[FieldError] = []
+
+    def refuse(self, path: str, message: str) -> None:
+        self.errors.append(FieldError(path, message))
+
+    def mapping(
+        self, path: str, value: object, known: Sequence[str] | None
+    ) -> Mapping[str, object]:
+        """Return a mapping, its keys all known where it is told which; null is an empty one."""
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping):
+            self.refuse(path, "must be an object")
+            return {}
+        for name in value:
+            if known is not None and name not in known:
+                self.refuse(
+                    _join(path, shown_name(name)), f"is unknown; known are {', '.join(known)}"
+                )
+        return value
+
+    def items(self, path: str, value: object, *, low: int, high: int) -> Sequence[object]:
+        if not isinstance(value, list | tuple) or not low <= len(value) <= high:
+            self.refuse(path, f"must be a list of {low} to {high}")
+            return ()
+        return value
+
+    def choice(self, path: str, value: object, choices: type[_Choice]) -> _Choice | None:
+        for choice in choices:
+            if value == choice.value:
+                return choice
+        if value is not None:
+            self.refuse(path, f"must be one of {', '.join(choices)}")
+        return None
+
+    def flag(self, path: str, value: object) -> bool:
+        if value is not None and not isinstance(value, bool):
+            self.refuse(path, "must be true or false")
+        return value is True
+
+    def integer(self, path: str, value: object, *, low: int, high: int) -> int | None:
+        if value is None:
+            return None
+        if type(value) is int and low <= value <= high:
+            return value
+        self.refuse(path, f"must be a whole number from {low} to {high}")
+        return None
+
+    def score(self, path: str, value: object, decimals: int) -> int | None:
+        if value is None:
+            return None
+        try:
+            return parse_scaled(value, decimals)
+        except ValueError as exc:
+            self.refuse(path, str(exc))
+            return None
+
+    def amount(self, path: str, value: object, decimals: int) -> int | None:
+        """Read a score that must be more than nothing."""
+        amount = self.score(path, value, decimals)
+        if amount is not None and amount <= 0:
+            self.refuse(path, "must be more than 0")
+        return amount
+
+    def duration(self, path: str, value: object) -> timedelta:
+        try:
+            return parse_duration(value if isinstance(value, str) else "")
+        except ValueError as exc:
+            self.refuse(path, str(exc))
+            return timedelta(0)
+
+    def name(self, path: str, value: object, *, length_max: int, taken: Sequence[object]) -> str:
+        if not isinstance(value, str) or len(value) > length_max or not NAME.fullmatch(value):
+            self.refuse(path, f"must be 1 to {length_max} of the characters A-Z a-z 0-9 _ . -")
+            return ""
+        if value in taken:
+            self.refuse(path, "is there twice")
+        return value
+
+
+def _define(name: str, definition: Mapping[str, object]) -> Board:
+    read = _Reader()
+    _read_board_name(read, name)
+    given = read.mapping("", definition, _FIELDS)
+    rule = read.choice("rule", given.get("rule"), ScoreRule) or ScoreRule.BEST
+    columns = _read_columns(read, given)
+    decimals = _read_decimals(read, given)
+    time_zone = _read_time_zone(read, given)
+    windows = _read_windows(read, given.get("windows"), time_zone)
+    prize = read.flag("prize", given.get("prize"))
+    parts: dict[str, Any] = {
+        "title": _read_title(read, given.get("title")),
+        "ties": read.choice("ties", given.get("ties"), TieRule) or TieRule.ORDINAL,
+        "tie_break": read.choice("tie_break", given.get("tie_break"), TieBreak) or TieBreak.FIRST,
+        "segments": _read_segments(read, given.get("segments")),
+        "decay": _read_decay(read, given.get("decay"), rule, columns, decimals),
+        "limits": _read_limits(read, given.get("limits"), decimals),
+        "writes": _read_writes(read, given.get("writes"), prize=prize),
+        "retention": _read_retention(read, given.get("retention"), windows),
+    }
+    if read.errors:
+        raise InvalidBoard(read.errors)
+    return Board(
+        name=name,
+        rule=rule,
+        columns=columns,
+        decimals=decimals,
+        time_zone=time_zone,
+        windows=windows,
+        prize=prize,
+        **parts,
+    )
+
+
+def _read_board_name(read: _Reader, name: object) -> None:
+    if name in (".", ".."):
+        read.refuse("name", "must not be . or .., which mean something else in a path")
+    else:
+        read.name("name", name, length_max=BOARD_NAME_LENGTH_MAX, taken=())
+
+
+def _read_title(read: _Reader, title: object) -> str | None:
+    if title is None:
+        return None
+    if (
+        not isinstance(title, str)
+        or not 1 <= len(title) <= TITLE_LENGTH_MAX
+        or UNPRINTABLE.search(title)
+    ):
+        read.refuse("title", f"must be text of 1 to {TITLE_LENGTH_MAX} printable characters")
+        return None
+    return title
+
+
+def _read_columns(read: _Reader, given: Mapping[str, object]) -> tuple[Column, ...]:
+    direction = read.choice("direction", given.get("direction"), Direction)
+    if given.get("columns") is None:
+        return (Column(_DEFAULT_COLUMN, direction or Direction.HIGHER),)
+    columns: list[Column] = []
+    for number, item in enumerate(read.items("columns", given["columns"], low=1, high=COLUMNS_MAX)):
+        columns.append(_read_column(read, f"columns[{number}]", item, columns))
+    if columns and direction not in (None, columns[0].direction):
+        read.refuse("direction", "must be that of the first column, or be left out")
+    return tuple(columns)
+
+
+def _read_column(read: _Reader, path: str, item: object, before: Sequence[Column]) -> Column:
+    given = read.mapping(path, item, ("name", "direction"))
+    taken = [column.name for column in before]
+    name = read.name(
+        f"{path}.name", given.get("name"), length_max=COLUMN_NAME_LENGTH_MAX, taken=taken
+    )
+    direction = read.choice(f"{path}.direction", given.get("direction"), Direction)
+    return Column(name, direction or Direction.HIGHER)
+
+
+def _read_decimals(read: _Reader, given: Mapping[str, object]) -> int:
+    if given.get("decimals") is None:
+        return 0
+    decimals = read.integer("decimals", given["decimals"], low=0, high=DECIMALS_MAX)
+    return DECIMALS_MAX if decimals is None else decimals  # So that no score is refused with it.
+
+
+def _read_time_zone(read: _Reader, given: Mapping[str, object]) -> str:
+    zone = given.get("time_zone")
+    if zone is None:
+        return "UTC"
+    if not isinstance(zone, str) or not valid_time_zone(zone):
+        read.refuse("time_zone", "must be an IANA name such as UTC or Europe/Berlin")
+        return "UTC"
+    return zone
+
+
+def _read_windows(read: _Reader, given: object, time_zone: str) -> tuple[Recurrence, ...]:
+    if given is None:
+        given = ["all"]
+    recurrences: dict[str, Recurrence] = {}
+    for number, item in enumerate(read.items("windows", given, low=1, high=WINDOWS_MAX)):
+        path = f"windows[{number}]"
+        if not isinstance(item, str | Mapping):
+            read.refuse(path, "must be text or an object")
+            continue
+        try:
+            recurrence = Recurrence.parse(item, time_zone=time_zone)
+        except RecurrenceError as exc:
+            read.refuse(_join(path, exc.field), exc.message)
+            continue
+        if recurrence.name in recurrences:
+            read.refuse(path, "has the name of a window before it")
+        recurrences[recurrence.name] = recurrence
+    return tuple(recurrences.values())
+
+
+def _read_segments(read: _Reader, given: object) -> tuple[str, ...]:
+    if given is None:
+        return ()
+    segments: list[str] = []
+    for number, item in enumerate(read.items("segments", given, low=0, high=SEGMENTS_MAX)):
+        path = f"segments[{number}]"
+        segments.append(read.name(path, item, length_max=SEGMENT_NAME_LENGTH_MAX, taken=segments))
+    return tuple(segments)
+
+
+def _read_decay(
+    read: _Reader, given: object, rule: ScoreRule, columns: tuple[Column, ...], decimals: int
+) -> Decay | None:
+    if given is None:
+        return None
+    if len(columns) > 1:
+        read.refuse("decay", "needs a board of one column")
+    if rule is ScoreRule.FIRST:
+        read.refuse("decay", "cannot be combined with the rule first")
+    fields = read.mapping("decay", given, ("half_life", "linear"))
+    half_life, linear = fields.get("half_life"), fields.get("linear")
+    if (half_life is None) == (linear is None):
+        read.refuse("decay", "must hold either half_life or linear")
+        return None
+    if linear is None:
+        return HalfLife(read.duration("decay.half_life", half_life))
+    return _read_linear(read, linear, decimals)
+
+
+def _read_linear(read: _Reader, given: object, decimals: int) -> LinearDecay:
+    fields = read.mapping("decay.linear", given, ("amount", "per"))
+    amount = read.amount("decay.linear.amount", fields.get("amount"), decimals)
+    if fields.get("amount") is None:
+        read.refuse("decay.linear.amount", "must be given")
+    return LinearDecay(amount or 0, read.duration("decay.linear.per", fields.get("per")))
+
+
+def _read_limits(read: _Reader, given: object, decimals: int) -> Limits:
+    fields = read.mapping("limits", given, Limits.__slots__)
+    low = read.score("limits.score_min", fields.get("score_min"), decimals)
+    high = read.score("limits.score_max", fields.get("score_max"), decimals)
+    if low is not None and high is not None and low > high:
+        read.refuse("limits.score_min", "must not be more than score_max")
+    gain = "gain_per_minute_max"
+    rate = "submissions_per_minute_max"
+    return Limits(
+        score_min=low,
+        score_max=high,
+        gain_per_minute_max=read.amount(f"limits.{gain}", fields.get(gain), decimals),
+        submissions_per_minute_max=read.integer(
+            f"limits.{rate}", fields.get(rate), low=1, high=SUBMISSIONS_PER_MINUTE_MAX
+        ),
+    )
+
+
+def _read_writes(read: _Reader, given: object, *, prize: bool) -> Writes:
+    writes = read.choice("writes", given, Writes) or Writes.SERVER
+    if prize and writes is Writes.CLIENT:
+        read.refuse("writes", "must be server or signed on a prize board")
+    return writes
+
+
+def _read_retention(
+    read: _Reader, given: object, windows: tuple[Recurrence, ...]
+) -> Mapping[str, timedelta]:
+    kept: dict[str, timedelta] = {}
+    fields = read.mapping("retention", given, known=None)
+    closing = [recurrence.name for recurrence in windows if recurrence.name != "all"]
+    for name in fields:
+        if name not in closing:
+            path = _join("retention", shown_name(name))
+            read.refuse(path, "must be the name of a window of this board that closes")
+    for name in closing:
+        if fields.get(name) is not None:
+            kept[name] = read.duration(f"retention.{name}", fields[name])
+    return kept
+
+
+def shown_name(name: object) -> str:
+    """Return an unknown field's name if it is harmless to repeat, and ``?`` otherwise."""
+    if isinstance(name, str) and len(name) <= BOARD_NAME_LENGTH_MAX and NAME.fullmatch(name):
+        return name
+    return "?"
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path and name else path or name

@@ -1,0 +1,284 @@
+"""What the ledger remembers: facts, their versions, and their bytes.
+
+A fact is written once and read for ever, by programs not yet written. Three things follow.
+
+*A fact says what was asked, not what it led to.* A submission is recorded before anyone has
+judged it; verdicts, ranks and standings are folded from facts and can be thrown away.
+
+*Its bytes never change meaning.* A kind is a name and a version, ``score_submitted.1``, kept
+beside the body. The body is a MessagePack array of the fields in the order written here: no
+field names, so a plain submission takes some thirty bytes. So the order of fields is part of
+the format. It is pinned by golden bytes in the tests.
+
+*Old facts are read as if they were new.* How a kind grows:
+
+- A field that an older reader may safely ignore goes last, with a default: same version. Old
+  bytes, being shorter, decode to the default.
+- Any other change is a new version. Change the class and its ``kind``, and add an upcaster from
+  the old kind: a function from the old list of fields to the new one. Upcasters chain, so each
+  is written once, against the version that followed its own, and never touched again.
+- A new kind is a new class, listed in ``FACTS`` at the end of this file.
+
+Times are ``Instant``: whole microseconds since 1970, UTC, which every store can keep and compare
+without a library for dates.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import blake2b
+from operator import attrgetter
+from typing import Any, ClassVar, NewType
+
+import msgspec
+
+from rankd.errors import UnknownFact, UnreadableFact
+from rankd.model.window import Instant
+
+Position = NewType("Position", int)
+"""A fact's place in the ledger's one order. Grows, never repeats; the first is 1."""
+
+Attributes = dict[str, str | int | bool]
+"""What is declared of a player: region, level, platform. Segments are drawn from these."""
+
+FINGERPRINT_BYTES = 16
+"""Wide enough that no two bodies under one key will ever agree by chance."""
+
+
+class Fact(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Something that happened. Immutable, as the past is."""
+
+    kind: ClassVar[str]
+
+
+# ------------------------------------------------------------------------------- kinds
+
+
+class ScoreSubmitted(Fact, frozen=True):
+    """Somebody asked that a score be counted. Whether it does is for the fold to judge.
+
+    Scores are whole numbers in the unit of the definition in force at this position. Exactly one
+    of ``scores`` and ``delta`` is given.
+    """
+
+    kind = "score_submitted.1"
+
+    board: str
+    player: str
+    scores: tuple[int, ...] | None = None
+    """One for each of the board's columns."""
+    delta: int | None = None
+    """Added to the first column."""
+    key: str | None = None
+    metadata: bytes | None = None
+    """JSON, kept as bytes because nothing between the client and the reader looks inside."""
+    attributes: Attributes | None = None
+    """The player's attributes as the game saw them at the time."""
+    build: str | None = None
+    at: Instant | None = None
+    """When the client says it happened. Kept as data; the position alone decides who was first."""
+    run: str | None = None
+    """The run token it was made under; the fold sees to it that one run is used once."""
+    actor: str | None = None
+    """Who wrote it: the name of a key, never the key."""
+
+
+class BoardDefined(Fact, frozen=True):
+    """A board exists from here on, or from here on means something else."""
+
+    kind = "board_defined.1"
+
+    board: str
+    definition: dict[str, Any]
+    """The canonical definition with every default written out: a later default changes no past."""
+    actor: str | None = None
+
+
+class BoardRetired(Fact, frozen=True):
+    """A board takes no more submissions and is listed no more."""
+
+    kind = "board_retired.1"
+
+    board: str
+    actor: str | None = None
+    reason: str | None = None
+
+
+class WindowOpened(Fact, frozen=True):
+    """A window of a board counts scores from here on."""
+
+    kind = "window_opened.1"
+
+    board: str
+    window: str
+    """The window's id, such as ``daily:2026-11-14``."""
+    start: Instant | None = None
+    """The first instant in it; absent for a window that was always open."""
+    end: Instant | None = None
+    """The first instant no longer in it; absent for a window that never ends."""
+
+
+class WindowSealed(Fact, frozen=True):
+    """A window of a board is closed for good: what counted before this position is final."""
+
+    kind = "window_sealed.1"
+
+    board: str
+    window: str
+    actor: str | None = None
+    """Set when somebody sealed it early; absent when its time was simply over."""
+    reason: str | None = None
+
+
+class PlayerProfiled(Fact, frozen=True):
+    """A player's profile is now this, whole: what is absent here is gone."""
+
+    kind = "player_profiled.1"
+
+    player: str
+    name: str | None = None
+    attributes: Attributes | None = None
+    actor: str | None = None
+
+
+class FriendsSet(Fact, frozen=True):
+    """A player's friends are now these and no others."""
+
+    kind = "friends_set.1"
+
+    player: str
+    friends: tuple[str, ...]
+    actor: str | None = None
+
+
+class PlayerErased(Fact, frozen=True):
+    """A person asked to be forgotten: profile and friends go, the entry stays without a name."""
+
+    kind = "player_erased.1"
+
+    player: str
+    actor: str | None = None
+    reason: str | None = None
+
+
+class Recorded(msgspec.Struct, frozen=True, gc=False):
+    """A fact in its place: where the ledger put it, and when by the ledger's clock."""
+
+    position: Position
+    at: Instant
+    fact: Fact
+
+
+# ------------------------------------------------------------------ counted once, by key
+
+_OURS = "\x1f"  # A client's key holds no control character, so no client can take one of ours.
+
+
+def key_of(fact: Fact) -> str | None:
+    """Return the key under which a board takes this fact only once, or None if it may repeat.
+
+    Windows have keys of their own, so two managers that wake together open and seal once.
+    """
+    match fact:
+        case ScoreSubmitted():
+            return fact.key
+        case WindowOpened() | WindowSealed():
+            return f"{_OURS}{fact.kind.partition('.')[0]}:{fact.window}"
+        case _:
+            return None
+
+
+class _Body(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The part of a submission that makes it this submission: not its key, nor who carried it."""
+
+    board: str
+    player: str
+    scores: tuple[int, ...] | None = None
+    delta: int | None = None
+    metadata: bytes | None = None
+    attributes: Attributes | None = None
+    build: str | None = None
+    at: Instant | None = None
+    run: str | None = None
+
+
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
+_body_of = attrgetter(*_Body.__struct_fields__)
+
+
+def fingerprint(fact: ScoreSubmitted) -> bytes:
+    """Return what tells one submission's body from another's under the same key.
+
+    Absent fields leave no trace, so a field added in later years does not change the fingerprint
+    of the bodies before it.
+    """
+    body = _Body(*_body_of(fact))
+    return blake2b(_encode(body), digest_size=FINGERPRINT_BYTES).digest()
+
+
+# ------------------------------------------------------------------------------- bytes
+
+Fields = list[Any]
+"""A fact's fields as its bytes hold them, before they are given a class."""
+
+
+class Upcaster(msgspec.Struct, frozen=True):
+    """How the fields of an outlived kind become those of the kind that followed it."""
+
+    to: str
+    upcast: Callable[[Fields], Fields]
+
+
+class Codec:
+    """Turns facts into bytes and back, old kinds included."""
+
+    def __init__(
+        self, facts: Iterable[type[Fact]], upcasters: Mapping[str, Upcaster] | None = None
+    ) -> None:
+        self._decoders = {fact.kind: msgspec.msgpack.Decoder(fact) for fact in facts}
+        self._upcasters = dict(upcasters or {})
+        for kind, step in self._upcasters.items():
+            assert kind not in self._decoders, f"{kind} is current and needs no upcaster"
+            assert step.to in self._decoders or step.to in self._upcasters, f"{kind} leads nowhere"
+            assert _version(step.to) > _version(kind), f"{kind} leads backwards"
+
+    def encode(self, fact: Fact) -> tuple[str, bytes]:
+        """Return the kind and the body, which the ledger keeps side by side."""
+        return fact.kind, _encode(fact)
+
+    def decode(self, kind: str, body: bytes) -> Fact:
+        """Return the fact. Raises UnknownFact or UnreadableFact, both of which are Corrupt."""
+        decoder = self._decoders.get(kind)
+        try:
+            if decoder is not None:
+                return decoder.decode(body)
+            return self._decode_outlived(kind, body)
+        except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+            raise UnreadableFact(kind, str(exc)) from exc
+
+    def _decode_outlived(self, kind: str, body: bytes) -> Fact:
+        if kind not in self._upcasters:
+            raise UnknownFact(kind)
+        fields = msgspec.msgpack.decode(body, type=Fields)
+        while (step := self._upcasters.get(kind)) is not None:
+            kind, fields = step.to, step.upcast(fields)
+        return self._decoders[kind].decode(_encode(fields))
+
+
+def _version(kind: str) -> int:
+    return int(kind.rpartition(".")[2])
+
+
+FACTS: tuple[type[Fact], ...] = (
+    ScoreSubmitted,
+    BoardDefined,
+    BoardRetired,
+    WindowOpened,
+    WindowSealed,
+    PlayerProfiled,
+    FriendsSet,
+    PlayerErased,
+)
+
+_CODEC = Codec(FACTS)
+
+encode = _CODEC.encode
+decode = _CODEC.decode

@@ -1,0 +1,262 @@
+"""Where a player stands: ranks, the ways to share them, and the pages they are read by.
+
+An index keeps entries in order and can count. Everything a reader sees beyond that is arithmetic
+on those counts, and it is done here, once, so that the native list, Redis and an archive show
+the same rank for the same entry.
+
+Two bases of counting meet in this file and nowhere else: a ``Rank`` counts from 1 and is what
+people are shown, an ``Offset`` counts from 0 and is a distance. They are different types because
+the mistake of one for the other is silent and always off by one player.
+"""
+
+import binascii
+import struct
+from base64 import b64decode, urlsafe_b64encode
+from collections.abc import Iterable
+from enum import Enum, StrEnum
+from hashlib import blake2b
+from typing import NewType
+from zlib import crc32
+
+import msgspec
+
+from rankd.errors import FieldError, InvalidCursor, InvalidPage
+from rankd.model.facts import Position
+
+Rank = NewType("Rank", int)
+"""A place in a ranking, counted from 1."""
+
+Offset = NewType("Offset", int)
+"""A distance from the first entry, counted from 0."""
+
+PAGE_LIMIT_DEFAULT = 10
+"""A top ten is what most readers come for."""
+
+PAGE_LIMIT_MAX = 1000
+"""About 100 KB of answer: large enough to walk a board, small enough to build in one turn."""
+
+NEIGHBOURS_DEFAULT = 5
+"""Either side: eleven rows fill a phone."""
+
+NEIGHBOURS_MAX = 100
+"""Either side. Whoever wants more wants a page."""
+
+assert PAGE_LIMIT_DEFAULT <= PAGE_LIMIT_MAX
+assert NEIGHBOURS_DEFAULT <= NEIGHBOURS_MAX < PAGE_LIMIT_MAX
+
+
+class TieRule(StrEnum):
+    """How entries with equal scores share ranks when they are shown."""
+
+    ORDINAL = "ordinal"
+    """1 2 3 4: they do not; whoever the tie-break puts first is ahead."""
+    STANDARD = "standard"
+    """1 2 2 4: they share the best of their ranks, and the next rank is skipped."""
+    DENSE = "dense"
+    """1 2 2 3: they share a rank, and none is skipped."""
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """One player's counted score in one ranking. It has an order, not yet a rank."""
+
+    player: str
+    scores: tuple[int, ...]
+    order_key: bytes
+
+
+class Standing(msgspec.Struct, frozen=True, gc=False):
+    """An entry with its rank, true at the position ``as_of``."""
+
+    rank: Rank
+    player: str
+    scores: tuple[int, ...]
+    total: int
+    """How many entries the ranking had."""
+    as_of: Position
+
+    @property
+    def percentile(self) -> float:
+        """The share of the ranking that is at or below this rank, in percent."""
+        return percentile(self.rank, self.total)
+
+
+def percentile(rank: Rank, total: int) -> float:
+    """Return the share of ``total`` entries at or below ``rank``: 100.0 for the first of any."""
+    assert 1 <= rank <= total, (rank, total)
+    return round((total - rank + 1) / total * 100, 2)
+
+
+# ------------------------------------------------------------------------ shown ranks
+
+
+def ranks_of_page(
+    rule: TieRule, prefixes: Iterable[bytes], *, ordinal: Rank, shown: Rank
+) -> list[Rank]:
+    """Return the rank to show for each of some consecutive entries.
+
+    Args:
+        rule: how equal scores share ranks.
+        prefixes: the score part of each entry's order key, in order; equal bytes are equal scores.
+        ordinal: the place of the first of them, every entry before it counted.
+        shown: the rank of the first of them under ``rule``. It is less than ``ordinal`` when the
+            page begins inside a tie, or, under dense ranks, after one.
+    """
+    assert 1 <= shown <= ordinal, (shown, ordinal)
+    ranks: list[Rank] = []
+    previous: bytes | None = None
+    for place, prefix in enumerate(prefixes, start=ordinal):
+        if previous is not None and (rule is TieRule.ORDINAL or prefix != previous):
+            shown = Rank(shown + 1 if rule is TieRule.DENSE else place)
+        ranks.append(shown)
+        previous = prefix
+    return ranks
+
+
+# ----------------------------------------------------------------- which ranks to read
+
+
+def page_bounds(
+    *,
+    total: int,
+    limit: int = PAGE_LIMIT_DEFAULT,
+    offset: Offset | None = None,
+    from_rank: Rank | None = None,
+) -> tuple[Rank, int]:
+    """Return the first rank of a page and how many entries it has: none when it lies past the end.
+
+    Raises InvalidPage when the page is unbounded, empty by request, or begun in two places.
+    """
+    errors = _outside("limit", limit, low=1, high=PAGE_LIMIT_MAX)
+    if offset is not None and from_rank is not None:
+        errors.append(FieldError("from_rank", "cannot be combined with offset"))
+    if offset is not None and offset < 0:
+        errors.append(FieldError("offset", "must be 0 or more"))
+    if from_rank is not None and from_rank < 1:
+        errors.append(FieldError("from_rank", "must be 1 or more"))
+    if errors:
+        raise InvalidPage(errors)
+    first = from_rank if from_rank is not None else Rank((offset or 0) + 1)
+    return first, max(0, min(limit, total - first + 1))
+
+
+def neighbourhood(
+    rank: Rank,
+    *,
+    total: int,
+    above: int = NEIGHBOURS_DEFAULT,
+    below: int = NEIGHBOURS_DEFAULT,
+) -> tuple[Rank, int]:
+    """Return the first rank of a neighbourhood and how many entries it has.
+
+    What is missing at one edge is made up at the other, so that the first of a board with two
+    above and two below sees the first five, not the first three.
+
+    Raises InvalidPage when more neighbours are asked for than anyone is given.
+    """
+    assert 1 <= rank <= total, (rank, total)
+    errors = _outside("above", above, low=0, high=NEIGHBOURS_MAX)
+    errors += _outside("below", below, low=0, high=NEIGHBOURS_MAX)
+    if errors:
+        raise InvalidPage(errors)
+    count = min(above + 1 + below, total)
+    first = min(max(rank - above, 1), total - count + 1)
+    return Rank(first), count
+
+
+def _outside(field: str, value: int, *, low: int, high: int) -> list[FieldError]:
+    if low <= value <= high:
+        return []
+    return [FieldError(field, f"must lie between {low} and {high}")]
+
+
+# ----------------------------------------------------------------------------- cursors
+
+# Layout of a token, before base64:
+#
+#     1  version
+#     4  CRC-32 of everything after it
+#     8  digest of the ranking's identity
+#     1  the way: 0 towards worse, 1 towards better
+#     1  length of the order key
+#     n  the order key of the last entry seen
+#     *  its player, UTF-8
+#
+# The checksum finds accidents, not forgers, and need not: a forged cursor is a valid place in a
+# ranking that its maker may read anyway.
+
+_VERSION = 1
+_HEAD = struct.Struct(">BI")
+_PLACE = struct.Struct(">8sBB")
+
+CURSOR_LENGTH_MAX = 512
+"""Holds the longest order key and player id with room to spare; longer text is not decoded."""
+
+
+class Way(Enum):
+    """Which way a cursor goes on through a ranking."""
+
+    NEXT = 0
+    """Towards worse entries, as one reads down a board."""
+    PREVIOUS = 1
+    """Towards better ones."""
+
+
+class Cursor(msgspec.Struct, frozen=True, gc=False):
+    """A place between two entries of a ranking, and the way to read on from it.
+
+    It remembers the entry last seen by its order key, not by its rank: while scores change, ranks
+    shift under a reader's feet and pages by rank repeat some players and skip others. Whoever did
+    not move is met exactly once.
+    """
+
+    order_key: bytes
+    player: str
+    way: Way = Way.NEXT
+
+    def encode(self, ranking: str) -> str:
+        """Return the opaque token, fit for a URL, good for this ranking alone.
+
+        ``ranking`` must name everything that makes order keys comparable: board, window and
+        segment, and the order itself where a board can be redefined.
+        """
+        place = _PLACE.pack(_identity(ranking), self.way.value, len(self.order_key))
+        body = place + self.order_key + self.player.encode()
+        token = _HEAD.pack(_VERSION, crc32(body)) + body
+        return urlsafe_b64encode(token).rstrip(b"=").decode("ascii")
+
+    @classmethod
+    def decode(cls, token: str, ranking: str) -> "Cursor":
+        """Return the cursor. Raises InvalidCursor if it is damaged, foreign or not one at all."""
+        body = _checked_body(token)
+        try:
+            identity, way, length = _PLACE.unpack_from(body)
+            order_key, player = body[_PLACE.size :][:length], body[_PLACE.size + length :]
+            cursor = cls(order_key, player.decode(), Way(way))
+        except (struct.error, ValueError) as exc:
+            raise InvalidCursor("is damaged") from exc
+        if len(order_key) != length or not player:
+            raise InvalidCursor("is damaged")
+        if identity != _identity(ranking):
+            raise InvalidCursor("belongs to another ranking")
+        return cursor
+
+
+def _identity(ranking: str) -> bytes:
+    return blake2b(ranking.encode(), digest_size=8).digest()
+
+
+def _checked_body(token: str) -> bytes:
+    if len(token) > CURSOR_LENGTH_MAX:
+        raise InvalidCursor("is too long to be one")
+    try:
+        raw = b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+        version, checksum = _HEAD.unpack_from(raw)
+    except (binascii.Error, ValueError, struct.error) as exc:
+        raise InvalidCursor("is damaged") from exc
+    body = raw[_HEAD.size :]
+    # Base64 has several spellings for some last bytes; only the one we wrote is ours.
+    if checksum != crc32(body) or urlsafe_b64encode(raw).rstrip(b"=") != token.encode():
+        raise InvalidCursor("is damaged")
+    if version != _VERSION:
+        raise InvalidCursor("is of another version")
+    return body

@@ -1,0 +1,434 @@
+"""A submission: a request that a score be counted; and ``judge``, which decides what it does.
+
+The two halves stand on either side of the ledger.
+
+Before it, ``Submission.of`` looks at what needs no knowledge of the board's entries: the shape of
+the request, and bounds that no history can change. What fails here is refused and leaves no trace.
+
+Behind it, ``judge`` decides while facts are folded in order. It is pure, so every node that folds
+the same ledger reaches the same verdict, today and in a rebuild years from now. And it never
+raises: the fact is in the ledger, and a fold that stumbled over it would stumble for ever. What
+cannot count gets a verdict that says so, even where the board's rules have changed since the
+fact was recorded.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from math import isfinite
+from typing import Any, Protocol, TypeGuard
+
+import msgspec
+
+from rankd.errors import FieldError, InvalidSubmission, ScoreOutOfBounds
+from rankd.model.board import (
+    NAME,
+    SCORE_MAX,
+    SCORE_MIN,
+    SEGMENT_NAME_LENGTH_MAX,
+    UNPRINTABLE,
+    Board,
+    ScoreRule,
+    Scores,
+    shown_name,
+)
+from rankd.model.facts import Attributes, ScoreSubmitted
+from rankd.model.window import Instant
+
+PLAYER_ID_BYTES_MAX = 256
+"""Holds any account id in use, e-mail addresses and two UUIDs included; it is kept per entry."""
+
+SUBMISSION_KEY_BYTES_MAX = 128
+"""Holds a match id with a prefix and a UUID. Every key is kept for the ledger's life."""
+
+METADATA_BYTES_MAX = 2048
+"""As JSON. A few facts about the run, shown with it; replays belong in a store of their own."""
+
+METADATA_DEPTH_MAX = 32
+"""Deeper than any honest table, and far from what makes a JSON reader overflow its stack."""
+
+ATTRIBUTES_MAX = 16
+"""Twice what a board can rank by, so that a game may send one set to all its boards."""
+
+ATTRIBUTE_TEXT_BYTES_MAX = 128
+"""An attribute names a part of the players: a region, a platform, a guild."""
+
+BUILD_BYTES_MAX = 64
+"""A version, a channel and a commit hash."""
+
+RUN_BYTES_MAX = 1024
+"""A signed token."""
+
+SIGNATURE_BYTES_MAX = 512
+"""Ed25519 takes 88 characters of base64; this leaves room for what comes after it."""
+
+
+class Submission(msgspec.Struct, frozen=True, gc=False):
+    """A request that a score be counted, checked against its board. Made by ``Submission.of``."""
+
+    board: str
+    player: str
+    scores: Scores | None
+    """One for each column, in smallest units. Exactly one of this and ``delta`` is given."""
+    delta: int | None
+    """Added to the first column of whatever the player has: to 0 where that is nothing."""
+    key: str | None = None
+    metadata: bytes | None = None
+    """JSON with its keys sorted, so that the same content is the same bytes."""
+    attributes: Attributes | None = None
+    build: str | None = None
+    at: Instant | None = None
+    """When the client says it happened. Kept as data, never used for order."""
+    run: str | None = None
+    signature: str | None = None
+    """Checked at the door; the ledger has no use for it."""
+
+    @staticmethod
+    def of(board: Board, body: Mapping[str, object]) -> "Submission":
+        """Return the submission a request asks for.
+
+        Raises InvalidSubmission, naming every field that is wrong, or ScoreOutOfBounds.
+        """
+        return _read_submission(board, body)
+
+    def fact(self, *, actor: str | None = None) -> ScoreSubmitted:
+        """Return the fact that records it, and who wrote it."""
+        return ScoreSubmitted(
+            self.board,
+            self.player,
+            self.scores,
+            self.delta,
+            self.key,
+            self.metadata,
+            self.attributes,
+            self.build,
+            self.at,
+            self.run,
+            actor,
+        )
+
+
+# ---------------------------------------------------------------------------- verdicts
+
+
+class Counted(msgspec.Struct, frozen=True, gc=False):
+    """The submission counts, and these are the entry's scores now."""
+
+    scores: Scores
+    moved: bool
+    """Whether they differ from those before. If not, the entry keeps its order key: a place among
+    equals is lost by scoring otherwise, not by scoring the same again."""
+
+
+class NotBetter(msgspec.Struct, frozen=True, gc=False):
+    """Understood and kept out: the entry stays at these scores."""
+
+    scores: Scores
+
+
+class Held(msgspec.Struct, frozen=True, gc=False):
+    """Kept out until somebody has looked at it."""
+
+    reason: str
+
+
+class Rejected(msgspec.Struct, frozen=True, gc=False):
+    """Recorded, and cannot count on this board. The code is for programs and never changes."""
+
+    code: str
+    message: str
+
+
+Verdict = Counted | NotBetter | Held | Rejected
+
+OUT_OF_BOUNDS = Rejected(
+    ScoreOutOfBounds.code, "the resulting score lies outside the bounds of the board"
+)
+OVERFLOW = Rejected("score_overflow", "the resulting score does not fit 64 bits")
+COLUMNS_CHANGED = Rejected(
+    "columns_changed", "the submission was made when the board had other columns"
+)
+DELTA_UNSUPPORTED = Rejected(
+    "delta_unsupported", "a board that keeps the first score takes no delta"
+)
+
+
+# A member looked up on its class costs more than all else that judging does.
+_BEST, _LATEST, _SUM, _FIRST = ScoreRule.BEST, ScoreRule.LATEST, ScoreRule.SUM, ScoreRule.FIRST
+
+
+class Submitted(Protocol):
+    """What judging needs of a submission: a Submission has it, and so has its fact."""
+
+    @property
+    def scores(self) -> Scores | None:
+        """The scores submitted, one for each column."""
+
+    @property
+    def delta(self) -> int | None:
+        """What to add to the first column."""
+
+
+def judge(board: Board, submitted: Submitted, current: Scores | None) -> Verdict:
+    """Decide what a submission does to a player's entry in one ranking. Never raises.
+
+    ``current`` is what the entry has now, None where there is no entry; each window has its own,
+    and so its own verdict. O(columns).
+    """
+    scores = submitted.scores
+    if scores is None:
+        return _judge_delta(board, submitted.delta or 0, current)
+    if len(scores) != board.width:
+        return COLUMNS_CHANGED
+    rule = board.rule
+    if rule is _SUM and current is not None:
+        return _judge_total(board, _sum(scores, current), current)
+    if not board.score_low <= scores[0] <= board.score_high:
+        return OUT_OF_BOUNDS
+    if current is None:
+        return Counted(scores, True)
+    if rule is _BEST:
+        return Counted(scores, True) if board.is_better(scores, current) else NotBetter(current)
+    if rule is _LATEST:
+        return Counted(scores, scores != current)
+    return NotBetter(current)
+
+
+def _judge_delta(board: Board, delta: int, current: Scores | None) -> Verdict:
+    if board.rule is _FIRST:
+        return DELTA_UNSUPPORTED
+    if current is None:
+        return _judge_total(board, (delta,) + (0,) * (board.width - 1), None)
+    return _judge_total(board, (current[0] + delta, *current[1:]), current)
+
+
+def _sum(scores: Scores, current: Scores) -> Scores:
+    if len(scores) == 1:
+        return (scores[0] + current[0],)
+    return tuple(map(int.__add__, scores, current))
+
+
+def _judge_total(board: Board, total: Scores, current: Scores | None) -> Verdict:
+    """Judge a sum: it is held to the bounds as a whole, whatever its parts were."""
+    if board.score_low <= total[0] <= board.score_high and (len(total) == 1 or _fits(total)):
+        return Counted(total, total != current)
+    return OUT_OF_BOUNDS if _fits(total) else OVERFLOW
+
+
+def _fits(scores: Scores) -> bool:
+    return min(scores) >= SCORE_MIN and max(scores) <= SCORE_MAX
+
+
+# ----------------------------------------------------------------- reading a request
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_RFC_3339 = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
+)
+# Decimals are written as numbers: whoever reads JSON without losing digits hands us these.
+_to_json = msgspec.json.Encoder(order="deterministic", decimal_format="number").encode
+
+Errors = list[FieldError]
+
+
+def _read_submission(board: Board, body: Mapping[str, object]) -> Submission:
+    if type(body) is not dict and not isinstance(body, Mapping):
+        raise InvalidSubmission([FieldError("", "must be an object")])
+    errors: Errors = []
+    scores = delta = None
+    if body.get("delta") is not None:
+        delta = _read_delta(board, body, errors)
+    elif board.width == 1 and body.get("columns") is None:
+        scores = _read_single(board, body.get("score"), errors)
+    else:
+        scores = _read_columns(board, body, errors)
+    player = _read_text(body.get("player"), "player", PLAYER_ID_BYTES_MAX, errors)
+    optional = _read_optional(board, body, errors)
+    if errors:
+        raise InvalidSubmission(errors)
+    if scores is not None and board.rule is not _SUM:
+        _check_bounds(board, scores[0])
+    return Submission(board.name, player, scores, delta, **optional)
+
+
+def _check_bounds(board: Board, score: int) -> None:
+    """Refuse what can never count. A sum is held to the bounds as a whole, when it is judged."""
+    if not board.score_low <= score <= board.score_high:
+        low, high = board.show_score(board.score_low), board.show_score(board.score_high)
+        raise ScoreOutOfBounds(board=board.name, low=low, high=high)
+
+
+def _read_optional(board: Board, body: Mapping[str, object], errors: Errors) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in body.items():
+        if name in _READ_ELSEWHERE or value is None:
+            continue
+        if (read := _OPTIONAL.get(name)) is not None:
+            found[name] = read(value, name, errors)
+        elif name != "board":
+            errors.append(FieldError(shown_name(name), "is unknown"))
+        elif value != board.name:
+            errors.append(FieldError("board", "must be the board it is submitted to"))
+    return found
+
+
+# ...... its scores
+
+
+def _read_score(board: Board, value: object, path: str, errors: Errors) -> int:
+    try:
+        return board.parse_score(value)
+    except ValueError as exc:
+        errors.append(FieldError(path, str(exc)))
+        return 0
+
+
+def _read_single(board: Board, value: object, errors: Errors) -> Scores:
+    if value is None:
+        errors.append(FieldError("score", "must be given, or else delta"))
+    return (_read_score(board, value or 0, "score", errors),)
+
+
+def _read_delta(board: Board, body: Mapping[str, object], errors: Errors) -> int:
+    if board.rule is _FIRST:
+        errors.append(FieldError("delta", "cannot change a board that keeps the first score"))
+    errors += [
+        FieldError(other, "cannot be combined with delta")
+        for other in ("score", "columns")
+        if body.get(other) is not None
+    ]
+    return _read_score(board, body["delta"], "delta", errors)
+
+
+def _read_columns(board: Board, body: Mapping[str, object], errors: Errors) -> Scores:
+    """Read one score for each column: all by name, or the first as ``score``, the rest by name."""
+    names = [column.name for column in board.columns]
+    given = body.get("columns") or {}
+    if not isinstance(given, Mapping):
+        errors.append(FieldError("columns", "must be an object of a score for each column"))
+        given = {}
+    errors += [
+        FieldError(f"columns.{shown_name(name)}", "is not a column of this board")
+        for name in given
+        if name not in names
+    ]
+    values = {f"columns.{name}": given.get(name) for name in names}
+    if (score := body.get("score")) is not None:
+        first, *_ = values
+        if values.pop(first) is not None:
+            errors.append(FieldError(first, "is given as score already"))
+        values = {"score": score, **values}
+    return tuple(_read_needed(board, value, path, errors) for path, value in values.items())
+
+
+def _read_needed(board: Board, value: object, path: str, errors: Errors) -> int:
+    if value is None:
+        errors.append(FieldError(path, "must be given"))
+        return 0
+    return _read_score(board, value, path, errors)
+
+
+# ...... what comes with them
+
+
+def valid_player(value: object) -> bool:
+    """Whether this can be a player's id: 1 to PLAYER_ID_BYTES_MAX bytes of printable UTF-8."""
+    return _is_text(value, PLAYER_ID_BYTES_MAX)
+
+
+def _is_text(value: object, bytes_max: int) -> TypeGuard[str]:
+    if not isinstance(value, str) or not 0 < len(value) <= bytes_max:
+        return False
+    if value.isascii():
+        return value.isprintable()
+    return not UNPRINTABLE.search(value) and len(value.encode()) <= bytes_max
+
+
+def _read_text(value: object, path: str, bytes_max: int, errors: Errors) -> str:
+    if _is_text(value, bytes_max):
+        return value
+    errors.append(FieldError(path, f"must be text of 1 to {bytes_max} bytes, all printable"))
+    return ""
+
+
+def _text_reader(bytes_max: int) -> Callable[[object, str, Errors], str]:
+    return lambda value, path, errors: _read_text(value, path, bytes_max, errors)
+
+
+def _read_at(value: object, path: str, errors: Errors) -> Instant:
+    try:
+        if not isinstance(value, str) or not _RFC_3339.fullmatch(value):
+            raise ValueError(value)
+        return (datetime.fromisoformat(value.upper()) - _EPOCH) // _MICROSECOND
+    except ValueError:
+        errors.append(FieldError(path, "must be a time such as 2026-11-14T09:30:00Z"))
+        return 0
+
+
+def _read_metadata(value: object, path: str, errors: Errors) -> bytes:
+    try:
+        encoded = _to_json(value)
+    except (TypeError, ValueError, RecursionError):
+        encoded = b""
+    if not 0 < len(encoded) <= METADATA_BYTES_MAX or not _is_json(value):
+        accepted = f"at most {METADATA_BYTES_MAX} bytes and {METADATA_DEPTH_MAX} levels"
+        errors.append(FieldError(path, f"must be JSON of {accepted}"))
+    return encoded
+
+
+def _is_json(value: object) -> bool:
+    """Whether JSON can say this. An encoder is more obliging: it turns NaN into null."""
+    level: list[object] = [value]
+    for _ in range(METADATA_DEPTH_MAX):
+        below: list[object] = []
+        for item in level:
+            match item:
+                case dict() if all(isinstance(name, str) for name in item):
+                    below += item.values()
+                case list():
+                    below += item
+                case float() | Decimal() if isfinite(item):
+                    pass
+                case None | bool() | int() | str():
+                    pass
+                case _:
+                    return False
+        if not below:
+            return True
+        level = below
+    return False
+
+
+def read_attributes(value: object, path: str, errors: Errors) -> Attributes:
+    """Return a player's attributes by name, sorted; add to ``errors`` what is wrong with them."""
+    if not isinstance(value, Mapping) or len(value) > ATTRIBUTES_MAX:
+        errors.append(FieldError(path, f"must be an object of at most {ATTRIBUTES_MAX} attributes"))
+        return {}
+    for name, attribute in value.items():
+        _check_attribute(name, attribute, path, errors)
+    return {} if errors else dict(sorted(value.items()))
+
+
+def _check_attribute(name: object, value: object, path: str, errors: Errors) -> None:
+    if not isinstance(name, str) or len(name) > SEGMENT_NAME_LENGTH_MAX or not NAME.fullmatch(name):
+        accepted = f"1 to {SEGMENT_NAME_LENGTH_MAX} of the characters A-Z a-z 0-9 _ . -"
+        errors.append(FieldError(f"{path}.{shown_name(name)}", f"must have a name of {accepted}"))
+    whole = isinstance(value, int) and SCORE_MIN <= value <= SCORE_MAX  # A boolean is one, too.
+    if not whole and not _is_text(value, ATTRIBUTE_TEXT_BYTES_MAX):
+        accepted = f"text of 1 to {ATTRIBUTE_TEXT_BYTES_MAX} bytes"
+        message = f"must be {accepted}, a 64-bit integer, true or false"
+        errors.append(FieldError(f"{path}.{shown_name(name)}", message))
+
+
+_READ_ELSEWHERE = frozenset({"player", "score", "delta", "columns"})
+_OPTIONAL: dict[str, Callable[[object, str, Errors], Any]] = {
+    "key": _text_reader(SUBMISSION_KEY_BYTES_MAX),
+    "metadata": _read_metadata,
+    "attributes": read_attributes,
+    "build": _text_reader(BUILD_BYTES_MAX),
+    "at": _read_at,
+    "run": _text_reader(RUN_BYTES_MAX),
+    "signature": _text_reader(SIGNATURE_BYTES_MAX),
+}
