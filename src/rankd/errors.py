@@ -88,7 +88,9 @@ class ScoreOutOfBounds(Invalid):
     code = "score_out_of_bounds"
 
     def __init__(self, *, board: str, low: int | Decimal, high: int | Decimal) -> None:
-        super().__init__([FieldError("score", f"must lie between {low:f} and {high:f}")])
+        super().__init__(
+            [FieldError("score", f"must lie between {Decimal(low):f} and {Decimal(high):f}")]
+        )
         self.board, self.low, self.high = board, low, high
 
 

@@ -276,13 +276,13 @@ class Board:
         return shown
 
     def _decay_definition(self) -> dict[str, object] | None:
-        match self.decay:
-            case HalfLife(period):
-                return {"half_life": show_duration(period)}
-            case LinearDecay(amount, per):
-                return {"linear": {"amount": self._plain_score(amount), "per": show_duration(per)}}
-            case None:
-                return None
+        decay = self.decay
+        if decay is None:
+            return None
+        if isinstance(decay, HalfLife):
+            return {"half_life": show_duration(decay.period)}
+        amount, per = self._plain_score(decay.amount), show_duration(decay.per)
+        return {"linear": {"amount": amount, "per": per}}
 
 
 # ------------------------------------------------------------------------------ scores
@@ -623,6 +623,8 @@ def _read_decay(
     if rule is ScoreRule.FIRST:
         read.refuse("decay", "cannot be combined with the rule first")
     fields = read.mapping("decay", given, ("half_life", "linear"))
+    if not isinstance(given, Mapping):
+        return None
     half_life, linear = fields.get("half_life"), fields.get("linear")
     if (half_life is None) == (linear is None):
         read.refuse("decay", "must hold either half_life or linear")

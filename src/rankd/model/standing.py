@@ -225,8 +225,11 @@ class Cursor(msgspec.Struct, frozen=True, gc=False):
         return urlsafe_b64encode(token).rstrip(b"=").decode("ascii")
 
     @classmethod
-    def decode(cls, token: str, ranking: str) -> "Cursor":
-        """Return the cursor. Raises InvalidCursor if it is damaged, foreign or not one at all."""
+    def decode(cls, token: str, ranking: str, *, key_bytes: int) -> "Cursor":
+        """Return the cursor, whose order key is as long as those of the ranking.
+
+        Raises InvalidCursor if it is damaged, foreign or not one at all.
+        """
         body = _checked_body(token)
         try:
             identity, way, length = _PLACE.unpack_from(body)
@@ -234,10 +237,10 @@ class Cursor(msgspec.Struct, frozen=True, gc=False):
             cursor = cls(order_key, player.decode(), Way(way))
         except (struct.error, ValueError) as exc:
             raise InvalidCursor("is damaged") from exc
-        if len(order_key) != length or not player:
-            raise InvalidCursor("is damaged")
         if identity != _identity(ranking):
             raise InvalidCursor("belongs to another ranking")
+        if len(order_key) != key_bytes or not player:
+            raise InvalidCursor("is damaged")
         return cursor
 
 

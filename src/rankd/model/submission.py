@@ -288,7 +288,8 @@ def _read_score(board: Board, value: object, path: str, errors: Errors) -> int:
 def _read_single(board: Board, value: object, errors: Errors) -> Scores:
     if value is None:
         errors.append(FieldError("score", "must be given, or else delta"))
-    return (_read_score(board, value or 0, "score", errors),)
+        return (0,)
+    return (_read_score(board, value, "score", errors),)
 
 
 def _read_delta(board: Board, body: Mapping[str, object], errors: Errors) -> int:
@@ -305,8 +306,10 @@ def _read_delta(board: Board, body: Mapping[str, object], errors: Errors) -> int
 def _read_columns(board: Board, body: Mapping[str, object], errors: Errors) -> Scores:
     """Read one score for each column: all by name, or the first as ``score``, the rest by name."""
     names = [column.name for column in board.columns]
-    given = body.get("columns") or {}
-    if not isinstance(given, Mapping):
+    given = body.get("columns")
+    if given is None:
+        given = {}
+    elif not isinstance(given, Mapping):
         errors.append(FieldError("columns", "must be an object of a score for each column"))
         given = {}
     errors += [

@@ -1,0 +1,306 @@
+"""Facts outlive the program that wrote them: their bytes are pinned, old kinds readable."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from rankd.errors import Corrupt, UnknownFact, UnreadableFact
+from rankd.model import facts
+from rankd.model.facts import (
+    FACTS,
+    FINGERPRINT_BYTES,
+    BoardDefined,
+    BoardRetired,
+    Codec,
+    Fact,
+    FriendsSet,
+    PlayerErased,
+    PlayerProfiled,
+    Position,
+    Recorded,
+    ScoreSubmitted,
+    Upcaster,
+    WindowOpened,
+    WindowSealed,
+    decode,
+    encode,
+    fingerprint,
+    key_of,
+)
+
+FULL = ScoreSubmitted(
+    board="global",
+    player="éz",
+    delta=-64,
+    key="k",
+    metadata=b'{"a":1}',
+    attributes={"region": "eu", "level": 7, "vip": True},
+    build="1.2",
+    at=1794648600000000,
+    run="run",
+    actor="key-1",
+)
+
+# What ledgers in the world hold. Add to this table; never change a line of it.
+GOLDEN: list[tuple[str, str, Fact]] = [
+    (
+        "score_submitted.1",
+        "9ba6676c6f62616ca370343291cd1194c0a66d3a39393831c0c0c0c0c0c0",
+        ScoreSubmitted("global", "p42", (4500,), key="m:9981"),
+    ),
+    (
+        "score_submitted.1",
+        "9ba3637570a370343292d3800000000000000001c0c0c0c0c0c0c0c0",
+        ScoreSubmitted("cup", "p42", (-(2**63), 1)),
+    ),
+    (
+        "score_submitted.1",
+        (
+            "9ba6676c6f62616ca3c3a97ac0d0c0a16bc4077b2261223a317d83a56c6576656c07a6726567696f6ea26575"
+            "a3766970c3a3312e32cf00066039304cb600a372756ea56b65792d31"
+        ),
+        FULL,
+    ),
+    (
+        "board_defined.1",
+        (
+            "93a6676c6f62616c85a8646563696d616c7302a66c696d69747381a973636f72655f6d696ea4302e3530a570"
+            "72697a65c2a57469746c65c0a777696e646f777391a3616c6ca561646d696e"
+        ),
+        BoardDefined(
+            "global",
+            {
+                "windows": ["all"],
+                "title": None,
+                "prize": False,
+                "limits": {"score_min": "0.50"},
+                "decimals": 2,
+            },
+            "admin",
+        ),
+    ),
+    (
+        "board_retired.1",
+        "93a6676c6f62616ca561646d696ea46f766572",
+        BoardRetired("global", "admin", "over"),
+    ),
+    (
+        "window_opened.1",
+        "94a6676c6f62616cb06461696c793a323032362d31312d3134cf0006603139d22000cf0006604557a98000",
+        WindowOpened("global", "daily:2026-11-14", 1794614400000000, 1794700800000000),
+    ),
+    ("window_opened.1", "94a6676c6f62616ca3616c6cc0c0", WindowOpened("global", "all")),
+    (
+        "window_sealed.1",
+        "94a6676c6f62616cb06461696c793a323032362d31312d3134a561646d696ea46f766572",
+        WindowSealed("global", "daily:2026-11-14", "admin", "over"),
+    ),
+    (
+        "player_profiled.1",
+        "94a3703432a341646181a6726567696f6ea26575c0",
+        PlayerProfiled("p42", "Ada", {"region": "eu"}),
+    ),
+    ("friends_set.1", "93a370343292a27031a27032c0", FriendsSet("p42", ("p1", "p2"))),
+    ("player_erased.1", "93a3703432c0a561736b6564", PlayerErased("p42", None, "asked")),
+]
+
+
+@pytest.mark.parametrize(("kind", "body", "fact"), GOLDEN)
+def test_bytes_written_once_are_read_for_ever(kind: str, body: str, fact: Fact) -> None:
+    assert decode(kind, bytes.fromhex(body)) == fact
+
+
+@pytest.mark.parametrize(("kind", "body", "fact"), GOLDEN)
+def test_the_same_fact_is_always_the_same_bytes(kind: str, body: str, fact: Fact) -> None:
+    assert encode(fact) == (kind, bytes.fromhex(body))
+
+
+def test_every_kind_has_its_golden_bytes() -> None:
+    assert {kind for kind, _, _ in GOLDEN} == {fact.kind for fact in FACTS}
+
+
+def test_every_fact_of_this_module_is_listed() -> None:
+    assert set(FACTS) == set(Fact.__subclasses__()) - {NamedTwice}
+
+
+def test_a_flag_does_not_come_back_as_a_number() -> None:
+    again = decode(*encode(FULL))
+    assert isinstance(again, ScoreSubmitted)
+    assert again.attributes is not None
+    assert again.attributes["vip"] is True
+    assert again.attributes["level"] == 7
+
+
+def test_a_field_added_last_reads_as_its_default_in_older_bytes() -> None:
+    assert decode("score_submitted.1", bytes.fromhex("92a167a170")) == ScoreSubmitted("g", "p")
+
+
+def test_a_fact_has_its_place_and_its_time() -> None:
+    recorded = Recorded(Position(7), 1794614400000000, FULL)
+    assert (recorded.position, recorded.at, recorded.fact) == (7, 1794614400000000, FULL)
+
+
+# ------------------------------------------------------------------------ what is damaged
+
+
+def test_a_kind_from_the_future_is_not_guessed_at() -> None:
+    with pytest.raises(UnknownFact) as caught:
+        decode("score_submitted.2", b"\x90")
+    assert caught.value.kind == "score_submitted.2"
+    assert isinstance(caught.value, Corrupt)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\xc1",
+        b"\x92\xa1g",  # cut short
+        b"\x91\xa1g",  # a field missing
+        b"\x92\xa1g\x01",  # a field of another type
+        b"\x92\xa1g\xa1\xff",  # not UTF-8
+        b"\x92\xa1g\xa1p\x00",  # something behind it
+    ],
+)
+def test_damaged_bytes_are_corrupt_and_nothing_else(body: bytes) -> None:
+    with pytest.raises(UnreadableFact) as caught:
+        decode("score_submitted.1", body)
+    assert caught.value.kind == "score_submitted.1"
+
+
+# ------------------------------------------------------------------------- versions
+
+
+class NamedTwice(Fact, frozen=True):
+    """A kind in its third version: 1 had a single name, 2 split it, 3 added a title in front."""
+
+    kind = "named.3"
+
+    title: str
+    first: str
+    last: str
+
+
+def split(fields: list[Any]) -> list[Any]:
+    return [*fields[0].split(" ")]
+
+
+CHAIN = {
+    "named.1": Upcaster("named.2", split),
+    "named.2": Upcaster("named.3", lambda fields: ["", *fields]),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "fact"),
+    [
+        ("named.1", ["Ada Lovelace"], NamedTwice("", "Ada", "Lovelace")),
+        ("named.2", ["Ada", "Lovelace"], NamedTwice("", "Ada", "Lovelace")),
+        ("named.3", ["Lady", "Ada", "Lovelace"], NamedTwice("Lady", "Ada", "Lovelace")),
+    ],
+)
+def test_an_old_kind_is_read_as_if_it_were_new(kind: str, fields: list[str], fact: Fact) -> None:
+    codec = Codec([NamedTwice], CHAIN)
+    assert codec.decode(kind, msgspec.msgpack.encode(fields)) == fact
+    assert codec.encode(fact)[0] == "named.3"
+
+
+def test_an_old_kind_that_is_damaged_is_corrupt_too() -> None:
+    codec = Codec([NamedTwice], CHAIN)
+    with pytest.raises(UnreadableFact):
+        codec.decode("named.1", b"\x93")
+    with pytest.raises(UnreadableFact):
+        codec.decode("named.2", msgspec.msgpack.encode(["Ada"]))
+
+
+@pytest.mark.parametrize(
+    ("upcasters", "complaint"),
+    [
+        ({"named.3": Upcaster("named.4", split)}, "current"),
+        ({"named.1": Upcaster("named.2", split)}, "nowhere"),
+        ({"named.4": Upcaster("named.3", split)}, "backwards"),
+        ({"named.1": Upcaster("named.1", split)}, "backwards"),
+    ],
+)
+def test_a_chain_of_versions_ends_at_the_current_one(
+    upcasters: dict[str, Upcaster], complaint: str
+) -> None:
+    with pytest.raises(AssertionError, match=complaint):
+        Codec([NamedTwice], upcasters)
+
+
+# ------------------------------------------------------------------------------ keys
+
+
+def test_a_submission_is_counted_once_by_its_own_key() -> None:
+    assert key_of(FULL) == "k"
+    assert key_of(ScoreSubmitted("g", "p", (1,))) is None
+
+
+def test_a_window_opens_once_and_is_sealed_once() -> None:
+    opened, sealed = WindowOpened("g", "daily:1"), WindowSealed("g", "daily:1", "admin", "early")
+    keys = [
+        key_of(opened),
+        key_of(sealed),
+        key_of(WindowOpened("g", "daily:2")),
+        key_of(WindowSealed("g", "daily:2")),
+    ]
+    assert len(set(keys)) == 4
+    assert key_of(sealed) == key_of(WindowSealed("g", "daily:1"))
+
+
+def test_no_client_can_send_the_key_of_a_window() -> None:
+    key = key_of(WindowOpened("g", "daily:1"))
+    assert key is not None
+    assert not key.isprintable()
+
+
+def test_what_may_be_said_again_has_no_key() -> None:
+    assert key_of(FriendsSet("p", ())) is None
+
+
+# ----------------------------------------------------------------------- fingerprints
+
+
+def test_a_fingerprint_is_the_same_in_every_version_of_the_program() -> None:
+    """Stored beside keys: a change here would turn honest retries into reused keys."""
+    fact = ScoreSubmitted("global", "p42", (4500,), key="m:9981")
+    assert fingerprint(fact).hex() == "f79e2f6665c9f7dc8d97803198de7c71"
+    assert len(fingerprint(fact)) == FINGERPRINT_BYTES
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"board": "other"},
+        {"player": "other"},
+        {"scores": (-64,), "delta": None},
+        {"delta": -65},
+        {"metadata": None},
+        {"metadata": b'{"a":2}'},
+        {"attributes": {"region": "us", "level": 7, "vip": True}},
+        {"build": "1.3"},
+        {"at": 1794648600000001},
+        {"run": None},
+    ],
+)
+def test_another_body_has_another_fingerprint(change: dict[str, Any]) -> None:
+    assert fingerprint(msgspec.structs.replace(FULL, **change)) != fingerprint(FULL)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"key": "another"},
+        {"actor": "another"},
+        {"attributes": {"vip": True, "level": 7, "region": "eu"}},
+    ],
+)
+def test_who_carried_it_and_under_which_key_leaves_no_print(change: dict[str, Any]) -> None:
+    assert fingerprint(msgspec.structs.replace(FULL, **change)) == fingerprint(FULL)
+
+
+def test_the_fingerprint_covers_every_field_but_key_and_actor() -> None:
+    covered = set(facts._Body.__struct_fields__)
+    assert covered == set(ScoreSubmitted.__struct_fields__) - {"key", "actor"}
