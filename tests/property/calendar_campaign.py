@@ -5,9 +5,10 @@
 The judge shares no code with ``rankd.model``. It probes each zone for the instants at which its
 clocks are set, and from that list and plain integers works out where every window must start and
 end. Then it walks the real windows by ``next_after`` and compares each with what it expects: its
-id and bounds, that the first, the last and a random microsecond of it lie in it, that its id
-leads back to it, and that the one after it has it as ``previous``. Expected windows cover the
-time without overlap or hole by construction, so windows equal to them do too.
+id and bounds, that its first, its last and a random microsecond lie in it, and those around each
+change of the clocks, that its id leads back to it, and that the one after it has it as
+``previous``. Expected windows cover the time without overlap or hole by construction, so windows
+equal to them do too.
 
 Zones whose clocks show the same at every moment are walked once: many names are aliases with the
 same file, and more differ only before 1998. Hourly and quarter-hourly windows are walked where
@@ -21,14 +22,14 @@ import random
 import sys
 import time
 import zoneinfo
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from importlib import resources
 from itertools import accumulate, pairwise
 
-from rankd.model.window import Recurrence, UnknownWindow, Window
+from rankd.model.window import Instant, Recurrence, UnknownWindow, Window
 
 Seconds = int
 DAY: Seconds = 86_400
@@ -58,8 +59,13 @@ class Clock:
     changes: tuple[Seconds, ...]
     offsets: tuple[Seconds, ...]
     _highest: list[Seconds] = field(init=False, compare=False, repr=False)
+    edges: list[Instant] = field(init=False, compare=False, repr=False)
+    """Around each change: the last and the first microsecond, and one when hours are repeated."""
 
     def __post_init__(self) -> None:
+        around = (-1, 0, 20 * 60 * MICROSECONDS)
+        edges = [at * MICROSECONDS + later for at in self.changes[1:] for later in around]
+        object.__setattr__(self, "edges", edges)
         ends = [*self.changes[1:], PROBED_LAST * 2]
         shown_last = (end + offset for end, offset in zip(ends, self.offsets, strict=True))
         object.__setattr__(self, "_highest", list(accumulate(shown_last, max)))
@@ -303,7 +309,11 @@ def expected_windows(
 
 
 def walk(
-    recurrence: Recurrence, expected: list[Window], tally: Tally, draw: random.Random
+    recurrence: Recurrence,
+    expected: list[Window],
+    edges: list[Instant],
+    tally: Tally,
+    draw: random.Random,
 ) -> Iterator[str]:
     """Walk the windows from the first expected one; yield what is not as it must be."""
     window = recurrence.window_at(expected[0].start or 0)
@@ -317,7 +327,8 @@ def walk(
         assert wanted.end is not None
         seen.add(wanted.id)
         inside = draw.randrange(wanted.start, wanted.end)
-        for instant in (inside, wanted.end - 1):
+        changes = edges[bisect_left(edges, wanted.start) : bisect_left(edges, wanted.end)]
+        for instant in (inside, wanted.end - 1, *changes):
             tally.instants += 1
             if recurrence.window_at(instant) != wanted:
                 yield f"{instant} lies in {wanted}, not in {recurrence.window_at(instant)}"
@@ -355,7 +366,7 @@ def check(
     for begin, end in stretches(case, clock, first, last):
         expected = expected_windows(case, clock, recurrence.name, begin, end)
         try:
-            found = list(walk(recurrence, expected, tally, draw)) if expected else []
+            found = list(walk(recurrence, expected, clock.edges, tally, draw)) if expected else []
         except UnknownWindow as exc:
             found = [str(exc)]
         tally.differences += [f"{zone}, {case.title}: {difference}" for difference in found]

@@ -149,7 +149,9 @@ class Recurrence(ABC):
 
     def next_after(self, window: Window) -> Window | None:
         """Return the window that follows this one."""
-        return None if window.end is None else self.next_opening(window.end - 1)
+        if window.end is None or window.end >= _INSTANT_END:
+            return None
+        return self.next_opening(window.end - 1)
 
     def previous(self, window: Window) -> Window | None:
         """Return the window before this one; None before the first, and before 1970."""
@@ -595,7 +597,10 @@ def parse_duration(text: str) -> timedelta:
         raise ValueError("must be a duration such as 4w, 30d, 12h, 90m, 45s or 1d12h")
     if 0 in counts.values():
         raise ValueError("must not count zero of a unit: leave that unit out")
-    duration = timedelta(**counts)
+    try:
+        duration = timedelta(**counts)
+    except OverflowError:
+        duration = timedelta.max
     if duration > DURATION_MAX:
         raise ValueError(f"must be at most {DURATION_MAX.days} days")
     return duration
@@ -681,15 +686,18 @@ class _Definition:
             raise RecurrenceError(
                 field, "must be a time such as 2026-11-02T00:00:00Z, or local without the Z"
             ) from None
-        if not 1970 <= moment.year < 9000:
+        # The years first: further out there are no offsets to ask for.
+        instant = self._instant_at(field, moment) if 1970 <= moment.year <= 9000 else -1
+        if not _INSTANT_MIN <= instant < _INSTANT_END:
             raise RecurrenceError(field, "must lie between the years 1970 and 9000")
-        if moment.tzinfo is not None:
-            return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // _MICROSECOND
-        return self._local(field, moment)
+        return instant
 
-    def _local(self, field: str, wall: datetime) -> Instant:
-        instant = _instant_of(wall, self.time_zone)
-        if _wall_at(instant, self.time_zone) != wall.replace(microsecond=0):
+    def _instant_at(self, field: str, moment: datetime) -> Instant:
+        if moment.tzinfo is not None:
+            wall = moment.astimezone(UTC).replace(tzinfo=None)
+            return (wall - _UNIX_EPOCH) // _MICROSECOND
+        instant = _instant_of(moment, self.time_zone)
+        if _wall_at(instant, self.time_zone) != moment.replace(microsecond=0):
             raise RecurrenceError(field, f"the clocks of {self.time_zone} skip that time")
         return instant
 
