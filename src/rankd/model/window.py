@@ -1,6 +1,6 @@
 """Which window an instant belongs to: calendar arithmetic, and nothing else.
 
-A board's scores are ranked per window: today, this ISO week, season 3. Every fact must fall in
+A board's scores are ranked per window: today, this ISO week, the third four weeks. Every fact must fall in
 exactly one window of each recurrence, in every time zone, or a score is lost at midnight or
 counted twice; and the clocks of the world make that hard. Local midnight does not exist on some
 days, happens twice on others, and a whole day has been skipped. So one rule decides everything:
@@ -431,12 +431,12 @@ class _Cron(_OnTheClock):
         return datetime.fromisoformat(_match(_WALL_MINUTE, suffix)[0])
 
 
-# --- seasons: every so often, from a start ----------------------------------------------------
+# --- windows of a given length, counted from a start ------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _EveryDays(_OnTheClock):
-    """Seasons counted in days and weeks: they keep their local time across daylight saving."""
+    """So many days or weeks: the windows keep their local time across daylight saving."""
 
     start: Instant
     every: timedelta
@@ -444,7 +444,7 @@ class _EveryDays(_OnTheClock):
     kind: ClassVar[str] = "every"
 
     def definition(self) -> dict[str, str]:
-        return _season(self.name, self.start, show_duration(self.every), show_duration(self.gap))
+        return _counted(self.name, self.start, show_duration(self.every), show_duration(self.gap))
 
     def _turn_at(self, instant: Instant) -> _Turn:
         if instant < self.start:
@@ -481,7 +481,7 @@ class _EveryDays(_OnTheClock):
 
 @dataclass(frozen=True, slots=True)
 class _EveryHours(Recurrence):
-    """Seasons counted in hours, minutes and seconds: exactly so long, whatever clocks show."""
+    """So many hours, minutes or seconds: exactly so long, whatever clocks show."""
 
     start: Instant
     every: timedelta
@@ -489,7 +489,7 @@ class _EveryHours(Recurrence):
     kind: ClassVar[str] = "every"
 
     def definition(self) -> dict[str, str]:
-        return _season(
+        return _counted(
             self.name,
             self.start,
             show_duration(self.every, days=False),
@@ -510,7 +510,7 @@ class _EveryHours(Recurrence):
         return self.start + turns * ((self.every + self.gap) // _MICROSECOND)
 
 
-def _season(name: str, start: Instant, every: str, gap: str) -> dict[str, str]:
+def _counted(name: str, start: Instant, every: str, gap: str) -> dict[str, str]:
     pause = {} if gap == _NO_TIME else {"gap": gap}
     return {"name": name, "every": every, **pause, "start": _show(start)}
 
