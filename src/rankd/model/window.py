@@ -1,9 +1,10 @@
 """Which window an instant belongs to: calendar arithmetic, and nothing else.
 
-A board's scores are ranked per window: today, this ISO week, the third four weeks. Every fact must fall in
-exactly one window of each recurrence, in every time zone, or a score is lost at midnight or
-counted twice; and the clocks of the world make that hard. Local midnight does not exist on some
-days, happens twice on others, and a whole day has been skipped. So one rule decides everything:
+A board's scores are ranked per window: today, this ISO week, the third round of a cup. Every fact
+must fall in exactly one window of each recurrence, in every time zone, or a score is lost at
+midnight or counted twice; and the clocks of the world make that hard. Local midnight does not
+exist on some days, happens twice on others, and a whole day has been skipped. So one rule
+decides everything:
 
     A window starts at the first instant at which the local clock shows its starting time
     *or anything later*, and ends where the next one starts.
