@@ -300,12 +300,12 @@ def _comparison(directions: tuple[Direction, ...]) -> Callable[[Scores, Scores],
         return operator.gt
     if all(direction is Direction.LOWER for direction in directions):
         return operator.lt
-    signs = tuple(1 if direction is Direction.HIGHER else -1 for direction in directions)
+    higher_wins = tuple(direction is Direction.HIGHER for direction in directions)
 
     def is_better(scores: Scores, than: Scores) -> bool:
-        for sign, ours, theirs in zip(signs, scores, than, strict=True):
+        for higher, ours, theirs in zip(higher_wins, scores, than, strict=True):
             if ours != theirs:
-                return sign * ours > sign * theirs
+                return (ours > theirs) is higher
         return False
 
     return is_better
