@@ -17,7 +17,6 @@ clocks are set, a day and a half to either side; all others from end to end.
 
 import argparse
 import multiprocessing
-import os
 import random
 import sys
 import time
@@ -413,9 +412,9 @@ def main() -> int:
             total.add(tally)
             progress(f"{done} of {len(jobs)} clocks, {total.windows:,} windows", began)
     for difference in total.differences[:DIFFERENCES_SHOWN_MAX]:
-        say(f"{difference}\n")
+        say(f"\n{difference}")
     say(
-        f"zones {len(zones)}, clocks {len(clocks)}, recurrences {len(CASES)}, "
+        f"\nzones {len(zones)}, clocks {len(clocks)}, recurrences {len(CASES)}, "
         f"windows {total.windows:,}, instants {total.instants:,}, "
         f"differences {len(total.differences)}, seconds {time.monotonic() - began:.0f}\n"
     )
@@ -428,8 +427,9 @@ def say(text: str) -> None:
 
 
 def progress(text: str, began: float) -> None:
-    if os.isatty(sys.stdout.fileno()):
-        say(f"\r{text}, {time.monotonic() - began:.0f} s ")
+    """Keep one line up to date on a terminal; write lines to anything else."""
+    line = f"{text}, {time.monotonic() - began:.0f} s"
+    say(f"\r{line} " if sys.stdout.isatty() else f"{line}\n")
 
 
 if __name__ == "__main__":
