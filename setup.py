@@ -10,6 +10,9 @@ import os
 from setuptools import Extension, setup
 
 
+PARTS = ["memory", "hash", "players", "tree", "ranklist"]
+
+
 def switch(name: str) -> bool:
     return os.environ.get(name, "") not in ("", "0")
 
@@ -19,27 +22,19 @@ def extensions() -> list[Extension]:
         return []
     from Cython.Build import cythonize
 
-    compile_args = ["-std=c11", "-O3", "-Wall", "-Wextra", "-Wno-unused-function"]
+    # Assertions stay on: they guard against our own mistakes, and cost less than a cache miss.
+    compile_args = ["-std=gnu11", "-O3", "-UNDEBUG", "-Wall", "-Wextra", "-Wno-unused-function"]
     link_args: list[str] = []
     if switch("RANKD_DEBUG"):
-        compile_args += ["-O0", "-g3", "-UNDEBUG"]
+        compile_args += ["-O0", "-g3"]
     if switch("RANKD_SANITIZE"):
         flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
-        compile_args += [*flags, "-O1", "-g", "-fno-omit-frame-pointer", "-UNDEBUG"]
+        compile_args += [*flags, "-O1", "-g", "-fno-omit-frame-pointer"]
         link_args += flags
     extension = Extension(
         "rankd.rank._ranklist",
-        sources=[
-            "src/rankd/rank/_ranklist.pyx",
-            "src/rankd/rank/memory.c",
-            "src/rankd/rank/players.c",
-            "src/rankd/rank/ranklist.c",
-        ],
-        depends=[
-            "src/rankd/rank/memory.h",
-            "src/rankd/rank/players.h",
-            "src/rankd/rank/ranklist.h",
-        ],
+        sources=["src/rankd/rank/_ranklist.pyx", *(f"src/rankd/rank/{part}.c" for part in PARTS)],
+        depends=[f"src/rankd/rank/{part}.h" for part in PARTS],
         extra_compile_args=compile_args,
         extra_link_args=link_args,
         optional=True,  # No compiler is not a reason to refuse: the oracle is slow but right.

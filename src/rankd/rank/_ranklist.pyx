@@ -1,0 +1,551 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=False
+# distutils: language = c
+"""The shell around the native rank list: it turns Python's objects into C's and back.
+
+Nothing is decided here. The algorithms are in the .c files beside this one, which know no Python;
+the meaning is in oracle.py, which says the same in Python and is what the tests compare with.
+Every call holds the interpreter's lock from start to end, so calls never interleave.
+"""
+
+from array import array
+from os import urandom
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeUTF8
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stddef cimport size_t
+from libc.string cimport memset
+
+
+cdef extern from "memory.h" nogil:
+    ctypedef enum rk_status:
+        RK_OK
+        RK_NO_MEMORY
+        RK_PRESENT
+        RK_ABSENT
+        RK_FULL
+        RK_UNORDERED
+    size_t rk_bytes_in_use()
+    uint64_t rk_allocations()
+    void rk_fail_allocation(uint64_t k)
+
+cdef extern from "players.h" nogil:
+    uint32_t RK_NOBODY
+    uint32_t RK_ID_BYTES_MAX
+    ctypedef struct rk_players:
+        uint32_t issued
+    void rk_players_init(rk_players *players, uint64_t seed)
+    void rk_players_clear(rk_players *players)
+    uint64_t rk_players_count(const rk_players *players)
+    uint32_t rk_players_find(const rk_players *players, const char *id, size_t length)
+    rk_status rk_players_intern(rk_players *players, const char *id, size_t length,
+                                uint32_t *number)
+    void rk_players_find_many(const rk_players *players, uint64_t count, const char **ids,
+                              const uint32_t *lengths, uint32_t *numbers)
+    rk_status rk_players_intern_many(rk_players *players, uint64_t count, const char **ids,
+                                     const uint32_t *lengths, uint32_t *numbers)
+    rk_status rk_players_restore(rk_players *players, uint32_t number, const char *id,
+                                 size_t length)
+    bint rk_players_has(const rk_players *players, uint32_t number)
+    const char *rk_players_id(const rk_players *players, uint32_t number, size_t *length)
+    rk_status rk_players_remove(rk_players *players, uint32_t number)
+    size_t rk_players_bytes(const rk_players *players)
+    int rk_players_check(const rk_players *players)
+
+cdef extern from "ranklist.h" nogil:
+    uint32_t RK_KEY_BYTES_MAX
+    uint32_t RK_LIST_WORDS_MIN
+    ctypedef struct rk_key:
+        uint64_t word[5]
+    ctypedef struct rk_tree:
+        uint64_t count
+        uint32_t words
+    ctypedef struct rk_list:
+        rk_tree tree
+        bint dense
+    ctypedef struct rk_move:
+        uint64_t previous_rank
+        uint64_t rank
+    ctypedef struct rk_loader:
+        pass
+    void rk_key_read(rk_key *key, const uint8_t *bytes, uint32_t words)
+    void rk_key_write(const rk_key *key, uint8_t *bytes, uint32_t words)
+    uint64_t rk_tree_read(const rk_tree *tree, uint64_t offset, uint64_t count, uint8_t *keys,
+                          uint32_t *players)
+    void rk_loader_init(rk_loader *loader, rk_tree *tree)
+    void rk_list_init(rk_list *list, uint32_t words, bint dense, const rk_players *players)
+    void rk_list_clear(rk_list *list)
+    rk_status rk_list_put(rk_list *list, uint32_t player, const rk_key *key, rk_move *move)
+    rk_status rk_list_remove(rk_list *list, uint32_t player, uint64_t *previous_rank)
+    bint rk_list_key(const rk_list *list, uint32_t player, rk_key *key)
+    uint64_t rk_list_rank(const rk_list *list, uint32_t player)
+    uint64_t rk_list_below(const rk_list *list, const rk_key *key)
+    uint64_t rk_list_scores_below(const rk_list *list, const rk_key *key)
+    uint64_t rk_list_put_many(rk_list *list, uint64_t count, const uint32_t *players,
+                              const uint8_t *keys, uint32_t *previous, uint32_t *ranks,
+                              rk_status *status)
+    void rk_list_rank_many(const rk_list *list, uint64_t count, const uint32_t *players,
+                           uint32_t *ranks)
+    void rk_list_below_many(const rk_list *list, uint64_t count, const uint8_t *keys,
+                            uint32_t *below)
+    rk_status rk_list_load(rk_list *list, rk_loader *loader, uint64_t count,
+                           const uint32_t *players, const uint8_t *keys)
+    rk_status rk_list_load_finish(rk_list *list, rk_loader *loader)
+    size_t rk_list_bytes(const rk_list *list)
+    const char *rk_list_check(const rk_list *list)
+
+
+NOBODY = RK_NOBODY
+ID_BYTES_MAX = RK_ID_BYTES_MAX
+
+cdef object _NUMBERS = array("I")
+assert _NUMBERS.itemsize == 4
+
+
+def fail_allocation(k):
+    """Let the k-th allocation from now fail, and no other; 0 lets none fail. For tests."""
+    rk_fail_allocation(k)
+
+
+def allocations():
+    """How many allocations there have been. For tests."""
+    return rk_allocations()
+
+
+def bytes_in_use():
+    """Bytes that all lists and tables of this process hold. For tests."""
+    return rk_bytes_in_use()
+
+
+cdef object _numbers(Py_ssize_t count):
+    return _NUMBERS * 0 if count == 0 else array("I", bytes(4)) * count
+
+
+cdef int _raise(rk_status status, str what) except -1:
+    if status == RK_NO_MEMORY:
+        raise MemoryError(f"no memory {what}")
+    if status == RK_FULL:
+        raise OverflowError("all player numbers are taken")
+    raise AssertionError(f"unexpected status {<int>status} {what}")
+
+
+# ---- Player table ------------------------------------------------------------------------------
+
+cdef const char *_id_bytes(object id, size_t *length) except NULL:
+    cdef Py_ssize_t size
+    cdef const char *text = PyUnicode_AsUTF8AndSize(id, &size)
+    if size == 0 or size > RK_ID_BYTES_MAX:
+        raise ValueError(f"a player id has 1 to {RK_ID_BYTES_MAX} bytes of UTF-8, not {size}")
+    length[0] = size
+    return text
+
+
+cdef class PlayerTable:
+    cdef rk_players _players
+
+    def __cinit__(self, seed=None):
+        if seed is None:
+            seed = int.from_bytes(urandom(8), "little")
+        rk_players_init(&self._players, seed & 0xFFFFFFFFFFFFFFFF)
+
+    def __dealloc__(self):
+        rk_players_clear(&self._players)
+
+    def __len__(self):
+        return rk_players_count(&self._players)
+
+    def __contains__(self, number):
+        return 0 <= number < RK_NOBODY and rk_players_has(&self._players, number)
+
+    def intern(self, id):
+        cdef size_t length
+        cdef const char *text = _id_bytes(id, &length)
+        cdef uint32_t number
+        cdef rk_status status = rk_players_intern(&self._players, text, length, &number)
+        if status != RK_OK:
+            _raise(status, "for a new player")
+        return number
+
+    def find(self, id):
+        cdef size_t length
+        cdef const char *text = _id_bytes(id, &length)
+        cdef uint32_t number = rk_players_find(&self._players, text, length)
+        return None if number == RK_NOBODY else number
+
+    def intern_many(self, ids):
+        return self._many(ids, True)
+
+    def find_many(self, ids):
+        return self._many(ids, False)
+
+    cdef object _many(self, object ids, bint add):
+        cdef list items = ids if type(ids) is list else list(ids)
+        cdef Py_ssize_t count = len(items), done = 0, group, i
+        cdef const char *texts[64]
+        cdef uint32_t lengths[64]
+        cdef size_t length
+        cdef rk_status status
+        result = _numbers(count)
+        if count == 0:
+            return result
+        cdef uint32_t[::1] numbers = result
+        while done < count:
+            group = min(count - done, 64)
+            for i in range(group):
+                texts[i] = _id_bytes(items[done + i], &length)
+                lengths[i] = <uint32_t>length
+            if add:
+                status = rk_players_intern_many(&self._players, group, texts, lengths,
+                                                &numbers[done])
+                if status != RK_OK:
+                    _raise(status, "for new players")
+            else:
+                rk_players_find_many(&self._players, group, texts, lengths, &numbers[done])
+            done += group
+        return result
+
+    def intern_packed(self, const uint8_t[::1] text not None, const uint16_t[::1] lengths not None):
+        cdef Py_ssize_t count = lengths.shape[0], done = 0, group, i, at = 0, total = 0
+        cdef const char *texts[64]
+        cdef uint32_t sizes[64]
+        cdef rk_status status
+        for i in range(count):
+            total += lengths[i]
+            if lengths[i] == 0 or lengths[i] > RK_ID_BYTES_MAX:
+                raise ValueError(f"a player id has 1 to {RK_ID_BYTES_MAX} bytes of UTF-8, "
+                                 f"not {lengths[i]}")
+        if total != text.shape[0]:
+            raise ValueError(f"the lengths add up to {total}, the text has {text.shape[0]} bytes")
+        _check_packed_utf8(text, lengths)
+        result = _numbers(count)
+        if count == 0:
+            return result
+        cdef uint32_t[::1] numbers = result
+        while done < count:
+            group = min(count - done, 64)
+            for i in range(group):
+                texts[i] = <const char *>&text[at]
+                sizes[i] = lengths[done + i]
+                at += lengths[done + i]
+            status = rk_players_intern_many(&self._players, group, texts, sizes, &numbers[done])
+            if status != RK_OK:
+                _raise(status, "for new players")
+            done += group
+        return result
+
+    def id_of(self, number):
+        if number not in self:
+            raise KeyError(number)
+        cdef size_t length
+        cdef const char *text = rk_players_id(&self._players, number, &length)
+        return PyUnicode_DecodeUTF8(text, length, NULL)
+
+    def ids_of(self, const uint32_t[::1] numbers not None):
+        cdef size_t length
+        cdef const char *text
+        cdef Py_ssize_t i
+        ids = []
+        for i in range(numbers.shape[0]):
+            if not rk_players_has(&self._players, numbers[i]):
+                raise KeyError(numbers[i])
+            text = rk_players_id(&self._players, numbers[i], &length)
+            ids.append(PyUnicode_DecodeUTF8(text, length, NULL))
+        return ids
+
+    def remove(self, number):
+        if number not in self:
+            raise KeyError(number)
+        rk_players_remove(&self._players, number)
+
+    def blocks(self, size=4096):
+        cdef uint32_t number = 0
+        cdef size_t length
+        cdef const char *text
+        while number < self._players.issued:
+            numbers, lengths, texts = array("I"), array("H"), []
+            while number < self._players.issued and len(texts) < size:
+                if rk_players_has(&self._players, number):
+                    text = rk_players_id(&self._players, number, &length)
+                    numbers.append(number)
+                    lengths.append(length)
+                    texts.append(text[:length])
+                number += 1
+            yield numbers, lengths, b"".join(texts)
+
+    def load(self, blocks):
+        if self._players.issued:
+            raise ValueError("only an empty player table can be loaded")
+        try:
+            for numbers, lengths, text in blocks:
+                self._restore(numbers, lengths, text)
+        except BaseException:
+            rk_players_clear(&self._players)
+            raise
+
+    cdef int _restore(self, const uint32_t[::1] numbers, const uint16_t[::1] lengths,
+                      const uint8_t[::1] text) except -1:
+        cdef Py_ssize_t i, at = 0, total = 0
+        cdef rk_status status
+        if numbers.shape[0] != lengths.shape[0]:
+            raise ValueError("each number needs one length")
+        for i in range(lengths.shape[0]):
+            if lengths[i] == 0 or lengths[i] > RK_ID_BYTES_MAX:
+                raise ValueError(f"a player id has 1 to {RK_ID_BYTES_MAX} bytes")
+            total += lengths[i]
+        if total != text.shape[0]:
+            raise ValueError(f"the lengths add up to {total}, the text has {text.shape[0]} bytes")
+        _check_packed_utf8(text, lengths)
+        for i in range(numbers.shape[0]):
+            if numbers[i] < self._players.issued or numbers[i] == RK_NOBODY:
+                raise ValueError("player numbers must increase")
+            status = rk_players_restore(&self._players, numbers[i], <const char *>&text[at],
+                                        lengths[i])
+            if status == RK_PRESENT:
+                raise ValueError("a player id comes twice")
+            if status != RK_OK:
+                _raise(status, "for a player table")
+            at += lengths[i]
+        return 0
+
+    @property
+    def bytes_used(self):
+        return rk_players_bytes(&self._players)
+
+    def check(self):
+        cdef int broken = rk_players_check(&self._players)
+        assert broken == 0, f"invariant (P{broken}) of players.h does not hold"
+
+
+cdef int _check_packed_utf8(const uint8_t[::1] text, const uint16_t[::1] lengths) except -1:
+    """Each id must be UTF-8 by itself: all of it, and cut where a character begins."""
+    cdef Py_ssize_t i, at = 0
+    if text.shape[0] == 0:
+        return 0
+    PyUnicode_DecodeUTF8(<const char *>&text[0], text.shape[0], NULL)
+    for i in range(lengths.shape[0]):
+        if text[at] & 0xC0 == 0x80:
+            raise ValueError("an id begins in the middle of a character")
+        at += lengths[i]
+    return 0
+
+
+# ---- Rank list ---------------------------------------------------------------------------------
+
+cdef class RankList:
+    cdef rk_list _list
+    cdef rk_loader _loader
+    cdef readonly object players
+    cdef readonly int width
+    cdef uint64_t _changes
+
+    def __cinit__(self, width=16, *, PlayerTable players=None, dense=False):
+        if width % 8 or not 8 * RK_LIST_WORDS_MIN <= width <= RK_KEY_BYTES_MAX:
+            raise ValueError(f"a key has 16, 24, 32 or 40 bytes, not {width}")
+        self.width = width
+        self.players = players
+        rk_list_init(&self._list, width // 8, dense, NULL if players is None else &players._players)
+
+    def __dealloc__(self):
+        rk_list_clear(&self._list)
+
+    def __len__(self):
+        return self._list.tree.count
+
+    def __contains__(self, player):
+        cdef rk_key key
+        return 0 <= player < RK_NOBODY and rk_list_key(&self._list, player, &key)
+
+    @property
+    def dense(self):
+        return bool(self._list.dense)
+
+    cdef int _key(self, object key, rk_key *into) except -1:
+        if type(key) is not bytes or len(key) != self.width:
+            raise ValueError(f"keys of this list are {self.width} bytes")
+        rk_key_read(into, <const uint8_t *>PyBytes_AS_STRING(key), self._list.tree.words)
+        return 0
+
+    cdef uint32_t _number(self, object player) except? 0:
+        if not 0 <= player < RK_NOBODY:
+            raise ValueError("a player's number is 0 to 4294967294")
+        return player
+
+    # -- one at a time --
+
+    def insert(self, player, key):
+        if player in self:
+            raise ValueError(f"player {player} is ranked already")
+        return self.put(player, key)[1]
+
+    def move(self, player, key):
+        if player not in self:
+            raise KeyError(player)
+        return self.put(player, key)
+
+    def put(self, player, key):
+        cdef rk_key words
+        cdef rk_move move
+        cdef uint32_t number = self._number(player)
+        self._key(key, &words)
+        cdef rk_status status = rk_list_put(&self._list, number, &words, &move)
+        if status == RK_ABSENT:
+            raise KeyError(player)
+        if status != RK_OK:
+            _raise(status, "for an entry")
+        self._changes += 1
+        return (move.previous_rank or None, move.rank)
+
+    def remove(self, player):
+        cdef uint64_t previous_rank
+        if rk_list_remove(&self._list, self._number(player), &previous_rank) != RK_OK:
+            raise KeyError(player)
+        self._changes += 1
+        return previous_rank
+
+    def key_of(self, player):
+        cdef rk_key key
+        if not rk_list_key(&self._list, self._number(player), &key):
+            return None
+        result = PyBytes_FromStringAndSize(NULL, self.width)
+        rk_key_write(&key, <uint8_t *>PyBytes_AS_STRING(result), self._list.tree.words)
+        return result
+
+    def rank_of(self, player):
+        return rk_list_rank(&self._list, self._number(player)) or None
+
+    def count_below(self, key):
+        cdef rk_key words
+        self._key(key, &words)
+        return rk_list_below(&self._list, &words)
+
+    def scores_below(self, key):
+        cdef rk_key words
+        self._key(key, &words)
+        if not self._list.dense:
+            raise ValueError("this list does not count distinct scores: make it with dense=True")
+        return rk_list_scores_below(&self._list, &words)
+
+    # -- many at once --
+
+    def read(self, first_rank, count):
+        if first_rank < 1 or count < 0:
+            raise ValueError("ranks count from 1")
+        cdef uint64_t total = self._list.tree.count
+        cdef uint64_t offset = min(first_rank - 1, total)
+        cdef uint64_t wanted = min(count, total - offset)
+        players = _numbers(wanted)
+        if wanted == 0:
+            return b"", players
+        cdef uint32_t[::1] numbers = players
+        keys = PyBytes_FromStringAndSize(NULL, wanted * self.width)
+        rk_tree_read(&self._list.tree, offset, wanted, <uint8_t *>PyBytes_AS_STRING(keys),
+                     &numbers[0])
+        return keys, players
+
+    def at(self, first_rank, count):
+        keys, players = self.read(first_rank, count)
+        width = self.width
+        return [(keys[i * width:(i + 1) * width], player) for i, player in enumerate(players)]
+
+    def __iter__(self):
+        for keys, players in self.blocks():
+            for i, player in enumerate(players):
+                yield keys[i * self.width:(i + 1) * self.width], player
+
+    def blocks(self, size=4096):
+        cdef uint64_t changes = self._changes
+        for first_rank in range(1, len(self) + 1, size):
+            if self._changes != changes:
+                raise RuntimeError("the list changed while it was being read")
+            yield self.read(first_rank, size)
+
+    def put_many(self, const uint32_t[::1] players not None, const uint8_t[::1] keys not None,
+                 *, ranks=False):
+        cdef Py_ssize_t count = players.shape[0]
+        if keys.shape[0] != count * self.width:
+            raise ValueError(f"{count} players need {count * self.width} bytes of keys, "
+                             f"not {keys.shape[0]}")
+        cdef uint32_t[::1] before, after
+        cdef uint32_t *previous = NULL
+        cdef uint32_t *new = NULL
+        cdef rk_status status
+        previous_ranks = new_ranks = None
+        if ranks:
+            previous_ranks, new_ranks = _numbers(count), _numbers(count)
+        if count == 0:
+            return (previous_ranks, new_ranks) if ranks else None
+        if ranks:
+            before, after = previous_ranks, new_ranks
+            previous, new = &before[0], &after[0]
+        self._changes += 1
+        cdef uint64_t done = rk_list_put_many(&self._list, count, &players[0], &keys[0],
+                                              previous, new, &status)
+        if done < <uint64_t>count:
+            self._stopped(status, done, players[done])
+        return (previous_ranks, new_ranks) if ranks else None
+
+    cdef int _stopped(self, rk_status status, uint64_t done, uint32_t player) except -1:
+        error = (KeyError(player) if status == RK_ABSENT
+                 else MemoryError(f"no memory after {done} entries of the batch"))
+        error.add_note(f"{done} entries of the batch were put")
+        raise error
+
+    def rank_many(self, const uint32_t[::1] players not None):
+        result = _numbers(players.shape[0])
+        cdef uint32_t[::1] ranks = result if players.shape[0] else None
+        if players.shape[0]:
+            rk_list_rank_many(&self._list, players.shape[0], &players[0], &ranks[0])
+        return result
+
+    def count_below_many(self, const uint8_t[::1] keys not None):
+        if keys.shape[0] % self.width:
+            raise ValueError(f"keys of this list are {self.width} bytes")
+        cdef Py_ssize_t count = keys.shape[0] // self.width
+        result = _numbers(count)
+        cdef uint32_t[::1] below = result if count else None
+        if count:
+            rk_list_below_many(&self._list, count, &keys[0], &below[0])
+        return result
+
+    def load(self, blocks):
+        if self._list.tree.count:
+            raise ValueError("only an empty list can be loaded")
+        rk_list_clear(&self._list)
+        rk_loader_init(&self._loader, &self._list.tree)
+        cdef rk_status status
+        try:
+            for keys, players in blocks:
+                self._append(keys, players)
+            status = rk_list_load_finish(&self._list, &self._loader)
+            if status != RK_OK:
+                _raise(status, "for a bulk load")
+        except BaseException:
+            rk_list_clear(&self._list)
+            raise
+        self._changes += 1
+
+    cdef int _append(self, const uint8_t[::1] keys, const uint32_t[::1] players) except -1:
+        if keys.shape[0] != players.shape[0] * self.width:
+            raise ValueError(f"{players.shape[0]} players need {players.shape[0] * self.width} "
+                             f"bytes of keys, not {keys.shape[0]}")
+        if players.shape[0] == 0:
+            return 0
+        cdef rk_status status = rk_list_load(&self._list, &self._loader, players.shape[0],
+                                             &players[0], &keys[0])
+        if status == RK_UNORDERED:
+            raise ValueError("the entries of a bulk load must increase")
+        if status == RK_PRESENT:
+            raise ValueError("a player comes twice")
+        if status == RK_ABSENT:
+            raise ValueError("a player is not in the player table")
+        if status != RK_OK:
+            _raise(status, "for a bulk load")
+        return 0
+
+    @property
+    def bytes_used(self):
+        return rk_list_bytes(&self._list)
+
+    def check(self):
+        cdef const char *broken = rk_list_check(&self._list)
+        assert broken == NULL, f"invariant {broken.decode()} of the rank list does not hold"

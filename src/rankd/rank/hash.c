@@ -1,0 +1,361 @@
+/* hash.c -- see hash.h. */
+
+#include "hash.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define SEGMENT_SLOTS_MIN 8u
+#define SEGMENT_SLOTS_MAX 512u
+#define DEPTH_MAX 23u
+
+/* The hashes of all slots, then all their values: a search reads hashes only. */
+struct rk_segment {
+    uint32_t depth;
+    uint32_t count;
+    uint32_t slots;
+    uint32_t unused;
+    uint32_t hashes[];
+};
+
+static size_t segment_bytes(const rk_hash *map, uint32_t slots)
+{
+    return sizeof(rk_segment) + (size_t)slots * (sizeof(uint32_t) + map->value_bytes);
+}
+
+static uint8_t *values(const rk_segment *segment)
+{
+    return (uint8_t *)(segment->hashes + segment->slots);
+}
+
+/* The first bits of a hash chose the segment, so all hashes here share them: multiply to let the
+ * other bits decide. */
+static uint32_t home(const rk_segment *segment, uint32_t hash)
+{
+    return (uint32_t)(((uint64_t)(hash * UINT32_C(0x9E3779B1)) * segment->slots) >> 32);
+}
+
+static uint32_t directory_place(const rk_hash *map, uint32_t hash)
+{
+    return map->depth == 0 ? 0 : hash >> (32 - map->depth);
+}
+
+static rk_segment *segment_of(const rk_hash *map, uint32_t hash)
+{
+    return map->directory == NULL ? NULL : map->directory[directory_place(map, hash)];
+}
+
+static uint32_t after(const rk_segment *segment, uint32_t slot)
+{
+    return slot + 1 == segment->slots ? 0 : slot + 1;
+}
+
+/* Seven eighths full: searches stay short, and one slot is always empty to end them. */
+static uint32_t count_max(uint32_t slots)
+{
+    return slots - slots / 8;
+}
+
+/* ---- Life -------------------------------------------------------------------------------- */
+
+void rk_hash_init(rk_hash *map, uint32_t value_bytes)
+{
+    assert(value_bytes % 4 == 0);
+    *map = (rk_hash){.value_bytes = value_bytes};
+}
+
+static rk_segment *new_segment(rk_hash *map, uint32_t depth, uint32_t slots)
+{
+    rk_segment *segment = rk_allocate(segment_bytes(map, slots));
+    if (segment == NULL)
+        return NULL;
+    *segment = (rk_segment){.depth = depth, .slots = slots};
+    memset(segment->hashes, 0, slots * sizeof(uint32_t));
+    map->bytes += segment_bytes(map, slots);
+    return segment;
+}
+
+static void free_segment(rk_hash *map, rk_segment *segment)
+{
+    if (segment == NULL)
+        return;
+    map->bytes -= segment_bytes(map, segment->slots);
+    rk_release(segment, segment_bytes(map, segment->slots));
+}
+
+static size_t directory_bytes(uint32_t depth)
+{
+    return sizeof(rk_segment *) << depth;
+}
+
+void rk_hash_clear(rk_hash *map)
+{
+    if (map->directory != NULL) {
+        const uint32_t places = UINT32_C(1) << map->depth;
+        for (uint32_t i = 0; i < places;) {
+            rk_segment *segment = map->directory[i];
+            i += UINT32_C(1) << (map->depth - segment->depth);
+            free_segment(map, segment);
+        }
+        rk_release(map->directory, directory_bytes(map->depth));
+    }
+    rk_hash_init(map, map->value_bytes);
+}
+
+/* ---- Search ------------------------------------------------------------------------------ */
+
+static bool probe(const rk_segment *segment, uint32_t hash, uint32_t slot, rk_place *place)
+{
+    for (; segment->hashes[slot] != RK_HASH_NONE; slot = after(segment, slot)) {
+        if (segment->hashes[slot] == hash) {
+            *place = (rk_place){(rk_segment *)segment, slot};
+            return true;
+        }
+    }
+    return false;
+}
+
+bool rk_hash_first(const rk_hash *map, uint32_t hash, rk_place *place)
+{
+    const rk_segment *segment = segment_of(map, hash);
+    return segment != NULL && probe(segment, hash, home(segment, hash), place);
+}
+
+bool rk_hash_next(const rk_hash *map, uint32_t hash, rk_place *place)
+{
+    (void)map;
+    return probe(place->segment, hash, after(place->segment, place->slot), place);
+}
+
+void *rk_hash_value(const rk_hash *map, rk_place place)
+{
+    return values(place.segment) + (size_t)place.slot * map->value_bytes;
+}
+
+void rk_hash_warm_directory(const rk_hash *map, uint32_t hash)
+{
+    if (map->directory != NULL)
+        __builtin_prefetch(&map->directory[directory_place(map, hash)]);
+}
+
+void rk_hash_warm_segment(const rk_hash *map, uint32_t hash)
+{
+    const rk_segment *segment = segment_of(map, hash);
+    if (segment != NULL)
+        __builtin_prefetch(segment);
+}
+
+void rk_hash_warm_slots(const rk_hash *map, uint32_t hash)
+{
+    const rk_segment *segment = segment_of(map, hash);
+    if (segment == NULL)
+        return;
+    const uint32_t slot = home(segment, hash);
+    __builtin_prefetch(&segment->hashes[slot]);
+    __builtin_prefetch(values(segment) + (size_t)slot * map->value_bytes, 1);
+    /* A search goes on for a few slots: often into the next line. */
+    __builtin_prefetch(values(segment) + (size_t)slot * map->value_bytes + 64, 1);
+}
+
+/* ---- Growth ------------------------------------------------------------------------------ */
+
+static uint32_t place_in(rk_segment *segment, uint32_t hash)
+{
+    uint32_t slot = home(segment, hash);
+    while (segment->hashes[slot] != RK_HASH_NONE)
+        slot = after(segment, slot);
+    segment->hashes[slot] = hash;
+    segment->count++;
+    return slot;
+}
+
+static void move_slot(const rk_hash *map, const rk_segment *from, uint32_t slot, rk_segment *to)
+{
+    const uint32_t target = place_in(to, from->hashes[slot]);
+    memcpy(values(to) + (size_t)target * map->value_bytes,
+           values(from) + (size_t)slot * map->value_bytes, map->value_bytes);
+}
+
+static void point_at(rk_hash *map, uint32_t hash, rk_segment *segment)
+{
+    const uint32_t span = map->depth - segment->depth;
+    const uint32_t first = directory_place(map, hash) >> span << span;
+    for (uint32_t i = 0; i < UINT32_C(1) << span; i++)
+        map->directory[first + i] = segment;
+}
+
+/* The same segment with more slots: an eighth more, so that memory follows need closely. */
+static rk_status widen(rk_hash *map, rk_segment *segment, uint32_t hash)
+{
+    uint32_t slots = (segment->slots + segment->slots / 8 + 8) / 8 * 8;
+    if (slots > SEGMENT_SLOTS_MAX)
+        slots = SEGMENT_SLOTS_MAX;
+    rk_segment *wider = new_segment(map, segment->depth, slots);
+    if (wider == NULL)
+        return RK_NO_MEMORY;
+    for (uint32_t slot = 0; slot < segment->slots; slot++)
+        if (segment->hashes[slot] != RK_HASH_NONE)
+            move_slot(map, segment, slot, wider);
+    point_at(map, hash, wider);
+    free_segment(map, segment);
+    return RK_OK;
+}
+
+static rk_status double_directory(rk_hash *map)
+{
+    if (map->depth == DEPTH_MAX)
+        return RK_FULL;
+    rk_segment **wider = rk_allocate(directory_bytes(map->depth + 1));
+    if (wider == NULL)
+        return RK_NO_MEMORY;
+    for (uint32_t i = 0; i < UINT32_C(1) << map->depth; i++)
+        wider[2 * i] = wider[2 * i + 1] = map->directory[i];
+    rk_release(map->directory, directory_bytes(map->depth));
+    map->bytes += directory_bytes(map->depth);
+    map->directory = wider;
+    map->depth++;
+    return RK_OK;
+}
+
+static uint32_t slots_for(uint32_t count)
+{
+    uint32_t slots = SEGMENT_SLOTS_MIN;
+    while (count_max(slots) < count + count / 16 + 1)
+        slots += 8;
+    return slots < SEGMENT_SLOTS_MAX ? slots : SEGMENT_SLOTS_MAX;
+}
+
+static rk_status split(rk_hash *map, rk_segment *segment, uint32_t hash)
+{
+    if (segment->depth == map->depth) {
+        const rk_status status = double_directory(map);
+        if (status != RK_OK)
+            return status;
+    }
+    const uint32_t bit = UINT32_C(1) << (31 - segment->depth);
+    uint32_t ones = 0;
+    for (uint32_t slot = 0; slot < segment->slots; slot++)
+        ones += (segment->hashes[slot] & bit) != 0;
+    rk_segment *low = new_segment(map, segment->depth + 1, slots_for(segment->count - ones));
+    rk_segment *high = new_segment(map, segment->depth + 1, slots_for(ones));
+    if (low == NULL || high == NULL) {
+        free_segment(map, low);
+        free_segment(map, high);
+        return RK_NO_MEMORY;
+    }
+    for (uint32_t slot = 0; slot < segment->slots; slot++)
+        if (segment->hashes[slot] != RK_HASH_NONE)
+            move_slot(map, segment, slot, (segment->hashes[slot] & bit) != 0 ? high : low);
+    point_at(map, hash & ~bit, low);
+    point_at(map, hash | bit, high);
+    free_segment(map, segment);
+    return RK_OK;
+}
+
+static rk_status begin(rk_hash *map)
+{
+    map->directory = rk_allocate(directory_bytes(0));
+    if (map->directory == NULL)
+        return RK_NO_MEMORY;
+    map->directory[0] = new_segment(map, 0, SEGMENT_SLOTS_MIN);
+    if (map->directory[0] == NULL) {
+        rk_release(map->directory, directory_bytes(0));
+        map->directory = NULL;
+        return RK_NO_MEMORY;
+    }
+    map->bytes += directory_bytes(0);
+    return RK_OK;
+}
+
+rk_status rk_hash_reserve(rk_hash *map, uint32_t hash)
+{
+    rk_status status = map->directory == NULL ? begin(map) : RK_OK;
+    while (status == RK_OK) {
+        rk_segment *segment = segment_of(map, hash);
+        if (segment->count < count_max(segment->slots))
+            break;
+        status = segment->slots < SEGMENT_SLOTS_MAX ? widen(map, segment, hash)
+                                                    : split(map, segment, hash);
+    }
+    return status;
+}
+
+void *rk_hash_add(rk_hash *map, uint32_t hash)
+{
+    assert(hash != RK_HASH_NONE);
+    rk_segment *segment = segment_of(map, hash);
+    assert(segment->count < count_max(segment->slots));
+    map->count++;
+    return values(segment) + (size_t)place_in(segment, hash) * map->value_bytes;
+}
+
+/* ---- Removal ----------------------------------------------------------------------------- */
+
+/* May the slot's content move back to `gap`? Only if its home is not in (gap, slot]. */
+static bool belongs_before(const rk_segment *segment, uint32_t gap, uint32_t slot)
+{
+    const uint32_t at = home(segment, segment->hashes[slot]);
+    return gap <= slot ? at <= gap || at > slot : at <= gap && at > slot;
+}
+
+void rk_hash_remove(rk_hash *map, rk_place place)
+{
+    rk_segment *segment = place.segment;
+    uint8_t *all = values(segment);
+    uint32_t gap = place.slot;
+    for (uint32_t slot = after(segment, gap); segment->hashes[slot] != RK_HASH_NONE;
+         slot = after(segment, slot)) {
+        if (!belongs_before(segment, gap, slot))
+            continue;
+        segment->hashes[gap] = segment->hashes[slot];
+        memcpy(all + (size_t)gap * map->value_bytes, all + (size_t)slot * map->value_bytes,
+               map->value_bytes);
+        gap = slot;
+    }
+    segment->hashes[gap] = RK_HASH_NONE;
+    segment->count--;
+    map->count--;
+}
+
+/* ---- Check ------------------------------------------------------------------------------- */
+
+static int check_segment(const rk_hash *map, const rk_segment *segment, uint32_t place)
+{
+    uint32_t count = 0;
+    for (uint32_t slot = 0; slot < segment->slots; slot++) {
+        const uint32_t hash = segment->hashes[slot];
+        if (hash == RK_HASH_NONE)
+            continue;
+        count++;
+        const uint32_t prefix = map->depth == 0 ? 0 : place >> (map->depth - segment->depth);
+        if (segment->depth > 0 && hash >> (32 - segment->depth) != prefix)
+            return 2;
+        for (uint32_t s = home(segment, hash); s != slot; s = after(segment, s))
+            if (segment->hashes[s] == RK_HASH_NONE)
+                return 3;
+    }
+    return count == segment->count && count < segment->slots ? 0 : 4;
+}
+
+int rk_hash_check(const rk_hash *map)
+{
+    uint64_t count = 0;
+    const uint32_t places = map->directory == NULL ? 0 : UINT32_C(1) << map->depth;
+    for (uint32_t i = 0; i < places;) {
+        const rk_segment *segment = map->directory[i];
+        if (segment->depth > map->depth)
+            return 1;
+        const uint32_t span = UINT32_C(1) << (map->depth - segment->depth);
+        if (i % span != 0)
+            return 1;
+        for (uint32_t j = 0; j < span; j++)
+            if (map->directory[i + j] != segment)
+                return 1;
+        const int broken = check_segment(map, segment, i);
+        if (broken != 0)
+            return broken;
+        count += segment->count;
+        i += span;
+    }
+    return count == map->count ? 0 : 4;
+}

@@ -1,0 +1,311 @@
+"""The rank list in plain Python: the judge of the native one, and its stand-in.
+
+A sorted list and `bisect` say everything a ranking has to say. It is here to be obviously right:
+the tests run it beside the native list and compare every answer. Where no C compiler was at hand
+it serves in its place, with every insertion costing O(n).
+
+The words of the interface are explained in _ranklist.pyi, which both implementations keep to.
+"""
+
+from array import array
+from bisect import bisect_left, insort
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from rankd.rank._ranklist import Buffer
+
+NOBODY = 2**32 - 1
+ID_BYTES_MAX = 256
+
+
+def _encoded(id: str) -> bytes:
+    text = id.encode()
+    if not 1 <= len(text) <= ID_BYTES_MAX:
+        raise ValueError(f"a player id has 1 to {ID_BYTES_MAX} bytes of UTF-8, not {len(text)}")
+    return text
+
+
+def _unpacked(text: "Buffer", lengths: "Iterable[int]") -> "list[str]":
+    raw, at, ids = bytes(text), 0, []
+    for length in lengths:
+        ids.append(raw[at : at + length].decode())
+        at += length
+    if at != len(raw):
+        raise ValueError(f"the lengths add up to {at}, the text has {len(raw)} bytes")
+    return ids
+
+
+class PlayerTable:
+    """Every player id once, as a number."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        self._ids: list[str | None] = []
+        self._numbers: dict[str, int] = {}
+        self._free: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __contains__(self, number: int) -> bool:
+        return 0 <= number < len(self._ids) and self._ids[number] is not None
+
+    def intern(self, id: str) -> int:
+        """Return the id's number, given now if it has none."""
+        _encoded(id)
+        if id in self._numbers:
+            return self._numbers[id]
+        if self._free:
+            number = self._free.pop()
+        else:
+            number = len(self._ids)
+            self._ids.append(None)
+        self._ids[number] = id
+        self._numbers[id] = number
+        return number
+
+    def find(self, id: str) -> int | None:
+        """Return the id's number, if it has one."""
+        _encoded(id)
+        return self._numbers.get(id)
+
+    def intern_many(self, ids: "Sequence[str]") -> "array[int]":
+        """Intern one after another."""
+        return array("I", [self.intern(id) for id in ids])
+
+    def find_many(self, ids: "Sequence[str]") -> "array[int]":
+        """Find one after another; NOBODY where there is none."""
+        return array("I", [NOBODY if (n := self.find(id)) is None else n for id in ids])
+
+    def intern_packed(self, text: "Buffer", lengths: "Buffer") -> "array[int]":
+        """Intern ids that lie end to end in one text."""
+        return self.intern_many(_unpacked(text, memoryview(lengths).tolist()))
+
+    def id_of(self, number: int) -> str:
+        """Return the id that has this number."""
+        id = self._ids[number] if number in self else None
+        if id is None:
+            raise KeyError(number)
+        return id
+
+    def ids_of(self, numbers: "Buffer") -> list[str]:
+        """Return the ids that have these numbers."""
+        return [self.id_of(number) for number in memoryview(numbers)]
+
+    def remove(self, number: int) -> None:
+        """Forget an id; its number may be given out again."""
+        del self._numbers[self.id_of(number)]
+        self._ids[number] = None
+        self._free.append(number)
+
+    def blocks(self, size: int = 4096) -> "Iterator[tuple[array[int], array[int], bytes]]":
+        """Yield the table in pieces: numbers, lengths of ids, ids end to end."""
+        used = [number for number in range(len(self._ids)) if number in self]
+        for first in range(0, len(used), size):
+            piece = used[first : first + size]
+            texts = [self.id_of(number).encode() for number in piece]
+            yield array("I", piece), array("H", map(len, texts)), b"".join(texts)
+
+    def load(self, blocks: "Iterable[tuple[Buffer, Buffer, Buffer]]") -> None:
+        """Fill an empty table with what blocks() gave."""
+        if self._ids:
+            raise ValueError("only an empty player table can be loaded")
+        ids: list[str | None] = []
+        for numbers, lengths, text in blocks:
+            unpacked = _unpacked(text, memoryview(lengths))
+            for number, id in zip(memoryview(numbers), unpacked, strict=True):
+                if number < len(ids):
+                    raise ValueError("player numbers must increase")
+                ids += [None] * (number - len(ids)) + [id]
+        used = {id: number for number, id in enumerate(ids) if id is not None}
+        if len(used) != sum(id is not None for id in ids):
+            raise ValueError("a player id comes twice")
+        self._ids, self._numbers = ids, used
+        self._free = [number for number, id in enumerate(ids) if id is None]
+
+    @property
+    def bytes_used(self) -> int:
+        """Roughly what the table occupies."""
+        return 200 * len(self._ids)
+
+    def check(self) -> None:
+        """Assert that the table agrees with itself."""
+        used = {id: number for number, id in enumerate(self._ids) if id is not None}
+        assert used == self._numbers
+        assert len(used) + len(self._free) == len(self._ids)
+
+
+class RankList:
+    """One ranking, as a sorted list of (key, what orders equal keys, player)."""
+
+    def __init__(
+        self, width: int = 16, *, players: PlayerTable | None = None, dense: bool = False
+    ) -> None:
+        if width not in (16, 24, 32, 40):
+            raise ValueError(f"a key has 16, 24, 32 or 40 bytes, not {width}")
+        self.width, self.players, self.dense = width, players, dense
+        self._entries: list[tuple[bytes, bytes, int]] = []
+        self._keys: dict[int, bytes] = {}
+        self._changes = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, player: int) -> bool:
+        return player in self._keys
+
+    def _entry(self, player: int, key: bytes) -> tuple[bytes, bytes, int]:
+        if self.players is None:
+            return key, player.to_bytes(4, "big"), player
+        return key, self.players.id_of(player).encode(), player
+
+    def _checked(self, key: bytes) -> bytes:
+        if type(key) is not bytes or len(key) != self.width:
+            raise ValueError(f"keys of this list are {self.width} bytes")
+        return key
+
+    @staticmethod
+    def _number(player: int) -> int:
+        if not 0 <= player < NOBODY:
+            raise ValueError("a player's number is 0 to 4294967294")
+        return player
+
+    def insert(self, player: int, key: bytes) -> int:
+        """Add a player who is not in."""
+        if player in self:
+            raise ValueError(f"player {player} is ranked already")
+        return self.put(player, key)[1]
+
+    def move(self, player: int, key: bytes) -> tuple[int | None, int]:
+        """Move a player who is in."""
+        if player not in self:
+            raise KeyError(player)
+        return self.put(player, key)
+
+    def put(self, player: int, key: bytes) -> tuple[int | None, int]:
+        """Put a player where the key belongs, from wherever it was."""
+        entry = self._entry(self._number(player), self._checked(key))
+        previous = self.remove(player) if player in self else None
+        insort(self._entries, entry)
+        self._keys[player] = key
+        self._changes += 1
+        return previous, bisect_left(self._entries, entry) + 1
+
+    def remove(self, player: int) -> int:
+        """Take a player out; return the rank it had."""
+        rank = self.rank_of(player)
+        if rank is None:
+            raise KeyError(player)
+        del self._entries[rank - 1]
+        del self._keys[player]
+        self._changes += 1
+        return rank
+
+    def key_of(self, player: int) -> bytes | None:
+        """Return the key a player has here, if any."""
+        return self._keys.get(self._number(player))
+
+    def rank_of(self, player: int) -> int | None:
+        """Return a player's rank, if it has one."""
+        key = self.key_of(player)
+        if key is None:
+            return None
+        return bisect_left(self._entries, self._entry(player, key)) + 1
+
+    def count_below(self, key: bytes) -> int:
+        """Count the entries with a lesser key."""
+        return bisect_left(self._entries, (self._checked(key),))
+
+    def scores_below(self, key: bytes) -> int:
+        """Count the distinct scores that are less than the key's."""
+        if not self.dense:
+            raise ValueError("this list does not count distinct scores: make it with dense=True")
+        score = self._checked(key)[:-8]
+        return len({k[:-8] for k in self._keys.values() if k[:-8] < score})
+
+    def read(self, first_rank: int, count: int) -> "tuple[bytes, array[int]]":
+        """Return the entries from a rank on: keys end to end, and players."""
+        if first_rank < 1 or count < 0:
+            raise ValueError("ranks count from 1")
+        entries = self._entries[first_rank - 1 : first_rank - 1 + count]
+        return b"".join(key for key, _, _ in entries), array("I", [p for _, _, p in entries])
+
+    def at(self, first_rank: int, count: int) -> list[tuple[bytes, int]]:
+        """Return the entries from a rank on, as pairs."""
+        keys, players = self.read(first_rank, count)
+        width = self.width
+        return [(keys[i * width : (i + 1) * width], player) for i, player in enumerate(players)]
+
+    def __iter__(self) -> "Iterator[tuple[bytes, int]]":
+        for keys, players in self.blocks():
+            for i, player in enumerate(players):
+                yield keys[i * self.width : (i + 1) * self.width], player
+
+    def blocks(self, size: int = 4096) -> "Iterator[tuple[bytes, array[int]]]":
+        """Yield all entries in pieces, as read() gives them."""
+        changes = self._changes
+        for first_rank in range(1, len(self) + 1, size):
+            if self._changes != changes:
+                raise RuntimeError("the list changed while it was being read")
+            yield self.read(first_rank, size)
+
+    def _split(self, keys: "Buffer", count: int) -> list[bytes]:
+        raw, width = bytes(keys), self.width
+        if len(raw) != count * width:
+            raise ValueError(f"{count} players need {count * width} bytes of keys, not {len(raw)}")
+        return [raw[i * width : (i + 1) * width] for i in range(count)]
+
+    def put_many(
+        self, players: "Buffer", keys: "Buffer", *, ranks: bool = False
+    ) -> "tuple[array[int], array[int]] | None":
+        """Put one after another; with ranks, return those before and after each move."""
+        previous, after = array("I"), array("I")
+        numbers = memoryview(players).tolist()
+        for player, key in zip(numbers, self._split(keys, len(numbers)), strict=True):
+            was, now = self.put(player, key)
+            previous.append(was or 0)
+            after.append(now)
+        return (previous, after) if ranks else None
+
+    def rank_many(self, players: "Buffer") -> "array[int]":
+        """Return each one's rank, 0 where it has none."""
+        return array("I", [self.rank_of(p) or 0 if p != NOBODY else 0 for p in memoryview(players)])
+
+    def count_below_many(self, keys: "Buffer") -> "array[int]":
+        """Count below each key."""
+        if memoryview(keys).nbytes % self.width:
+            raise ValueError(f"keys of this list are {self.width} bytes")
+        count = memoryview(keys).nbytes // self.width
+        return array("I", [self.count_below(key) for key in self._split(keys, count)])
+
+    def load(self, blocks: "Iterable[tuple[Buffer, Buffer]]") -> None:
+        """Fill an empty list with sorted entries, as blocks() gives them."""
+        if self._entries:
+            raise ValueError("only an empty list can be loaded")
+        entries: list[tuple[bytes, bytes, int]] = []
+        for keys, players in blocks:
+            numbers = memoryview(players).tolist()
+            for player, key in zip(numbers, self._split(keys, len(numbers)), strict=True):
+                if self.players is not None and player not in self.players:
+                    raise ValueError("a player is not in the player table")
+                entry = self._entry(player, key)
+                if entries and entry <= entries[-1]:
+                    raise ValueError("the entries of a bulk load must increase")
+                entries.append(entry)
+        if any(times > 1 for times in Counter(p for _, _, p in entries).values()):
+            raise ValueError("a player comes twice")
+        self._entries = entries
+        self._keys = {player: key for key, _, player in entries}
+        self._changes += 1
+
+    @property
+    def bytes_used(self) -> int:
+        """Roughly what the list occupies."""
+        return 250 * len(self._entries)
+
+    def check(self) -> None:
+        """Assert that the list agrees with itself."""
+        assert self._entries == sorted(self._entries)
+        assert {player: key for key, _, player in self._entries} == self._keys

@@ -1,0 +1,402 @@
+/* ranklist.c -- see ranklist.h. */
+
+#include "ranklist.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define READ_BLOCK 256u
+#ifndef GROUP
+#define GROUP 32u
+#endif
+
+static const rk_path UNKNOWN = {.height = RK_PATH_UNKNOWN};
+
+/* A bijection that leaves 0 alone: different players have different hashes, and none is 0. */
+static uint32_t hash_player(uint32_t player)
+{
+    uint32_t x = player + 1;
+    x = (x ^ (x >> 16)) * UINT32_C(0x7FEB352D);
+    x = (x ^ (x >> 15)) * UINT32_C(0x846CA68B);
+    return x ^ (x >> 16);
+}
+
+void rk_list_init(rk_list *list, uint32_t words, bool dense, const rk_players *players)
+{
+    assert(RK_LIST_WORDS_MIN <= words && words <= RK_KEY_WORDS_MAX);
+    list->dense = dense;
+    rk_tree_init(&list->tree, words, players);
+    rk_tree_init(&list->distinct, words - 1, NULL);
+    rk_hash_init(&list->keys, 8 * words);
+}
+
+void rk_list_clear(rk_list *list)
+{
+    rk_tree_clear(&list->tree);
+    rk_tree_clear(&list->distinct);
+    rk_hash_clear(&list->keys);
+}
+
+/* ---- Keys of players --------------------------------------------------------------------- */
+
+static bool find_key(const rk_list *list, uint32_t player, rk_place *place, rk_key *key)
+{
+    if (!rk_hash_first(&list->keys, hash_player(player), place))
+        return false;
+    memcpy(key->word, rk_hash_value(&list->keys, *place), (size_t)list->tree.words * 8);
+    return true;
+}
+
+bool rk_list_key(const rk_list *list, uint32_t player, rk_key *key)
+{
+    rk_place place;
+    return find_key(list, player, &place, key);
+}
+
+static void write_key(const rk_list *list, void *value, const rk_key *key)
+{
+    memcpy(value, key->word, (size_t)list->tree.words * 8);
+}
+
+/* ---- Distinct scores --------------------------------------------------------------------- */
+
+static bool score_in_use(const rk_list *list, const rk_key *key)
+{
+    rk_key lowest = *key, found;
+    lowest.word[list->tree.words - 1] = 0;
+    uint8_t bytes[RK_KEY_BYTES_MAX];
+    const uint64_t offset = rk_tree_offset(&list->tree, &lowest, RK_NOBODY, NULL);
+    if (rk_tree_read(&list->tree, offset, 1, bytes, NULL) == 0)
+        return false;
+    rk_key_read(&found, bytes, list->tree.words);
+    return rk_key_same(&found, key, list->distinct.words);
+}
+
+static rk_status add_score(rk_list *list, const rk_key *key)
+{
+    uint64_t offset;
+    rk_path path = UNKNOWN;
+    const rk_status status = rk_tree_insert(&list->distinct, key, 0, &path, &offset);
+    return status == RK_PRESENT ? RK_OK : status;
+}
+
+static void drop_score(rk_list *list, const rk_key *key)
+{
+    uint64_t offset;
+    rk_path path = UNKNOWN;
+    if (!score_in_use(list, key))
+        (void)rk_tree_remove(&list->distinct, key, 0, &path, &offset);
+}
+
+/* ---- One at a time ----------------------------------------------------------------------- */
+
+static bool may_enter(const rk_list *list, uint32_t player)
+{
+    return list->tree.players == NULL ? player != RK_NOBODY
+                                      : rk_players_has(list->tree.players, player);
+}
+
+/* The new entry goes in first, since only that can fail; the old one then goes out. */
+static rk_status add_entry(rk_list *list, uint32_t player, const rk_key *key, rk_path *path,
+                           uint64_t *offset)
+{
+    rk_status status = rk_tree_insert(&list->tree, key, player, path, offset);
+    if (status == RK_OK && list->dense) {
+        status = add_score(list, key);
+        uint64_t ignored;
+        if (status != RK_OK)
+            (void)rk_tree_remove(&list->tree, key, player, path, &ignored);
+    }
+    return status;
+}
+
+static void drop_entry(rk_list *list, uint32_t player, const rk_key *key, rk_path *path,
+                       uint64_t *offset)
+{
+    const rk_status status = rk_tree_remove(&list->tree, key, player, path, offset);
+    assert(status == RK_OK);
+    (void)status;
+    if (list->dense)
+        drop_score(list, key);
+}
+
+static rk_status put_first(rk_list *list, uint32_t player, const rk_key *key, rk_path *path,
+                           rk_move *move)
+{
+    if (!may_enter(list, player))
+        return RK_ABSENT;
+    rk_status status = rk_hash_reserve(&list->keys, hash_player(player));
+    uint64_t offset;
+    if (status == RK_OK)
+        status = add_entry(list, player, key, path, &offset);
+    if (status != RK_OK)
+        return status;
+    write_key(list, rk_hash_add(&list->keys, hash_player(player)), key);
+    *move = (rk_move){0, offset + 1};
+    return RK_OK;
+}
+
+static rk_status put(rk_list *list, uint32_t player, const rk_key *key, rk_path *from_path,
+                     rk_path *to_path, rk_move *move)
+{
+    rk_place place;
+    rk_key old;
+    if (!find_key(list, player, &place, &old))
+        return put_first(list, player, key, to_path, move);
+    uint64_t from, to;
+    if (rk_key_same(&old, key, list->tree.words)) {
+        to = rk_tree_offset(&list->tree, key, player, NULL);
+        *move = (rk_move){to + 1, to + 1};
+        return RK_OK;
+    }
+    const rk_status status = add_entry(list, player, key, to_path, &to);
+    if (status != RK_OK)
+        return status;
+    drop_entry(list, player, &old, from_path, &from);
+    write_key(list, rk_hash_value(&list->keys, place), key);
+    /* `from` was counted with the new entry in, `to` with the old one in. */
+    *move = to <= from ? (rk_move){from, to + 1} : (rk_move){from + 1, to};
+    return RK_OK;
+}
+
+rk_status rk_list_put(rk_list *list, uint32_t player, const rk_key *key, rk_move *move)
+{
+    rk_path from = UNKNOWN, to = UNKNOWN;
+    return put(list, player, key, &from, &to, move);
+}
+
+rk_status rk_list_remove(rk_list *list, uint32_t player, uint64_t *previous_rank)
+{
+    rk_place place;
+    rk_key key;
+    if (!find_key(list, player, &place, &key))
+        return RK_ABSENT;
+    uint64_t offset;
+    rk_path path = UNKNOWN;
+    drop_entry(list, player, &key, &path, &offset);
+    rk_hash_remove(&list->keys, place);
+    *previous_rank = offset + 1;
+    return RK_OK;
+}
+
+uint64_t rk_list_rank(const rk_list *list, uint32_t player)
+{
+    rk_key key;
+    if (!rk_list_key(list, player, &key))
+        return 0;
+    return rk_tree_offset(&list->tree, &key, player, NULL) + 1;
+}
+
+uint64_t rk_list_below(const rk_list *list, const rk_key *key)
+{
+    return rk_tree_offset(&list->tree, key, RK_NOBODY, NULL);
+}
+
+uint64_t rk_list_scores_below(const rk_list *list, const rk_key *key)
+{
+    assert(list->dense);
+    return rk_tree_offset(&list->distinct, key, RK_NOBODY, NULL);
+}
+
+/* ---- Many at once ------------------------------------------------------------------------ */
+
+/* Each step needs what the one before fetched: so each goes over the whole group. */
+static void warm_keys(const rk_list *list, const uint32_t *players, uint32_t count)
+{
+    uint32_t hashes[GROUP];
+    for (uint32_t i = 0; i < count; i++) {
+        hashes[i] = hash_player(players[i]);
+        rk_hash_warm_directory(&list->keys, hashes[i]);
+    }
+    for (uint32_t i = 0; i < count; i++)
+        rk_hash_warm_segment(&list->keys, hashes[i]);
+    for (uint32_t i = 0; i < count; i++)
+        rk_hash_warm_slots(&list->keys, hashes[i]);
+}
+
+/* The keys these players have now. One who has none gets the greatest key there can be. */
+static void gather_keys(const rk_list *list, const uint32_t *players, uint32_t count, rk_key *keys)
+{
+    warm_keys(list, players, count);
+    for (uint32_t i = 0; i < count; i++)
+        if (!rk_list_key(list, players[i], &keys[i]))
+            memset(&keys[i], 0xFF, sizeof keys[i]);
+}
+
+static uint32_t group_size(uint64_t left)
+{
+    return left < GROUP ? (uint32_t)left : GROUP;
+}
+
+uint64_t rk_list_put_many(rk_list *list, uint64_t count, const uint32_t *players,
+                          const uint8_t *keys, uint32_t *previous, uint32_t *ranks,
+                          rk_status *status)
+{
+    const uint32_t words = list->tree.words;
+    *status = RK_OK;
+    rk_key from[GROUP], to[GROUP];
+    rk_path from_paths[GROUP], to_paths[GROUP];
+    for (uint64_t done = 0; done < count;) {
+        const uint32_t group = group_size(count - done);
+        gather_keys(list, players + done, group, from);
+        for (uint32_t i = 0; i < group; i++)
+            rk_key_read(&to[i], keys + (done + i) * words * 8, words);
+        rk_tree_warm(&list->tree, from, group, true, from_paths);
+        rk_tree_warm(&list->tree, to, group, true, to_paths);
+        for (uint32_t i = 0; i < group; i++, done++) {
+            rk_move move;
+            *status = put(list, players[done], &to[i], &from_paths[i], &to_paths[i], &move);
+            if (*status != RK_OK)
+                return done;
+            if (previous != NULL)
+                previous[done] = (uint32_t)move.previous_rank;
+            if (ranks != NULL)
+                ranks[done] = (uint32_t)move.rank;
+        }
+    }
+    return count;
+}
+
+void rk_list_rank_many(const rk_list *list, uint64_t count, const uint32_t *players,
+                       uint32_t *ranks)
+{
+    rk_key keys[GROUP];
+    rk_path paths[GROUP];
+    for (uint64_t done = 0; done < count;) {
+        const uint32_t group = group_size(count - done);
+        gather_keys(list, players + done, group, keys);
+        rk_tree_warm(&list->tree, keys, group, false, paths);
+        for (uint32_t i = 0; i < group; i++, done++)
+            ranks[done] = (uint32_t)rk_list_rank(list, players[done]);
+    }
+}
+
+void rk_list_below_many(const rk_list *list, uint64_t count, const uint8_t *keys, uint32_t *below)
+{
+    const uint32_t words = list->tree.words;
+    rk_key group_keys[GROUP];
+    rk_path paths[GROUP];
+    for (uint64_t done = 0; done < count;) {
+        const uint32_t group = group_size(count - done);
+        for (uint32_t i = 0; i < group; i++)
+            rk_key_read(&group_keys[i], keys + (done + i) * words * 8, words);
+        rk_tree_warm(&list->tree, group_keys, group, false, paths);
+        for (uint32_t i = 0; i < group; i++, done++)
+            below[done] = (uint32_t)rk_tree_offset_on(&list->tree, &group_keys[i], RK_NOBODY,
+                                                      &paths[i]);
+    }
+}
+
+/* ---- Bulk load --------------------------------------------------------------------------- */
+
+static rk_status load_one(rk_list *list, rk_loader *loader, uint32_t player, const rk_key *key)
+{
+    const uint32_t hash = hash_player(player);
+    rk_place place;
+    if (!may_enter(list, player))
+        return RK_ABSENT;
+    if (rk_hash_first(&list->keys, hash, &place))
+        return RK_PRESENT;
+    rk_status status = rk_hash_reserve(&list->keys, hash);
+    if (status == RK_OK)
+        status = rk_loader_append(loader, key, player);
+    if (status == RK_OK && list->dense)
+        status = add_score(list, key);
+    if (status == RK_OK)
+        write_key(list, rk_hash_add(&list->keys, hash), key);
+    return status;
+}
+
+rk_status rk_list_load(rk_list *list, rk_loader *loader, uint64_t count, const uint32_t *players,
+                       const uint8_t *keys)
+{
+    const uint32_t words = list->tree.words;
+    for (uint64_t done = 0; done < count;) {
+        const uint32_t group = group_size(count - done);
+        warm_keys(list, players + done, group);
+        for (uint32_t i = 0; i < group; i++, done++) {
+            rk_key key;
+            rk_key_read(&key, keys + done * words * 8, words);
+            const rk_status status = load_one(list, loader, players[done], &key);
+            if (status != RK_OK)
+                return status;
+        }
+    }
+    return RK_OK;
+}
+
+rk_status rk_list_load_finish(rk_list *list, rk_loader *loader)
+{
+    assert(loader->tree == &list->tree);
+    return rk_loader_finish(loader);
+}
+
+size_t rk_list_bytes(const rk_list *list)
+{
+    return rk_tree_bytes(&list->tree) + rk_tree_bytes(&list->distinct) + list->keys.bytes;
+}
+
+/* ---- Check ------------------------------------------------------------------------------- */
+
+typedef struct {
+    uint64_t scores;
+    rk_key last;
+    bool any;
+} tally;
+
+static const char *check_entry(const rk_list *list, uint32_t player, const rk_key *key, tally *t)
+{
+    rk_key kept;
+    if (!rk_list_key(list, player, &kept) || !rk_key_same(&kept, key, list->tree.words))
+        return "(L1)";
+    if (list->tree.players != NULL && !rk_players_has(list->tree.players, player))
+        return "(L3)";
+    if (!t->any || !rk_key_same(&t->last, key, list->distinct.words)) {
+        bool found = false;
+        if (list->dense)
+            (void)rk_tree_offset(&list->distinct, key, 0, &found);
+        if (list->dense && !found)
+            return "(L2)";
+        t->scores++;
+    }
+    t->last = *key;
+    t->any = true;
+    return NULL;
+}
+
+static const char *check_entries(const rk_list *list)
+{
+    const uint32_t words = list->tree.words;
+    uint8_t keys[READ_BLOCK * RK_KEY_BYTES_MAX];
+    uint32_t players[READ_BLOCK];
+    tally t = {0};
+    for (uint64_t offset = 0, got; offset < list->tree.count; offset += got) {
+        got = rk_tree_read(&list->tree, offset, READ_BLOCK, keys, players);
+        for (uint64_t i = 0; i < got; i++) {
+            rk_key key;
+            rk_key_read(&key, keys + i * words * 8, words);
+            const char *broken = check_entry(list, players[i], &key, &t);
+            if (broken != NULL)
+                return broken;
+        }
+    }
+    if (list->keys.count != list->tree.count)
+        return "(L1)";
+    return list->distinct.count == (list->dense ? t.scores : 0) ? NULL : "(L2)";
+}
+
+const char *rk_list_check(const rk_list *list)
+{
+    static const char *const tree_says[] = {NULL,       "tree (1)", "tree (2)",
+                                            "tree (3)", "tree (4)", "tree (5)"};
+    static const char *const distinct_says[] = {NULL,           "distinct (1)", "distinct (2)",
+                                                "distinct (3)", "distinct (4)", "distinct (5)"};
+    static const char *const hash_says[] = {NULL, "hash (H1)", "hash (H2)", "hash (H3)",
+                                            "hash (H4)"};
+    const char *broken = tree_says[rk_tree_check(&list->tree)];
+    if (broken == NULL)
+        broken = distinct_says[rk_tree_check(&list->distinct)];
+    if (broken == NULL)
+        broken = hash_says[rk_hash_check(&list->keys)];
+    return broken == NULL ? check_entries(list) : broken;
+}
