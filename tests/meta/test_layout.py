@@ -1,6 +1,7 @@
 """The shape of the tree: names that say something, files that say why, rooms that are known."""
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
@@ -45,6 +46,20 @@ def test_unit_tests_mirror_the_package() -> None:
         subject = path.stem.removeprefix("test_")
         modules = {module.stem.strip("_") for module in room.glob("*") if module.suffix != ".so"}
         assert any(subject == name or subject.startswith(f"{name}_") for name in modules), path
+
+
+def test_the_native_list_its_stub_and_its_oracle_have_the_same_names() -> None:
+    stub = ast.parse((ROOT / "src" / "rankd" / "rank" / "_ranklist.pyi").read_text())
+    for described in [node for node in stub.body if isinstance(node, ast.ClassDef)]:
+        names = {
+            item.name if isinstance(item, ast.FunctionDef) else ast.unparse(item.target)
+            for item in described.body
+            if isinstance(item, ast.FunctionDef | ast.AnnAssign)
+        }
+        wanted = {name for name in names if not name.startswith("_")}
+        for module in ("rankd.rank._ranklist", "rankd.rank.oracle"):
+            made = vars(importlib.import_module(module))[described.name]()
+            assert {name for name in dir(made) if not name.startswith("_")} == wanted, module
 
 
 def test_the_lock_covers_what_the_project_declares() -> None:
