@@ -9,7 +9,6 @@ import os
 
 from setuptools import Extension, setup
 
-
 PARTS = ["memory", "hash", "players", "tree", "ranklist"]
 
 

@@ -30,9 +30,9 @@ static uint8_t *values(const rk_segment *segment)
 
 /* The first bits of a hash chose the segment, so all hashes here share them: multiply to let the
  * other bits decide. */
-static uint32_t home(const rk_segment *segment, uint32_t hash)
+static uint32_t home(uint32_t slots, uint32_t hash)
 {
-    return (uint32_t)(((uint64_t)(hash * UINT32_C(0x9E3779B1)) * segment->slots) >> 32);
+    return (uint32_t)(((uint64_t)(hash * UINT32_C(0x9E3779B1)) * slots) >> 32);
 }
 
 static uint32_t directory_place(const rk_hash *map, uint32_t hash)
@@ -42,7 +42,7 @@ static uint32_t directory_place(const rk_hash *map, uint32_t hash)
 
 static rk_segment *segment_of(const rk_hash *map, uint32_t hash)
 {
-    return map->directory == NULL ? NULL : map->directory[directory_place(map, hash)];
+    return map->directory == NULL ? NULL : map->directory[directory_place(map, hash)].segment;
 }
 
 static uint32_t after(const rk_segment *segment, uint32_t slot)
@@ -85,7 +85,7 @@ static void free_segment(rk_hash *map, rk_segment *segment)
 
 static size_t directory_bytes(uint32_t depth)
 {
-    return sizeof(rk_segment *) << depth;
+    return sizeof(rk_directory) << depth;
 }
 
 void rk_hash_clear(rk_hash *map)
@@ -93,7 +93,7 @@ void rk_hash_clear(rk_hash *map)
     if (map->directory != NULL) {
         const uint32_t places = UINT32_C(1) << map->depth;
         for (uint32_t i = 0; i < places;) {
-            rk_segment *segment = map->directory[i];
+            rk_segment *segment = map->directory[i].segment;
             i += UINT32_C(1) << (map->depth - segment->depth);
             free_segment(map, segment);
         }
@@ -104,11 +104,12 @@ void rk_hash_clear(rk_hash *map)
 
 /* ---- Search ------------------------------------------------------------------------------ */
 
-static bool probe(const rk_segment *segment, uint32_t hash, uint32_t slot, rk_place *place)
+static bool probe(rk_segment *segment, uint32_t slots, uint32_t hash, uint32_t slot,
+                  rk_place *place)
 {
-    for (; segment->hashes[slot] != RK_HASH_NONE; slot = after(segment, slot)) {
+    for (; segment->hashes[slot] != RK_HASH_NONE; slot = slot + 1 == slots ? 0 : slot + 1) {
         if (segment->hashes[slot] == hash) {
-            *place = (rk_place){(rk_segment *)segment, slot};
+            *place = (rk_place){segment, slots, slot};
             return true;
         }
     }
@@ -117,19 +118,22 @@ static bool probe(const rk_segment *segment, uint32_t hash, uint32_t slot, rk_pl
 
 bool rk_hash_first(const rk_hash *map, uint32_t hash, rk_place *place)
 {
-    const rk_segment *segment = segment_of(map, hash);
-    return segment != NULL && probe(segment, hash, home(segment, hash), place);
+    if (map->directory == NULL)
+        return false;
+    const rk_directory at = map->directory[directory_place(map, hash)];
+    return probe(at.segment, at.slots, hash, home(at.slots, hash), place);
 }
 
 bool rk_hash_next(const rk_hash *map, uint32_t hash, rk_place *place)
 {
     (void)map;
-    return probe(place->segment, hash, after(place->segment, place->slot), place);
+    const uint32_t slot = place->slot + 1 == place->slots ? 0 : place->slot + 1;
+    return probe(place->segment, place->slots, hash, slot, place);
 }
 
 void *rk_hash_value(const rk_hash *map, rk_place place)
 {
-    return values(place.segment) + (size_t)place.slot * map->value_bytes;
+    return (uint8_t *)(place.segment->hashes + place.slots) + (size_t)place.slot * map->value_bytes;
 }
 
 void rk_hash_warm_directory(const rk_hash *map, uint32_t hash)
@@ -138,30 +142,30 @@ void rk_hash_warm_directory(const rk_hash *map, uint32_t hash)
         __builtin_prefetch(&map->directory[directory_place(map, hash)]);
 }
 
-void rk_hash_warm_segment(const rk_hash *map, uint32_t hash)
+void rk_hash_warm_hashes(const rk_hash *map, uint32_t hash)
 {
-    const rk_segment *segment = segment_of(map, hash);
-    if (segment != NULL)
-        __builtin_prefetch(segment);
+    if (map->directory == NULL)
+        return;
+    const rk_directory at = map->directory[directory_place(map, hash)];
+    __builtin_prefetch(&at.segment->hashes[home(at.slots, hash)]);
 }
 
-void rk_hash_warm_slots(const rk_hash *map, uint32_t hash)
+bool rk_hash_warm_value(const rk_hash *map, uint32_t hash, rk_place *place)
 {
-    const rk_segment *segment = segment_of(map, hash);
-    if (segment == NULL)
-        return;
-    const uint32_t slot = home(segment, hash);
-    __builtin_prefetch(&segment->hashes[slot]);
-    __builtin_prefetch(values(segment) + (size_t)slot * map->value_bytes, 1);
-    /* A search goes on for a few slots: often into the next line. */
-    __builtin_prefetch(values(segment) + (size_t)slot * map->value_bytes + 64, 1);
+    if (map->directory == NULL)
+        return false;
+    const rk_directory at = map->directory[directory_place(map, hash)];
+    if (!probe(at.segment, at.slots, hash, home(at.slots, hash), place))
+        return false;
+    __builtin_prefetch(at.segment->hashes + at.slots + place->slot * (map->value_bytes / 4), 1);
+    return true;
 }
 
 /* ---- Growth ------------------------------------------------------------------------------ */
 
 static uint32_t place_in(rk_segment *segment, uint32_t hash)
 {
-    uint32_t slot = home(segment, hash);
+    uint32_t slot = home(segment->slots, hash);
     while (segment->hashes[slot] != RK_HASH_NONE)
         slot = after(segment, slot);
     segment->hashes[slot] = hash;
@@ -181,7 +185,7 @@ static void point_at(rk_hash *map, uint32_t hash, rk_segment *segment)
     const uint32_t span = map->depth - segment->depth;
     const uint32_t first = directory_place(map, hash) >> span << span;
     for (uint32_t i = 0; i < UINT32_C(1) << span; i++)
-        map->directory[first + i] = segment;
+        map->directory[first + i] = (rk_directory){segment, segment->slots};
 }
 
 /* The same segment with more slots: an eighth more, so that memory follows need closely. */
@@ -205,7 +209,7 @@ static rk_status double_directory(rk_hash *map)
 {
     if (map->depth == DEPTH_MAX)
         return RK_FULL;
-    rk_segment **wider = rk_allocate(directory_bytes(map->depth + 1));
+    rk_directory *wider = rk_allocate(directory_bytes(map->depth + 1));
     if (wider == NULL)
         return RK_NO_MEMORY;
     for (uint32_t i = 0; i < UINT32_C(1) << map->depth; i++)
@@ -257,12 +261,13 @@ static rk_status begin(rk_hash *map)
     map->directory = rk_allocate(directory_bytes(0));
     if (map->directory == NULL)
         return RK_NO_MEMORY;
-    map->directory[0] = new_segment(map, 0, SEGMENT_SLOTS_MIN);
-    if (map->directory[0] == NULL) {
+    rk_segment *segment = new_segment(map, 0, SEGMENT_SLOTS_MIN);
+    if (segment == NULL) {
         rk_release(map->directory, directory_bytes(0));
         map->directory = NULL;
         return RK_NO_MEMORY;
     }
+    map->directory[0] = (rk_directory){segment, SEGMENT_SLOTS_MIN};
     map->bytes += directory_bytes(0);
     return RK_OK;
 }
@@ -294,7 +299,7 @@ void *rk_hash_add(rk_hash *map, uint32_t hash)
 /* May the slot's content move back to `gap`? Only if its home is not in (gap, slot]. */
 static bool belongs_before(const rk_segment *segment, uint32_t gap, uint32_t slot)
 {
-    const uint32_t at = home(segment, segment->hashes[slot]);
+    const uint32_t at = home(segment->slots, segment->hashes[slot]);
     return gap <= slot ? at <= gap || at > slot : at <= gap && at > slot;
 }
 
@@ -330,7 +335,7 @@ static int check_segment(const rk_hash *map, const rk_segment *segment, uint32_t
         const uint32_t prefix = map->depth == 0 ? 0 : place >> (map->depth - segment->depth);
         if (segment->depth > 0 && hash >> (32 - segment->depth) != prefix)
             return 2;
-        for (uint32_t s = home(segment, hash); s != slot; s = after(segment, s))
+        for (uint32_t s = home(segment->slots, hash); s != slot; s = after(segment, s))
             if (segment->hashes[s] == RK_HASH_NONE)
                 return 3;
     }
@@ -342,14 +347,15 @@ int rk_hash_check(const rk_hash *map)
     uint64_t count = 0;
     const uint32_t places = map->directory == NULL ? 0 : UINT32_C(1) << map->depth;
     for (uint32_t i = 0; i < places;) {
-        const rk_segment *segment = map->directory[i];
+        const rk_segment *segment = map->directory[i].segment;
         if (segment->depth > map->depth)
             return 1;
         const uint32_t span = UINT32_C(1) << (map->depth - segment->depth);
         if (i % span != 0)
             return 1;
         for (uint32_t j = 0; j < span; j++)
-            if (map->directory[i + j] != segment)
+            if (map->directory[i + j].segment != segment
+                || map->directory[i + j].slots != segment->slots)
                 return 1;
         const int broken = check_segment(map, segment, i);
         if (broken != 0)

@@ -29,8 +29,15 @@
 
 typedef struct rk_segment rk_segment;
 
+/* Beside the segment the number of its slots, so that a slot's home is known before the segment
+ * itself has been fetched. */
 typedef struct {
-    rk_segment **directory;  /* 2^depth places; NULL while the map is empty */
+    rk_segment *segment;
+    uint32_t slots;
+} rk_directory;
+
+typedef struct {
+    rk_directory *directory; /* 2^depth places; NULL while the map is empty */
     uint32_t depth;
     uint32_t value_bytes;
     uint64_t count;
@@ -40,6 +47,7 @@ typedef struct {
 /* A place in a map. Good until the map changes. */
 typedef struct {
     rk_segment *segment;
+    uint32_t slots;
     uint32_t slot;
 } rk_place;
 
@@ -68,10 +76,11 @@ void *rk_hash_add(rk_hash *map, uint32_t hash);
 /* Take a slot out. */
 void rk_hash_remove(rk_hash *map, rk_place place);
 
-/* Bring the directory's place for this hash nearer; then the slots themselves. Changes nothing. */
+/* Before many searches: bring nearer what each will touch, in steps that must all be taken for all
+ * searches before the next, since each needs what the last one fetched. They change nothing. */
 void rk_hash_warm_directory(const rk_hash *map, uint32_t hash);
-void rk_hash_warm_segment(const rk_hash *map, uint32_t hash);
-void rk_hash_warm_slots(const rk_hash *map, uint32_t hash);
+void rk_hash_warm_hashes(const rk_hash *map, uint32_t hash);
+bool rk_hash_warm_value(const rk_hash *map, uint32_t hash, rk_place *place);
 
 /* 0 if the invariants hold, else the number of the first that does not. O(n). */
 int rk_hash_check(const rk_hash *map);

@@ -247,15 +247,16 @@ static void warm(const rk_players *players, uint32_t count, const char *const *i
         rk_hash_warm_directory(&players->numbers, hashes[i]);
     }
     for (uint32_t i = 0; i < count; i++)
-        rk_hash_warm_segment(&players->numbers, hashes[i]);
+        rk_hash_warm_hashes(&players->numbers, hashes[i]);
+    rk_place places[GROUP];
+    bool found[GROUP];
     for (uint32_t i = 0; i < count; i++)
-        rk_hash_warm_slots(&players->numbers, hashes[i]);
+        found[i] = rk_hash_warm_value(&players->numbers, hashes[i], &places[i]);
     for (uint32_t i = 0; i < count; i++) {
-        rk_place place;
         uint32_t number;
-        if (!rk_hash_first(&players->numbers, hashes[i], &place))
+        if (!found[i])
             continue;
-        memcpy(&number, rk_hash_value(&players->numbers, place), sizeof number);
+        memcpy(&number, rk_hash_value(&players->numbers, places[i]), sizeof number);
         __builtin_prefetch(record(players, number));
     }
 }

@@ -209,18 +209,22 @@ static void warm_keys(const rk_list *list, const uint32_t *players, uint32_t cou
         rk_hash_warm_directory(&list->keys, hashes[i]);
     }
     for (uint32_t i = 0; i < count; i++)
-        rk_hash_warm_segment(&list->keys, hashes[i]);
+        rk_hash_warm_hashes(&list->keys, hashes[i]);
+    rk_place place;
     for (uint32_t i = 0; i < count; i++)
-        rk_hash_warm_slots(&list->keys, hashes[i]);
+        (void)rk_hash_warm_value(&list->keys, hashes[i], &place);
 }
 
 /* The keys these players have now. One who has none gets the greatest key there can be. */
-static void gather_keys(const rk_list *list, const uint32_t *players, uint32_t count, rk_key *keys)
+static void gather_keys(const rk_list *list, const uint32_t *players, uint32_t count, rk_key *keys,
+                        bool *found)
 {
     warm_keys(list, players, count);
-    for (uint32_t i = 0; i < count; i++)
-        if (!rk_list_key(list, players[i], &keys[i]))
+    for (uint32_t i = 0; i < count; i++) {
+        found[i] = rk_list_key(list, players[i], &keys[i]);
+        if (!found[i])
             memset(&keys[i], 0xFF, sizeof keys[i]);
+    }
 }
 
 static uint32_t group_size(uint64_t left)
@@ -235,10 +239,11 @@ uint64_t rk_list_put_many(rk_list *list, uint64_t count, const uint32_t *players
     const uint32_t words = list->tree.words;
     *status = RK_OK;
     rk_key from[GROUP], to[GROUP];
+    bool found[GROUP];
     rk_path from_paths[GROUP], to_paths[GROUP];
     for (uint64_t done = 0; done < count;) {
         const uint32_t group = group_size(count - done);
-        gather_keys(list, players + done, group, from);
+        gather_keys(list, players + done, group, from, found);
         for (uint32_t i = 0; i < group; i++)
             rk_key_read(&to[i], keys + (done + i) * words * 8, words);
         rk_tree_warm(&list->tree, from, group, true, from_paths);
@@ -261,13 +266,16 @@ void rk_list_rank_many(const rk_list *list, uint64_t count, const uint32_t *play
                        uint32_t *ranks)
 {
     rk_key keys[GROUP];
+    bool found[GROUP];
     rk_path paths[GROUP];
     for (uint64_t done = 0; done < count;) {
         const uint32_t group = group_size(count - done);
-        gather_keys(list, players + done, group, keys);
+        gather_keys(list, players + done, group, keys, found);
         rk_tree_warm(&list->tree, keys, group, false, paths);
         for (uint32_t i = 0; i < group; i++, done++)
-            ranks[done] = (uint32_t)rk_list_rank(list, players[done]);
+            ranks[done] = found[i] ? (uint32_t)rk_tree_offset_on(&list->tree, &keys[i],
+                                                                 players[done], &paths[i]) + 1
+                                   : 0;
     }
 }
 

@@ -9,10 +9,10 @@
  * make the tree taller and its inner nodes too many for the cache. One less than a power of two,
  * so that every search takes the same number of steps and none is mispredicted. */
 #ifndef LEAF_STEPS
-#define LEAF_STEPS 6
+#define LEAF_STEPS 5
 #endif
 #ifndef INNER_STEPS
-#define INNER_STEPS 6
+#define INNER_STEPS 5
 #endif
 #define LEAF_MAX ((1u << LEAF_STEPS) - 1) /* entries; at least half of it, but in the root */
 #define LEAF_MIN (LEAF_MAX / 2)
@@ -305,7 +305,13 @@ uint64_t rk_tree_offset_on(const rk_tree *tree, const rk_key *key, uint32_t play
     const target t = {key->word, player};
     if (path->height == RK_PATH_UNKNOWN)
         return rk_tree_offset(tree, key, player, NULL);
-    return passed(tree, path) + find_entry(tree, path->node[tree->height], t);
+    const leaf *node = path->node[tree->height];
+    const uint32_t at = find_entry(tree, node, t);
+    /* Warming compares keys alone. Where equal keys go on in the next leaf, players decide. */
+    if (at == node->count && node->next != NULL
+        && words_same(node->next->words, t.words, tree->words))
+        return rk_tree_offset(tree, key, player, NULL);
+    return passed(tree, path) + at;
 }
 
 static const leaf *leaf_at(const rk_tree *tree, uint64_t *offset)
@@ -375,9 +381,10 @@ void rk_tree_warm(const rk_tree *tree, const rk_key *keys, uint32_t count, bool 
             void *child = inner_children(tree, node)[at];
             paths[i].at[level] = at;
             paths[i].node[level + 1] = child;
-            if (level + 1 < height)
+            if (level + 1 < height) {
                 warm_search(((const inner *)child)->words + words, INNER_STEPS, words);
-            else if (to_change)
+                warm_lines(inner_before(tree, child), INNER_MAX * sizeof(uint32_t));
+            } else if (to_change)
                 warm_lines(child, sizeof(leaf) + LEAF_MAX * (8 * words + 4));
             else
                 warm_search(((const leaf *)child)->words, LEAF_STEPS, words);
