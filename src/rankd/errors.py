@@ -7,11 +7,23 @@ RankdError
 │   │   ├── InvalidSubmission
 │   │   ├── InvalidPage
 │   │   └── ScoreOutOfBounds
-│   └── InvalidCursor
+│   ├── InvalidCursor
+│   ├── UnknownBoard
+│   ├── UnknownWindow
+│   ├── NotRanked
+│   ├── SubmissionRejected
+│   ├── SubmissionKeyReused
+│   ├── BoardDiffers
+│   └── LedgerInUse
 ├── Unavailable    may succeed later: retry with back-off, same key       (503)
+│   ├── LedgerUnavailable
+│   ├── Overloaded
+│   └── IndexBehind
 └── Corrupt        a promise does not hold: stop and tell a human         (500)
     ├── UnknownFact
-    └── UnreadableFact
+    ├── UnreadableFact
+    ├── LedgerCorrupt
+    └── SnapshotDamaged
 
 Programming mistakes are not in this tree. They are assertions, and are never caught.
 
@@ -20,7 +32,7 @@ repeats raw input: what a stranger sent could be megabytes, or markup.
 """
 
 from decimal import Decimal
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 FIELD_ERRORS_MAX = 100
 """Enough for every field of an honest request; a hostile one does not choose our answer's size."""
@@ -104,11 +116,112 @@ class InvalidCursor(Refused):
         self.problem = problem
 
 
+class UnknownBoard(Refused):
+    """No board of this name is defined."""
+
+    code = "unknown_board"
+
+    def __init__(self, board: str) -> None:
+        super().__init__(f"there is no board {board!r}")
+        self.board = board
+
+
+class UnknownWindow(Refused):
+    """A board has no such window, or keeps it no longer."""
+
+    code = "unknown_window"
+
+    def __init__(self, *, board: str, window: str) -> None:
+        super().__init__(f"board {board!r} has no window {window!r}")
+        self.board, self.window = board, window
+
+
+class NotRanked(Refused):
+    """The player has no entry in this ranking. Absent is not the same as last."""
+
+    code = "not_ranked"
+
+    def __init__(self, *, board: str, window: str, player: str) -> None:
+        super().__init__(f"player {player!r} is not ranked in {board!r}, window {window!r}")
+        self.board, self.window, self.player = board, window, player
+
+
+class SubmissionRejected(Refused):
+    """The submission is recorded and counts nowhere: judged in its turn, it broke a rule."""
+
+    code = "submission_rejected"
+
+    def __init__(self, *, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        """Which rule, for programs: ``score_overflow``, ``score_out_of_bounds``."""
+
+
+class SubmissionKeyReused(Refused):
+    """The submission key was used before, for something else."""
+
+    code = "key_reused"
+
+    def __init__(self, *, board: str, key: str) -> None:
+        super().__init__(f"key {key!r} was used on board {board!r} for another submission")
+        self.board, self.key = board, key
+
+
+class BoardDiffers(Refused):
+    """The board exists with another definition; changing it has to be asked for."""
+
+    code = "board_differs"
+
+    def __init__(self, *, board: str, fields: tuple[str, ...]) -> None:
+        super().__init__(f"board {board!r} is defined otherwise: {', '.join(fields)}")
+        self.board, self.fields = board, fields
+
+
+class LedgerInUse(Refused):
+    """Another process has this folder open."""
+
+    code = "ledger_in_use"
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(f"{folder} is in use by another process; only one may write to it")
+        self.folder = folder
+
+
 # ------------------------------------------------------------------------- unavailable
 
 
 class Unavailable(RankdError):
     """The request may succeed later: retry with back-off and the same submission key."""
+
+
+class LedgerUnavailable(Unavailable):
+    """The ledger could not take the facts. ``applied`` says whether it may have all the same."""
+
+    code = "ledger_unavailable"
+
+    def __init__(self, problem: str, *, applied: Literal["no", "unknown"]) -> None:
+        super().__init__(problem)
+        self.problem, self.applied = problem, applied
+
+
+class Overloaded(Unavailable):
+    """More is waiting than may wait. Nothing was done."""
+
+    code = "overloaded"
+
+    def __init__(self, *, waiting_max: int) -> None:
+        super().__init__(f"{waiting_max} submissions are waiting already")
+        self.waiting_max = waiting_max
+
+
+class IndexBehind(Unavailable):
+    """The index has not come as far as the position asked for."""
+
+    code = "index_behind"
+
+    def __init__(self, *, position: int, checkpoint: int) -> None:
+        super().__init__(f"the index is at {checkpoint}, not yet at {position}")
+        self.position, self.checkpoint = position, checkpoint
 
 
 # ----------------------------------------------------------------------------- corrupt
@@ -136,3 +249,23 @@ class UnreadableFact(Corrupt):
     def __init__(self, kind: str, problem: str) -> None:
         super().__init__(f"a fact of kind {kind!r} cannot be read: {problem}")
         self.kind, self.problem = kind, problem
+
+
+class LedgerCorrupt(Corrupt):
+    """The ledger's bytes are not those that were written."""
+
+    code = "ledger_corrupt"
+
+    def __init__(self, problem: str, *, position: int | None = None) -> None:
+        super().__init__(problem if position is None else f"at position {position}: {problem}")
+        self.problem, self.position = problem, position
+
+
+class SnapshotDamaged(Corrupt):
+    """A saved index cannot be used. It can be thrown away: the ledger rebuilds it."""
+
+    code = "snapshot_damaged"
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"{problem}; remove the snapshot and it is rebuilt from the ledger")
+        self.problem = problem

@@ -1,0 +1,222 @@
+"""The seams: what the core relies on, and what every adapter promises.
+
+    intake ──append──▶ Ledger ──read──▶ projector ──apply──▶ RankIndex ◀──read── reader
+                                                    Clock
+
+Each promise is numbered, and ``rankd.testing.contracts`` has a test for each. An adapter is a class
+that keeps them; it translates every error of its vendor into ours before it leaves.
+
+The calls are asynchronous because a ledger waits for a disk and an index may be across a network,
+and they take many things at once because a round trip costs the same for one as for a thousand.
+An adapter that never waits (the native index) never suspends either, and a caller may rely on
+that where ``immediate`` says so.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import ClassVar, NamedTuple, Protocol
+
+import msgspec
+
+from rankd.model.facts import Fact, Position, Recorded
+from rankd.model.standing import Offset, Rank
+from rankd.model.window import Instant
+
+# ------------------------------------------------------------------------------ ledger
+
+
+class FirstUse(NamedTuple):
+    """Where a key was used first, and for what."""
+
+    position: Position
+    fingerprint: bytes
+    receipt: bytes | None
+    """The answer given then; None while the projector has not handed it in."""
+
+
+class Appended(NamedTuple):
+    """What became of the facts of one append, in their order."""
+
+    positions: Sequence[Position]
+    """Where each fact is: its new position or, where its key was used already, the first one."""
+    first_uses: Mapping[int, FirstUse]
+    """For each fact that was left out, by its place in the call: who was first."""
+    at: Instant
+    """The ledger's time of this append."""
+
+
+class Kept(NamedTuple):
+    """The answer to a submission with a key, to be given again to whoever repeats it."""
+
+    position: Position
+    receipt: bytes
+
+
+class Ledger(Protocol):
+    """The durable, totally ordered record of every fact. The only source of truth.
+
+    1. An acknowledged append survives the death of this process and of its host.
+    2. Positions grow in commit order: a reader that has seen position n never meets a *new* fact
+       at or below n. They begin at 1 and are never used twice. Gaps are allowed.
+    3. An append is whole: all of its facts are there or none is. A fact whose key its board has
+       used already is left out and reported; the others are appended all the same.
+    4. Keys are remembered for the ledger's life, and of two facts with one key in one append the
+       first wins.
+    5. Ledger time never goes back: an append's ``at`` is no earlier than any before it, whatever
+       the clock says.
+    6. LedgerUnavailable says whether the append was applied: ``no`` only if it certainly was not.
+       After ``unknown`` this ledger object refuses everything; open it anew.
+    7. What was read once is read again, byte for byte; any other byte is found by ``verify``.
+
+    Not promised: that a reader sees an append at once. Ask ``head()``.
+    """
+
+    durable: ClassVar[bool]
+    """False only for the ledger in memory: the command line warns of it."""
+
+    async def append(
+        self, facts: Sequence[Fact], *, now: Instant, receipts: Sequence[Kept] = ()
+    ) -> Appended:
+        """Append the facts as one, and keep receipts that earlier appends have earned.
+
+        Receipts ride along because they are owed to nobody at once: one that is lost in a crash
+        is folded again from the facts behind it.
+        """
+
+    async def read(self, *, after: Position, limit: int) -> Sequence[Recorded]:
+        """Return up to ``limit`` facts after ``after``, oldest first. Empty at the head."""
+
+    async def head(self) -> Position:
+        """Return the last committed position, or 0 for an empty ledger."""
+
+    async def first_use(self, *, board: str, key: str) -> FirstUse | None:
+        """Return where this board used the key, if it did."""
+
+    async def keep_receipts(self, receipts: Sequence[Kept]) -> None:
+        """Keep receipts now: before a snapshot forgets how to fold them again."""
+
+    def verify(self) -> AsyncIterator["Progress"]:
+        """Check the hash chain, every fact's bytes and every key. Raises LedgerCorrupt."""
+
+    async def close(self) -> None:
+        """Let go of everything. Safe to repeat."""
+
+
+class Progress(NamedTuple):
+    """How far long work has come."""
+
+    done: int
+    total: int
+
+
+# ------------------------------------------------------------------------------- index
+
+
+class Ranking(msgspec.Struct, frozen=True, gc=False):
+    """The name of one ranking: a board, one of its windows, and a segment or everybody."""
+
+    board: str
+    window: str
+    """The window's id, such as ``daily:2026-11-14``."""
+    segment: str | None = None
+    """An attribute and its value, ``region:eu``; None is everybody."""
+
+    def __str__(self) -> str:
+        return f"{self.board}/{self.window}/{self.segment or ''}"
+
+
+class Shape(NamedTuple):
+    """What an index must know of a ranking to make room for it."""
+
+    key_bytes: int
+    dense: bool
+    """Whether distinct scores are counted, for dense ranks."""
+
+
+class Move(NamedTuple):
+    """A player's new place in one ranking, or its leaving."""
+
+    ranking: Ranking
+    player: str
+    order_key: bytes | None
+    """None takes the player out."""
+    metadata: bytes | None = None
+    """What is shown beside the entry; it belongs to the run that counts."""
+
+
+class Moved(NamedTuple):
+    """Where a move took a player. Ranks are ordinal."""
+
+    previous_rank: Rank | None
+    rank: Rank | None
+    total: int
+
+
+class Placed(NamedTuple):
+    """An entry as an index keeps it: what its key means is the model's affair."""
+
+    player: str
+    order_key: bytes
+    metadata: bytes | None
+
+
+class RankIndex(Protocol):
+    """A projection that answers "what rank?" and "who is at rank n?". It can be thrown away.
+
+    1. An apply is seen whole or not at all: its moves, its new and dropped rankings, and its
+       checkpoint.
+    2. An apply that does not follow the checkpoint changes nothing: ``after`` must equal it.
+       Whoever repeats an apply, or loses a race, gets False and reads on.
+    3. Entries are ordered by their order keys, byte by byte, then by the players' ids as UTF-8.
+    4. Moves of one apply take effect one after another; each ``Moved`` tells of its own moment.
+    5. Reads of a ranking that does not exist find nothing; they do not fail.
+
+    Not promised: that the index survives anything. The ledger does.
+    """
+
+    immediate: ClassVar[bool]
+    """Whether no call ever suspends."""
+
+    async def checkpoint(self) -> Position:
+        """Return the last position applied, 0 for an empty index."""
+
+    async def apply(
+        self,
+        moves: Sequence[Move],
+        *,
+        after: Position,
+        through: Position,
+        opened: Mapping[Ranking, Shape] = ...,
+        dropped: Sequence[Ranking] = ...,
+    ) -> Sequence[Moved] | None:
+        """Make room, take the moves in order, forget what is dropped; None if out of turn."""
+
+    async def order_keys(self, entries: Sequence[tuple[Ranking, str]]) -> Sequence[bytes | None]:
+        """Return the order key of each player in each ranking, None where it has no entry."""
+
+    async def rank(self, ranking: Ranking, player: str) -> tuple[Rank, bytes, int] | None:
+        """Return a player's ordinal rank, its order key, and how many entries there are."""
+
+    async def count(self, ranking: Ranking) -> int:
+        """Return how many entries a ranking has."""
+
+    async def count_below(self, ranking: Ranking, order_key: bytes, player: str = "") -> Offset:
+        """Return how many entries come before this place, which nobody needs to hold."""
+
+    async def scores_below(self, ranking: Ranking, order_key: bytes) -> Offset:
+        """Return how many distinct scores are better than the key's. Only in a dense ranking."""
+
+    async def read(self, ranking: Ranking, *, first: Rank, limit: int) -> Sequence[Placed]:
+        """Return up to ``limit`` entries from a rank on, best first."""
+
+    async def rankings(self, board: str) -> Sequence[Ranking]:
+        """Return the rankings there are of a board."""
+
+
+# ------------------------------------------------------------------------------- clock
+
+
+class Clock(Protocol):
+    """What time it is. The core asks nobody else, so a test can live through years."""
+
+    def now(self) -> Instant:
+        """Return the time. It may go back; the ledger's does not."""
