@@ -84,6 +84,7 @@ _BLOCK = struct.Struct("<II")
 _TOTAL = struct.Struct("<Q")
 _CRC = struct.Struct("<I")
 _DENSE, _BY_ID = 1, 2
+_WIDTHS = (16, 24, 32, 40)
 _LEFTOVER = ".rankd-unfinished"
 
 
@@ -301,8 +302,8 @@ def load_list(
             raise Mismatched(f"{path} needs the player table it was saved with")
         if not header.by_id and players is not None:
             raise Mismatched(f"{path} was saved without a player table")
+        ranks = make(header.width, players=players, dense=header.dense)
         with reader.mismatches():
-            ranks = make(header.width, players=players, dense=header.dense)
             ranks.load(
                 _list_block(entries, payload, header.width)
                 for entries, payload in _read_blocks(reader, header, progress)
@@ -386,6 +387,8 @@ def _read_header(reader: _Reader) -> Header:
     reader.check(0)
     if kind not in (Kind.PLAYERS.value, Kind.LIST.value):
         raise reader.damaged(0, f"{kind!r} is no kind of snapshot")
+    if width not in (_WIDTHS if kind == Kind.LIST.value else (0,)):
+        raise reader.damaged(0, f"keys of {width} bytes")
     return Header(
         kind=Kind(kind),
         count=count,
