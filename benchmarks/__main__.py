@@ -1,0 +1,65 @@
+"""python -m benchmarks: measure, print tables, write JSON and plots into benchmarks/results."""
+
+import argparse
+import datetime
+import sys
+from pathlib import Path
+
+try:
+    from benchmarks import rank_list, rank_list_plot, rank_list_tables
+except ModuleNotFoundError as error:
+    sys.exit(f"{error}: `make bench` installs what the benchmarks need (requirements/bench.txt)")
+
+_RESULTS = Path(__file__).with_name("results")
+
+
+def main() -> None:
+    """Read the command line and answer every question."""
+    options = _options()
+    saved = options.results / f"{rank_list.NAME}.json"
+    if options.show:
+        results = rank_list.Results.read(saved)
+    else:
+        results = rank_list.run(
+            rank_list.Options(
+                sizes=options.sizes or rank_list.SIZES,
+                seconds=options.seconds,
+                repetitions=options.repetitions,
+                redis=not options.no_redis,
+                date=options.date,
+                results=options.results,
+            )
+        )
+    print(rank_list_tables.tables(results))
+    written = rank_list_plot.draw(results, options.results)
+    print("\nWritten:", *(path for path in (saved, *written)))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    add = parser.add_argument
+    add("sizes", nargs="*", type=_size, metavar="PLAYERS", help="100000 1000000 10000000 if none")
+    add("--seconds", type=float, default=1.5, help="how long one measurement lasts, at least")
+    add("--repetitions", type=int, default=3, help="how often each is made")
+    add("--no-redis", action="store_true", help="measure rankd alone")
+    add("--date", default=_today(), help="the date to write down; today if not given")
+    add("--results", type=Path, default=_RESULTS, metavar="FOLDER", help="where to write")
+    add("--show", action="store_true", help="measure nothing: print and draw what was written")
+    return parser.parse_args()
+
+
+def _size(text: str) -> int:
+    size = int(text)
+    if not rank_list.PLAYERS_MIN <= size <= rank_list.PLAYERS_MAX:
+        raise argparse.ArgumentTypeError(
+            f"{size}: a list has {rank_list.PLAYERS_MIN} to {rank_list.PLAYERS_MAX} players here"
+        )
+    return size
+
+
+def _today() -> str:
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
+if __name__ == "__main__":
+    main()
