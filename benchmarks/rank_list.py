@@ -15,7 +15,8 @@ For each number of players:
   (4) Up to ten million players, another copy is filled by inserting in random order.
 
 A goal compares rankd's median with the median of Redis's fastest way. Memory is what the system
-says the process has grown by, ids included, after (2).
+says the process has grown by, ids included, after (2); for less than a million players it is each
+side's own count.
 """
 
 import contextlib
@@ -42,6 +43,9 @@ PLAYERS_MAX = 1_000_000_000
 INSERTED_PLAYERS_MAX = 10_000_000  # Beyond, Redis would insert for half an hour.
 BATCH_SIZES = (1, 16, 256, 4096)
 BATCH_SIZES_AT_PLAYERS = 1_000_000
+
+# Below, a process has grown by too few pages to tell the list's from the interpreter's own.
+RESIDENT_PLAYERS_MIN = 1_000_000
 
 # What a player needs at most while filling, to tell beforehand whether memory suffices.
 NATIVE_BYTES_PER_PLAYER = 110
@@ -102,13 +106,13 @@ class Results:
         return None
 
     def bytes(self, players: int, system: str, state: str) -> float | None:
-        """Memory by the system's account, or by the side's own where the system does not tell."""
+        """Memory by the system's account; by the side's own where the system's tells nothing."""
         fill = self.filled(players, system, state)
         if fill is None:
             return None
         resident: int | None = fill["memory"]["resident"]
         own: int = fill["memory"]["own"]
-        return own if resident is None else resident
+        return own if resident is None or players < RESIDENT_PLAYERS_MIN else resident
 
     def goals(self) -> list[Goal]:
         """What must be reached."""

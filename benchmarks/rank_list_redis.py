@@ -100,12 +100,14 @@ class RedisSide:
     def _settle(self) -> None:
         """Look members up until Redis has moved them all to the hash table it grew to.
 
-        It moves one bucket a look-up; half-way through, every look-up would search two tables.
+        The table doubles when it is full and then moves one bucket with every member added or
+        looked up; until all are moved, every look-up searches two tables.
         """
-        old_buckets = 1 << (self._players - 1).bit_length() - 1
+        buckets = 1 << (self._players - 1).bit_length() - 1
+        to_move = 2 * buckets - self._players  # As many have moved as were added since it grew.
         head = b"*%d\r\n$7\r\nZMSCORE\r\n$5\r\nboard\r\n" % (2 + _FILL_MEMBERS)
-        lookups = entries.moving(self._rng, self._players, old_buckets)
-        for players, _ in told(lookups, "letting the hash table settle", old_buckets):
+        lookups = entries.moving(self._rng, self._players, to_move)
+        for players, _ in told(lookups, "letting the hash table settle", to_move):
             asked = entries.rows(len(players), _MEMBER, entries.digits(players, 12), _END)
             pipelines = [
                 head + asked[i : i + _FILL_MEMBERS].tobytes()
