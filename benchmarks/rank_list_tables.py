@@ -72,12 +72,12 @@ def _ways(results: Results) -> Iterator[str]:
         ways = dict.fromkeys(m.way for m in found)
         by_place = {(m.way, m.players): m for m in found}
         body = [
-            [way, *(number(m.median_us if m else None) for m in places)]
+            [way, *(cell for m in places for cell in _three(m)[::2])]
             for way in ways
             for places in [[by_place.get((way, players)) for players in results.sizes]]
         ]
-        head = ["way", *(count(players) for players in results.sizes)]
-        yield f"Redis, {command}: µs each, by the way it is sent\n\n{table(head, body)}"
+        head = ["way", *(cell for players in results.sizes for cell in (count(players), "cpu"))]
+        yield f"Redis, {command}: µs each and the server's processor time, by the way it is sent\n\n{table(head, body)}"
 
 
 def _by_batch(results: Results) -> Iterator[str]:
