@@ -1,0 +1,107 @@
+"""The ledger as a list: what a ledger means, without a disk. Nothing survives the process."""
+
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+from typing import ClassVar
+
+from rankd.errors import LedgerCorrupt
+from rankd.model.facts import (
+    Fact,
+    Position,
+    Recorded,
+    ScoreSubmitted,
+    WindowOpened,
+    WindowSealed,
+    encode,
+    fingerprint,
+    key_of,
+)
+from rankd.model.window import Instant
+from rankd.ports import Appended, FirstUse, Kept, Progress
+
+Name = tuple[str, str]
+"""A board and one of its keys."""
+
+_VERIFIED_PER_STEP = 10_000
+
+
+class MemoryLedger:
+    """A Ledger that forgets everything when it goes."""
+
+    durable: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        self._recorded: list[Recorded] = []
+        self._digests: list[bytes] = []
+        """What each fact was when it came: facts hold dictionaries, which somebody may change."""
+        self._positions: dict[Name, Position] = {}
+        self._receipts: dict[Position, bytes] = {}
+        self._at = Instant(0)
+
+    async def append(
+        self, facts: Sequence[Fact], *, now: Instant, receipts: Sequence[Kept] = ()
+    ) -> Appended:
+        encoded = [_digest(fact) for fact in facts]  # All of them, before any is kept.
+        self._at = max(self._at, now)
+        positions: list[Position] = []
+        first_uses: dict[int, FirstUse] = {}
+        for place, (fact, digest) in enumerate(zip(facts, encoded, strict=True)):
+            name = _name(fact)
+            if name is not None and name in self._positions:
+                first_uses[place] = self._first_use(name)
+                positions.append(self._positions[name])
+                continue
+            position = Position(len(self._recorded) + 1)
+            self._recorded.append(Recorded(position, self._at, fact))
+            self._digests.append(digest)
+            positions.append(position)
+            if name is not None:
+                self._positions[name] = position
+        for kept in receipts:
+            self._receipts.setdefault(kept.position, kept.receipt)
+        return Appended(positions, first_uses, self._at)
+
+    async def read(self, *, after: Position, limit: int) -> Sequence[Recorded]:
+        return self._recorded[after : after + limit]
+
+    async def head(self) -> Position:
+        return Position(len(self._recorded))
+
+    async def first_use(self, *, board: str, key: str) -> FirstUse | None:
+        return self._first_use((board, key)) if (board, key) in self._positions else None
+
+    async def keep_receipts(self, receipts: Sequence[Kept]) -> None:
+        await self.append((), now=self._at, receipts=receipts)
+
+    async def verify(self) -> AsyncIterator[Progress]:
+        total = len(self._recorded)
+        for start in range(0, total, _VERIFIED_PER_STEP):
+            end = min(start + _VERIFIED_PER_STEP, total)
+            for recorded, digest in zip(
+                self._recorded[start:end], self._digests[start:end], strict=True
+            ):
+                if _digest(recorded.fact) != digest:
+                    raise LedgerCorrupt("the fact was changed", position=recorded.position)
+            yield Progress(end, total)
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    def _first_use(self, name: Name) -> FirstUse:
+        position = self._positions[name]
+        fact = self._recorded[position - 1].fact
+        first = fingerprint(fact) if isinstance(fact, ScoreSubmitted) else b""
+        return FirstUse(position, first, self._receipts.get(position))
+
+
+def _name(fact: Fact) -> Name | None:
+    key = key_of(fact)
+    if key is None:
+        return None
+    assert isinstance(fact, ScoreSubmitted | WindowOpened | WindowSealed)
+    return fact.board, key
+
+
+def _digest(fact: Fact) -> bytes:
+    kind, body = encode(fact)
+    return hashlib.sha256(kind.encode() + b"\x1f" + body).digest()

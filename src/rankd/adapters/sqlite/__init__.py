@@ -1,0 +1,16 @@
+"""The ledger in one file: SQLite, with nothing else to install or to run.
+
+In the order in which they are best read:
+
+    block.py         facts as bytes, many at a time, and the links of the hash chain
+    keys.py          the name under which a fact counts once
+    ledger.py        the port's promises: one lane that writes, one that reads
+    lane.py          a thread with a connection of its own
+    verification.py  proof that the file holds what was written to it
+    database.py      the file and its folder: lock, pragmas, schema, and the vendor's errors
+    statements.py    the queries of sql/queries.sql by their names
+"""
+
+from rankd.adapters.sqlite.ledger import SQLiteLedger
+
+__all__ = ["SQLiteLedger"]

@@ -1,0 +1,91 @@
+"""Facts as bytes, many at a time, and the chain that holds them together.
+
+A row for each fact costs more in the database than the fact does, so a row holds a block: up to
+``BLOCK_FACTS_MAX`` facts of one append. An append of more becomes several blocks in one
+transaction, so that neither a reader nor ``verify`` ever holds more than one in memory.
+
+The bytes of a block are a MessagePack array of runs. A run is a kind and the bodies of facts of
+that kind which follow one another, exactly as ``model.facts`` writes them:
+
+    [["score_submitted.1", [body, body, body]], ["window_sealed.1", [body]], …]
+
+Each block has a link: the SHA-256 of the link before it and of all that the block says. A block
+that is changed, left out, added or moved breaks the chain there, and the last link stands for the
+whole ledger: two copies with the same last link are the same.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from itertools import groupby
+from operator import attrgetter
+from typing import NamedTuple
+
+import msgspec
+
+from rankd.errors import LedgerCorrupt
+from rankd.model.facts import Fact, Position, decode
+from rankd.model.window import Instant
+
+BLOCK_FACTS_MAX = 1_000
+"""A plain submission takes some thirty bytes, so a block of them is read in one go."""
+
+GENESIS = bytes(32)
+"""The link before the first block."""
+
+_PLACE = struct.Struct(">QQq")  # First and last position, and time.
+_kind = attrgetter("kind")
+# Byte for byte what model.facts.encode makes of each fact; the tests hold the two together.
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
+_runs = msgspec.msgpack.Decoder(list[tuple[str, list[msgspec.Raw]]])
+
+
+class Block(NamedTuple):
+    """One row of the ledger."""
+
+    first: Position
+    last: Position
+    at: Instant
+    facts: bytes
+    link: bytes
+
+
+def seal(facts: Sequence[Fact], *, first: Position, at: Instant, previous_link: bytes) -> Block:
+    """Make a block of facts that follow one another, linked to the block before."""
+    assert 0 < len(facts) <= BLOCK_FACTS_MAX
+    data = _encode([(kind, list(run)) for kind, run in groupby(facts, _kind)])
+    last = Position(first + len(facts) - 1)
+    return Block(first, last, at, data, _link(previous_link, first, last, at, data))
+
+
+def _link(previous: bytes, first: int, last: int, at: int, data: bytes) -> bytes:
+    # All but the bytes of the facts has a fixed width, so no two blocks are hashed alike.
+    digest = sha256(previous)
+    digest.update(_PLACE.pack(first, last, at))
+    digest.update(data)
+    return digest.digest()
+
+
+def follows(block: Block, previous_link: bytes) -> bool:
+    """Return whether the block is what was linked to the one before."""
+    first, last, at, data, link = block
+    return link == _link(previous_link, first, last, at, data)
+
+
+def unpack(block: Block, *, after: int = 0) -> Iterator[tuple[Position, Fact]]:
+    """Yield the facts after a position. Raises LedgerCorrupt if the bytes are not a block's."""
+    position = block.first
+    for kind, bodies in _runs_of(block):
+        for body in bodies:
+            if position > after:
+                yield position, decode(kind, body)
+            position = Position(position + 1)
+    if position != block.last + 1:
+        raise LedgerCorrupt("the block has not as many facts as positions", position=block.first)
+
+
+def _runs_of(block: Block) -> list[tuple[str, list[msgspec.Raw]]]:
+    try:
+        return _runs.decode(block.facts)
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        raise LedgerCorrupt(f"the block cannot be read: {exc}", position=block.first) from exc

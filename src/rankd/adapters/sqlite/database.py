@@ -1,0 +1,232 @@
+"""The file and its folder: who may open it, how it is opened, and what its errors mean.
+
+One process has a ledger open at a time, and within it one connection that writes and
+checkpoints; two of them could damage the file. So a folder is locked before its database is
+touched, and every other connection is read-only.
+
+What decides whether a commit survives a power cut (the journal mode and ``synchronous``) is read
+back after it was set: SQLite ignores, without a word, a pragma it cannot follow.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import apsw
+
+from rankd.adapters.sqlite.statements import MIGRATIONS, SCHEMA_VERSION
+from rankd.errors import LedgerCorrupt, LedgerInUse, LedgerUnavailable, RankdError
+
+FILE = "ledger.db"
+LOCK = "ledger.lock"
+
+SQLITE_VERSION_MIN = (3, 51, 3)
+"""Before it, a WAL that is reset at the wrong moment can lose what was committed."""
+
+APPLICATION_ID = 0x72616E6B
+"""``rank`` in ASCII: what makes an SQLite file a ledger of ours."""
+
+SYNCHRONOUS = "FULL"
+"""Each commit is on stable storage before it is acknowledged."""
+
+BUSY_MS_MAX = 250
+"""Nobody else writes, so to wait is rare: a backup tool that holds the file for a moment."""
+
+CACHE_KIB = 65_536
+"""Of the connection that writes: the upper levels of the key table of a large ledger."""
+
+_LEVELS = {"OFF": 0, "NORMAL": 1, "FULL": 2, "EXTRA": 3}
+
+
+# ------------------------------------------------------------------------------ errors
+
+# What may pass if the caller waits, or mends the machine. Anything else is a damaged file.
+_PASSING = frozenset(
+    {
+        apsw.SQLITE_BUSY,
+        apsw.SQLITE_LOCKED,
+        apsw.SQLITE_IOERR,
+        apsw.SQLITE_FULL,
+        apsw.SQLITE_NOMEM,
+        apsw.SQLITE_CANTOPEN,
+        apsw.SQLITE_READONLY,
+        apsw.SQLITE_PERM,
+        apsw.SQLITE_AUTH,
+        apsw.SQLITE_PROTOCOL,
+        apsw.SQLITE_INTERRUPT,
+    }
+)
+
+
+def translated(error: apsw.Error, *, applied: Literal["no", "unknown"] = "no") -> RankdError:
+    """Return what an error of SQLite means to a caller."""
+    # Both are missing where apsw itself objects, such as to a connection that is closed.
+    code: int = getattr(error, "extendedresult", apsw.SQLITE_ERROR)
+    problem = f"{apsw.mapping_extended_result_codes.get(code, code)}: {error}"
+    if applied == "unknown" or code & 0xFF in _PASSING:
+        return LedgerUnavailable(problem, applied=applied)
+    return LedgerCorrupt(problem)
+
+
+@contextmanager
+def translated_errors() -> Iterator[None]:
+    """Turn SQLite's exceptions into ours, where nothing can have been applied."""
+    try:
+        yield
+    except apsw.Error as exc:
+        raise translated(exc) from exc
+
+
+# ------------------------------------------------------------------------------ folder
+
+
+class FolderLock:
+    """The sole right to a folder, held until ``release`` or the end of the process.
+
+    ``flock`` belongs to the open file, not to the process, so a second attempt within this
+    process is refused as well.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as exc:
+            os.close(self._file)
+            if isinstance(exc, BlockingIOError):
+                raise LedgerInUse(str(folder)) from None
+            raise
+
+    def release(self) -> None:
+        os.close(self._file)
+
+
+def prepare(folder: Path) -> FolderLock:
+    """Make the folder if it is missing, durably, and take the sole right to it."""
+    try:
+        if not folder.exists():
+            folder.mkdir(parents=True)
+            sync_folder(folder.parent)
+        return FolderLock(folder)
+    except OSError as exc:
+        raise LedgerUnavailable(f"{folder}: {exc.strerror}", applied="no") from exc
+
+
+def sync_folder(folder: Path) -> None:
+    """Make names that were added to a folder as durable as the files they name."""
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+# ------------------------------------------------------------------------- connections
+
+
+class Durability(NamedTuple):
+    """What is in force, read back from the engine."""
+
+    sqlite: str
+    journal_mode: str
+    synchronous: str
+
+
+def connect_writer(folder: Path, *, vfs: str | None = None) -> apsw.Connection:
+    """Open the one connection that writes, on a file of our kind with the newest schema."""
+    _insist_on_sqlite()
+    created = not (folder / FILE).exists()
+    database = apsw.Connection(str(folder / FILE), vfs=vfs)
+    try:
+        database.set_busy_timeout(BUSY_MS_MAX)
+        _insist_on_our_file(database)
+        _set_pragmas(database)
+        _migrate(database)
+        # A WAL left by a process that died may hold commits which its disk never confirmed, and
+        # which only the system's cache still shows. Written once more, into the database, they
+        # are confirmed before anything is built on them.
+        database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        if created:
+            sync_folder(folder)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def connect_reader(folder: Path, *, vfs: str | None = None) -> apsw.Connection:
+    """Open a connection that can only read. A writer has the file open already."""
+    database = apsw.Connection(str(folder / FILE), flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs)
+    database.set_busy_timeout(BUSY_MS_MAX)
+    database.pragma("mmap_size", 0)
+    return database
+
+
+def fetch(database: apsw.Connection, query: str, **bindings: object) -> list[tuple[Any, ...]]:
+    """Return all rows of a query, and leave nothing open that would hold the WAL where it is."""
+    return database.execute(query, bindings).fetchall()
+
+
+def durability(database: apsw.Connection) -> Durability:
+    """Return what is in force on a connection."""
+    level = database.pragma("synchronous")
+    names = {number: name for name, number in _LEVELS.items()}
+    return Durability(
+        sqlite=apsw.sqlite_lib_version(),
+        journal_mode=str(database.pragma("journal_mode")).upper(),
+        synchronous=names[level],
+    )
+
+
+def _insist_on_sqlite() -> None:
+    version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
+    if version < SQLITE_VERSION_MIN:
+        wanted = ".".join(map(str, SQLITE_VERSION_MIN))
+        raise LedgerUnavailable(
+            f"SQLite {apsw.sqlite_lib_version()} can lose commits; rankd needs {wanted} or later",
+            applied="no",
+        )
+
+
+def _insist_on_our_file(database: apsw.Connection) -> None:
+    ours, version = database.pragma("application_id"), database.pragma("user_version")
+    tables = database.execute("SELECT count(*) FROM sqlite_schema").get
+    if (ours, version, tables) == (0, 0, 0):
+        return  # A new file, or one whose making was cut short.
+    if ours != APPLICATION_ID:
+        raise LedgerCorrupt(f"{FILE} is a database of another program")
+    if version > SCHEMA_VERSION:
+        raise LedgerCorrupt(
+            f"{FILE} has schema {version}, this rankd knows {SCHEMA_VERSION}: use a newer rankd"
+        )
+
+
+def _set_pragmas(database: apsw.Connection) -> None:
+    database.pragma("mmap_size", 0)  # A failing disk then gives an error, not a dead process.
+    database.pragma("cache_size", -CACHE_KIB)
+    database.pragma("journal_mode", "WAL")
+    database.pragma("synchronous", SYNCHRONOUS)
+    database.wal_autocheckpoint(0)  # The ledger does it, where an error is seen.
+    found = durability(database)
+    if (found.journal_mode, found.synchronous) != ("WAL", SYNCHRONOUS):
+        raise LedgerUnavailable(
+            f"this file system does not allow what durability needs: {found}", applied="no"
+        )
+
+
+def _migrate(database: apsw.Connection) -> None:
+    """Bring the schema to the newest version, each step whole or not at all."""
+    for version in range(database.pragma("user_version") + 1, SCHEMA_VERSION + 1):
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            database.execute(MIGRATIONS[version])
+            database.pragma("user_version", version)
+            database.pragma("application_id", APPLICATION_ID)
+            database.execute("COMMIT")
+        except BaseException:
+            if database.in_transaction:
+                database.execute("ROLLBACK")
+            raise

@@ -1,0 +1,34 @@
+"""The name under which a fact counts once: a board and one of its keys."""
+
+from hashlib import blake2b
+
+from rankd.model.facts import (
+    Fact,
+    ScoreSubmitted,
+    WindowOpened,
+    WindowSealed,
+    fingerprint,
+    key_of,
+)
+
+Name = tuple[str, str]
+
+
+def name_of(fact: Fact) -> Name | None:
+    """Return a fact's board and key, or None if it may repeat."""
+    key = key_of(fact)
+    if key is None:
+        return None
+    assert isinstance(fact, ScoreSubmitted | WindowOpened | WindowSealed)
+    return fact.board, key
+
+
+def hash_of(board: str, key: str) -> int:
+    """Return what a name is looked up by. Two names may share it; the facts tell them apart."""
+    digest = blake2b(f"{board}\x1f{key}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+def fingerprint_of(fact: Fact) -> bytes:
+    """Return what tells two facts of one name apart: nothing, but for submissions."""
+    return fingerprint(fact) if isinstance(fact, ScoreSubmitted) else b""

@@ -1,0 +1,75 @@
+"""A thread with a database connection of its own.
+
+SQLite blocks whoever calls it, so the event loop never does: it hands work to a lane and waits.
+Work on one lane happens one piece after another, in the order in which it was handed over. Once
+handed over it happens, also if whoever waits for it is cancelled meanwhile.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+import apsw
+
+from rankd.adapters.sqlite.database import translated_errors
+
+T = TypeVar("T")
+
+
+class Lane:
+    """One connection, used on one thread."""
+
+    def __init__(self, name: str) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"ledger-{name}")
+        self._database: apsw.Connection | None = None
+
+    async def open(self, connect: Callable[[], apsw.Connection]) -> None:
+        """Open the connection, or leave nothing behind."""
+        try:
+            self._database = await self._do(connect)
+        except BaseException:
+            self._thread.shutdown()
+            raise
+
+    async def run(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Do a piece of work and return what it made."""
+        return await self._do(partial(self._with_database, work))
+
+    def later(self, work: Callable[[apsw.Connection], object]) -> None:
+        """Hand over work nobody waits for, behind what was handed over already."""
+        self._thread.submit(self._with_database, work)
+
+    async def close(self, last: Callable[[apsw.Connection], object] | None = None) -> None:
+        """Do one last piece of work, close the connection and end the thread."""
+        if self._database is None:
+            return
+        try:
+            await self._do(partial(self._close, last))
+        finally:
+            self._thread.shutdown()
+
+    async def _do(self, work: Callable[[], T]) -> T:
+        return await asyncio.shield(
+            asyncio.get_running_loop().run_in_executor(self._thread, self._translated, work)
+        )
+
+    @staticmethod
+    def _translated(work: Callable[[], T]) -> T:
+        with translated_errors():
+            return work()
+
+    def _with_database(self, work: Callable[[apsw.Connection], T]) -> T:
+        assert self._database is not None, "the lane is closed"
+        return work(self._database)
+
+    def _close(self, last: Callable[[apsw.Connection], object] | None) -> None:
+        database, self._database = self._database, None
+        if database is None:
+            return
+        try:
+            if last is not None:
+                last(database)
+        finally:
+            database.close()

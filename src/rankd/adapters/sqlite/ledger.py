@@ -1,0 +1,341 @@
+"""The ledger of one process: promises of the port, kept with SQLite.
+
+Two lanes (lane.py), each a thread with a connection: one appends and checkpoints, one reads. The
+writer knows the tail of the ledger by heart (head, time and link), so an append reads nothing but
+the keys it carries.
+
+What an error means depends on when it comes. Until COMMIT is called nothing can have been
+applied: the transaction is rolled back and the answer is a certain ``no``. An error out of COMMIT
+can mean either, for the commit may be on the disk though its confirmation was not: then the answer
+is ``unknown``, and this object refuses everything until the folder is opened anew, which reads
+what is really there.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import ClassVar, NamedTuple, TypeVar
+
+import apsw
+import msgspec
+
+from rankd.adapters.sqlite.block import BLOCK_FACTS_MAX, GENESIS, Block, seal, unpack
+from rankd.adapters.sqlite.database import (
+    Durability,
+    FolderLock,
+    connect_reader,
+    connect_writer,
+    durability,
+    fetch,
+    prepare,
+    translated,
+)
+from rankd.adapters.sqlite.keys import Name, fingerprint_of, hash_of, name_of
+from rankd.adapters.sqlite.lane import Lane
+from rankd.adapters.sqlite.statements import QUERIES
+from rankd.adapters.sqlite.verification import checksum, verification
+from rankd.errors import LedgerUnavailable, RankdError
+from rankd.model.facts import Fact, Position, Recorded
+from rankd.model.window import Instant
+from rankd.ports import Appended, FirstUse, Kept, Progress
+
+WAL_PAGES_MAX = 4_000
+"""Checkpoint when the WAL has grown so long: 16 MiB, some tens of milliseconds of copying."""
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+class _Tail(NamedTuple):
+    """Where the next append goes on."""
+
+    head: Position
+    at: Instant
+    link: bytes
+
+
+class SQLiteLedger:
+    """A Ledger in one folder, for one process at a time."""
+
+    durable: ClassVar[bool] = True
+
+    def __init__(self, folder: Path, *, vfs: str | None = None) -> None:
+        self.folder = folder
+        self.durability: Durability
+        self._vfs = vfs
+        self._writer, self._reader = Lane("writer"), Lane("reader")
+        self._lock: FolderLock | None = None
+        self._tail = _Tail(Position(0), Instant(0), GENESIS)
+        self._wal_pages = 0
+        self._broken: RankdError | None = None
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, folder: Path, *, vfs: str | None = None) -> AsyncIterator["SQLiteLedger"]:
+        """Open the ledger in a folder, or begin one there. Raises LedgerInUse."""
+        ledger = cls(folder, vfs=vfs)
+        await ledger._open()
+        try:
+            yield ledger
+        finally:
+            await ledger.close()
+
+    async def _open(self) -> None:
+        self._lock = prepare(self.folder)
+        try:
+            await self._writer.open(partial(connect_writer, self.folder, vfs=self._vfs))
+            await self._reader.open(partial(connect_reader, self.folder, vfs=self._vfs))
+            await self._writer.run(self._learn)
+        except BaseException:
+            await self.close()
+            raise
+
+    def _learn(self, database: apsw.Connection) -> None:
+        self.durability = durability(database)
+        database.set_wal_hook(self._measure_wal)
+        for last, at, link in fetch(database, QUERIES["last_block"]):
+            self._tail = _Tail(last, at, link)
+
+    async def close(self) -> None:
+        # The reader first: the last connection to go removes the WAL, and only a writer can.
+        await self._reader.close()
+        try:
+            await self._writer.close(None if self._broken else _empty_wal)
+        finally:
+            if self._lock is not None:
+                self._lock.release()
+                self._lock = None
+
+    # -------------------------------------------------------------------------- append
+
+    async def append(
+        self, facts: Sequence[Fact], *, now: Instant, receipts: Sequence[Kept] = ()
+    ) -> Appended:
+        return await self._writer.run(
+            partial(self._append, facts=facts, now=now, receipts=receipts)
+        )
+
+    async def keep_receipts(self, receipts: Sequence[Kept]) -> None:
+        await self.append((), now=Instant(0), receipts=receipts)
+
+    def _append(
+        self,
+        database: apsw.Connection,
+        *,
+        facts: Sequence[Fact],
+        now: Instant,
+        receipts: Sequence[Kept],
+    ) -> Appended:
+        self._refuse_if_broken()
+        at = max(now, self._tail.at)
+        with self._transaction(database):
+            batch = _number(facts, self._tail.head, partial(_used_before, database))
+            tail = self._write(database, batch, at)
+            database.executemany(QUERIES["add_receipt"], map(_receipt_row, receipts))
+        self._tail = tail
+        self._checkpoint_if_due()
+        return Appended(batch.positions, batch.first_uses, at)
+
+    def _write(self, database: apsw.Connection, batch: "_Batch", at: Instant) -> _Tail:
+        tail = self._tail._replace(at=at)
+        for start in range(0, len(batch.fresh), BLOCK_FACTS_MAX):
+            end = start + BLOCK_FACTS_MAX
+            block = seal(
+                batch.fresh[start:end],
+                first=Position(tail.head + 1),
+                at=at,
+                previous_link=tail.link,
+            )
+            database.execute(QUERIES["add_block"], block._asdict())
+            if batch.hashes:
+                hashes = msgspec.json.encode(batch.hashes[start:end]).decode()
+                database.execute(QUERIES["add_keys"], {"hashes": hashes, "first": block.first})
+            tail = tail._replace(head=block.last, link=block.link)
+        return tail
+
+    @contextmanager
+    def _transaction(self, database: apsw.Connection) -> Iterator[None]:
+        """All of what is inside, or nothing. Says what is known of it when it fails."""
+        try:
+            database.execute("BEGIN IMMEDIATE")
+            yield
+        except BaseException as exc:
+            self._roll_back(database)
+            if isinstance(exc, apsw.Error):
+                raise translated(exc) from exc
+            raise
+        try:
+            database.execute("COMMIT")
+        except apsw.Error as exc:
+            raise self._break(exc) from exc
+
+    def _roll_back(self, database: apsw.Connection) -> None:
+        try:
+            if database.in_transaction:  # Some errors have rolled back already.
+                database.execute("ROLLBACK")
+        except apsw.Error as exc:
+            raise self._break(exc) from exc
+
+    def _break(self, error: apsw.Error) -> RankdError:
+        self._broken = translated(error, applied="unknown")
+        return self._broken
+
+    def _refuse_if_broken(self) -> None:
+        if self._broken is not None:
+            raise LedgerUnavailable(
+                "an earlier append may or may not have been applied; open the ledger anew",
+                applied="no",
+            ) from self._broken
+
+    # --------------------------------------------------------------------------- reads
+
+    async def read(self, *, after: Position, limit: int) -> Sequence[Recorded]:
+        return await self._read(partial(_read, after=after, limit=limit))
+
+    async def head(self) -> Position:
+        self._refuse_if_broken()
+        return self._tail.head
+
+    async def chain_head(self) -> bytes:
+        """Return the last link: ledgers that agree in it agree in every fact."""
+        self._refuse_if_broken()
+        return self._tail.link
+
+    async def first_use(self, *, board: str, key: str) -> FirstUse | None:
+        found = await self._read(partial(_used_before, names={(board, key): hash_of(board, key)}))
+        return found.get((board, key))
+
+    async def _read(self, work: Callable[[apsw.Connection], T]) -> T:
+        self._refuse_if_broken()
+        return await self._reader.run(work)
+
+    async def verify(self) -> AsyncIterator[Progress]:
+        """Check everything up to the head of this moment, on a thread of its own."""
+        self._refuse_if_broken()
+        lane, head = Lane("verifier"), self._tail.head
+        await lane.open(partial(connect_reader, self.folder, vfs=self._vfs))
+        try:
+            steps: list[Iterator[Progress]] = []
+            await lane.run(lambda database: steps.append(verification(database, head)))
+            while (progress := await lane.run(lambda _: next(steps[0], None))) is not None:
+                yield progress
+        finally:
+            await lane.close()
+
+    # ---------------------------------------------------------------------- checkpoint
+
+    def _measure_wal(self, _database: apsw.Connection, _name: str, pages: int) -> int:
+        self._wal_pages = pages
+        return apsw.SQLITE_OK
+
+    def _checkpoint_if_due(self) -> None:
+        if self._wal_pages >= WAL_PAGES_MAX:
+            self._wal_pages = 0
+            self._writer.later(_checkpoint)
+
+
+# ------------------------------------------------------------------ numbers, keys, rows
+
+
+class _Batch(NamedTuple):
+    """What an append comes to once keys that were used before are left out."""
+
+    fresh: Sequence[Fact]
+    hashes: Sequence[int | None]
+    """For each fresh fact, the hash of its key; empty if none has one."""
+    positions: Sequence[Position]
+    first_uses: Mapping[int, FirstUse]
+
+
+def _number(
+    facts: Sequence[Fact],
+    head: Position,
+    used_before: Callable[[Mapping[Name, int]], Mapping[Name, FirstUse]],
+) -> _Batch:
+    """Give each fact its position, unless its key has one already."""
+    names = [name_of(fact) for fact in facts]
+    hashes = {name: hash_of(*name) for name in names if name is not None}
+    if not hashes:
+        return _Batch(facts, (), _positions(head, len(facts)), {})
+    uses = dict(used_before(hashes))
+    if not uses and len(hashes) == len(names) - names.count(None):
+        placed = [None if name is None else hashes[name] for name in names]
+        return _Batch(facts, placed, _positions(head, len(facts)), {})
+    return _number_with_care(facts, names, hashes, head, uses)
+
+
+def _number_with_care(
+    facts: Sequence[Fact],
+    names: Sequence[Name | None],
+    hashes: Mapping[Name, int],
+    head: Position,
+    uses: dict[Name, FirstUse],
+) -> _Batch:
+    fresh: list[Fact] = []
+    fresh_hashes: list[int | None] = []
+    positions: list[Position] = []
+    first_uses: dict[int, FirstUse] = {}
+    for place, (fact, name) in enumerate(zip(facts, names, strict=True)):
+        if name is not None and (use := uses.get(name)) is not None:
+            first_uses[place] = use
+            positions.append(use.position)
+            continue
+        head = Position(head + 1)
+        fresh.append(fact)
+        fresh_hashes.append(None if name is None else hashes[name])
+        positions.append(head)
+        if name is not None:
+            uses[name] = FirstUse(head, fingerprint_of(fact), None)
+    return _Batch(fresh, fresh_hashes, positions, first_uses)
+
+
+def _positions(head: Position, count: int) -> Sequence[Position]:
+    return range(head + 1, head + count + 1)  # type: ignore[return-value]
+
+
+def _used_before(database: apsw.Connection, names: Mapping[Name, int]) -> Mapping[Name, FirstUse]:
+    """Return which of the keys are in the ledger, and where they were used first."""
+    hashes = msgspec.json.encode(list(names.values())).decode()
+    found: dict[Name, FirstUse] = {}
+    for position, receipt in fetch(database, QUERIES["find_keys"], hashes=hashes):
+        fact = _read(database, after=Position(position - 1), limit=1)[0].fact
+        name = name_of(fact)
+        if name is not None and name in names and name not in found:
+            found[name] = FirstUse(position, fingerprint_of(fact), receipt)
+    return found
+
+
+def _receipt_row(kept: Kept) -> dict[str, object]:
+    position, body = kept
+    return {"position": position, "body": body, "checksum": checksum(position, body)}
+
+
+def _read(database: apsw.Connection, *, after: Position, limit: int) -> list[Recorded]:
+    recorded: list[Recorded] = []
+    cursor = database.cursor()
+    try:
+        for row in cursor.execute(QUERIES["read_blocks"], {"after": after}):
+            block = Block(*row)
+            wanted = islice(unpack(block, after=after), limit - len(recorded))
+            recorded += [Recorded(position, block.at, fact) for position, fact in wanted]
+            if len(recorded) >= limit:
+                break
+    finally:
+        cursor.close()  # An open one would hold the WAL where it is.
+    return recorded
+
+
+def _checkpoint(database: apsw.Connection) -> None:
+    try:
+        database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+    except apsw.Error as exc:
+        # Nothing is lost: the WAL stays as it is, and the next append tries again.
+        _log.warning("the ledger's WAL could not be checkpointed: %s", exc)
+
+
+def _empty_wal(database: apsw.Connection) -> None:
+    database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)

@@ -1,0 +1,80 @@
+-- A line `-- name --`, what it is for, the statement.
+-- tests/meta/test_sql.py fails on a query no module uses and on a name no file defines.
+
+-- add_block --
+-- The one place where facts are written.
+INSERT INTO block (last, first, at, facts, link)
+VALUES (:last, :first, :at, :facts, :link);
+
+-- last_block --
+-- Where the next append goes on.
+SELECT last, at, link
+  FROM block
+ ORDER BY last DESC
+ LIMIT 1;
+
+-- read_blocks --
+-- The blocks that hold what comes after a position, oldest first; the first may begin before it.
+SELECT first, last, at, facts, link
+  FROM block
+ WHERE last > :after
+ ORDER BY last;
+
+-- read_block --
+-- The block that holds what comes right after a position.
+SELECT first, last, at, facts, link
+  FROM block
+ WHERE last > :after
+ ORDER BY last
+ LIMIT 1;
+
+-- add_keys --
+-- One block's keys at once: an array with the hash of each fact's key, null where it has none.
+-- In the order of the hashes, so that neighbours in the tree are written together.
+INSERT INTO key (hash, position)
+SELECT value, :first + key
+  FROM json_each(:hashes)
+ WHERE value IS NOT NULL
+ ORDER BY value;
+
+-- find_keys --
+-- Where hashes were used, in order, and what was answered. CROSS JOIN keeps the array outside.
+SELECT key.position, receipt.body
+  FROM json_each(:hashes) AS wanted
+ CROSS JOIN key ON key.hash = wanted.value
+  LEFT JOIN receipt ON receipt.position = key.position
+ ORDER BY key.position;
+
+-- add_receipt --
+-- The first answer stands: whoever repeats a submission is told what was told then.
+INSERT INTO receipt (position, body, checksum)
+VALUES (:position, :body, :checksum)
+    ON CONFLICT DO NOTHING;
+
+-- check_keys --
+-- Which of a block's facts have their entry in the key table; the array is that of add_keys.
+SELECT key.position
+  FROM json_each(:hashes) AS wanted
+ CROSS JOIN key ON key.hash = wanted.value AND key.position = :first + wanted.key;
+
+-- page_keys --
+-- The key table in its own order, and the head at the moment of reading.
+SELECT hash, position, (SELECT coalesce(max(last), 0) FROM block)
+  FROM key
+ WHERE (hash, position) > (:hash, :position)
+ ORDER BY hash, position
+ LIMIT :limit;
+
+-- page_receipts --
+-- All receipts by position, and the head at the moment of reading.
+SELECT position, body, checksum, (SELECT coalesce(max(last), 0) FROM block)
+  FROM receipt
+ WHERE position > :after
+ ORDER BY position
+ LIMIT :limit;
+
+-- read_schema --
+-- What the file says its tables are.
+SELECT type, name, tbl_name, sql
+  FROM sqlite_schema
+ ORDER BY type, name;

@@ -1,0 +1,29 @@
+"""The queries of ``sql/queries.sql`` by their names, and the schema's history."""
+
+import re
+from importlib.resources import files
+
+_SQL = files("rankd.adapters.sqlite") / "sql"
+_NAME = re.compile(r"^-- (\w+) --\n", re.MULTILINE)
+
+
+def _named(text: str) -> dict[str, str]:
+    _, *parts = _NAME.split(text)
+    names, statements = parts[::2], parts[1::2]
+    assert len(set(names)) == len(names), "a query's name is taken"
+    return dict(zip(names, statements, strict=True))
+
+
+QUERIES = _named((_SQL / "queries.sql").read_text(encoding="utf-8"))
+
+SCHEMA = (_SQL / "schema.sql").read_text(encoding="utf-8")
+
+MIGRATIONS: dict[int, str] = {
+    int(file.name[:4]): file.read_text(encoding="utf-8")
+    for file in sorted((_SQL / "migrations").iterdir(), key=lambda file: file.name)
+    if file.name.endswith(".sql")
+}
+"""Each leads to the schema version it is numbered with."""
+
+SCHEMA_VERSION = max(MIGRATIONS)
+assert sorted(MIGRATIONS) == list(range(1, SCHEMA_VERSION + 1)), "a migration is missing"

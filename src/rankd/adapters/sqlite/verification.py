@@ -1,0 +1,153 @@
+"""Proof that a ledger's file holds what was written to it, and nothing else.
+
+Walked from the first fact to the last, one block at a time, a step for each. What is checked:
+
+1. SQLite finds its own structures whole (``quick_check``).
+2. The schema is the one this program makes.
+3. Each block's link is the hash of the link before it and of all that the block says.
+4. Positions begin at 1 and have no holes; times never go back.
+5. Every body can be read as the fact it says it is.
+6. The key table has an entry for each fact with a key, and no other.
+7. Every receipt is the one that was kept, and belongs to a fact.
+
+What no file can prove by itself is that nothing was cut off its end: that takes the last link,
+kept elsewhere.
+"""
+
+from collections.abc import Iterator
+from functools import cache
+from hashlib import blake2b
+from itertools import pairwise
+
+import apsw
+import msgspec
+
+from rankd.adapters.sqlite.block import GENESIS, Block, follows, unpack
+from rankd.adapters.sqlite.database import fetch
+from rankd.adapters.sqlite.keys import hash_of, name_of
+from rankd.adapters.sqlite.statements import MIGRATIONS, QUERIES
+from rankd.errors import LedgerCorrupt, UnreadableFact
+from rankd.model.facts import Position
+from rankd.ports import Progress
+
+CHECKSUM_BYTES = 8
+
+PAGE_ROWS = 1_000
+"""Of keys and receipts, read at a time."""
+
+
+def checksum(position: int, body: bytes) -> bytes:
+    """Return what a receipt at a position is checked by."""
+    return blake2b(position.to_bytes(8, "big") + body, digest_size=CHECKSUM_BYTES).digest()
+
+
+def verification(database: apsw.Connection, head: Position) -> Iterator[Progress]:
+    """Check all up to a position, and tell after each step how far it is. Raises LedgerCorrupt."""
+    yield Progress(0, head)
+    _check_structure(database)
+    keyed = 0
+    for block in _chain(database, head):
+        keyed += _check_facts(database, block)
+        yield Progress(block.last, head)
+    found = 0
+    for count in _key_pages(database, head):
+        found += count
+        yield Progress(head, head)
+    if found != keyed:
+        raise LedgerCorrupt(f"{keyed} facts have a key, the key table has {found}")
+    for _ in _receipt_pages(database):
+        yield Progress(head, head)
+
+
+def _check_structure(database: apsw.Connection) -> None:
+    for (problem,) in database.execute("PRAGMA quick_check(1)"):
+        if problem != "ok":
+            raise LedgerCorrupt(f"SQLite finds: {problem}")
+    if _schema(database) != _expected_schema():
+        raise LedgerCorrupt("the schema is not the one rankd makes")
+
+
+def _chain(database: apsw.Connection, head: Position) -> Iterator[Block]:
+    """Yield each block that follows from the one before; raise at the first that does not."""
+    last, at, link = Position(0), 0, GENESIS
+    while last < head:
+        # One statement each, so that no read lasts and the WAL can be emptied in between.
+        rows = fetch(database, QUERIES["read_block"], after=last)
+        if not rows:
+            raise LedgerCorrupt(f"facts are missing up to {head}", position=last + 1)
+        block = Block(*rows[0])
+        if not follows(block, link):
+            raise LedgerCorrupt("the hash chain is broken", position=last + 1)
+        if block.first != last + 1 or block.at < at:
+            raise LedgerCorrupt("the block does not follow the one before", position=last + 1)
+        yield block
+        last, at, link = block.last, block.at, block.link
+
+
+def _check_facts(database: apsw.Connection, block: Block) -> int:
+    """Read each fact of a block and look its key up. Return how many have one."""
+    hashes: list[int | None] = []
+    try:
+        for _, fact in unpack(block):
+            name = name_of(fact)
+            hashes.append(None if name is None else hash_of(*name))
+    except UnreadableFact as exc:
+        raise LedgerCorrupt(str(exc), position=block.first + len(hashes)) from exc
+    listed = msgspec.json.encode(hashes).decode()
+    rows = fetch(database, QUERIES["check_keys"], hashes=listed, first=block.first)
+    keyed = {block.first + offset for offset, hashed in enumerate(hashes) if hashed is not None}
+    if missing := keyed - {position for (position,) in rows}:
+        raise LedgerCorrupt("the key is not in the key table", position=min(missing))
+    return len(keyed)
+
+
+def _key_pages(database: apsw.Connection, head: Position) -> Iterator[int]:
+    """Yield, page by page, how many entries the key table has for facts up to the head."""
+    hashed, position = -(2**63), 0
+    while rows := fetch(
+        database, QUERIES["page_keys"], hash=hashed, position=position, limit=PAGE_ROWS
+    ):
+        for before, (after, used, last) in pairwise([(hashed, position, 0), *rows]):
+            if used > last:
+                raise LedgerCorrupt("the key table names a fact that is not there", position=used)
+            if before[0] == after and before[1]:
+                _check_different_keys(database, before[1], used)
+        hashed, position, _ = rows[-1]
+        yield sum(used <= head for _, used, _ in rows)
+
+
+def _check_different_keys(database: apsw.Connection, first: int, second: int) -> None:
+    names = {
+        name_of(fact)
+        for position in (first, second)
+        for row in fetch(database, QUERIES["read_block"], after=position - 1)
+        for found, fact in unpack(Block(*row))
+        if found == position
+    }
+    if len(names) != 2:
+        raise LedgerCorrupt(f"the key was used at {first} already", position=second)
+
+
+def _receipt_pages(database: apsw.Connection) -> Iterator[None]:
+    after = 0
+    while rows := fetch(database, QUERIES["page_receipts"], after=after, limit=PAGE_ROWS):
+        for position, body, found, last in rows:
+            if found != checksum(position, body) or position > last:
+                raise LedgerCorrupt("the receipt is not the one kept", position=position)
+        after = rows[-1][0]
+        yield
+
+
+def _schema(database: apsw.Connection) -> list[tuple[object, ...]]:
+    return fetch(database, QUERIES["read_schema"])
+
+
+@cache
+def _expected_schema() -> list[tuple[object, ...]]:
+    database = apsw.Connection(":memory:")
+    try:
+        for version in sorted(MIGRATIONS):
+            database.execute(MIGRATIONS[version])
+        return _schema(database)
+    finally:
+        database.close()

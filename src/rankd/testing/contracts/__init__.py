@@ -1,0 +1,8 @@
+"""What it means to keep a port's promises: one class of tests for each port.
+
+An adapter's test is a fixture and a subclass; the names of the tests are the port's sentences.
+"""
+
+from rankd.testing.contracts.ledger import LedgerContract
+
+__all__ = ["LedgerContract"]

@@ -1,0 +1,338 @@
+"""What it means to be a Ledger. Subclass, provide ``ledger`` and ``reopen``, and be judged.
+
+Promises that need a crash to be seen (1, and the half of 6 that says ``unknown``) are proved by
+the simulations; here a ledger is only closed and opened again.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import count, pairwise
+
+import pytest
+
+from rankd.model.facts import (
+    BoardDefined,
+    Fact,
+    FriendsSet,
+    Position,
+    Recorded,
+    ScoreSubmitted,
+    WindowOpened,
+    WindowSealed,
+    encode,
+    fingerprint,
+)
+from rankd.model.window import Instant
+from rankd.ports import FirstUse, Kept, Ledger
+
+NOW = Instant(1_763_000_000_000_000)
+
+_numbers = count()
+
+
+def submitted(player: str = "ann", *, key: str | None = None, board: str = "b") -> ScoreSubmitted:
+    """Return a submission that differs from every other."""
+    return ScoreSubmitted(board, player, scores=(next(_numbers),), key=key)
+
+
+async def read_all(ledger: Ledger, *, limit: int = 100) -> list[Recorded]:
+    """Return every fact, page by page."""
+    found: list[Recorded] = []
+    after = Position(0)
+    while page := await ledger.read(after=after, limit=limit):
+        assert len(page) <= limit
+        found += page
+        after = page[-1].position
+    return found
+
+
+async def facts_of(ledger: Ledger) -> list[Fact]:
+    """Return every fact, without its place."""
+    return [recorded.fact for recorded in await read_all(ledger)]
+
+
+async def verify(ledger: Ledger) -> None:
+    """Verify to the end."""
+    async for progress in ledger.verify():
+        assert 0 <= progress.done <= progress.total
+
+
+@pytest.mark.anyio
+class LedgerContract:
+    """The promises of ``rankd.ports.Ledger``, by their numbers."""
+
+    @pytest.fixture
+    def anyio_backend(self) -> str:
+        return "asyncio"
+
+    @pytest.fixture
+    def reopen(self) -> Callable[[], Awaitable[Ledger]] | None:
+        """Close the ledger and open it anew; None where nothing is kept."""
+        return None
+
+    # -------------------------------------------------------------- (1) what is kept
+
+    async def test_what_was_acknowledged_is_there_after_reopening(
+        self, ledger: Ledger, reopen: Callable[[], Awaitable[Ledger]] | None
+    ) -> None:
+        if reopen is None:
+            assert not ledger.durable
+            return
+        first = submitted(key="k")
+        await ledger.append([first, submitted()], now=NOW)
+        await ledger.append([submitted()], now=Instant(NOW + 5), receipts=[Kept(Position(1), b"r")])
+        before = await read_all(ledger)
+
+        ledger = await reopen()
+
+        assert await read_all(ledger) == before
+        assert await ledger.head() == before[-1].position
+        use = FirstUse(Position(1), fingerprint(first), b"r")
+        assert await ledger.first_use(board="b", key="k") == use
+        again = await ledger.append([submitted(key="k"), submitted()], now=NOW)
+        assert again.first_uses == {0: use}
+        assert again.positions[1] > before[-1].position
+        assert again.at == NOW + 5
+        await verify(ledger)
+
+    # ---------------------------------------------------------- (2) order of positions
+
+    async def test_an_empty_ledger_has_its_head_at_0(self, ledger: Ledger) -> None:
+        assert await ledger.head() == 0
+        assert list(await ledger.read(after=Position(0), limit=10)) == []
+        await verify(ledger)
+
+    async def test_a_reader_meets_every_fact_once_and_in_order(self, ledger: Ledger) -> None:
+        facts = [submitted() for _ in range(5)]
+        first = await ledger.append(facts[:3], now=NOW)
+        second = await ledger.append(facts[3:], now=NOW)
+
+        recorded = await read_all(ledger, limit=2)
+
+        assert [found.fact for found in recorded] == facts
+        assert [found.position for found in recorded] == [*first.positions, *second.positions]
+        assert recorded[0].position == 1
+        assert all(a.position < b.position for a, b in pairwise(recorded))
+        assert recorded[-1].position == await ledger.head()
+
+    async def test_pages_are_the_same_facts_for_any_limit(self, ledger: Ledger) -> None:
+        for size in (1, 2, 3, 2_500, 4):
+            await ledger.append([submitted() for _ in range(size)], now=NOW)
+        whole = list(await ledger.read(after=Position(0), limit=10_000))
+        assert len(whole) == 2_510
+        for limit in (1_000, 999, 400, 2_510, 2_509):
+            assert await read_all(ledger, limit=limit) == whole
+        for after in (0, 1, 5, 6, 7, 1_005, 1_006, 1_007, 2_505, 2_506, 2_509, 2_510, 9_999):
+            page = await ledger.read(after=Position(after), limit=3)
+            assert list(page) == whole[after : after + 3]
+
+    async def test_no_reader_is_overtaken_by_a_slow_writer(self, ledger: Ledger) -> None:
+        """Twenty appenders, and a reader at their heels that never looks back."""
+        appends = 15
+
+        async def appender(number: int) -> list[Position]:
+            positions: list[Position] = []
+            for turn in range(appends):
+                batch = [submitted(f"p{number}") for _ in range(turn % 3 + 1)]
+                positions += (await ledger.append(batch, now=NOW)).positions
+            return positions
+
+        async def tail(wanted: int) -> list[Position]:
+            seen: list[Position] = []
+            while len(seen) < wanted:
+                after = seen[-1] if seen else Position(0)
+                seen += [found.position for found in await ledger.read(after=after, limit=7)]
+                await asyncio.sleep(0)
+            return seen
+
+        async with asyncio.timeout(60):
+            facts = 20 * sum(turn % 3 + 1 for turn in range(appends))
+            seen, *given = await asyncio.gather(tail(facts), *map(appender, range(20)))
+
+        assert sorted(position for positions in given for position in positions) == seen
+        assert all(positions == sorted(positions) for positions in given)
+        await verify(ledger)
+
+    # ---------------------------------------------------- (3) whole, and (4) each key once
+
+    async def test_an_append_without_facts_changes_nothing(self, ledger: Ledger) -> None:
+        appended = await ledger.append([], now=NOW)
+        assert (list(appended.positions), dict(appended.first_uses)) == ([], {})
+        assert await ledger.head() == 0
+
+    async def test_a_key_that_was_used_is_left_out_and_the_others_are_appended(
+        self, ledger: Ledger
+    ) -> None:
+        first = submitted(key="k1")
+        await ledger.append([submitted(), first], now=NOW)
+        others = [submitted(), submitted(key="k1"), submitted(key="k2")]
+
+        appended = await ledger.append(others, now=NOW)
+
+        assert appended.first_uses == {1: FirstUse(Position(2), fingerprint(first), None)}
+        assert appended.positions[1] == 2
+        facts = await facts_of(ledger)
+        assert facts[1:] == [first, others[0], others[2]]
+        assert await ledger.head() == appended.positions[2]
+
+    async def test_of_two_facts_with_one_key_in_one_append_the_first_wins(
+        self, ledger: Ledger
+    ) -> None:
+        a, b, c = submitted(key="k"), submitted(), submitted(key="k")
+        appended = await ledger.append([a, b, c], now=NOW)
+        assert appended.first_uses == {2: FirstUse(Position(1), fingerprint(a), None)}
+        assert appended.positions[2] == 1
+        assert await facts_of(ledger) == [a, b]
+
+    async def test_an_append_of_nothing_but_used_keys_adds_nothing(self, ledger: Ledger) -> None:
+        fact = submitted(key="k")
+        await ledger.append([fact], now=NOW)
+        for _ in range(3):
+            again = await ledger.append([fact, fact], now=NOW)
+            assert list(again.positions) == [1, 1]
+            assert sorted(again.first_uses) == [0, 1]
+        assert await facts_of(ledger) == [fact]
+
+    async def test_the_same_key_on_another_board_is_another_key(self, ledger: Ledger) -> None:
+        facts = [submitted(key="k", board="one"), submitted(key="k", board="two")]
+        appended = await ledger.append(facts, now=NOW)
+        assert not appended.first_uses
+        assert await facts_of(ledger) == facts
+        found = await ledger.first_use(board="two", key="k")
+        assert found is not None
+        assert found.position == appended.positions[1]
+        assert await ledger.first_use(board="three", key="k") is None
+
+    async def test_boards_and_keys_that_run_together_are_told_apart(self, ledger: Ledger) -> None:
+        names = [("a", "bc"), ("ab", "c"), ("a", "Bc"), ("a", "bc "), ("ä", "b"), ("a\u0308", "b")]
+        for board, key in names:
+            appended = await ledger.append([submitted(board=board, key=key)], now=NOW)
+            assert not appended.first_uses, (board, key)
+        assert await ledger.head() == len(names)
+
+    async def test_a_window_opens_and_is_sealed_once(self, ledger: Ledger) -> None:
+        opened = WindowOpened("b", "daily:2026-11-14", Instant(0), Instant(5))
+        sealed = WindowSealed("b", "daily:2026-11-14")
+        appended = await ledger.append([opened, sealed, opened], now=NOW)
+        assert appended.first_uses == {2: FirstUse(Position(1), b"", None)}
+        again = await ledger.append([WindowSealed("b", "daily:2026-11-14", "somebody")], now=NOW)
+        assert again.first_uses == {0: FirstUse(Position(2), b"", None)}
+        assert await facts_of(ledger) == [opened, sealed]
+
+    async def test_many_who_race_with_one_key_are_told_of_one_position(
+        self, ledger: Ledger
+    ) -> None:
+        racers = [submitted(f"p{n}", key="prize") for n in range(25)]
+        appends = await asyncio.gather(*(ledger.append([fact], now=NOW) for fact in racers))
+        assert {appended.positions[0] for appended in appends} == {1}
+        assert sum(not appended.first_uses for appended in appends) == 1
+        assert len(await facts_of(ledger)) == 1
+
+    async def test_an_append_that_cannot_be_written_leaves_nothing(self, ledger: Ledger) -> None:
+        """A lone surrogate has no UTF-8; that it comes last must not save the facts before it."""
+        with pytest.raises(UnicodeError):
+            await ledger.append([submitted(key="k"), submitted("\ud800")], now=NOW)
+        assert await ledger.head() == 0
+        assert await ledger.first_use(board="b", key="k") is None
+        assert not (await ledger.append([submitted(key="k")], now=NOW)).first_uses
+        await verify(ledger)
+
+    async def test_an_append_may_be_large(self, ledger: Ledger) -> None:
+        facts = [submitted(key=f"k{n}" if n % 3 else None) for n in range(3_456)]
+        repeats = [fact for fact in facts[::5] if fact.key]
+        appended = await ledger.append([*facts, *repeats], now=NOW)
+        assert len(appended.first_uses) == len(repeats)
+        assert await facts_of(ledger) == facts
+        await verify(ledger)
+
+    # ------------------------------------------------------------------ receipts
+
+    async def test_a_receipt_is_kept_with_an_append_or_alone(self, ledger: Ledger) -> None:
+        facts = [submitted(key=key) for key in "abc"]
+        await ledger.append(facts, now=NOW)
+        await ledger.append([submitted()], now=NOW, receipts=[Kept(Position(1), b"one")])
+        await ledger.keep_receipts([Kept(Position(2), b"")])
+        assert await _receipts(ledger, "abc") == [b"one", b"", None]
+        appended = await ledger.append(facts, now=NOW)
+        assert [use.receipt for use in appended.first_uses.values()] == [b"one", b"", None]
+
+    async def test_the_first_receipt_stands(self, ledger: Ledger) -> None:
+        await ledger.append([submitted(key="a")], now=NOW)
+        await ledger.keep_receipts([Kept(Position(1), b"first"), Kept(Position(1), b"second")])
+        await ledger.keep_receipts([Kept(Position(1), b"third")])
+        assert await _receipts(ledger, "a") == [b"first"]
+        await verify(ledger)
+
+    # ---------------------------------------------------------------------- (5) time
+
+    async def test_ledger_time_never_goes_back(self, ledger: Ledger) -> None:
+        clock = [NOW, NOW - 60_000_000, NOW + 1, 0, NOW + 2, NOW + 2]
+        times = [(await ledger.append([submitted()], now=Instant(now))).at for now in clock]
+        assert times == [NOW, NOW, NOW + 1, NOW + 1, NOW + 2, NOW + 2]
+        assert [found.at for found in await read_all(ledger)] == times
+
+    async def test_facts_of_one_append_have_one_time(self, ledger: Ledger) -> None:
+        appended = await ledger.append([submitted() for _ in range(3)], now=NOW)
+        assert {found.at for found in await read_all(ledger)} == {appended.at}
+
+    # ---------------------------------------------------------------- (6) known outcome
+
+    async def test_cancelling_whoever_waits_never_cancels_the_append(self, ledger: Ledger) -> None:
+        kept = submitted(key="kept")
+        tasks = [
+            asyncio.create_task(ledger.append([fact], now=NOW))
+            for fact in (submitted(), kept, submitted())
+        ]
+        await asyncio.sleep(0)  # All are handed over.
+        tasks[1].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+        again = await ledger.append([kept], now=NOW)
+        assert again.first_uses[0].position == 2
+        assert await ledger.head() == 3
+
+    # ---------------------------------------------------------- (7) byte for byte
+
+    async def test_every_kind_of_fact_comes_back_as_it_was(self, ledger: Ledger) -> None:
+        facts: list[Fact] = [
+            ScoreSubmitted(
+                "b",
+                "p",
+                scores=(-(2**63), 2**63 - 1),
+                key="k",
+                metadata=b'{"seed":"\xc3\xa9"}',
+                attributes={"region": "eu", "level": 3, "new": True},
+                build="1.2",
+                at=NOW,
+                run="r",
+                actor="server",
+            ),
+            ScoreSubmitted("b", "p", delta=-5),
+            BoardDefined("b", {"name": "b", "nested": {"list": [1, 2.5, None, "x"]}}, "admin"),
+            FriendsSet("p", tuple(f"f{n}" for n in range(200))),
+            WindowSealed("b", "forever", "admin", "the end"),
+        ]
+        await ledger.append(facts, now=NOW)
+        found = await facts_of(ledger)
+        assert found == facts
+        assert [encode(fact) for fact in found] == [encode(fact) for fact in facts]
+
+    async def test_verify_passes_over_what_was_written_and_tells_how_far_it_is(
+        self, ledger: Ledger
+    ) -> None:
+        for turn in range(5):
+            await ledger.append([submitted(key=f"{turn}/{n}") for n in range(50)], now=NOW)
+        steps = [progress async for progress in ledger.verify()]
+        assert (steps[-1].done, steps[-1].total) == (250, 250)
+
+    # --------------------------------------------------------------------------- close
+
+    async def test_closing_twice_is_closing_once(self, ledger: Ledger) -> None:
+        await ledger.append([submitted()], now=NOW)
+        await ledger.close()
+        await ledger.close()
+
+
+async def _receipts(ledger: Ledger, keys: Sequence[str]) -> list[bytes | None]:
+    uses = [await ledger.first_use(board="b", key=key) for key in keys]
+    return [use.receipt if use else None for use in uses]
