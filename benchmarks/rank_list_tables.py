@@ -77,7 +77,8 @@ def _ways(results: Results) -> Iterator[str]:
             for places in [[by_place.get((way, players)) for players in results.sizes]]
         ]
         head = ["way", *(cell for players in results.sizes for cell in (count(players), "cpu"))]
-        yield f"Redis, {command}: µs each and the server's processor time, by the way it is sent\n\n{table(head, body)}"
+        title = f"Redis, {command}: µs each and the server's processor time, by how it is sent"
+        yield f"{title}\n\n{table(head, body)}"
 
 
 def _by_batch(results: Results) -> Iterator[str]:
