@@ -16,7 +16,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 NATIVE := $(wildcard src/rankd/rank/*.[ch] src/rankd/rank/*.pyx src/rankd/rank/*.pxd)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench sanitize docs format lock clean
+.PHONY: help run test check bench sanitize soak docs format lock clean
 .DELETE_ON_ERROR:
 
 help:  ## Say what the verbs are.
@@ -36,6 +36,9 @@ bench: $(VENV)/.package $(VENV)/.servers $(VENV)/.bench  ## Measure, and write b
 
 sanitize: $(VENV)/.package  ## The native list under AddressSanitizer and UBSan.
 	PATH="$(abspath $(BIN)):$$PATH" sh tests/sanitize/run.sh
+
+soak: $(VENV)/.package  ## A hundred million operations on the native list, each answer judged.
+	$(BIN)/python tests/property/rank_soak.py --seconds 3600 --operations 100000000 $(ARGS)
 
 docs: $(VENV)/.docs  ## Build the documentation into site/; a broken link fails.
 	$(BIN)/mkdocs build --strict --quiet
