@@ -9,7 +9,7 @@ import os
 
 from setuptools import Extension, setup
 
-PARTS = ["memory", "hash", "players", "tree", "ranklist"]
+PARTS = ["memory", "hash", "keys", "players", "tree", "ranklist"]
 
 
 def switch(name: str) -> bool:

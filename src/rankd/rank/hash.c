@@ -322,6 +322,18 @@ void rk_hash_remove(rk_hash *map, rk_place place)
     map->count--;
 }
 
+void rk_hash_visit(const rk_hash *map, void (*visit)(void *context, uint32_t hash), void *context)
+{
+    const uint32_t places = map->directory == NULL ? 0 : UINT32_C(1) << map->depth;
+    for (uint32_t i = 0; i < places;) {
+        const rk_segment *segment = map->directory[i].segment;
+        for (uint32_t slot = 0; slot < segment->slots; slot++)
+            if (segment->hashes[slot] != RK_HASH_NONE)
+                visit(context, segment->hashes[slot]);
+        i += UINT32_C(1) << (map->depth - segment->depth);
+    }
+}
+
 /* ---- Check ------------------------------------------------------------------------------- */
 
 static int check_segment(const rk_hash *map, const rk_segment *segment, uint32_t place)

@@ -82,6 +82,9 @@ void rk_hash_warm_directory(const rk_hash *map, uint32_t hash);
 void rk_hash_warm_hashes(const rk_hash *map, uint32_t hash);
 bool rk_hash_warm_value(const rk_hash *map, uint32_t hash, rk_place *place);
 
+/* Call with every hash there is, in no order. The map must not change meanwhile. */
+void rk_hash_visit(const rk_hash *map, void (*visit)(void *context, uint32_t hash), void *context);
+
 /* 0 if the invariants hold, else the number of the first that does not. O(n). */
 int rk_hash_check(const rk_hash *map);
 

@@ -6,20 +6,9 @@
 #include <string.h>
 
 #define READ_BLOCK 256u
-#ifndef GROUP
-#define GROUP 32u
-#endif
+#define GROUP RK_GROUP_MAX
 
 static const rk_path UNKNOWN = {.height = RK_PATH_UNKNOWN};
-
-/* A bijection that leaves 0 alone: different players have different hashes, and none is 0. */
-static uint32_t hash_player(uint32_t player)
-{
-    uint32_t x = player + 1;
-    x = (x ^ (x >> 16)) * UINT32_C(0x7FEB352D);
-    x = (x ^ (x >> 15)) * UINT32_C(0x846CA68B);
-    return x ^ (x >> 16);
-}
 
 void rk_list_init(rk_list *list, uint32_t words, bool dense, const rk_players *players)
 {
@@ -27,35 +16,21 @@ void rk_list_init(rk_list *list, uint32_t words, bool dense, const rk_players *p
     list->dense = dense;
     rk_tree_init(&list->tree, words, players);
     rk_tree_init(&list->distinct, words - 1, NULL);
-    rk_hash_init(&list->keys, 8 * words);
+    rk_keys_init(&list->keys, words);
 }
 
 void rk_list_clear(rk_list *list)
 {
     rk_tree_clear(&list->tree);
     rk_tree_clear(&list->distinct);
-    rk_hash_clear(&list->keys);
+    rk_keys_clear(&list->keys);
 }
 
 /* ---- Keys of players --------------------------------------------------------------------- */
 
-static bool find_key(const rk_list *list, uint32_t player, rk_place *place, rk_key *key)
-{
-    if (!rk_hash_first(&list->keys, hash_player(player), place))
-        return false;
-    memcpy(key->word, rk_hash_value(&list->keys, *place), (size_t)list->tree.words * 8);
-    return true;
-}
-
 bool rk_list_key(const rk_list *list, uint32_t player, rk_key *key)
 {
-    rk_place place;
-    return find_key(list, player, &place, key);
-}
-
-static void write_key(const rk_list *list, void *value, const rk_key *key)
-{
-    memcpy(value, key->word, (size_t)list->tree.words * 8);
+    return rk_keys_get(&list->keys, player, key);
 }
 
 /* ---- Distinct scores --------------------------------------------------------------------- */
@@ -125,13 +100,13 @@ static rk_status put_first(rk_list *list, uint32_t player, const rk_key *key, rk
 {
     if (!may_enter(list, player))
         return RK_ABSENT;
-    rk_status status = rk_hash_reserve(&list->keys, hash_player(player));
+    rk_status status = rk_keys_reserve(&list->keys, player, key);
     uint64_t offset;
     if (status == RK_OK)
         status = add_entry(list, player, key, path, &offset);
     if (status != RK_OK)
         return status;
-    write_key(list, rk_hash_add(&list->keys, hash_player(player)), key);
+    rk_keys_set(&list->keys, player, key);
     *move = (rk_move){0, offset + 1};
     return RK_OK;
 }
@@ -139,9 +114,8 @@ static rk_status put_first(rk_list *list, uint32_t player, const rk_key *key, rk
 static rk_status put(rk_list *list, uint32_t player, const rk_key *key, rk_path *from_path,
                      rk_path *to_path, rk_move *move)
 {
-    rk_place place;
     rk_key old;
-    if (!find_key(list, player, &place, &old))
+    if (!rk_keys_get(&list->keys, player, &old))
         return put_first(list, player, key, to_path, move);
     uint64_t from, to;
     if (rk_key_same(&old, key, list->tree.words)) {
@@ -149,11 +123,13 @@ static rk_status put(rk_list *list, uint32_t player, const rk_key *key, rk_path 
         *move = (rk_move){to + 1, to + 1};
         return RK_OK;
     }
-    const rk_status status = add_entry(list, player, key, to_path, &to);
+    rk_status status = rk_keys_reserve(&list->keys, player, key);
+    if (status == RK_OK)
+        status = add_entry(list, player, key, to_path, &to);
     if (status != RK_OK)
         return status;
     drop_entry(list, player, &old, from_path, &from);
-    write_key(list, rk_hash_value(&list->keys, place), key);
+    rk_keys_set(&list->keys, player, key);
     /* `from` was counted with the new entry in, `to` with the old one in. */
     *move = to <= from ? (rk_move){from, to + 1} : (rk_move){from + 1, to};
     return RK_OK;
@@ -167,14 +143,13 @@ rk_status rk_list_put(rk_list *list, uint32_t player, const rk_key *key, rk_move
 
 rk_status rk_list_remove(rk_list *list, uint32_t player, uint64_t *previous_rank)
 {
-    rk_place place;
     rk_key key;
-    if (!find_key(list, player, &place, &key))
+    if (!rk_keys_get(&list->keys, player, &key))
         return RK_ABSENT;
     uint64_t offset;
     rk_path path = UNKNOWN;
     drop_entry(list, player, &key, &path, &offset);
-    rk_hash_remove(&list->keys, place);
+    (void)rk_keys_remove(&list->keys, player);
     *previous_rank = offset + 1;
     return RK_OK;
 }
@@ -200,26 +175,11 @@ uint64_t rk_list_scores_below(const rk_list *list, const rk_key *key)
 
 /* ---- Many at once ------------------------------------------------------------------------ */
 
-/* Each step needs what the one before fetched: so each goes over the whole group. */
-static void warm_keys(const rk_list *list, const uint32_t *players, uint32_t count)
-{
-    uint32_t hashes[GROUP];
-    for (uint32_t i = 0; i < count; i++) {
-        hashes[i] = hash_player(players[i]);
-        rk_hash_warm_directory(&list->keys, hashes[i]);
-    }
-    for (uint32_t i = 0; i < count; i++)
-        rk_hash_warm_hashes(&list->keys, hashes[i]);
-    rk_place place;
-    for (uint32_t i = 0; i < count; i++)
-        (void)rk_hash_warm_value(&list->keys, hashes[i], &place);
-}
-
 /* The keys these players have now. One who has none gets the greatest key there can be. */
 static void gather_keys(const rk_list *list, const uint32_t *players, uint32_t count, rk_key *keys,
                         bool *found)
 {
-    warm_keys(list, players, count);
+    rk_keys_warm(&list->keys, players, count);
     for (uint32_t i = 0; i < count; i++) {
         found[i] = rk_list_key(list, players[i], &keys[i]);
         if (!found[i])
@@ -299,19 +259,18 @@ void rk_list_below_many(const rk_list *list, uint64_t count, const uint8_t *keys
 
 static rk_status load_one(rk_list *list, rk_loader *loader, uint32_t player, const rk_key *key)
 {
-    const uint32_t hash = hash_player(player);
-    rk_place place;
+    rk_key known;
     if (!may_enter(list, player))
         return RK_ABSENT;
-    if (rk_hash_first(&list->keys, hash, &place))
+    if (rk_keys_get(&list->keys, player, &known))
         return RK_PRESENT;
-    rk_status status = rk_hash_reserve(&list->keys, hash);
+    rk_status status = rk_keys_reserve(&list->keys, player, key);
     if (status == RK_OK)
         status = rk_loader_append(loader, key, player);
     if (status == RK_OK && list->dense)
         status = add_score(list, key);
     if (status == RK_OK)
-        write_key(list, rk_hash_add(&list->keys, hash), key);
+        rk_keys_set(&list->keys, player, key);
     return status;
 }
 
@@ -321,7 +280,7 @@ rk_status rk_list_load(rk_list *list, rk_loader *loader, uint64_t count, const u
     const uint32_t words = list->tree.words;
     for (uint64_t done = 0; done < count;) {
         const uint32_t group = group_size(count - done);
-        warm_keys(list, players + done, group);
+        rk_keys_warm(&list->keys, players + done, group);
         for (uint32_t i = 0; i < group; i++, done++) {
             rk_key key;
             rk_key_read(&key, keys + done * words * 8, words);
@@ -341,7 +300,8 @@ rk_status rk_list_load_finish(rk_list *list, rk_loader *loader)
 
 size_t rk_list_bytes(const rk_list *list)
 {
-    return rk_tree_bytes(&list->tree) + rk_tree_bytes(&list->distinct) + list->keys.bytes;
+    return rk_tree_bytes(&list->tree) + rk_tree_bytes(&list->distinct)
+           + rk_keys_bytes(&list->keys);
 }
 
 /* ---- Check ------------------------------------------------------------------------------- */
@@ -399,12 +359,10 @@ const char *rk_list_check(const rk_list *list)
                                             "tree (3)", "tree (4)", "tree (5)"};
     static const char *const distinct_says[] = {NULL,           "distinct (1)", "distinct (2)",
                                                 "distinct (3)", "distinct (4)", "distinct (5)"};
-    static const char *const hash_says[] = {NULL, "hash (H1)", "hash (H2)", "hash (H3)",
-                                            "hash (H4)"};
     const char *broken = tree_says[rk_tree_check(&list->tree)];
     if (broken == NULL)
         broken = distinct_says[rk_tree_check(&list->distinct)];
     if (broken == NULL)
-        broken = hash_says[rk_hash_check(&list->keys)];
+        broken = rk_keys_check(&list->keys);
     return broken == NULL ? check_entries(list) : broken;
 }

@@ -1,7 +1,7 @@
 /* ranklist.h -- one ranking: its entries in order, and each player's order key.
  *
  * Put together from a tree of entries (tree.h), a map from player number to the key that player
- * has in this ranking (hash.h), and, where dense ranks are shown, a second tree of the distinct
+ * has in this ranking (keys.h), and, where dense ranks are shown, a second tree of the distinct
  * scores. Callers speak of players: they say where a player now belongs, and never have to know
  * where it was.
  *
@@ -26,7 +26,7 @@
 typedef struct {
     rk_tree tree;
     rk_tree distinct;
-    rk_hash keys;
+    rk_keys keys;
     bool dense;
 } rk_list;
 
@@ -91,7 +91,7 @@ rk_status rk_list_load_finish(rk_list *list, rk_loader *loader);
 /* Bytes of everything, the player table aside. */
 size_t rk_list_bytes(const rk_list *list);
 
-/* NULL if the invariants hold, else the first that does not: "tree (3)", "hash (H2)", "(L1)". */
+/* NULL if the invariants hold, else the first that does not: "tree (3)", "(K2)", "(L1)". */
 const char *rk_list_check(const rk_list *list);
 
 #endif

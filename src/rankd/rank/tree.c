@@ -20,6 +20,11 @@
 #define INNER_MIN (INNER_MAX / 2)
 #define CACHE_LINE_BYTES 64u
 
+/* A full leaf lends to a neighbour with this many free slots or more. Afterwards both must have
+ * room, or two full leaves could lend each other the same entry for ever. */
+#define LEND_ROOM (LEAF_MAX / 8)
+_Static_assert(LEND_ROOM >= 2, "leaves are too small to lend");
+
 /* Keys first, then the players, in one block: the search reads keys only. */
 typedef struct leaf {
     struct leaf *next;
@@ -544,7 +549,7 @@ static void inner_boundary_moved(const rk_tree *tree, inner *parent, uint32_t ri
  * stay fuller, and memory is what a hundred million players are short of. */
 static bool has_room(const leaf *node)
 {
-    return node->count <= LEAF_MAX - LEAF_MAX / 8;
+    return node->count <= LEAF_MAX - LEND_ROOM;
 }
 
 static bool lend_to_neighbour(const rk_tree *tree, inner *parent, uint32_t at)
@@ -991,7 +996,8 @@ static int check_node(const rk_tree *tree, const void *node, uint32_t level, wal
             return 4;
         const void *child = inner_children(tree, at)[i];
         const bool leaves = level + 1 == tree->height;
-        const uint64_t *first = leaves ? ((const leaf *)child)->words : ((const inner *)child)->words;
+        const uint64_t *first = leaves ? ((const leaf *)child)->words
+                                       : ((const inner *)child)->words;
         const uint32_t player = leaves ? leaf_players(tree, child)[0]
                                        : inner_players(tree, child)[0];
         if (!words_same(first, at->words + (size_t)i * tree->words, tree->words)

@@ -27,17 +27,11 @@
 #ifndef RANKD_TREE_H
 #define RANKD_TREE_H
 
+#include "keys.h"
 #include "players.h"
-
-#define RK_KEY_WORDS_MAX 5u
-#define RK_KEY_BYTES_MAX (8u * RK_KEY_WORDS_MAX)
 
 /* Four thousand million entries in half-full nodes need six. */
 #define RK_HEIGHT_MAX 8u
-
-typedef struct {
-    uint64_t word[RK_KEY_WORDS_MAX];
-} rk_key;
 
 /* The way from the root to a leaf. A caller who has one from rk_tree_warm hands it to the
  * operation it was made for, which checks it and saves the search; an unknown one is as good as
