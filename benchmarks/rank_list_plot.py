@@ -145,12 +145,14 @@ def _write(axes: Axes, labels: list[_Label]) -> None:
 
 
 def _caption(results: Results) -> str:
-    machine = f"{results.machine['cpu']}, {results.machine['cores']} cores"
+    load = results.machine["load_average"][0]
+    machine = f"{results.machine['cpu']}, {results.machine['cores']} cores, load before {load:.1f}"
+    repeated = max((len(m.wall_us) for m in results.measurements), default=0)
     if results.redis_version is None:
-        return f"rankd from Python in batches of {BATCH}. {machine}."
+        return f"Median of {repeated}. rankd from Python in batches of {BATCH}. {machine}."
     return (
-        f"Median. rankd from Python in batches of {BATCH}; Redis {results.redis_version} by the "
-        f"fastest pipeline found. Same run, {machine}."
+        f"Median of {repeated}. rankd from Python in batches of {BATCH}; "
+        f"Redis {results.redis_version} by the fastest pipeline found. Same run, {machine}."
     )
 
 

@@ -212,7 +212,7 @@ class RedisSide:
         """Run redis-benchmark, first briefly to learn how many commands last so long.
 
         Its random numbers are below the number of players. As scores they would all lie at one end
-        of the board, in a corner small enough for the cache; so they are scaled to its range.
+        of the board, but a move must be able to lead anywhere on it: so they are scaled.
         """
         zeros = entries.SCORE_DIGITS - len(str(self._players - 1))
         score = f"__rand_int__e{max(zeros, 0)}"
