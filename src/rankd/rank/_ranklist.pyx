@@ -346,7 +346,8 @@ cdef class RankList:
         rk_list_init(&self._list, width // 8, dense, NULL if players is None else &players._players)
 
     def __dealloc__(self):
-        rk_list_clear(&self._list)
+        if self.width:  # Otherwise it was refused before there was anything to clear.
+            rk_list_clear(&self._list)
 
     def __len__(self):
         return self._list.tree.count

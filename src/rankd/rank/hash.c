@@ -9,23 +9,33 @@
 #define SEGMENT_SLOTS_MAX 512u
 #define DEPTH_MAX 23u
 
-/* The hashes of all slots, then all their values: a search reads hashes only. */
+/* Slots of a hash and its value, side by side: finding one mostly costs one cache line. */
 struct rk_segment {
     uint32_t depth;
     uint32_t count;
     uint32_t slots;
     uint32_t unused;
-    uint32_t hashes[];
+    uint32_t words[];
 };
+
+static uint32_t stride(const rk_hash *map)
+{
+    return 1 + map->value_bytes / 4;
+}
 
 static size_t segment_bytes(const rk_hash *map, uint32_t slots)
 {
-    return sizeof(rk_segment) + (size_t)slots * (sizeof(uint32_t) + map->value_bytes);
+    return sizeof(rk_segment) + (size_t)slots * stride(map) * sizeof(uint32_t);
 }
 
-static uint8_t *values(const rk_segment *segment)
+static uint32_t *slot_at(const rk_hash *map, rk_segment *segment, uint32_t slot)
 {
-    return (uint8_t *)(segment->hashes + segment->slots);
+    return segment->words + (size_t)slot * stride(map);
+}
+
+static uint32_t hash_at(const rk_hash *map, const rk_segment *segment, uint32_t slot)
+{
+    return segment->words[(size_t)slot * stride(map)];
 }
 
 /* The first bits of a hash chose the segment, so all hashes here share them: multiply to let the
@@ -45,9 +55,9 @@ static rk_segment *segment_of(const rk_hash *map, uint32_t hash)
     return map->directory == NULL ? NULL : map->directory[directory_place(map, hash)].segment;
 }
 
-static uint32_t after(const rk_segment *segment, uint32_t slot)
+static uint32_t after(uint32_t slots, uint32_t slot)
 {
-    return slot + 1 == segment->slots ? 0 : slot + 1;
+    return slot + 1 == slots ? 0 : slot + 1;
 }
 
 /* Seven eighths full: searches stay short, and one slot is always empty to end them. */
@@ -70,7 +80,8 @@ static rk_segment *new_segment(rk_hash *map, uint32_t depth, uint32_t slots)
     if (segment == NULL)
         return NULL;
     *segment = (rk_segment){.depth = depth, .slots = slots};
-    memset(segment->hashes, 0, slots * sizeof(uint32_t));
+    for (uint32_t slot = 0; slot < slots; slot++)
+        *slot_at(map, segment, slot) = RK_HASH_NONE;
     map->bytes += segment_bytes(map, slots);
     return segment;
 }
@@ -104,12 +115,13 @@ void rk_hash_clear(rk_hash *map)
 
 /* ---- Search ------------------------------------------------------------------------------ */
 
-static bool probe(rk_segment *segment, uint32_t slots, uint32_t hash, uint32_t slot,
+static bool probe(const rk_hash *map, rk_directory at, uint32_t hash, uint32_t slot,
                   rk_place *place)
 {
-    for (; segment->hashes[slot] != RK_HASH_NONE; slot = slot + 1 == slots ? 0 : slot + 1) {
-        if (segment->hashes[slot] == hash) {
-            *place = (rk_place){segment, slots, slot};
+    for (uint32_t found; (found = hash_at(map, at.segment, slot)) != RK_HASH_NONE;
+         slot = after(at.slots, slot)) {
+        if (found == hash) {
+            *place = (rk_place){at, slot};
             return true;
         }
     }
@@ -121,19 +133,17 @@ bool rk_hash_first(const rk_hash *map, uint32_t hash, rk_place *place)
     if (map->directory == NULL)
         return false;
     const rk_directory at = map->directory[directory_place(map, hash)];
-    return probe(at.segment, at.slots, hash, home(at.slots, hash), place);
+    return probe(map, at, hash, home(at.slots, hash), place);
 }
 
 bool rk_hash_next(const rk_hash *map, uint32_t hash, rk_place *place)
 {
-    (void)map;
-    const uint32_t slot = place->slot + 1 == place->slots ? 0 : place->slot + 1;
-    return probe(place->segment, place->slots, hash, slot, place);
+    return probe(map, place->in, hash, after(place->in.slots, place->slot), place);
 }
 
 void *rk_hash_value(const rk_hash *map, rk_place place)
 {
-    return (uint8_t *)(place.segment->hashes + place.slots) + (size_t)place.slot * map->value_bytes;
+    return slot_at(map, place.in.segment, place.slot) + 1;
 }
 
 void rk_hash_warm_directory(const rk_hash *map, uint32_t hash)
@@ -142,42 +152,33 @@ void rk_hash_warm_directory(const rk_hash *map, uint32_t hash)
         __builtin_prefetch(&map->directory[directory_place(map, hash)]);
 }
 
-void rk_hash_warm_hashes(const rk_hash *map, uint32_t hash)
+void rk_hash_warm_slots(const rk_hash *map, uint32_t hash)
 {
     if (map->directory == NULL)
         return;
     const rk_directory at = map->directory[directory_place(map, hash)];
-    __builtin_prefetch(&at.segment->hashes[home(at.slots, hash)]);
-}
-
-bool rk_hash_warm_value(const rk_hash *map, uint32_t hash, rk_place *place)
-{
-    if (map->directory == NULL)
-        return false;
-    const rk_directory at = map->directory[directory_place(map, hash)];
-    if (!probe(at.segment, at.slots, hash, home(at.slots, hash), place))
-        return false;
-    __builtin_prefetch(at.segment->hashes + at.slots + place->slot * (map->value_bytes / 4), 1);
-    return true;
+    const uint32_t *slot = slot_at(map, at.segment, home(at.slots, hash));
+    __builtin_prefetch(slot);
+    __builtin_prefetch(slot + 8); /* a search goes on for a few slots */
 }
 
 /* ---- Growth ------------------------------------------------------------------------------ */
 
-static uint32_t place_in(rk_segment *segment, uint32_t hash)
+/* The next free slot for the hash, taken. */
+static uint32_t *take_slot(const rk_hash *map, rk_segment *segment, uint32_t hash)
 {
     uint32_t slot = home(segment->slots, hash);
-    while (segment->hashes[slot] != RK_HASH_NONE)
-        slot = after(segment, slot);
-    segment->hashes[slot] = hash;
+    while (hash_at(map, segment, slot) != RK_HASH_NONE)
+        slot = after(segment->slots, slot);
     segment->count++;
-    return slot;
+    uint32_t *taken = slot_at(map, segment, slot);
+    *taken = hash;
+    return taken;
 }
 
-static void move_slot(const rk_hash *map, const rk_segment *from, uint32_t slot, rk_segment *to)
+static void copy_slot(const rk_hash *map, uint32_t *to, const uint32_t *from)
 {
-    const uint32_t target = place_in(to, from->hashes[slot]);
-    memcpy(values(to) + (size_t)target * map->value_bytes,
-           values(from) + (size_t)slot * map->value_bytes, map->value_bytes);
+    memcpy(to, from, stride(map) * sizeof(uint32_t));
 }
 
 static void point_at(rk_hash *map, uint32_t hash, rk_segment *segment)
@@ -198,8 +199,9 @@ static rk_status widen(rk_hash *map, rk_segment *segment, uint32_t hash)
     if (wider == NULL)
         return RK_NO_MEMORY;
     for (uint32_t slot = 0; slot < segment->slots; slot++)
-        if (segment->hashes[slot] != RK_HASH_NONE)
-            move_slot(map, segment, slot, wider);
+        if (hash_at(map, segment, slot) != RK_HASH_NONE)
+            copy_slot(map, take_slot(map, wider, hash_at(map, segment, slot)),
+                      slot_at(map, segment, slot));
     point_at(map, hash, wider);
     free_segment(map, segment);
     return RK_OK;
@@ -239,7 +241,7 @@ static rk_status split(rk_hash *map, rk_segment *segment, uint32_t hash)
     const uint32_t bit = UINT32_C(1) << (31 - segment->depth);
     uint32_t ones = 0;
     for (uint32_t slot = 0; slot < segment->slots; slot++)
-        ones += (segment->hashes[slot] & bit) != 0;
+        ones += (hash_at(map, segment, slot) & bit) != 0;
     rk_segment *low = new_segment(map, segment->depth + 1, slots_for(segment->count - ones));
     rk_segment *high = new_segment(map, segment->depth + 1, slots_for(ones));
     if (low == NULL || high == NULL) {
@@ -247,9 +249,12 @@ static rk_status split(rk_hash *map, rk_segment *segment, uint32_t hash)
         free_segment(map, high);
         return RK_NO_MEMORY;
     }
-    for (uint32_t slot = 0; slot < segment->slots; slot++)
-        if (segment->hashes[slot] != RK_HASH_NONE)
-            move_slot(map, segment, slot, (segment->hashes[slot] & bit) != 0 ? high : low);
+    for (uint32_t slot = 0; slot < segment->slots; slot++) {
+        const uint32_t moved = hash_at(map, segment, slot);
+        if (moved != RK_HASH_NONE)
+            copy_slot(map, take_slot(map, (moved & bit) != 0 ? high : low, moved),
+                      slot_at(map, segment, slot));
+    }
     point_at(map, hash & ~bit, low);
     point_at(map, hash | bit, high);
     free_segment(map, segment);
@@ -291,33 +296,31 @@ void *rk_hash_add(rk_hash *map, uint32_t hash)
     rk_segment *segment = segment_of(map, hash);
     assert(segment->count < count_max(segment->slots));
     map->count++;
-    return values(segment) + (size_t)place_in(segment, hash) * map->value_bytes;
+    return take_slot(map, segment, hash) + 1;
 }
 
 /* ---- Removal ----------------------------------------------------------------------------- */
 
 /* May the slot's content move back to `gap`? Only if its home is not in (gap, slot]. */
-static bool belongs_before(const rk_segment *segment, uint32_t gap, uint32_t slot)
+static bool belongs_before(const rk_hash *map, const rk_segment *segment, uint32_t gap,
+                           uint32_t slot)
 {
-    const uint32_t at = home(segment->slots, segment->hashes[slot]);
+    const uint32_t at = home(segment->slots, hash_at(map, segment, slot));
     return gap <= slot ? at <= gap || at > slot : at <= gap && at > slot;
 }
 
 void rk_hash_remove(rk_hash *map, rk_place place)
 {
-    rk_segment *segment = place.segment;
-    uint8_t *all = values(segment);
+    rk_segment *segment = place.in.segment;
     uint32_t gap = place.slot;
-    for (uint32_t slot = after(segment, gap); segment->hashes[slot] != RK_HASH_NONE;
-         slot = after(segment, slot)) {
-        if (!belongs_before(segment, gap, slot))
+    for (uint32_t slot = after(segment->slots, gap); hash_at(map, segment, slot) != RK_HASH_NONE;
+         slot = after(segment->slots, slot)) {
+        if (!belongs_before(map, segment, gap, slot))
             continue;
-        segment->hashes[gap] = segment->hashes[slot];
-        memcpy(all + (size_t)gap * map->value_bytes, all + (size_t)slot * map->value_bytes,
-               map->value_bytes);
+        copy_slot(map, slot_at(map, segment, gap), slot_at(map, segment, slot));
         gap = slot;
     }
-    segment->hashes[gap] = RK_HASH_NONE;
+    *slot_at(map, segment, gap) = RK_HASH_NONE;
     segment->count--;
     map->count--;
 }
@@ -328,8 +331,8 @@ void rk_hash_visit(const rk_hash *map, void (*visit)(void *context, uint32_t has
     for (uint32_t i = 0; i < places;) {
         const rk_segment *segment = map->directory[i].segment;
         for (uint32_t slot = 0; slot < segment->slots; slot++)
-            if (segment->hashes[slot] != RK_HASH_NONE)
-                visit(context, segment->hashes[slot]);
+            if (hash_at(map, segment, slot) != RK_HASH_NONE)
+                visit(context, hash_at(map, segment, slot));
         i += UINT32_C(1) << (map->depth - segment->depth);
     }
 }
@@ -340,15 +343,15 @@ static int check_segment(const rk_hash *map, const rk_segment *segment, uint32_t
 {
     uint32_t count = 0;
     for (uint32_t slot = 0; slot < segment->slots; slot++) {
-        const uint32_t hash = segment->hashes[slot];
+        const uint32_t hash = hash_at(map, segment, slot);
         if (hash == RK_HASH_NONE)
             continue;
         count++;
         const uint32_t prefix = map->depth == 0 ? 0 : place >> (map->depth - segment->depth);
         if (segment->depth > 0 && hash >> (32 - segment->depth) != prefix)
             return 2;
-        for (uint32_t s = home(segment->slots, hash); s != slot; s = after(segment, s))
-            if (segment->hashes[s] == RK_HASH_NONE)
+        for (uint32_t s = home(segment->slots, hash); s != slot; s = after(segment->slots, s))
+            if (hash_at(map, segment, s) == RK_HASH_NONE)
                 return 3;
     }
     return count == segment->count && count < segment->slots ? 0 : 4;

@@ -46,8 +46,7 @@ typedef struct {
 
 /* A place in a map. Good until the map changes. */
 typedef struct {
-    rk_segment *segment;
-    uint32_t slots;
+    rk_directory in;
     uint32_t slot;
 } rk_place;
 
@@ -79,8 +78,7 @@ void rk_hash_remove(rk_hash *map, rk_place place);
 /* Before many searches: bring nearer what each will touch, in steps that must all be taken for all
  * searches before the next, since each needs what the last one fetched. They change nothing. */
 void rk_hash_warm_directory(const rk_hash *map, uint32_t hash);
-void rk_hash_warm_hashes(const rk_hash *map, uint32_t hash);
-bool rk_hash_warm_value(const rk_hash *map, uint32_t hash, rk_place *place);
+void rk_hash_warm_slots(const rk_hash *map, uint32_t hash);
 
 /* Call with every hash there is, in no order. The map must not change meanwhile. */
 void rk_hash_visit(const rk_hash *map, void (*visit)(void *context, uint32_t hash), void *context);

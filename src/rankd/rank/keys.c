@@ -101,13 +101,10 @@ bool rk_keys_get(const rk_keys *keys, uint32_t player, rk_key *key)
 /* Each step needs what the one before fetched: so each goes over the whole group. */
 static void warm_sparse(const rk_keys *keys, const uint32_t *hashes, uint32_t count)
 {
-    rk_place place;
     for (uint32_t i = 0; i < count; i++)
         rk_hash_warm_directory(&keys->sparse, hashes[i]);
     for (uint32_t i = 0; i < count; i++)
-        rk_hash_warm_hashes(&keys->sparse, hashes[i]);
-    for (uint32_t i = 0; i < count; i++)
-        (void)rk_hash_warm_value(&keys->sparse, hashes[i], &place);
+        rk_hash_warm_slots(&keys->sparse, hashes[i]);
 }
 
 void rk_keys_warm(const rk_keys *keys, const uint32_t *players, uint32_t count)

@@ -247,16 +247,13 @@ static void warm(const rk_players *players, uint32_t count, const char *const *i
         rk_hash_warm_directory(&players->numbers, hashes[i]);
     }
     for (uint32_t i = 0; i < count; i++)
-        rk_hash_warm_hashes(&players->numbers, hashes[i]);
-    rk_place places[GROUP];
-    bool found[GROUP];
-    for (uint32_t i = 0; i < count; i++)
-        found[i] = rk_hash_warm_value(&players->numbers, hashes[i], &places[i]);
+        rk_hash_warm_slots(&players->numbers, hashes[i]);
     for (uint32_t i = 0; i < count; i++) {
+        rk_place place;
         uint32_t number;
-        if (!found[i])
+        if (!rk_hash_first(&players->numbers, hashes[i], &place))
             continue;
-        memcpy(&number, rk_hash_value(&players->numbers, places[i]), sizeof number);
+        memcpy(&number, rk_hash_value(&players->numbers, place), sizeof number);
         __builtin_prefetch(record(players, number));
     }
 }

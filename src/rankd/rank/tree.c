@@ -659,8 +659,8 @@ static void count_on_path(const rk_tree *tree, const rk_path *path, uint32_t cha
         inner *node = path->node[level];
         uint32_t *before = inner_before(tree, node);
         node->total += change;
-        for (uint32_t i = path->at[level] + 1; i < node->count; i++)
-            before[i] += change;
+        for (uint32_t i = 0; i < INNER_MAX; i++) /* all of them: so it needs no branch */
+            before[i] += i > path->at[level] ? change : 0;
     }
 }
 
@@ -874,11 +874,23 @@ static uint32_t next_share(uint64_t left, uint32_t fill, uint32_t max)
     return left - fill >= max / 2 ? fill : (uint32_t)(left / 2);
 }
 
-/* The last leaf may be nearly empty: share with the one before it. */
-static void even_out(const rk_tree *tree, leaf *left, leaf *last)
+/* The last leaf may be nearly empty: share with the one before it, or join it. Returns how many
+ * leaves there are then. */
+static uint64_t even_out(rk_tree *tree, void **leaves, uint64_t count)
 {
-    if (last->count < LEAF_MIN)
-        shift_right(tree, left, last, (left->count + last->count) / 2 - last->count);
+    leaf *last = leaves[count - 1];
+    if (count == 1 || last->count >= LEAF_MIN)
+        return count;
+    leaf *left = leaves[count - 2];
+    const uint32_t both = left->count + last->count;
+    if (both > LEAF_MAX) {
+        shift_right(tree, left, last, both / 2 - last->count);
+        return count;
+    }
+    shift_left(tree, left, last, last->count);
+    left->next = NULL;
+    rk_pool_give(&tree->leaves, last);
+    return count - 1;
 }
 
 static void adopt(const rk_tree *tree, inner *parent, void *child, bool is_leaf)
@@ -927,8 +939,7 @@ rk_status rk_loader_finish(rk_loader *loader)
     uint64_t count = 0;
     for (leaf *node = loader->first; node != NULL; node = node->next)
         nodes[count++] = node;
-    if (count > 1)
-        even_out(tree, nodes[count - 2], nodes[count - 1]);
+    count = even_out(tree, nodes, count);
     for (bool leaves = true; count > 1; leaves = false, tree->height++)
         count = build_level(tree, nodes, count, leaves);
     tree->root = nodes[0];
