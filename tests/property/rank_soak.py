@@ -174,17 +174,20 @@ class Large:
     def __init__(self, dice: random.Random) -> None:
         self.dice, self.shape = dice, dice.choice(SHAPES)
         self.kept: dict[int, bytes] = {}
+        self.stride = 1
         self.table: PlayerTable | None = None
         if dice.random() < 0.5:
             self.table = PlayerTable(dice.getrandbits(64))
             # Ids in the order of their numbers: so one way of sorting judges both kinds of list.
             self.table.intern_many([f"{player:07}" for player in range(self.shape.players)])
+        else:
+            self.stride = dice.choice((1, 1, 3, 50, 4000))
         self.ranks = RankList(KEY, players=self.table, dense=dice.random() < 0.3)
 
     def put(self) -> int:
         size, many = self.shape.batch, self.shape.players
         throws = array("I", self.dice.randbytes(4 * size))
-        players = array("I", [throw % many for throw in throws])
+        players = array("I", [throw % many * self.stride for throw in throws])
         keys = self._keys(size)
         before, after = self.ranks.put_many(players, keys, ranks=True)
         new = -len(self.kept)
@@ -235,8 +238,9 @@ class Large:
         ]
         same(self.ranks.count_below_many(probes).tolist(), expected, "the count below any key")
         many = self.shape.players
-        absent = array("I", [player for player in range(many) if player not in self.kept])
-        absent.append(many)
+        everyone = range(0, many * self.stride, self.stride)
+        absent = array("I", [player for player in everyone if player not in self.kept])
+        absent.append(many * self.stride)
         same(set(self.ranks.rank_many(absent)), {0}, "the rank of those who are not in")
         return 2 * PROBES + len(absent)
 

@@ -332,9 +332,15 @@ class DeepMachine(RuleBasedStateMachine):
     entries_most = 0
     players_max = 20_000
 
-    @initialize(width=st.sampled_from(WIDTHS), dense=st.booleans(), count=st.integers(4100, 9000))
-    def begin(self, width: int, dense: bool, count: int) -> None:
-        self.width = width
+    @initialize(
+        width=st.sampled_from(WIDTHS),
+        dense=st.booleans(),
+        count=st.integers(4100, 9000),
+        stride=st.sampled_from([1, 3, 200, 200_000]),
+    )
+    def begin(self, width: int, dense: bool, count: int, stride: int) -> None:
+        """Players' numbers close together or far apart: their keys are kept in different ways."""
+        self.width, self.stride = width, stride
         self.ranks = native.RankList(width, dense=dense)
         self.judge = Judge()
         self.put(count, seed=count, spread=10**6)
@@ -354,10 +360,16 @@ class DeepMachine(RuleBasedStateMachine):
     def put_in_one_place(self, count: int, seed: int) -> None:
         """All between two neighbours: one leaf splits again and again."""
         dice = random.Random(seed)
-        at, up = dice.randrange(10**6), dice.random() < 0.5
+        at, up = dice.choice([dice.randrange(10**6), self._top]), dice.random() < 0.5
         players = dice.sample(range(self.players_max), count)
         ties = range(10, 10 + count) if up else range(10 + count, 10, -1)
         self._put(players, [self._key(at, tie) for tie in ties])
+
+    @rule(count=st.integers(1, 500), seed=SEEDS)
+    def put_at_the_very_end(self, count: int, seed: int) -> None:
+        """The greatest key there can be, which also marks what is unused."""
+        players = random.Random(seed).sample(range(self.players_max), count)
+        self._put(players, [b"\xff" * self.width] * count)
 
     @rule(size=st.floats(0.02, 0.7), seed=SEEDS)
     def remove_a_stretch(self, size: float, seed: int) -> None:
@@ -404,13 +416,20 @@ class DeepMachine(RuleBasedStateMachine):
         assert list(self.ranks.count_below_many(read_keys)) == below
         if self.ranks.dense:
             scores = {key[:-8] for key, _ in entries}
-            assert self.ranks.scores_below(b"\xff" * self.width) == len(scores - {b"\xff" * 8})
+            assert self.ranks.scores_below(b"\xff" * self.width) == len(
+                scores - {b"\xff" * (self.width - 8)}
+            )
         DeepMachine.entries_most = max(DeepMachine.entries_most, len(entries))
+
+    @property
+    def _top(self) -> int:
+        return (1 << (8 * self.width - 64)) - 1
 
     def _key(self, score: int, tie: int) -> bytes:
         return score.to_bytes(self.width - 8, "big") + tie.to_bytes(8, "big")
 
-    def _put(self, players: list[int], placed: list[bytes]) -> None:
+    def _put(self, chosen: list[int], placed: list[bytes]) -> None:
+        players = [number * self.stride for number in chosen]
         before, after = self.ranks.put_many(array("I", players), b"".join(placed), ranks=True)
         seen: set[int] = set()
         for player, was in zip(players, before, strict=True):

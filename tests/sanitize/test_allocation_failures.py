@@ -3,9 +3,11 @@
 Each case is an operation and a state in which it must allocate. It is first run with no refusal,
 to count its allocations; then again from the same state for each k, with the k-th refused. Every
 time MemoryError comes out, the structures are sound, the content is what it was, nothing is
-leaked, and the same operation then succeeds with the same result.
+leaked, and the same operation then succeeds with the same result. (A few allocations only make
+later operations faster. One that goes on without them must do so with the same result.)
 """
 
+import contextlib
 import random
 from array import array
 from collections.abc import Callable, Iterator
@@ -77,12 +79,14 @@ def refuse(k: int, make: Callable[[], World], operation: Operation, expected: An
     made = make()
     before = made.content()
     native.fail_allocation(k)
-    with pytest.raises(MemoryError):
-        operation(made)
+    try:
+        result = operation(made)
+    except MemoryError:
+        native.fail_allocation(0)
+        made.check()
+        assert made.content() == before, f"refusal {k} changed something"
+        result = operation(made)
     native.fail_allocation(0)
-    made.check()
-    assert made.content() == before, f"refusal {k} changed something"
-    result = operation(made)
     made.check()
     assert (result, made.content()) == expected
 
@@ -177,7 +181,7 @@ def test_every_put_that_allocates_on_the_way_to_three_levels(dense: bool) -> Non
         placed += 1
         assert rank == (None, made.ranks.rank_of(player))
     assert [player for _, player in made.ranks] == list(range(DEEP))
-    assert refused > 200
+    assert refused > 50
 
 
 @pytest.mark.parametrize("dense", [False, True])
@@ -214,13 +218,14 @@ def test_a_batch_stops_at_the_refusal_and_says_where(dense: bool) -> None:
     def refuse_in_batch(k: int) -> None:
         made = empty()
         native.fail_allocation(k)
-        with pytest.raises(MemoryError) as caught:
+        done = count
+        try:
             made.ranks.put_many(players, keys)
+        except MemoryError as error:
+            done = len(made.ranks)
+            assert error.__notes__ == [f"{done} entries of the batch were put"]
         native.fail_allocation(0)
         made.check()
-        done = len(made.ranks)
-        assert caught.value.__notes__ == [f"{done} entries of the batch were put"]
-        del caught  # Its traceback holds this frame, and so the list.
         assert {player for _, player in made.ranks} == set(players[:done])
         made.ranks.put_many(players[done:], keys[done * 16 :])
         made.check()
@@ -228,7 +233,7 @@ def test_a_batch_stops_at_the_refusal_and_says_where(dense: bool) -> None:
 
     at_first = native.bytes_in_use()
     total, _, content = without_refusal(empty, lambda w: w.ranks.put_many(players, keys))
-    assert total > 50
+    assert total > 20
     for k in range(1, total + 1):
         refuse_in_batch(k)
     assert native.bytes_in_use() == at_first
@@ -296,7 +301,7 @@ def test_loading_a_snapshot(tmp_path: Path, dense: bool) -> None:
         assert total > 10
         for k in range(1, total + 1):
             native.fail_allocation(k)
-            with pytest.raises(MemoryError):
+            with contextlib.suppress(MemoryError):
                 load()
             native.fail_allocation(0)
             assert native.bytes_in_use() == in_use
