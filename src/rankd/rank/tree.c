@@ -659,8 +659,11 @@ static void count_on_path(const rk_tree *tree, const rk_path *path, uint32_t cha
         inner *node = path->node[level];
         uint32_t *before = inner_before(tree, node);
         node->total += change;
-        for (uint32_t i = 0; i < INNER_MAX; i++) /* all of them: so it needs no branch */
-            before[i] += i > path->at[level] ? change : 0;
+        /* Over all slots, used or not, and with signed numbers: so it is a few vector operations
+         * without a branch. */
+        const int32_t at = (int32_t)path->at[level];
+        for (int32_t i = 0; i < (int32_t)INNER_MAX; i++)
+            before[i] += i > at ? change : 0;
     }
 }
 
