@@ -7,6 +7,7 @@ In the order in which they are best read:
     ledger.py        the port's promises: one lane that writes, one that reads
     lane.py          a thread with a connection of its own
     verification.py  proof that the file holds what was written to it
+    backup.py        a second copy, made while the first goes on
     database.py      the file and its folder: lock, pragmas, schema, and the vendor's errors
     statements.py    the queries of sql/queries.sql by their names
 """

@@ -33,7 +33,7 @@ BLOCK_FACTS_MAX = 1_000
 GENESIS = bytes(32)
 """The link before the first block."""
 
-_PLACE = struct.Struct(">QQq")  # First and last position, and time.
+_PLACE = struct.Struct(">qqq")  # First and last position, and time: any number SQLite can hold.
 _kind = attrgetter("kind")
 # Byte for byte what model.facts.encode makes of each fact; the tests hold the two together.
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode

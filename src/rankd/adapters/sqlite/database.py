@@ -38,6 +38,8 @@ BUSY_MS_MAX = 250
 CACHE_KIB = 65_536
 """Of the connection that writes: the upper levels of the key table of a large ledger."""
 
+_COPIED_BYTES = 1 << 20
+
 _LEVELS = {"OFF": 0, "NORMAL": 1, "FULL": 2, "EXTRA": 3}
 
 
@@ -73,11 +75,15 @@ def translated(error: apsw.Error, *, applied: Literal["no", "unknown"] = "no") -
 
 @contextmanager
 def translated_errors() -> Iterator[None]:
-    """Turn SQLite's exceptions into ours, where nothing can have been applied."""
+    """Turn exceptions of SQLite and of the system into ours, where nothing can be applied yet."""
     try:
         yield
     except apsw.Error as exc:
         raise translated(exc) from exc
+    except UnicodeDecodeError as exc:
+        raise LedgerCorrupt("text in the database is not UTF-8") from exc
+    except OSError as exc:
+        raise LedgerUnavailable(f"{exc.filename}: {exc.strerror}", applied="no") from exc
 
 
 # ------------------------------------------------------------------------------ folder
@@ -106,13 +112,11 @@ class FolderLock:
 
 def prepare(folder: Path) -> FolderLock:
     """Make the folder if it is missing, durably, and take the sole right to it."""
-    try:
+    with translated_errors():
         if not folder.exists():
             folder.mkdir(parents=True)
             sync_folder(folder.parent)
         return FolderLock(folder)
-    except OSError as exc:
-        raise LedgerUnavailable(f"{folder}: {exc.strerror}", applied="no") from exc
 
 
 def sync_folder(folder: Path) -> None:
@@ -139,15 +143,13 @@ def connect_writer(folder: Path, *, vfs: str | None = None) -> apsw.Connection:
     """Open the one connection that writes, on a file of our kind with the newest schema."""
     _insist_on_sqlite()
     created = not (folder / FILE).exists()
+    _confirm_wal(folder)
     database = apsw.Connection(str(folder / FILE), vfs=vfs)
     try:
         database.set_busy_timeout(BUSY_MS_MAX)
         _insist_on_our_file(database)
         _set_pragmas(database)
         _migrate(database)
-        # A WAL left by a process that died may hold commits which its disk never confirmed, and
-        # which only the system's cache still shows. Written once more, into the database, they
-        # are confirmed before anything is built on them.
         database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         if created:
             sync_folder(folder)
@@ -155,6 +157,24 @@ def connect_writer(folder: Path, *, vfs: str | None = None) -> apsw.Connection:
         database.close()
         raise
     return database
+
+
+def _confirm_wal(folder: Path) -> None:
+    """Make durable what a process that died left in its WAL, before anything is built on it.
+
+    After a sync that failed, the system may call pages clean that never reached the disk: they can
+    be read until the power goes, and another sync does nothing for them. Written once more, the
+    same bytes in the same place, they are the disk's business again.
+    """
+    path = folder / f"{FILE}-wal"
+    if not path.exists():
+        return
+    with path.open("r+b") as wal:
+        while data := wal.read(_COPIED_BYTES):
+            wal.seek(-len(data), os.SEEK_CUR)
+            wal.write(data)
+        wal.flush()
+        os.fsync(wal.fileno())
 
 
 def connect_reader(folder: Path, *, vfs: str | None = None) -> apsw.Connection:

@@ -6,7 +6,7 @@ handed over it happens, also if whoever waits for it is cancelled meanwhile.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
@@ -14,6 +14,7 @@ from typing import TypeVar
 import apsw
 
 from rankd.adapters.sqlite.database import translated_errors
+from rankd.errors import LedgerUnavailable
 
 T = TypeVar("T")
 
@@ -24,13 +25,14 @@ class Lane:
     def __init__(self, name: str) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"ledger-{name}")
         self._database: apsw.Connection | None = None
+        self._ended = False
 
     async def open(self, connect: Callable[[], apsw.Connection]) -> None:
         """Open the connection, or leave nothing behind."""
         try:
             self._database = await self._do(connect)
         except BaseException:
-            self._thread.shutdown()
+            self._end()
             raise
 
     async def run(self, work: Callable[[apsw.Connection], T]) -> T:
@@ -43,25 +45,26 @@ class Lane:
 
     async def close(self, last: Callable[[apsw.Connection], object] | None = None) -> None:
         """Do one last piece of work, close the connection and end the thread."""
-        if self._database is None:
+        if self._ended or self._database is None:
             return
         try:
             await self._do(partial(self._close, last))
         finally:
-            self._thread.shutdown()
+            self._end()
+
+    def _end(self) -> None:
+        self._ended = True
+        self._thread.shutdown()
 
     async def _do(self, work: Callable[[], T]) -> T:
-        return await asyncio.shield(
-            asyncio.get_running_loop().run_in_executor(self._thread, self._translated, work)
-        )
-
-    @staticmethod
-    def _translated(work: Callable[[], T]) -> T:
-        with translated_errors():
-            return work()
+        if self._ended:
+            raise _closed()
+        loop = asyncio.get_running_loop()
+        return await asyncio.shield(loop.run_in_executor(self._thread, _translated, work))
 
     def _with_database(self, work: Callable[[apsw.Connection], T]) -> T:
-        assert self._database is not None, "the lane is closed"
+        if self._database is None:
+            raise _closed()
         return work(self._database)
 
     def _close(self, last: Callable[[apsw.Connection], object] | None) -> None:
@@ -73,3 +76,22 @@ class Lane:
                 last(database)
         finally:
             database.close()
+
+
+async def stepwise(steps: Iterator[T]) -> AsyncIterator[T]:
+    """Take each step of long work on a thread of its own."""
+    lane = Lane("steps")
+    try:
+        while (step := await lane._do(partial(next, steps, None))) is not None:
+            yield step
+    finally:
+        lane._end()
+
+
+def _translated(work: Callable[[], T]) -> T:
+    with translated_errors():
+        return work()
+
+
+def _closed() -> LedgerUnavailable:
+    return LedgerUnavailable("the ledger is closed", applied="no")

@@ -22,6 +22,7 @@ from typing import ClassVar, NamedTuple, TypeVar
 import apsw
 import msgspec
 
+from rankd.adapters.sqlite.backup import RunningBackup, copying
 from rankd.adapters.sqlite.block import BLOCK_FACTS_MAX, GENESIS, Block, seal, unpack
 from rankd.adapters.sqlite.database import (
     Durability,
@@ -34,7 +35,7 @@ from rankd.adapters.sqlite.database import (
     translated,
 )
 from rankd.adapters.sqlite.keys import Name, fingerprint_of, hash_of, name_of
-from rankd.adapters.sqlite.lane import Lane
+from rankd.adapters.sqlite.lane import Lane, stepwise
 from rankd.adapters.sqlite.statements import QUERIES
 from rankd.adapters.sqlite.verification import checksum, verification
 from rankd.errors import LedgerUnavailable, RankdError
@@ -85,14 +86,17 @@ class SQLiteLedger:
             await ledger.close()
 
     async def _open(self) -> None:
-        self._lock = prepare(self.folder)
         try:
-            await self._writer.open(partial(connect_writer, self.folder, vfs=self._vfs))
+            await self._writer.open(self._lock_and_connect)
             await self._reader.open(partial(connect_reader, self.folder, vfs=self._vfs))
             await self._writer.run(self._learn)
         except BaseException:
             await self.close()
             raise
+
+    def _lock_and_connect(self) -> apsw.Connection:
+        self._lock = prepare(self.folder)
+        return connect_writer(self.folder, vfs=self._vfs)
 
     def _learn(self, database: apsw.Connection) -> None:
         self.durability = durability(database)
@@ -104,7 +108,7 @@ class SQLiteLedger:
         # The reader first: the last connection to go removes the WAL, and only a writer can.
         await self._reader.close()
         try:
-            await self._writer.close(None if self._broken else _empty_wal)
+            await self._writer.close(_leave_wal if self._broken else _empty_wal)
         finally:
             if self._lock is not None:
                 self._lock.release()
@@ -226,6 +230,28 @@ class SQLiteLedger:
         finally:
             await lane.close()
 
+    # -------------------------------------------------------------------------- backup
+
+    async def backup(self, folder: Path) -> AsyncIterator[Progress]:
+        """Copy the ledger into an empty folder while it goes on, then verify the copy."""
+        self._refuse_if_broken()
+        running = await self._writer.run(lambda database: RunningBackup(database, folder))
+        try:
+            while (progress := await self._writer.run(lambda _: running.step())) is not None:
+                yield progress
+        finally:
+            await self._writer.run(lambda _: running.close())
+        async for progress in verified(folder):
+            yield progress
+
+    @classmethod
+    async def restore(cls, backup: Path, folder: Path) -> AsyncIterator[Progress]:
+        """Copy a backup into an empty folder, then verify the copy."""
+        async for progress in stepwise(copying(backup, folder)):
+            yield progress
+        async for progress in verified(folder):
+            yield progress
+
     # ---------------------------------------------------------------------- checkpoint
 
     def _measure_wal(self, _database: apsw.Connection, _name: str, pages: int) -> int:
@@ -236,6 +262,13 @@ class SQLiteLedger:
         if self._wal_pages >= WAL_PAGES_MAX:
             self._wal_pages = 0
             self._writer.later(_checkpoint)
+
+
+async def verified(folder: Path) -> AsyncIterator[Progress]:
+    """Open the ledger in a folder, and verify all of it."""
+    async with SQLiteLedger.open(folder) as ledger:
+        async for progress in ledger.verify():
+            yield progress
 
 
 # ------------------------------------------------------------------ numbers, keys, rows
@@ -329,13 +362,18 @@ def _read(database: apsw.Connection, *, after: Position, limit: int) -> list[Rec
     return recorded
 
 
-def _checkpoint(database: apsw.Connection) -> None:
+def _checkpoint(database: apsw.Connection, mode: int = apsw.SQLITE_CHECKPOINT_PASSIVE) -> None:
     try:
-        database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        database.wal_checkpoint(mode=mode)
     except apsw.Error as exc:
-        # Nothing is lost: the WAL stays as it is, and the next append tries again.
+        # Nothing is lost: what was not copied stays in the WAL, and is copied another time.
         _log.warning("the ledger's WAL could not be checkpointed: %s", exc)
 
 
 def _empty_wal(database: apsw.Connection) -> None:
-    database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    _checkpoint(database, apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+
+def _leave_wal(database: apsw.Connection) -> None:
+    """Write no more to a disk that failed: whoever opens the folder anew finds it as it is."""
+    database.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
