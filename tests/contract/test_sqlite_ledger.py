@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from rankd.adapters.sqlite import SQLiteLedger
+from rankd.ports import Ledger
 from rankd.testing.contracts import LedgerContract
+
+_: type[Ledger] = SQLiteLedger  # mypy sees whether the methods are those of the port.
 
 
 class TestSQLiteLedger(LedgerContract):

@@ -43,8 +43,9 @@ from rankd.model.facts import Fact, Position, Recorded
 from rankd.model.window import Instant
 from rankd.ports import Appended, FirstUse, Kept, Progress
 
-WAL_PAGES_MAX = 4_000
-"""Checkpoint when the WAL has grown so long: 16 MiB, some tens of milliseconds of copying."""
+WAL_PAGES_MAX = 1_000
+"""Checkpoint when the WAL is so long, 4 MiB: with four times as much an append waits up to 40 ms
+behind it, with sixteen times 90, and nothing gets faster (docs/decisions/0004)."""
 
 T = TypeVar("T")
 
