@@ -9,7 +9,7 @@ from rankd.adapters.sqlite import database
 from rankd.testing.faults import Acknowledged, Crash, Kind, Operation
 
 pytestmark = pytest.mark.anyio
-IMAGES = 600
+IMAGES = 1_200
 SEED = Random().randrange(2**32)
 COMMAND = f"python -m tests.simulation.power_loss --seed {SEED} --images {IMAGES}"
 

@@ -38,7 +38,7 @@ from rankd.adapters.sqlite.keys import Name, fingerprint_of, hash_of, name_of
 from rankd.adapters.sqlite.lane import Lane, stepwise
 from rankd.adapters.sqlite.statements import QUERIES
 from rankd.adapters.sqlite.verification import checksum, verification
-from rankd.errors import LedgerUnavailable, RankdError
+from rankd.errors import LedgerCorrupt, LedgerUnavailable, RankdError
 from rankd.model.facts import Fact, Position, Recorded
 from rankd.model.window import Instant
 from rankd.ports import Appended, FirstUse, Kept, Progress
@@ -171,7 +171,7 @@ class SQLiteLedger:
         except BaseException as exc:
             self._roll_back(database)
             if isinstance(exc, apsw.Error):
-                raise translated(exc) from exc
+                raise self._note(translated(exc)) from exc
             raise
         try:
             database.execute("COMMIT")
@@ -189,7 +189,15 @@ class SQLiteLedger:
         self._broken = translated(error, applied="unknown")
         return self._broken
 
+    def _note(self, error: RankdError) -> RankdError:
+        """Append no more to a file that is damaged."""
+        if isinstance(error, LedgerCorrupt):
+            self._broken = error
+        return error
+
     def _refuse_if_broken(self) -> None:
+        if isinstance(self._broken, LedgerCorrupt):
+            raise LedgerCorrupt(self._broken.problem) from self._broken
         if self._broken is not None:
             raise LedgerUnavailable(
                 "an earlier append may or may not have been applied; open the ledger anew",

@@ -115,6 +115,26 @@ async def test_a_closed_ledger_says_a_certain_no(tmp_path: Path) -> None:
     assert refusal.value.applied == "no"
 
 
+async def test_nothing_is_appended_to_a_file_found_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged(*_: object) -> None:
+        error = apsw.CorruptError("database disk image is malformed")
+        error.extendedresult = apsw.SQLITE_CORRUPT_INDEX  # type: ignore[attr-defined]
+        raise error
+
+    async with SQLiteLedger.open(tmp_path) as ledger:
+        await ledger.append([submitted("k")], now=NOW)
+        with monkeypatch.context() as patched:
+            patched.setattr(adapter, "_used_before", damaged)
+            with pytest.raises(LedgerCorrupt, match="SQLITE_CORRUPT_INDEX"):
+                await ledger.append([submitted("l")], now=NOW)
+        with pytest.raises(LedgerCorrupt):
+            await ledger.append([submitted()], now=NOW)
+    async with SQLiteLedger.open(tmp_path) as ledger:
+        assert await ledger.head() == 1
+
+
 # ------------------------------------------------------------------------------ verify
 
 
