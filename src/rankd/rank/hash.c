@@ -189,22 +189,26 @@ static void point_at(rk_hash *map, uint32_t hash, rk_segment *segment)
         map->directory[first + i] = (rk_directory){segment, segment->slots};
 }
 
-/* The same segment with more slots: an eighth more, so that memory follows need closely. */
-static rk_status widen(rk_hash *map, rk_segment *segment, uint32_t hash)
+/* The same segment with another number of slots. `hash` is any that belongs in it. */
+static rk_status resize(rk_hash *map, rk_segment *segment, uint32_t hash, uint32_t slots)
 {
-    uint32_t slots = (segment->slots + segment->slots / 8 + 8) / 8 * 8;
-    if (slots > SEGMENT_SLOTS_MAX)
-        slots = SEGMENT_SLOTS_MAX;
-    rk_segment *wider = new_segment(map, segment->depth, slots);
-    if (wider == NULL)
+    rk_segment *resized = new_segment(map, segment->depth, slots);
+    if (resized == NULL)
         return RK_NO_MEMORY;
     for (uint32_t slot = 0; slot < segment->slots; slot++)
         if (hash_at(map, segment, slot) != RK_HASH_NONE)
-            copy_slot(map, take_slot(map, wider, hash_at(map, segment, slot)),
+            copy_slot(map, take_slot(map, resized, hash_at(map, segment, slot)),
                       slot_at(map, segment, slot));
-    point_at(map, hash, wider);
+    point_at(map, hash, resized);
     free_segment(map, segment);
     return RK_OK;
+}
+
+/* An eighth more, so that memory follows need closely. */
+static uint32_t more_slots(uint32_t slots)
+{
+    const uint32_t more = (slots + slots / 8 + 8) / 8 * 8;
+    return more < SEGMENT_SLOTS_MAX ? more : SEGMENT_SLOTS_MAX;
 }
 
 static rk_status double_directory(rk_hash *map)
@@ -284,8 +288,9 @@ rk_status rk_hash_reserve(rk_hash *map, uint32_t hash)
         rk_segment *segment = segment_of(map, hash);
         if (segment->count < count_max(segment->slots))
             break;
-        status = segment->slots < SEGMENT_SLOTS_MAX ? widen(map, segment, hash)
-                                                    : split(map, segment, hash);
+        status = segment->slots < SEGMENT_SLOTS_MAX
+                     ? resize(map, segment, hash, more_slots(segment->slots))
+                     : split(map, segment, hash);
     }
     return status;
 }
@@ -312,6 +317,7 @@ static bool belongs_before(const rk_hash *map, const rk_segment *segment, uint32
 void rk_hash_remove(rk_hash *map, rk_place place)
 {
     rk_segment *segment = place.in.segment;
+    const uint32_t hash = hash_at(map, segment, place.slot);
     uint32_t gap = place.slot;
     for (uint32_t slot = after(segment->slots, gap); hash_at(map, segment, slot) != RK_HASH_NONE;
          slot = after(segment->slots, slot)) {
@@ -323,6 +329,8 @@ void rk_hash_remove(rk_hash *map, rk_place place)
     *slot_at(map, segment, gap) = RK_HASH_NONE;
     segment->count--;
     map->count--;
+    if (segment->slots > SEGMENT_SLOTS_MIN && segment->count < segment->slots / 4)
+        (void)resize(map, segment, hash, slots_for(segment->count)); /* or stay as it is */
 }
 
 void rk_hash_visit(const rk_hash *map, void (*visit)(void *context, uint32_t hash), void *context)

@@ -72,7 +72,7 @@ rk_status rk_hash_reserve(rk_hash *map, uint32_t hash);
  * it. The same hash may be added more than once. */
 void *rk_hash_add(rk_hash *map, uint32_t hash);
 
-/* Take a slot out. */
+/* Take a slot out. A segment that is three quarters empty gives memory back, if it can. */
 void rk_hash_remove(rk_hash *map, rk_place place);
 
 /* Before many searches: bring nearer what each will touch, in steps that must all be taken for all
