@@ -330,17 +330,17 @@ class DeepMachine(RuleBasedStateMachine):
     """Hundreds of entries a step, placed where they make nodes split, lend and merge."""
 
     entries_most = 0
-    players_max = 20_000
 
     @initialize(
         width=st.sampled_from(WIDTHS),
         dense=st.booleans(),
         count=st.integers(4100, 9000),
-        stride=st.sampled_from([1, 3, 200, 200_000]),
+        players=st.sampled_from([(6000, 1), (20_000, 1), (20_000, 3), (20_000, 200_000)]),
     )
-    def begin(self, width: int, dense: bool, count: int, stride: int) -> None:
+    def begin(self, width: int, dense: bool, count: int, players: tuple[int, int]) -> None:
         """Players' numbers close together or far apart: their keys are kept in different ways."""
-        self.width, self.stride = width, stride
+        self.width = width
+        self.players_max, self.stride = players
         self.ranks = native.RankList(width, dense=dense)
         self.judge = Judge()
         self.put(count, seed=count, spread=10**6)

@@ -223,11 +223,11 @@ def test_every_byte_of_a_key_counts_and_the_first_the_most(rank: ModuleType, wid
     ranks.check()
 
 
-@pytest.mark.parametrize("count", [1, 31, 63, 300])
+@pytest.mark.parametrize("count", [1, 31, 63, 300, 3000])
 def test_the_greatest_key_there_can_be_is_a_key_like_any_other(
     rank: ModuleType, count: int
 ) -> None:
-    """The native tree marks unused slots by it."""
+    """The native list marks by it what is unused, in its tree and in its pages of keys."""
     ranks = rank.RankList(dense=True)
     for player in range(count):
         ranks.put(player, key(TOP, TOP))
