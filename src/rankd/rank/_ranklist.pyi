@@ -42,7 +42,10 @@ class PlayerTable:
         """Return the id's number, if it has one. O(1)."""
 
     def intern_many(self, ids: Sequence[str]) -> array[int]:
-        """Intern one after another, several times faster than one by one."""
+        """Intern one after another, several times faster than one by one.
+
+        If one is refused, some of those before it may be interned: that does no harm.
+        """
 
     def find_many(self, ids: Sequence[str]) -> array[int]:
         """Find one after another; NOBODY where there is none."""

@@ -258,6 +258,11 @@ cdef class PlayerTable:
         rk_players_remove(&self._players, number)
 
     def blocks(self, size=4096):
+        if size < 1:
+            raise ValueError("a block holds at least one player")
+        return self._blocks(size)
+
+    def _blocks(self, size):
         cdef uint32_t number = 0
         cdef size_t length
         cdef const char *text
@@ -273,14 +278,15 @@ cdef class PlayerTable:
             yield numbers, lengths, b"".join(texts)
 
     def load(self, blocks):
+        # Into a table of its own: where the blocks come from may use this one meanwhile.
+        cdef PlayerTable fresh = PlayerTable()
+        for numbers, lengths, text in blocks:
+            fresh._restore(numbers, lengths, text)
         if self._players.issued:
             raise ValueError("only an empty player table can be loaded")
-        try:
-            for numbers, lengths, text in blocks:
-                self._restore(numbers, lengths, text)
-        except BaseException:
-            rk_players_clear(&self._players)
-            raise
+        cdef rk_players emptied = self._players
+        self._players = fresh._players
+        fresh._players = emptied
 
     cdef int _restore(self, const uint32_t[::1] numbers, const uint16_t[::1] lengths,
                       const uint8_t[::1] text) except -1:
@@ -454,6 +460,11 @@ cdef class RankList:
                 yield keys[i * self.width:(i + 1) * self.width], player
 
     def blocks(self, size=4096):
+        if size < 1:
+            raise ValueError("a block holds at least one entry")
+        return self._blocks(size)
+
+    def _blocks(self, size):
         cdef uint64_t changes = self._changes
         for first_rank in range(1, len(self) + 1, size):
             if self._changes != changes:
@@ -486,8 +497,12 @@ cdef class RankList:
         return (previous_ranks, new_ranks) if ranks else None
 
     cdef int _stopped(self, rk_status status, uint64_t done, uint32_t player) except -1:
-        error = (KeyError(player) if status == RK_ABSENT
-                 else MemoryError(f"no memory after {done} entries of the batch"))
+        if player == RK_NOBODY:
+            error = ValueError("a player's number is 0 to 4294967294")
+        elif status == RK_ABSENT:
+            error = KeyError(player)
+        else:
+            error = MemoryError(f"no memory after {done} entries of the batch")
         error.add_note(f"{done} entries of the batch were put")
         raise error
 
@@ -509,20 +524,19 @@ cdef class RankList:
         return result
 
     def load(self, blocks):
+        # Into a list of its own: where the blocks come from may use this one meanwhile.
+        cdef RankList fresh = RankList(self.width, players=self.players, dense=self.dense)
+        rk_loader_init(&fresh._loader, &fresh._list.tree)
+        for keys, players in blocks:
+            fresh._append(keys, players)
+        cdef rk_status status = rk_list_load_finish(&fresh._list, &fresh._loader)
+        if status != RK_OK:
+            _raise(status, "for a bulk load")
         if self._list.tree.count:
             raise ValueError("only an empty list can be loaded")
-        rk_list_clear(&self._list)
-        rk_loader_init(&self._loader, &self._list.tree)
-        cdef rk_status status
-        try:
-            for keys, players in blocks:
-                self._append(keys, players)
-            status = rk_list_load_finish(&self._list, &self._loader)
-            if status != RK_OK:
-                _raise(status, "for a bulk load")
-        except BaseException:
-            rk_list_clear(&self._list)
-            raise
+        cdef rk_list emptied = self._list
+        self._list = fresh._list
+        fresh._list = emptied
         self._changes += 1
 
     cdef int _append(self, const uint8_t[::1] keys, const uint32_t[::1] players) except -1:

@@ -102,6 +102,11 @@ class PlayerTable:
 
     def blocks(self, size: int = 4096) -> "Iterator[tuple[array[int], array[int], bytes]]":
         """Yield the table in pieces: numbers, lengths of ids, ids end to end."""
+        if size < 1:
+            raise ValueError("a block holds at least one player")
+        return self._blocks(size)
+
+    def _blocks(self, size: int) -> "Iterator[tuple[array[int], array[int], bytes]]":
         used = [number for number in range(len(self._ids)) if number in self]
         for first in range(0, len(used), size):
             piece = used[first : first + size]
@@ -110,8 +115,6 @@ class PlayerTable:
 
     def load(self, blocks: "Iterable[tuple[Buffer, Buffer, Buffer]]") -> None:
         """Fill an empty table with what blocks() gave."""
-        if self._ids:
-            raise ValueError("only an empty player table can be loaded")
         ids: list[str | None] = []
         for numbers, lengths, text in blocks:
             unpacked = _unpacked(text, memoryview(lengths))
@@ -122,6 +125,8 @@ class PlayerTable:
         used = {id: number for number, id in enumerate(ids) if id is not None}
         if len(used) != sum(id is not None for id in ids):
             raise ValueError("a player id comes twice")
+        if self._ids:
+            raise ValueError("only an empty player table can be loaded")
         self._ids, self._numbers = ids, used
         self._free = [number for number, id in enumerate(ids) if id is None]
 
@@ -245,6 +250,11 @@ class RankList:
 
     def blocks(self, size: int = 4096) -> "Iterator[tuple[bytes, array[int]]]":
         """Yield all entries in pieces, as read() gives them."""
+        if size < 1:
+            raise ValueError("a block holds at least one entry")
+        return self._blocks(size)
+
+    def _blocks(self, size: int) -> "Iterator[tuple[bytes, array[int]]]":
         changes = self._changes
         for first_rank in range(1, len(self) + 1, size):
             if self._changes != changes:
@@ -264,7 +274,11 @@ class RankList:
         previous, after = array("I"), array("I")
         numbers = memoryview(players).tolist()
         for player, key in zip(numbers, self._split(keys, len(numbers)), strict=True):
-            was, now = self.put(player, key)
+            try:
+                was, now = self.put(player, key)
+            except (KeyError, ValueError) as error:
+                error.add_note(f"{len(after)} entries of the batch were put")
+                raise
             previous.append(was or 0)
             after.append(now)
         return (previous, after) if ranks else None
@@ -282,8 +296,6 @@ class RankList:
 
     def load(self, blocks: "Iterable[tuple[Buffer, Buffer]]") -> None:
         """Fill an empty list with sorted entries, as blocks() gives them."""
-        if self._entries:
-            raise ValueError("only an empty list can be loaded")
         entries: list[tuple[bytes, bytes, int]] = []
         for keys, players in blocks:
             numbers = memoryview(players).tolist()
@@ -296,6 +308,8 @@ class RankList:
                 entries.append(entry)
         if any(times > 1 for times in Counter(p for _, _, p in entries).values()):
             raise ValueError("a player comes twice")
+        if self._entries:
+            raise ValueError("only an empty list can be loaded")
         self._entries = entries
         self._keys = {player: key for key, _, player in entries}
         self._changes += 1

@@ -6,7 +6,7 @@ import random
 import subprocess
 import sys
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from types import ModuleType
 from typing import Any
@@ -784,3 +784,35 @@ def test_a_failed_load_gives_its_memory_back(native: ModuleType) -> None:
     with pytest.raises(ValueError, match=r"increase|twice"):
         ranks.load(blocks)
     assert native.bytes_in_use() == before
+
+
+def test_a_list_may_be_used_while_it_is_loaded(rank: ModuleType) -> None:
+    """Blocks may come from anywhere: from a caller that looks at the list, or puts into it."""
+    ranks = rank.RankList()
+
+    def meddling() -> "Iterator[tuple[bytes, array[int]]]":
+        yield key(1), array("I", [1])
+        assert ranks.rank_of(1) is None
+        ranks.put(7, key(3))
+        yield key(2), array("I", [2])
+
+    with pytest.raises(ValueError, match="empty"):
+        ranks.load(meddling())
+    assert ranks.at(1, 9) == [(key(3), 7)]
+    ranks.check()
+
+
+def test_a_block_holds_something(rank: ModuleType) -> None:
+    for size in (0, -1):
+        with pytest.raises(ValueError, match="at least one"):
+            rank.PlayerTable().blocks(size)
+        with pytest.raises(ValueError, match="at least one"):
+            rank.RankList().blocks(size)
+
+
+def test_nobody_cannot_be_put(rank: ModuleType) -> None:
+    ranks = rank.RankList()
+    with pytest.raises(ValueError, match="4294967294") as refusal:
+        ranks.put_many(array("I", [1, rank.NOBODY]), key(1) + key(2))
+    assert refusal.value.__notes__ == ["1 entries of the batch were put"]
+    assert len(ranks) == 1
