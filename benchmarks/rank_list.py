@@ -14,7 +14,8 @@ For each number of players:
       memory does not suffice for the two at once, one goes after the other.
   (4) Up to ten million players, another copy is filled by inserting in random order.
 
-A goal compares rankd's median with the median of Redis's fastest way. Memory is what the system
+Medians are compared: with the pipelines of 16 that redis-benchmark sends, which is how Redis's speed
+is usually told, and with the fastest of all the ways tried here, which is the stricter. Memory is what the system
 says the process has grown by, ids included, after (2); for less than a million players it is each
 side's own count.
 """
@@ -65,7 +66,8 @@ MANY_WAYS = (
     Way(connections=4, pipeline=1000),
 )
 MANY_MEMBERS = Way(pipeline=4, members=1000)
-OWN_TOOL_WAYS = tuple(Way(connections=50, pipeline=n, own_tool=True) for n in (16, 256))
+USUAL_WAY = Way(connections=50, pipeline=16, own_tool=True)
+OWN_TOOL_WAYS = (USUAL_WAY, Way(connections=50, pipeline=256, own_tool=True))
 PAGE_WAYS = (Way(pipeline=16), Way(connections=4, pipeline=16))
 
 
@@ -122,6 +124,14 @@ class Results:
         def faster() -> float | None:
             return quotient(self.us(large, redis, "update"), self.us(large, ours, "update"))
 
+        def faster_than_usual() -> float | None:
+            usual = [
+                m.median_us
+                for m in self.measurements
+                if (m.players, m.operation, m.way) == (large, "update", str(USUAL_WAY))
+            ]
+            return quotient(usual[0] if usual else None, self.us(large, ours, "update"))
+
         def growth() -> float | None:
             return quotient(self.us(huge, ours, "rank"), self.us(small, ours, "rank"))
 
@@ -129,7 +139,10 @@ class Results:
             return quotient(self.bytes(huge, ours, "mixed"), 1e9)
 
         return [
-            Goal("speed", "updates, 10 M players, against Redis", TIMES, "at least", 8, faster),
+            Goal("speed", "updates, 10 M players, against Redis in pipelines of 16", TIMES,
+                 "at least", 8, faster_than_usual),
+            Goal("speed", "updates, 10 M players, against Redis's fastest way", TIMES,
+                 "at least", 8, faster),
             Goal("size", "memory, 100 M players with ids", "GB", "at most", 9, gigabytes),
             Goal("speed", "one rank, 100 M players", "µs", "at most", 3,
                  lambda: self.us(huge, ours, "rank")),
