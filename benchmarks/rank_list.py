@@ -14,10 +14,10 @@ For each number of players:
       memory does not suffice for the two at once, one goes after the other.
   (4) Up to ten million players, another copy is filled by inserting in random order.
 
-Medians are compared: with the pipelines of 16 that redis-benchmark sends, which is how Redis's speed
-is usually told, and with the fastest of all the ways tried here, which is the stricter. Memory is what the system
-says the process has grown by, ids included, after (2); for less than a million players it is each
-side's own count.
+Medians are compared: with the pipelines of 16 that redis-benchmark sends, which is how the speed of
+Redis is usually told, and with the fastest of all the ways tried here, which is the stricter.
+Memory is what the system says the process has grown by, ids included, after (2); for less than a
+million players it is each side's own count.
 """
 
 import contextlib
