@@ -6,10 +6,11 @@ RANKD_SANITIZE=1  AddressSanitizer and UndefinedBehaviorSanitizer (see `make san
 """
 
 import os
+from pathlib import Path
 
 from setuptools import Extension, setup
 
-PARTS = ["memory", "hash", "keys", "players", "tree", "ranklist"]
+RANK = Path("src/rankd/rank")
 
 
 def switch(name: str) -> bool:
@@ -32,8 +33,8 @@ def extensions() -> list[Extension]:
         link_args += flags
     extension = Extension(
         "rankd.rank._ranklist",
-        sources=["src/rankd/rank/_ranklist.pyx", *(f"src/rankd/rank/{part}.c" for part in PARTS)],
-        depends=[f"src/rankd/rank/{part}.h" for part in PARTS],
+        sources=[str(RANK / "_ranklist.pyx"), *sorted(map(str, RANK.glob("*.c")))],
+        depends=sorted(map(str, RANK.glob("*.h"))),
         extra_compile_args=compile_args,
         extra_link_args=link_args,
         optional=True,  # No compiler is not a reason to refuse: the oracle is slow but right.

@@ -299,8 +299,8 @@ TestSmall.settings = settings(max_examples=100, stateful_step_count=40)
 
 
 def node_sizes() -> tuple[int, int]:
-    """Entries in a full leaf and children of a full inner node, as tree.c has them."""
-    source = Path(native.__file__).with_name("tree.c")
+    """Entries in a full leaf and children of a full inner node, as nodes.h has them."""
+    source = Path(native.__file__).with_name("nodes.h")
     if not source.exists():
         return 63, 64
     steps = dict(re.findall(r"#define (LEAF|INNER)_STEPS (\d+)", source.read_text()))

@@ -109,8 +109,8 @@ static void warm_sparse(const rk_keys *keys, const uint32_t *hashes, uint32_t co
 
 void rk_keys_warm(const rk_keys *keys, const uint32_t *players, uint32_t count)
 {
-    assert(count <= RK_GROUP_MAX);
-    uint32_t hashes[RK_GROUP_MAX], sparse = 0;
+    assert(count <= RK_GROUP);
+    uint32_t hashes[RK_GROUP], sparse = 0;
     for (uint32_t i = 0; i < count; i++)
         __builtin_prefetch(span_of(keys, players[i]));
     for (uint32_t i = 0; i < count; i++) {

@@ -24,9 +24,6 @@
 #define RK_KEY_WORDS_MAX 5u
 #define RK_KEY_BYTES_MAX (8u * RK_KEY_WORDS_MAX)
 
-/* How many look-ups are warmed side by side. */
-#define RK_GROUP_MAX 32u
-
 typedef struct {
     uint64_t word[RK_KEY_WORDS_MAX];
 } rk_key;
@@ -64,7 +61,7 @@ void rk_keys_set(rk_keys *keys, uint32_t player, const rk_key *key);
 /* Forget the player's key; false if it had none. O(1). */
 bool rk_keys_remove(rk_keys *keys, uint32_t player);
 
-/* Bring the keys of up to RK_GROUP_MAX players nearer. Changes nothing. */
+/* Bring the keys of up to RK_GROUP players nearer. Changes nothing. */
 void rk_keys_warm(const rk_keys *keys, const uint32_t *players, uint32_t count);
 
 /* Bytes of everything. */

@@ -24,6 +24,15 @@ typedef enum {
     RK_UNORDERED    /* a bulk load met an entry that does not follow the one before */
 } rk_status;
 
+/* How many searches wait for memory side by side: enough that one hides behind the others, few
+ * enough that what they fetched is still near when its turn comes. */
+#define RK_GROUP 32u
+
+static inline uint32_t rk_group(uint64_t left)
+{
+    return left < RK_GROUP ? (uint32_t)left : RK_GROUP;
+}
+
 /* Allocate; NULL when there is no memory. The bytes are not cleared. */
 void *rk_allocate(size_t bytes);
 

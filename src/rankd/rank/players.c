@@ -236,8 +236,6 @@ rk_status rk_players_restore(rk_players *players, uint32_t number, const char *i
 
 /* ---- Many at once ------------------------------------------------------------------------ */
 
-#define WARM_GROUP 32u
-
 /* Each step needs what the one before fetched: so each goes over the whole group. */
 static void warm(const rk_players *players, uint32_t count, const char *const *ids,
                  const uint32_t *lengths, uint32_t *hashes)
@@ -261,9 +259,9 @@ static void warm(const rk_players *players, uint32_t count, const char *const *i
 void rk_players_find_many(const rk_players *players, uint64_t count, const char *const *ids,
                           const uint32_t *lengths, uint32_t *numbers)
 {
-    uint32_t hashes[WARM_GROUP];
+    uint32_t hashes[RK_GROUP];
     for (uint64_t done = 0; done < count;) {
-        const uint32_t group = count - done < WARM_GROUP ? (uint32_t)(count - done) : WARM_GROUP;
+        const uint32_t group = rk_group(count - done);
         warm(players, group, ids + done, lengths + done, hashes);
         for (uint32_t i = 0; i < group; i++, done++)
             numbers[done] = find_hashed(players, hashes[i], ids[done], lengths[done]);
@@ -273,9 +271,9 @@ void rk_players_find_many(const rk_players *players, uint64_t count, const char 
 rk_status rk_players_intern_many(rk_players *players, uint64_t count, const char *const *ids,
                                  const uint32_t *lengths, uint32_t *numbers)
 {
-    uint32_t hashes[WARM_GROUP];
+    uint32_t hashes[RK_GROUP];
     for (uint64_t done = 0; done < count;) {
-        const uint32_t group = count - done < WARM_GROUP ? (uint32_t)(count - done) : WARM_GROUP;
+        const uint32_t group = rk_group(count - done);
         warm(players, group, ids + done, lengths + done, hashes);
         for (uint32_t i = 0; i < group; i++, done++) {
             const rk_status status = intern_hashed(players, hashes[i], ids[done], lengths[done],

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #define READ_BLOCK 256u
-#define GROUP RK_GROUP_MAX
 
 static const rk_path UNKNOWN = {.height = RK_PATH_UNKNOWN};
 
@@ -187,22 +186,17 @@ static void gather_keys(const rk_list *list, const uint32_t *players, uint32_t c
     }
 }
 
-static uint32_t group_size(uint64_t left)
-{
-    return left < GROUP ? (uint32_t)left : GROUP;
-}
-
 uint64_t rk_list_put_many(rk_list *list, uint64_t count, const uint32_t *players,
                           const uint8_t *keys, uint32_t *previous, uint32_t *ranks,
                           rk_status *status)
 {
     const uint32_t words = list->tree.words;
     *status = RK_OK;
-    rk_key from[GROUP], to[GROUP];
-    bool found[GROUP];
-    rk_path from_paths[GROUP], to_paths[GROUP];
+    rk_key from[RK_GROUP], to[RK_GROUP];
+    bool found[RK_GROUP];
+    rk_path from_paths[RK_GROUP], to_paths[RK_GROUP];
     for (uint64_t done = 0; done < count;) {
-        const uint32_t group = group_size(count - done);
+        const uint32_t group = rk_group(count - done);
         gather_keys(list, players + done, group, from, found);
         for (uint32_t i = 0; i < group; i++)
             rk_key_read(&to[i], keys + (done + i) * words * 8, words);
@@ -225,11 +219,11 @@ uint64_t rk_list_put_many(rk_list *list, uint64_t count, const uint32_t *players
 void rk_list_rank_many(const rk_list *list, uint64_t count, const uint32_t *players,
                        uint32_t *ranks)
 {
-    rk_key keys[GROUP];
-    bool found[GROUP];
-    rk_path paths[GROUP];
+    rk_key keys[RK_GROUP];
+    bool found[RK_GROUP];
+    rk_path paths[RK_GROUP];
     for (uint64_t done = 0; done < count;) {
-        const uint32_t group = group_size(count - done);
+        const uint32_t group = rk_group(count - done);
         gather_keys(list, players + done, group, keys, found);
         rk_tree_warm(&list->tree, keys, group, false, paths);
         for (uint32_t i = 0; i < group; i++, done++)
@@ -242,10 +236,10 @@ void rk_list_rank_many(const rk_list *list, uint64_t count, const uint32_t *play
 void rk_list_below_many(const rk_list *list, uint64_t count, const uint8_t *keys, uint32_t *below)
 {
     const uint32_t words = list->tree.words;
-    rk_key group_keys[GROUP];
-    rk_path paths[GROUP];
+    rk_key group_keys[RK_GROUP];
+    rk_path paths[RK_GROUP];
     for (uint64_t done = 0; done < count;) {
-        const uint32_t group = group_size(count - done);
+        const uint32_t group = rk_group(count - done);
         for (uint32_t i = 0; i < group; i++)
             rk_key_read(&group_keys[i], keys + (done + i) * words * 8, words);
         rk_tree_warm(&list->tree, group_keys, group, false, paths);
@@ -279,7 +273,7 @@ rk_status rk_list_load(rk_list *list, rk_loader *loader, uint64_t count, const u
 {
     const uint32_t words = list->tree.words;
     for (uint64_t done = 0; done < count;) {
-        const uint32_t group = group_size(count - done);
+        const uint32_t group = rk_group(count - done);
         rk_keys_warm(&list->keys, players + done, group);
         for (uint32_t i = 0; i < group; i++, done++) {
             rk_key key;
