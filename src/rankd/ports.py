@@ -163,12 +163,15 @@ class RankIndex(Protocol):
     """A projection that answers "what rank?" and "who is at rank n?". It can be thrown away.
 
     1. An apply is seen whole or not at all: its moves, its new and dropped rankings, and its
-       checkpoint.
+       checkpoint. One that raises has changed nothing, or the index refuses everything after it.
     2. An apply that does not follow the checkpoint changes nothing: ``after`` must equal it.
-       Whoever repeats an apply, or loses a race, gets False and reads on.
+       Whoever repeats an apply, or loses a race, gets None and reads on.
     3. Entries are ordered by their order keys, byte by byte, then by the players' ids as UTF-8.
     4. Moves of one apply take effect one after another; each ``Moved`` tells of its own moment.
     5. Reads of a ranking that does not exist find nothing; they do not fail.
+    6. Metadata is that of the last move: a move without any clears it, leaving takes it along.
+    7. Opening what is open and dropping what is not there change nothing. Opening it in another
+       shape, and moving where nothing was opened, are programming mistakes: AssertionError.
 
     Not promised: that the index survives anything. The ledger does.
     """
@@ -188,7 +191,10 @@ class RankIndex(Protocol):
         opened: Mapping[Ranking, Shape] = ...,
         dropped: Sequence[Ranking] = ...,
     ) -> Sequence[Moved] | None:
-        """Make room, take the moves in order, forget what is dropped; None if out of turn."""
+        """Make room, take the moves in order, forget what is dropped; None if out of turn.
+
+        ``through`` lies past ``after``: otherwise a repeat could not be told from its first time.
+        """
 
     async def order_keys(self, entries: Sequence[tuple[Ranking, str]]) -> Sequence[bytes | None]:
         """Return the order key of each player in each ranking, None where it has no entry."""
@@ -209,7 +215,7 @@ class RankIndex(Protocol):
         """Return up to ``limit`` entries from a rank on, best first."""
 
     async def rankings(self, board: str) -> Sequence[Ranking]:
-        """Return the rankings there are of a board."""
+        """Return the rankings there are of a board, in any order."""
 
 
 # ------------------------------------------------------------------------------- clock

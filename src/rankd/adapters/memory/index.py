@@ -1,0 +1,460 @@
+"""The index in this process: rankings as native rank lists over one table of players.
+
+A player costs its id once, however many rankings it is in, and 4 bytes to count those: when the
+last one lets go of it, the id goes too. A ranking that is dropped may hold millions, and forgetting
+them at once would stop everything for seconds. So the ranking vanishes at once, and its players
+follow, some with each apply; one that comes back meanwhile is simply held once more.
+
+No call suspends, so nobody sees half an apply. What fails before the first move leaves all as it
+was. What fails after it, which only a lack of memory can bring about, leaves an index that refuses
+everything from then on: it can be thrown away, and the ledger or a snapshot gives another.
+"""
+
+import sys
+from array import array
+from bisect import bisect_left
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import repeat
+from pathlib import Path
+from types import MappingProxyType
+from typing import ClassVar, NamedTuple
+
+from rankd.adapters.memory import snapshot
+from rankd.adapters.memory.state import Entries, State
+from rankd.model.facts import Position
+from rankd.model.standing import Offset, Rank
+from rankd.ports import Move, Moved, Placed, Progress, Ranking, Shape
+from rankd.rank import NOBODY, PlayerTable, RankList
+
+MOVES_TOGETHER_MIN = 24
+"""From so many moves on, sorting them by ranking spares more than it costs. Measured: from 12 if
+all are of one ranking, 28 of three, 60 of eight; three are the windows of a usual board."""
+
+PLAYERS_RELEASED_PER_APPLY = 4096
+"""A pause of about a millisecond, no longer than an apply of a thousand moves takes itself."""
+
+_NOTHING: Mapping[Ranking, Shape] = MappingProxyType({})
+_NONE: Mapping[Ranking, Entries] = MappingProxyType({})
+_NOWHERE = Moved(None, None, 0)
+_ALL = sys.maxsize
+
+# In C throughout: calling the class costs twice as much, and there is one for every move.
+_moved: Callable[[tuple[int | None, int | None, int]], Moved] = partial(tuple.__new__, Moved)
+
+_Take = Callable[[], list[Moved]]
+"""What is left of an apply once nothing can be wrong with it any more."""
+
+_Placing = tuple[Entries, int, bytes | None, bytes | None]
+"""A move with its ranking and its player found; NOBODY leaves who is not there."""
+
+
+class _Group(NamedTuple):
+    """The moves of one ranking, in their order, with all that can be wrong with them ruled out."""
+
+    entries: Entries
+    places: Sequence[int]
+    """Where each stands in the apply."""
+    numbers: "array[int]"
+    """NOBODY where somebody is to leave who is not there."""
+    keys: Sequence[bytes | None]
+    metadata: Sequence[bytes | None] | None
+    """None if nobody brings any."""
+
+
+class NativeIndex:
+    """A RankIndex of native rank lists, or of others that behave alike."""
+
+    immediate: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        *,
+        make_players: Callable[[], PlayerTable] = PlayerTable,
+        make_list: Callable[..., RankList] = RankList,
+    ) -> None:
+        self._make_list = make_list
+        self._hold(State(make_players()))
+
+    def _hold(self, state: State) -> None:
+        self._state = state
+        self._players, self._rankings, self._held = state.players, state.rankings, state.held
+        self._idle: list[int] = []
+        """Who left a ranking in the apply that is under way, and may be in none now."""
+        self._leaving: deque[Entries] = deque()
+        """Dropped rankings that still hold players."""
+        self._released = 0
+        """How many players the first of those holds no longer."""
+        self._failure: BaseException | None = None
+
+    # ------------------------------------------------------------------------ writing
+
+    async def apply(
+        self,
+        moves: Sequence[Move],
+        *,
+        after: Position,
+        through: Position,
+        opened: Mapping[Ranking, Shape] = _NOTHING,
+        dropped: Sequence[Ranking] = (),
+    ) -> Sequence[Moved] | None:
+        if after != self._sound().checkpoint:
+            return None
+        assert through > after, f"an apply after {after} leads past it, not to {through}"
+        new = self._open(opened) if opened else _NONE
+        try:
+            few = len(moves) < MOVES_TOGETHER_MIN
+            take = self._prepare_few(moves) if few else self._prepare(moves)
+        except BaseException:
+            self._undo(new, moves)
+            raise
+        try:
+            moved = take()
+            if self._idle:
+                self._let_go_of_idle()
+            for ranking in dropped:
+                self._drop(ranking)
+            if self._leaving:
+                self._release(max(len(moves), PLAYERS_RELEASED_PER_APPLY))
+        except BaseException as exc:
+            self._failure = exc
+            raise
+        self._state.checkpoint = through
+        return moved
+
+    def _sound(self) -> State:
+        """Return what the index holds, if it can be believed."""
+        if self._failure is not None:
+            kind = MemoryError if isinstance(self._failure, MemoryError) else AssertionError
+            raise kind(
+                "this index failed within an apply and refuses everything since: "
+                "load it from a snapshot, or fold the ledger into a new one"
+            ) from self._failure
+        return self._state
+
+    def _open(self, opened: Mapping[Ranking, Shape]) -> Mapping[Ranking, Entries]:
+        """Make room for those that are not there yet, and return them."""
+        new: dict[Ranking, Entries] = {}
+        for ranking, shape in opened.items():
+            if (known := self._rankings.get(ranking)) is not None:
+                assert known.shape == shape, f"{ranking} is open as {known.shape}, not {shape}"
+            else:
+                ranks = self._make_list(shape.key_bytes, players=self._players, dense=shape.dense)
+                new[ranking] = Entries(ranks)
+        self._rankings.update(new)
+        return new
+
+    def _prepare_few(self, moves: Sequence[Move]) -> _Take:
+        """Rule out all that can be wrong with the moves, and return what is left to do."""
+        placings: list[_Placing] = []
+        for ranking, player, key, metadata in moves:
+            entries = self._rankings.get(ranking)
+            assert entries is not None, f"{ranking} was never opened"
+            if key is None:
+                number = self._players.find(player)
+                placings.append((entries, NOBODY if number is None else number, None, None))
+                continue
+            width = entries.ranks.width
+            assert len(key) == width, f"keys of {ranking} have {width} bytes, not {len(key)}"
+            number = self._players.intern(player)
+            self._make_countable(number)
+            placings.append((entries, number, key, metadata))
+        return partial(self._take_each, placings)
+
+    def _prepare(self, moves: Sequence[Move]) -> _Take:
+        """Do the same for many at once, sorted by ranking: a third of the cost for each."""
+        rankings, players, keys, metadata = zip(*moves, strict=True)
+        places: defaultdict[Ranking, list[int]] = defaultdict(list)
+        for place, ranking in enumerate(rankings):
+            places[ranking].append(place)
+        found = [self._expect(ranking, keys, where) for ranking, where in places.items()]
+        numbers = self._numbers(players, keys)
+        brought = metadata if metadata.count(None) < len(metadata) else None
+        if len(found) == 1:
+            return partial(
+                self._take_group, _Group(found[0], range(len(moves)), numbers, keys, brought)
+            )
+        groups = [
+            _Group(
+                entries,
+                where,
+                array("I", [numbers[place] for place in where]),
+                [keys[place] for place in where],
+                None if brought is None else [brought[place] for place in where],
+            )
+            for entries, where in zip(found, places.values(), strict=True)
+        ]
+        return partial(self._take_groups, groups, len(moves))
+
+    def _expect(
+        self, ranking: Ranking, keys: Sequence[bytes | None], places: Sequence[int]
+    ) -> Entries:
+        """Return a ranking's entries, having made sure that its moves can be taken."""
+        entries = self._rankings.get(ranking)
+        assert entries is not None, f"{ranking} was never opened"
+        lengths = {len(key) for place in places if (key := keys[place]) is not None}
+        width = entries.ranks.width
+        assert lengths <= {width}, f"keys of {ranking} have {width} bytes, not {lengths}"
+        return entries
+
+    def _numbers(self, players: Sequence[str], keys: Sequence[bytes | None]) -> "array[int]":
+        """Give numbers to all who are placed; who leaves and has none is NOBODY."""
+        if None not in keys:
+            numbers = placed = self._players.intern_many(players)
+        else:
+            placed = self._players.intern_many(
+                [player for player, key in zip(players, keys, strict=True) if key is not None]
+            )
+            numbers = self._players.find_many(players)
+        if placed:
+            self._make_countable(max(placed))
+        return numbers
+
+    def _make_countable(self, number: int) -> None:
+        missing = number + 1 - len(self._held)
+        if missing > 0:
+            self._held.frombytes(bytes(missing * self._held.itemsize))
+
+    def _undo(self, new: Mapping[Ranking, Entries], moves: Sequence[Move]) -> None:
+        """Forget the rankings and the players that an apply brought before it was refused."""
+        for ranking in new:
+            del self._rankings[ranking]
+        for move in moves:
+            with suppress(ValueError, TypeError):  # Perhaps this very id is why.
+                number = self._players.find(move.player)
+                if number is not None and not (number < len(self._held) and self._held[number]):
+                    self._players.remove(number)
+
+    # -- moves --
+
+    def _take_groups(self, groups: Sequence[_Group], count: int) -> list[Moved]:
+        moved = [_NOWHERE] * count
+        for group in groups:
+            for place, each in zip(group.places, self._take_group(group), strict=True):
+                moved[place] = each
+        return moved
+
+    def _take_group(self, group: _Group) -> list[Moved]:
+        entries, _, numbers, keys, metadata = group
+        brought = repeat(None, len(keys)) if metadata is None else metadata
+        placed = [key for key in keys if key is not None]
+        if len(placed) < len(keys):  # Somebody leaves, which is rare: no batch of its own for it.
+            return self._take_each(zip(repeat(entries), numbers, keys, brought, strict=False))
+        moved = self._take_together(entries.ranks, numbers, placed)
+        if metadata is not None or entries.metadata:
+            _show(entries, numbers, brought)
+        return moved
+
+    def _take_each(self, placings: Iterable[_Placing]) -> list[Moved]:
+        held = self._held
+        moved: list[Moved] = []
+        for entries, number, key, metadata in placings:
+            ranks = entries.ranks
+            previous: int | None = None
+            rank: int | None = None
+            if key is not None:
+                previous, rank = ranks.put(number, key)
+                if previous is None:
+                    held[number] += 1
+            elif number in ranks:
+                previous = ranks.remove(number)
+                held[number] -= 1
+                self._idle.append(number)
+            if metadata is not None and key is not None:
+                entries.metadata[number] = metadata
+            elif entries.metadata:
+                entries.metadata.pop(number, None)
+            moved.append(_moved((previous, rank, len(ranks))))
+        return moved
+
+    def _take_together(
+        self, ranks: RankList, numbers: "array[int]", keys: Sequence[bytes]
+    ) -> list[Moved]:
+        held, total = self._held, len(ranks)
+        before, after = ranks.put_many(numbers, b"".join(keys), ranks=True)
+        if len(ranks) == total:  # Nobody is new: all in C.
+            return list(map(_moved, zip(before, after, repeat(total))))
+        moved: list[Moved] = []
+        for number, previous, rank in zip(numbers, before, after, strict=True):
+            if not previous:
+                held[number] += 1
+                total += 1
+            moved.append(_moved((previous or None, rank, total)))
+        return moved
+
+    # -- leaving --
+
+    def _let_go_of_idle(self) -> None:
+        """Only now: a number that was free within an apply could mean two players in it."""
+        for number in set(self._idle):
+            if not self._held[number]:
+                self._players.remove(number)
+        self._idle.clear()
+
+    def _drop(self, ranking: Ranking) -> None:
+        entries = self._rankings.pop(ranking, None)
+        if entries is not None and len(entries.ranks):
+            self._leaving.append(entries)
+
+    def _release(self, count: int) -> None:
+        """Let dropped rankings let go of at least so many players, if they hold so many.
+
+        At least as many as there were moves: no more can be dropped than came, so the queue has
+        an end however often rankings are dropped.
+        """
+        while self._leaving and count > 0:
+            entries = self._leaving[0]
+            _, numbers = entries.ranks.read(
+                Rank(self._released + 1), min(count, PLAYERS_RELEASED_PER_APPLY)
+            )
+            self._let_go(entries, numbers)
+            self._released += len(numbers)
+            count -= len(numbers)
+            if self._released == len(entries.ranks):
+                self._leaving.popleft()
+                self._released = 0
+
+    def _let_go(self, entries: Entries, numbers: Iterable[int]) -> None:
+        held, forget, beside = self._held, self._players.remove, entries.metadata
+        for number in numbers:
+            held[number] -= 1
+            if not held[number]:
+                forget(number)
+            if beside:
+                beside.pop(number, None)
+
+    # ------------------------------------------------------------------------ reading
+
+    async def checkpoint(self) -> Position:
+        return self._sound().checkpoint
+
+    async def order_keys(self, entries: Sequence[tuple[Ranking, str]]) -> Sequence[bytes | None]:
+        self._sound()
+        numbers = self._players.find_many([player for _, player in entries])
+        return [
+            found.ranks.key_of(number)
+            if number != NOBODY and (found := self._rankings.get(ranking)) is not None
+            else None
+            for (ranking, _), number in zip(entries, numbers, strict=True)
+        ]
+
+    async def rank(self, ranking: Ranking, player: str) -> tuple[Rank, bytes, int] | None:
+        entries = self._sound().rankings.get(ranking)
+        number = self._players.find(player)
+        if entries is None or number is None:
+            return None
+        ranks = entries.ranks
+        rank = ranks.rank_of(number)
+        if rank is None:
+            return None
+        key = ranks.key_of(number)
+        assert key is not None, "whoever has a rank has a key"
+        return Rank(rank), key, len(ranks)
+
+    async def count(self, ranking: Ranking) -> int:
+        entries = self._sound().rankings.get(ranking)
+        return 0 if entries is None else len(entries.ranks)
+
+    async def count_below(self, ranking: Ranking, order_key: bytes, player: str = "") -> Offset:
+        entries = self._sound().rankings.get(ranking)
+        if entries is None:
+            return Offset(0)
+        below = entries.ranks.count_below(order_key)
+        return Offset(below + self._equals_before(entries.ranks, order_key, player, below))
+
+    def _equals_before(self, ranks: RankList, key: bytes, player: str, below: int) -> int:
+        """Count those with this very key and a lesser id, by halving: all may have one key."""
+        if not player:
+            return 0
+        following = _following(key)
+        end = len(ranks) if following is None else ranks.count_below(following)
+
+        def id_at(offset: int) -> str:
+            return self._players.id_of(ranks.read(offset + 1, 1)[1][0])
+
+        # Strings compare by code points, which is how their UTF-8 compares byte by byte.
+        return bisect_left(range(below, end), player, key=id_at)
+
+    async def scores_below(self, ranking: Ranking, order_key: bytes) -> Offset:
+        entries = self._sound().rankings.get(ranking)
+        if entries is None:
+            return Offset(0)
+        assert entries.ranks.dense, f"{ranking} does not count distinct scores"
+        return Offset(entries.ranks.scores_below(order_key))
+
+    async def read(self, ranking: Ranking, *, first: Rank, limit: int) -> Sequence[Placed]:
+        entries = self._sound().rankings.get(ranking)
+        if entries is None:
+            return []
+        keys, numbers = entries.ranks.read(first, limit)
+        width, beside = entries.ranks.width, entries.metadata
+        return [
+            Placed(player, keys[at * width : (at + 1) * width], beside.get(number))
+            for at, (player, number) in enumerate(
+                zip(self._players.ids_of(numbers), numbers, strict=True)
+            )
+        ]
+
+    async def rankings(self, board: str) -> Sequence[Ranking]:
+        return [ranking for ranking in self._sound().rankings if ranking.board == board]
+
+    def digest(self) -> bytes:
+        """Return what two indexes that folded the same facts have in common. O(n)."""
+        return self._sound().digest()
+
+    def check(self) -> None:
+        """Assert the invariants of state.py. O(n)."""
+        leaving, first = array("I"), self._released + 1
+        for entries in self._leaving:
+            leaving += entries.ranks.read(first, len(entries.ranks))[1]
+            first = 1
+        self._sound().check(leaving)
+
+    # ------------------------------------------------------------------------- saving
+
+    def save(self, folder: Path, *, progress: Callable[[Progress], None] | None = None) -> None:
+        """Save everything, as of the checkpoint. O(n).
+
+        What was saved there before stays until this is on the disk. The caller sees to it that
+        nothing is applied meanwhile: it calls between two applies, or in a fork of the process.
+        """
+        self._sound()
+        self._release(_ALL)
+        snapshot.save(self._state, folder, progress=progress)
+
+    @classmethod
+    def load(
+        cls,
+        folder: Path,
+        *,
+        make_players: Callable[[], PlayerTable] = PlayerTable,
+        make_list: Callable[..., RankList] = RankList,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> "NativeIndex | None":
+        """Return the index saved in a folder, None if there is none. Raises SnapshotDamaged."""
+        state = snapshot.load(
+            folder, make_players=make_players, make_list=make_list, progress=progress
+        )
+        if state is None:
+            return None
+        index = cls(make_players=make_players, make_list=make_list)
+        index._hold(state)
+        return index
+
+
+def _show(entries: Entries, numbers: Iterable[int], metadata: Iterable[bytes | None]) -> None:
+    """Let the metadata of each entry be that of its last move."""
+    beside = entries.metadata
+    for number, value in zip(numbers, metadata, strict=True):
+        if value is None:
+            beside.pop(number, None)
+        else:
+            beside[number] = value
+
+
+def _following(key: bytes) -> bytes | None:
+    """Return the least key that is greater, if there is one."""
+    number = int.from_bytes(key, "big") + 1
+    return number.to_bytes(len(key), "big") if number < 1 << (8 * len(key)) else None

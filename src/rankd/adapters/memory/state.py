@@ -1,0 +1,106 @@
+"""What an index in this process holds: players, rankings, and the position they are true at.
+
+Invariants, asserted by ``State.check``:
+
+1. Every player of the table is held by as many lists as ``held`` says, and by at least one; numbers
+   nobody has are held by none. A list that was dropped holds its players until they are released.
+2. Metadata is kept for entries that are there, and only where there is some.
+3. Every list orders the players of the one table.
+"""
+
+import hashlib
+import sys
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+
+from rankd.model.facts import Position
+from rankd.ports import Ranking, Shape
+from rankd.rank import PlayerTable, RankList
+
+NOTHING_APPLIED = Position(0)
+
+DIGEST_BLOCK_ENTRIES = 4096
+"""Part of what a digest means: changing it changes every digest."""
+
+
+class Entries:
+    """One ranking: its list, and what is shown beside some of its entries, by player number."""
+
+    __slots__ = ("metadata", "ranks")
+
+    def __init__(self, ranks: RankList, metadata: dict[int, bytes] | None = None) -> None:
+        self.ranks = ranks
+        self.metadata: dict[int, bytes] = {} if metadata is None else metadata
+
+    @property
+    def shape(self) -> Shape:
+        """What it was opened as."""
+        return Shape(self.ranks.width, self.ranks.dense)
+
+
+@dataclass(slots=True)
+class State:
+    """All that an index holds."""
+
+    players: PlayerTable
+    checkpoint: Position = NOTHING_APPLIED
+    rankings: dict[Ranking, Entries] = field(default_factory=dict)
+    held: "array[int]" = field(default_factory=lambda: array("I"))
+    """By player number: how many lists the player is in."""
+
+    def digest(self) -> bytes:
+        """Return what two indexes that folded the same facts have in common. O(n).
+
+        Players count by their ids: their numbers depend on the order in which they came.
+        """
+        digest = hashlib.sha256()
+        for ranking, entries in sorted(self.rankings.items(), key=_by_name):
+            for part in self._parts(ranking, entries):
+                digest.update(len(part).to_bytes(8, "little"))
+                digest.update(part)
+        return digest.digest()
+
+    def _parts(self, ranking: Ranking, entries: Entries) -> Iterator[bytes]:
+        """Yield a ranking's bytes in an order from which it could be read back."""
+        yield msgspec.json.encode((ranking, entries.shape, len(entries.ranks)))
+        beside = entries.metadata
+        for keys, numbers in entries.ranks.blocks(DIGEST_BLOCK_ENTRIES):
+            ids = [id.encode() for id in self.players.ids_of(numbers)]
+            yield keys
+            yield little_endian(array("H", map(len, ids))).tobytes()
+            yield b"".join(ids)
+            if beside:
+                shown = [(at, beside[n]) for at, n in enumerate(numbers) if n in beside]
+                yield msgspec.msgpack.encode(shown)
+
+    def check(self, leaving: "array[int]") -> None:
+        """Assert the invariants, given whom the dropped lists still hold. O(n)."""
+        self.players.check()
+        held = array("I", bytes(4 * len(self.held)))
+        for number in leaving:
+            held[number] += 1
+        for entries in self.rankings.values():
+            entries.ranks.check()
+            assert entries.ranks.players is self.players, "(3)"
+            for _, number in entries.ranks:
+                held[number] += 1
+            assert all(number in entries.ranks for number in entries.metadata), "(2)"
+        assert held == self.held, "(1)"
+        assert len(held) - held.count(0) == len(self.players), "(1)"
+        assert all(number in self.players for number, times in enumerate(held) if times), "(1)"
+
+
+def _by_name(item: tuple[Ranking, Entries]) -> tuple[str, str, bool, str]:
+    ranking = item[0]
+    return ranking.board, ranking.window, ranking.segment is not None, ranking.segment or ""
+
+
+def little_endian(numbers: "array[int]") -> "array[int]":
+    """Return the numbers as files and digests have them: mostly as they are."""
+    if sys.byteorder == "big":
+        numbers = numbers[:]
+        numbers.byteswap()
+    return numbers
