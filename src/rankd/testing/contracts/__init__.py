@@ -3,6 +3,7 @@
 An adapter's test is a fixture and a subclass; the names of the tests are the port's sentences.
 """
 
+from rankd.testing.contracts.index import RankIndexContract
 from rankd.testing.contracts.ledger import LedgerContract
 
-__all__ = ["LedgerContract"]
+__all__ = ["LedgerContract", "RankIndexContract"]
