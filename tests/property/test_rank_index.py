@@ -1,0 +1,322 @@
+"""The index in this process, under any history, agrees with a dictionary and ``sorted``.
+
+Method: apply random moves to the index and to the model, in batches of one and of many, sometimes
+repeating an old apply as a restarted projector would; open and drop rankings; save and go on with
+what was loaded; and compare every answer after every step. Few players, few keys and few rankings,
+so that ties, repeats and returning players are the rule. Bounds are made small, so that dropped
+rankings wait and small batches are put together, as large ones are.
+"""
+
+import random
+import tempfile
+from collections.abc import Coroutine, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeVar
+from unittest import mock
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from rankd.adapters.memory import index as module
+from rankd.adapters.memory.index import NativeIndex
+from rankd.model.facts import Position
+from rankd.model.standing import Rank
+from rankd.ports import Move, Moved, Placed, Ranking, Shape
+from rankd.rank import oracle
+
+T = TypeVar("T")
+
+PLAYERS = ["ann", "ann2", "bob", "cyd", "dee", "é", "\uffff", "\U00010000"]
+RANKINGS = [Ranking("b", "w"), Ranking("b", "w", "region:eu"), Ranking("b", ""), Ranking("c", "w")]
+SHAPES = st.builds(Shape, st.sampled_from([16, 24]), st.booleans())
+METADATA = st.sampled_from([None, None, b"", b"x", b"other"])
+SEEDS = st.integers(0, 2**32)
+
+Entry = tuple[bytes, bytes | None]
+
+
+def now(call: Coroutine[Any, Any, T]) -> T:
+    """Return a call's answer, which must not make us wait."""
+    try:
+        call.send(None)
+    except StopIteration as done:
+        answer: T = done.value
+        return answer
+    raise AssertionError("the call suspended")
+
+
+def few_keys(width: int) -> list[bytes]:
+    """Neighbours, one score with two ties, and both ends."""
+    scores = [(1, 0), (1, 1), (2, 0), (256, 0)]
+    keys = [score.to_bytes(width - 8, "big") + tie.to_bytes(8, "big") for score, tie in scores]
+    return [*keys, bytes(width), b"\xff" * width]
+
+
+class Model:
+    """What an index means, without any thought of speed."""
+
+    def __init__(self) -> None:
+        self.checkpoint = 0
+        self.shapes: dict[Ranking, Shape] = {}
+        self.entries: dict[Ranking, dict[str, Entry]] = {}
+
+    def open(self, opened: Mapping[Ranking, Shape]) -> None:
+        for ranking, shape in opened.items():
+            self.shapes[ranking] = shape
+            self.entries.setdefault(ranking, {})
+
+    def order(self, ranking: Ranking) -> list[str]:
+        entries = self.entries.get(ranking, {})
+        return sorted(entries, key=lambda player: (entries[player][0], player.encode()))
+
+    def take(self, move: Move) -> Moved:
+        entries = self.entries[move.ranking]
+        previous = self.rank(move.ranking, move.player)
+        if move.order_key is None:
+            entries.pop(move.player, None)
+        else:
+            entries[move.player] = (move.order_key, move.metadata)
+        return Moved(previous, self.rank(move.ranking, move.player), len(entries))
+
+    def rank(self, ranking: Ranking, player: str) -> Rank | None:
+        order = self.order(ranking)
+        return Rank(order.index(player) + 1) if player in order else None
+
+    def drop(self, ranking: Ranking) -> None:
+        self.shapes.pop(ranking, None)
+        self.entries.pop(ranking, None)
+
+
+class RankIndexMachine(RuleBasedStateMachine):
+    make: Mapping[str, Any]
+
+    @initialize()
+    def begin(self) -> None:
+        self.index = NativeIndex(**self.make)
+        self.model = Model()
+        self.history: list[tuple[Sequence[Move], dict[str, Any]]] = []
+
+    # -- applies --
+
+    @rule(ranking=st.sampled_from(RANKINGS), shape=SHAPES)
+    def open(self, ranking: Ranking, shape: Shape) -> None:
+        """Perhaps it is open: then with the shape it has."""
+        self._apply([], opened={ranking: self.model.shapes.get(ranking, shape)})
+
+    @precondition(lambda self: self.model.shapes)
+    @rule(data=st.data(), metadata=METADATA)
+    def place(self, data: st.DataObject, metadata: bytes | None) -> None:
+        ranking = data.draw(st.sampled_from(sorted(self.model.shapes, key=str)))
+        key = data.draw(st.sampled_from(few_keys(self.model.shapes[ranking].key_bytes)))
+        self._apply([Move(ranking, data.draw(st.sampled_from(PLAYERS)), key, metadata)])
+
+    @precondition(lambda self: self.model.shapes)
+    @rule(data=st.data(), player=st.sampled_from(PLAYERS), metadata=METADATA)
+    def leave(self, data: st.DataObject, player: str, metadata: bytes | None) -> None:
+        ranking = data.draw(st.sampled_from(sorted(self.model.shapes, key=str)))
+        self._apply([Move(ranking, player, None, metadata)])
+
+    @precondition(lambda self: self.model.shapes)
+    @rule(
+        seed=SEEDS,
+        count=st.integers(2, 40),
+        leaving=st.sampled_from([0.0, 0.0, 0.2, 0.9]),
+        showing=st.sampled_from([0.0, 0.0, 0.5]),
+        rankings=st.integers(1, 4),
+        dropped=st.integers(0, 2),
+    )
+    def move_many(
+        self, seed: int, count: int, leaving: float, showing: float, rankings: int, dropped: int
+    ) -> None:
+        """Of several rankings at once, some of them opened or dropped by the same apply."""
+        dice = random.Random(seed)
+        new = {
+            ranking: Shape(dice.choice([16, 24]), dice.random() < 0.5)
+            for ranking in RANKINGS
+            if ranking not in self.model.shapes and dice.random() < 0.3
+        }
+        shapes = {**self.model.shapes, **new}
+        among = dice.sample(sorted(shapes, key=str), min(rankings, len(shapes)))
+        moves = []
+        for _ in range(count):
+            ranking = dice.choice(among)
+            key = dice.choice(few_keys(shapes[ranking].key_bytes))
+            moves.append(
+                Move(
+                    ranking,
+                    dice.choice([*PLAYERS, f"p{dice.randrange(30)}"]),
+                    None if dice.random() < leaving else key,
+                    dice.choice([b"", b"m"]) if dice.random() < showing else None,
+                )
+            )
+        self._apply(moves, opened=new, dropped=dice.sample(RANKINGS, dropped))
+
+    @rule(ranking=st.sampled_from(RANKINGS))
+    def drop(self, ranking: Ranking) -> None:
+        """Its players go later, unless they come back."""
+        self._apply([], dropped=[ranking])
+
+    @precondition(lambda self: self.history)
+    @rule(data=st.data())
+    def replay(self, data: st.DataObject) -> None:
+        """An apply that was made before changes nothing."""
+        moves, rest = data.draw(st.sampled_from(self.history))
+        assert now(self.index.apply(moves, **rest)) is None
+
+    @rule(ahead=st.integers(1, 3))
+    def run_ahead(self, ahead: int) -> None:
+        after = Position(self.model.checkpoint + ahead)
+        assert now(self.index.apply([], after=after, through=Position(after + 1))) is None
+
+    @precondition(lambda self: self.model.shapes)
+    @rule(data=st.data(), count=st.sampled_from([0, 5]))
+    def mistake(self, data: st.DataObject, count: int) -> None:
+        """Found before anything is changed, however late in the apply it comes."""
+        ranking = sorted(self.model.shapes, key=str)[0]
+        width = self.model.shapes[ranking].key_bytes
+        good = [Move(ranking, f"new{n}", bytes(width)) for n in range(count)]
+        bad, error = data.draw(
+            st.sampled_from(
+                [
+                    (Move(Ranking("b", "never"), "ann", bytes(width)), AssertionError),
+                    (Move(ranking, "ann", bytes(width + 8)), AssertionError),
+                    (Move(ranking, "x" * 257, bytes(width)), ValueError),
+                    (Move(ranking, "\ud800", bytes(width)), ValueError),
+                ]
+            )
+        )
+        after = Position(self.model.checkpoint)
+        opened = {Ranking("b", "mistaken"): Shape(16, False)}
+        with pytest.raises(error):
+            now(
+                self.index.apply(
+                    [*good, bad], after=after, through=Position(after + 1), opened=opened
+                )
+            )
+
+    # -- copies --
+
+    @rule()
+    def save_and_load(self) -> None:
+        """From here on what was loaded goes on."""
+        with tempfile.TemporaryDirectory() as folder:
+            self.index.save(Path(folder))
+            loaded = NativeIndex.load(Path(folder), **self.make)
+        assert loaded is not None
+        assert loaded.digest() == self.index.digest()
+        self.index = loaded
+
+    @rule(seed=SEEDS)
+    def rebuild(self, seed: int) -> None:
+        """Whoever comes to the same entries by another way has the same digest."""
+        dice = random.Random(seed)
+        moves = [
+            Move(ranking, player, key, metadata)
+            for ranking, entries in self.model.entries.items()
+            for player, (key, metadata) in entries.items()
+        ]
+        dice.shuffle(moves)
+        shapes = list(self.model.shapes.items())
+        dice.shuffle(shapes)
+        other = NativeIndex(**self.make)
+        now(other.apply(moves, after=Position(0), through=Position(1), opened=dict(shapes)))
+        assert other.digest() == self.index.digest()
+        if moves:
+            ranking, player, key, _ = moves[0]
+            move = Move(ranking, player, key, b"something else")
+            now(other.apply([move], after=Position(1), through=Position(2)))
+            assert other.digest() != self.index.digest()
+
+    # -- answers --
+
+    @invariant()
+    def agrees_with_the_model(self) -> None:
+        self.index.check()
+        assert now(self.index.checkpoint()) == self.model.checkpoint
+        for board in ("b", "c"):
+            expected = {ranking for ranking in self.model.shapes if ranking.board == board}
+            assert set(now(self.index.rankings(board))) == expected
+        for ranking in RANKINGS:
+            self._compare(ranking)
+
+    def _compare(self, ranking: Ranking) -> None:
+        order, entries = self.model.order(ranking), self.model.entries.get(ranking, {})
+        page = now(self.index.read(ranking, first=Rank(1), limit=len(order) + 1))
+        assert list(page) == [Placed(player, *entries[player]) for player in order]
+        assert now(self.index.count(ranking)) == len(order)
+        everybody = [*order, *(player for player in PLAYERS if player not in entries)]
+        keys = now(self.index.order_keys([(ranking, player) for player in everybody]))
+        for player, key in zip(everybody, keys, strict=True):
+            rank = self.model.rank(ranking, player)
+            if rank is None:
+                assert key is None
+                assert now(self.index.rank(ranking, player)) is None
+            else:
+                assert key == entries[player][0]
+                assert now(self.index.rank(ranking, player)) == (rank, key, len(order))
+        if ranking in self.model.shapes:
+            self._compare_counts(ranking)
+
+    def _compare_counts(self, ranking: Ranking) -> None:
+        shape, entries = self.model.shapes[ranking], self.model.entries[ranking]
+        places = sorted((key, player.encode()) for player, (key, _) in entries.items())
+        for key in few_keys(shape.key_bytes):
+            for player in ("", "ann", "ann1", "é", "\uffff"):
+                below = sum(place < (key, player.encode()) for place in places)
+                assert now(self.index.count_below(ranking, key, player)) == below
+            if shape.dense:
+                scores = {each[:-8] for each, _ in places if each[:-8] < key[:-8]}
+                assert now(self.index.scores_below(ranking, key)) == len(scores)
+
+    def _apply(
+        self,
+        moves: Sequence[Move],
+        *,
+        opened: Mapping[Ranking, Shape] | None = None,
+        dropped: Sequence[Ranking] = (),
+    ) -> None:
+        after = Position(self.model.checkpoint)
+        rest: dict[str, Any] = {
+            "after": after,
+            "through": Position(after + 1 + len(moves)),
+            "opened": opened or {},
+            "dropped": dropped,
+        }
+        self.history.append((moves, rest))
+        self.model.open(rest["opened"])
+        expected = [self.model.take(move) for move in moves]
+        for ranking in dropped:
+            self.model.drop(ranking)
+        self.model.checkpoint = rest["through"]
+        assert now(self.index.apply(moves, **rest)) == expected
+
+
+class NativeMachine(RankIndexMachine):
+    make: Mapping[str, Any] = MappingProxyType({})
+
+
+class OracleMachine(RankIndexMachine):
+    make: Mapping[str, Any] = MappingProxyType(
+        {"make_players": oracle.PlayerTable, "make_list": oracle.RankList}
+    )
+
+
+@pytest.mark.parametrize("machine", [NativeMachine, OracleMachine])
+def test_an_index_agrees_with_a_dictionary_and_sorted(
+    machine: type[RankIndexMachine],
+) -> None:
+    with (
+        mock.patch.object(module, "PLAYERS_RELEASED_PER_APPLY", 3),
+        mock.patch.object(module, "MOVES_TOGETHER_MIN", 4),
+    ):
+        run_state_machine_as_test(machine, settings=settings(stateful_step_count=30))
