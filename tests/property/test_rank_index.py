@@ -316,7 +316,7 @@ def test_an_index_agrees_with_a_dictionary_and_sorted(
     machine: type[RankIndexMachine],
 ) -> None:
     with (
-        mock.patch.object(module, "PLAYERS_RELEASED_PER_APPLY", 3),
+        mock.patch.object(module, "PLAYERS_RELEASED_PER_APPLY", 1),
         mock.patch.object(module, "MOVES_TOGETHER_MIN", 4),
     ):
-        run_state_machine_as_test(machine, settings=settings(stateful_step_count=30))
+        run_state_machine_as_test(machine, settings=settings(stateful_step_count=20))

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
+from rankd.adapters.memory import index as module
 from rankd.adapters.memory import snapshot
 from rankd.adapters.memory.index import NativeIndex
 from rankd.errors import SnapshotDamaged
@@ -77,6 +78,18 @@ def test_what_was_loaded_goes_on_like_what_was_saved(tmp_path: Path) -> None:
         now(each.apply(moves, after=Position(8), through=Position(9)))
         each.check()
     assert again.digest() == index.digest()
+
+
+def test_players_that_wait_to_be_released_are_not_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PLAYERS_RELEASED_PER_APPLY", 1)
+    index = made()
+    now(index.apply([], after=Position(7), through=Position(8), dropped=[PLAIN, WIDE]))
+    index.save(tmp_path)
+    again = loaded(tmp_path)
+    assert set(now(again.rankings("b"))) == {EMPTY}
+    index.check()
 
 
 def test_an_empty_index_can_be_saved(tmp_path: Path) -> None:
