@@ -18,7 +18,7 @@ from typing import ClassVar, NamedTuple, Protocol
 import msgspec
 
 from rankd.model.facts import Fact, Position, Recorded
-from rankd.model.standing import Offset, Rank
+from rankd.model.standing import Offset, Rank, TieRule
 from rankd.model.window import Instant
 
 # ------------------------------------------------------------------------------ ledger
@@ -138,13 +138,19 @@ class Move(NamedTuple):
     ranking: Ranking
     player: str
     order_key: bytes | None
-    """None takes the player out."""
+    """None takes the player out; STAY changes nothing, and only tells its rank."""
     metadata: bytes | None = None
     """What is shown beside the entry; it belongs to the run that counts."""
+    ties: TieRule = TieRule.ORDINAL
+    """How the ranks that ``Moved`` tells are counted. Dense ones need a dense ranking."""
+
+
+STAY = b""
+"""No order key is empty: this one means whatever the player has."""
 
 
 class Moved(NamedTuple):
-    """Where a move took a player. Ranks are ordinal."""
+    """Where a move took a player. Ranks are None where it has no entry."""
 
     previous_rank: Rank | None
     rank: Rank | None
@@ -170,7 +176,9 @@ class RankIndex(Protocol):
     4. Moves of one apply take effect one after another; each ``Moved`` tells of its own moment.
     5. Reads of a ranking that does not exist find nothing; they do not fail.
     6. Metadata is that of the last move: a move without any clears it, leaving takes it along.
-    7. Opening what is open and dropping what is not there change nothing. Opening it in another
+    7. Ranks in ``Moved`` are counted as their move asks, equal scores being equal but for the last
+       eight bytes of the key; a move that stays changes nothing, metadata included.
+    8. Opening what is open and dropping what is not there change nothing. Opening it in another
        shape, and moving where nothing was opened, are programming mistakes: AssertionError.
 
     Not promised: that the index survives anything. The ledger does.

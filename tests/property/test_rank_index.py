@@ -232,7 +232,7 @@ class RankIndexMachine(RuleBasedStateMachine):
         now(other.apply(moves, after=Position(0), through=Position(1), opened=dict(shapes)))
         assert other.digest() == self.index.digest()
         if moves:
-            ranking, player, key, _ = moves[0]
+            ranking, player, key, *_ = moves[0]
             move = Move(ranking, player, key, b"something else")
             now(other.apply([move], after=Position(1), through=Position(2)))
             assert other.digest() != self.index.digest()

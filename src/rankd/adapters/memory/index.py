@@ -25,8 +25,9 @@ from typing import ClassVar, NamedTuple
 from rankd.adapters.memory import snapshot
 from rankd.adapters.memory.state import Entries, State
 from rankd.model.facts import Position
-from rankd.model.standing import Offset, Rank
-from rankd.ports import Move, Moved, Placed, Progress, Ranking, Shape
+from rankd.model.order import TIE_BREAK_BYTES, score_part
+from rankd.model.standing import Offset, Rank, TieRule
+from rankd.ports import STAY, Move, Moved, Placed, Progress, Ranking, Shape
 from rankd.rank import NOBODY, PlayerTable, RankList
 
 MOVES_TOGETHER_MIN = 24
@@ -47,7 +48,7 @@ _moved: Callable[[tuple[int | None, int | None, int]], Moved] = partial(tuple.__
 _Take = Callable[[], list[Moved]]
 """What is left of an apply once nothing can be wrong with it any more."""
 
-_Placing = tuple[Entries, int, bytes | None, bytes | None]
+_Placing = tuple[Entries, int, bytes | None, bytes | None, TieRule]
 """A move with its ranking and its player found; NOBODY leaves who is not there."""
 
 
@@ -62,6 +63,23 @@ class _Group(NamedTuple):
     keys: Sequence[bytes | None]
     metadata: Sequence[bytes | None] | None
     """None if nobody brings any."""
+
+
+def _apart(move: Move) -> bool:
+    """Whether a move asks for more than a batch can tell."""
+    return move.order_key == STAY or move.ties is not TieRule.ORDINAL
+
+
+def _shown(ranks: RankList, number: int, ties: TieRule) -> int | None:
+    """Return a player's rank, counted as asked; None where it has none."""
+    key = None if number == NOBODY else ranks.key_of(number)
+    if key is None:
+        return None
+    if ties is TieRule.ORDINAL:
+        return ranks.rank_of(number)
+    if ties is TieRule.DENSE:
+        return ranks.scores_below(key) + 1
+    return ranks.count_below(score_part(key) + bytes(TIE_BREAK_BYTES)) + 1
 
 
 class NativeIndex:
@@ -105,7 +123,7 @@ class NativeIndex:
         assert through > after, f"an apply after {after} leads past it, not to {through}"
         new = self._open(opened) if opened else _NONE
         try:
-            few = len(moves) < MOVES_TOGETHER_MIN
+            few = len(moves) < MOVES_TOGETHER_MIN or any(map(_apart, moves))
             take = self._prepare_few(moves) if few else self._prepare(moves)
         except BaseException:
             self._undo(new, moves)
@@ -149,23 +167,24 @@ class NativeIndex:
     def _prepare_few(self, moves: Sequence[Move]) -> _Take:
         """Rule out all that can be wrong with the moves, and return what is left to do."""
         placings: list[_Placing] = []
-        for ranking, player, key, metadata in moves:
+        for ranking, player, key, metadata, ties in moves:
             entries = self._rankings.get(ranking)
             assert entries is not None, f"{ranking} was never opened"
-            if key is None:
-                number = self._players.find(player)
-                placings.append((entries, NOBODY if number is None else number, None, None))
+            if not key:  # It leaves, or stays as it is.
+                found = self._players.find(player)
+                number = NOBODY if found is None else found
+                placings.append((entries, number, key, None, ties))
                 continue
             width = entries.ranks.width
             assert len(key) == width, f"keys of {ranking} have {width} bytes, not {len(key)}"
             number = self._players.intern(player)
             self._make_countable(number)
-            placings.append((entries, number, key, metadata))
+            placings.append((entries, number, key, metadata, ties))
         return partial(self._take_each, placings)
 
     def _prepare(self, moves: Sequence[Move]) -> _Take:
         """Do the same for many at once, sorted by ranking: a third of the cost for each."""
-        rankings, players, keys, metadata = zip(*moves, strict=True)
+        rankings, players, keys, metadata, _ = zip(*moves, strict=True)
         places: defaultdict[Ranking, list[int]] = defaultdict(list)
         for place, ranking in enumerate(rankings):
             places[ranking].append(place)
@@ -241,32 +260,35 @@ class NativeIndex:
         brought = repeat(None, len(keys)) if metadata is None else metadata
         placed = [key for key in keys if key is not None]
         if len(placed) < len(keys):  # Somebody leaves, which is rare: no batch of its own for it.
-            return self._take_each(zip(repeat(entries), numbers, keys, brought, strict=False))
+            ordinal = repeat(TieRule.ORDINAL)
+            return self._take_each(
+                zip(repeat(entries), numbers, keys, brought, ordinal, strict=False)
+            )
         moved = self._take_together(entries.ranks, numbers, placed)
         if metadata is not None or entries.metadata:
             _show(entries, numbers, brought)
         return moved
 
     def _take_each(self, placings: Iterable[_Placing]) -> list[Moved]:
-        held = self._held
         moved: list[Moved] = []
-        for entries, number, key, metadata in placings:
+        for entries, number, key, metadata, ties in placings:
             ranks = entries.ranks
-            previous: int | None = None
-            rank: int | None = None
+            previous = _shown(ranks, number, ties)
+            if key == STAY:
+                moved.append(_moved((previous, previous, len(ranks))))
+                continue
             if key is not None:
-                previous, rank = ranks.put(number, key)
-                if previous is None:
-                    held[number] += 1
-            elif number in ranks:
-                previous = ranks.remove(number)
-                held[number] -= 1
+                ranks.put(number, key)
+                self._held[number] += previous is None
+            elif previous is not None:
+                ranks.remove(number)
+                self._held[number] -= 1
                 self._idle.append(number)
             if metadata is not None and key is not None:
                 entries.metadata[number] = metadata
             elif entries.metadata:
                 entries.metadata.pop(number, None)
-            moved.append(_moved((previous, rank, len(ranks))))
+            moved.append(_moved((previous, _shown(ranks, number, ties), len(ranks))))
         return moved
 
     def _take_together(

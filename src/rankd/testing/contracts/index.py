@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from rankd.model.facts import Position
-from rankd.model.standing import Rank
-from rankd.ports import Move, Moved, Placed, RankIndex, Ranking, Shape
+from rankd.model.standing import Rank, TieRule
+from rankd.ports import STAY, Move, Moved, Placed, RankIndex, Ranking, Shape
 
 DAILY = Ranking("race", "daily:2026-11-14")
 FOREVER = Ranking("race", "forever")
@@ -484,6 +484,44 @@ class RankIndexContract:
         for call in calls:
             with pytest.raises(StopIteration):
                 call.send(None)
+
+    # -- 7. ranks as they are asked for --
+
+    async def test_a_move_that_stays_changes_nothing_and_tells_the_rank(
+        self, index: RankIndex
+    ) -> None:
+        await fold(index, placed("ann", 1, beside=b"run"), placed("bob", 2), opened=[FOREVER])
+        moved = await fold(
+            index,
+            Move(FOREVER, "bob", STAY),
+            Move(FOREVER, "ann", STAY),
+            Move(FOREVER, "cyd", STAY),
+            placed("bob", 0),
+            Move(FOREVER, "ann", STAY),
+        )
+        assert list(moved) == [(2, 2, 2), (1, 1, 2), (None, None, 2), (2, 1, 2), (2, 2, 2)]
+        assert await players(index) == ["bob", "ann"]
+        assert await metadata(index) == {"bob": None, "ann": b"run"}
+
+    @pytest.mark.parametrize(
+        ("ties", "expected"),
+        [
+            (TieRule.ORDINAL, [(None, 1), (None, 2), (None, 3), (3, 4)]),
+            (TieRule.STANDARD, [(None, 1), (None, 1), (None, 3), (3, 4)]),
+            (TieRule.DENSE, [(None, 1), (None, 1), (None, 2), (2, 3)]),
+        ],
+    )
+    async def test_ranks_are_counted_as_the_move_asks(
+        self, index: RankIndex, ties: TieRule, expected: list[tuple[int | None, int]]
+    ) -> None:
+        def to(player: str, score: int, tie: int) -> Move:
+            return Move(FOREVER, player, key(score, tie), None, ties)
+
+        await fold(index, placed("zoe", 6), opened={FOREVER: DENSE})
+        moved = await fold(
+            index, to("ann", 4, 1), to("bob", 4, 2), to("cyd", 5, 3), to("cyd", 7, 4)
+        )
+        assert [(each.previous_rank, each.rank) for each in moved] == expected
 
 
 def _order(entries: Mapping[str, bytes]) -> list[str]:

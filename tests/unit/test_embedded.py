@@ -1,0 +1,142 @@
+"""The engine inside a program, as its documentation shows it."""
+
+import threading
+import warnings
+from pathlib import Path
+
+import pytest
+
+import rankd
+from rankd.errors import (
+    BoardDiffers,
+    InvalidSubmission,
+    LedgerInUse,
+    NotRanked,
+    SubmissionKeyReused,
+    SubmissionRejected,
+    UnknownWindow,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+def test_a_receipt_tells_what_a_submission_did(tmp_path: Path) -> None:
+    with rankd.open(tmp_path) as ranks:
+        board = ranks.board("global", rule="best", windows=["all", "daily", "weekly"])
+        board.submit("p7", 9000)
+        board.submit("p42", 4300)
+        receipt = board.submit("p42", 9500, key="m:9981")
+        assert (receipt.verdict, receipt.rank, receipt.previous_rank) == ("counted", 1, 2)
+        assert (receipt.rank_change, receipt.total, receipt.percentile) == (1, 2, 100.0)
+        assert (receipt.score, receipt.previous_score) == (9500, 4300)
+        assert list(receipt.windows) == ["all", "daily", "weekly"]
+        worse = board.submit("p42", 10)
+        assert (worse.verdict, worse.score, worse.rank) == ("not_better", 9500, 1)
+
+
+def test_one_key_counts_once_also_after_a_restart(tmp_path: Path) -> None:
+    with rankd.open(tmp_path) as ranks:
+        board = ranks.board("points", rule="sum")
+        first = board.submit("ann", 5, key="k")
+        board.submit("bob", 50)
+        assert board.submit("ann", 5, key="k") == first
+        with pytest.raises(SubmissionKeyReused):
+            board.submit("ann", 6, key="k")
+    with rankd.open(tmp_path) as ranks:
+        board = ranks.board("points")
+        assert board.submit("ann", 5, key="k") == first
+        standing = board.standing("ann")
+        assert standing is not None
+        assert (standing.scores, standing.rank) == ((5,), 2)
+
+
+def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
+    with rankd.open(tmp_path) as ranks:
+        board = ranks.board("arena", windows=["all", "daily"])
+        board.submit_many([(f"p{n}", n * 37 % 101) for n in range(300)])
+        before = [(each.rank, each.player, each.scores) for each in board.top(1000)]
+    with rankd.open(tmp_path) as ranks:
+        board = ranks.board("arena")
+        after = [(each.rank, each.player, each.scores) for each in board.top(1000)]
+    assert len(before) == 300
+    assert after == before
+
+
+def test_reading_finds_top_page_neighbours_and_some(tmp_path: Path) -> None:
+    with rankd.open(tmp_path) as ranks:
+        board = ranks.board("arena", ties="standard")
+        board.submit_many([("a", 9), ("b", 8), ("c", 8), ("d", 7), ("e", 6), ("f", 5)])
+        shown = [(s.rank, s.player) for s in board.top(4)]
+        assert shown == [(1, "a"), (2, "b"), (2, "c"), (4, "d")]
+        assert [s.player for s in board.around("a", above=2, below=2)] == ["a", "b", "c", "d", "e"]
+        page = board.page(from_rank=3, limit=2)
+        assert [(s.rank, s.player) for s in page.standings] == [(2, "c"), (4, "d")]
+        assert [s.player for s in board.page(cursor=page.next_cursor).standings] == ["e", "f"]
+        assert [s.player for s in board.page(cursor=page.prev_cursor).standings] == ["a", "b"]
+        found = board.lookup(["f", "nobody", "a"])
+        assert [s.player for s in found.standings] == ["a", "f"]
+        assert found.not_found == ["nobody"]
+        assert board.standing("nobody") is None
+        with pytest.raises(NotRanked):
+            board.around("nobody")
+        with pytest.raises(UnknownWindow):
+            board.top(window="daily")
+
+
+def test_what_cannot_count_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    with rankd.open(tmp_path) as ranks:
+        board = ranks.board("points", rule="sum", limits={"score_max": 10})
+        board.submit("ann", 8)
+        with pytest.raises(SubmissionRejected) as refusal:
+            board.submit("ann", delta=3)
+        assert refusal.value.reason == "score_out_of_bounds"
+        with pytest.raises(InvalidSubmission):
+            board.submit("", 1)
+        assert [s.scores for s in board.top()] == [(8,)]
+        with pytest.raises(BoardDiffers, match="rule"):
+            ranks.board("points", rule="best")
+
+
+def test_one_process_has_a_folder_to_itself(tmp_path: Path) -> None:
+    with rankd.open(tmp_path), pytest.raises(LedgerInUse), rankd.open(tmp_path):
+        pass
+
+
+def test_threads_share_one_engine(tmp_path: Path) -> None:
+    """Simultaneous submissions of one player are serialised, and none is lost."""
+    with rankd.open(tmp_path) as ranks:
+        board = ranks.board("points", rule="sum")
+
+        def play() -> None:
+            for _ in range(50):
+                board.submit("ann", delta=1)
+                standing = board.standing("ann")
+                assert standing is not None
+
+        threads = [threading.Thread(target=play) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        standing = board.standing("ann")
+        assert standing is not None
+        assert standing.scores == (200,)
+
+
+def test_memory_says_that_it_forgets() -> None:
+    with pytest.warns(RuntimeWarning, match="memory"), rankd.open() as ranks:
+        assert ranks.board("arena").submit("ann", 1).rank == 1
+
+
+async def test_the_same_with_an_event_loop(tmp_path: Path) -> None:
+    async with rankd.aopen(tmp_path) as ranks:
+        board = await ranks.board("global")
+        receipts = await board.submit_many([("p1", 10), {"player": "p2", "score": 20}])
+        assert [receipt.rank for receipt in receipts] == [1, 1]
+        assert [standing.player for standing in await board.top(10)] == ["p2", "p1"]
+
+
+def test_importing_warns_of_nothing() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert rankd.__all__ == ["__version__", "aopen", "open"]
