@@ -41,7 +41,7 @@ soak: $(VENV)/.package  ## A hundred million operations on the native list, each
 	$(BIN)/python tests/property/rank_soak.py --seconds 3600 --operations 100000000 $(ARGS)
 
 docs: $(VENV)/.docs  ## Build the documentation into site/; a broken link fails.
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet && echo site/index.html
 
 format: $(VENV)/.package  ## Let ruff lay out the code and mend what it can.
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .

@@ -59,7 +59,7 @@ class Arena:
             self.scores[player] += int(random.expovariate(1 / 40))
         for player in leaders:
             self.scores[player] += int(random.expovariate(1 / 500))
-        self.scores[self.you] += self.scores[self.you] // 200
+        self.scores[self.you] += min(self.scores[self.you] // 200, 40)
         players += [*leaders, self.you]
         self.record(array("I", players))
         return len(players)

@@ -1,12 +1,11 @@
 """A game's high scores: play, submit, and show the player where it stands.
 
-    python examples/game.py [folder]
+    python examples/game.py
 
-The scores are kept in the folder; run it twice and the table goes on where it was.
+Give open() a folder of your own, and the table goes on where it was.
 """
 
 import random
-import sys
 import tempfile
 
 import rankd
@@ -15,10 +14,10 @@ ROUNDS = 200
 PLAYERS = ["ada", "bob", "cyd", "dee", "eve", "fay", "gus", "hal"]
 
 
-def main(folder: str) -> None:
+def main() -> None:
     """Play some rounds, and print the table."""
     dice = random.Random(7)
-    with rankd.open(folder) as ranks:
+    with rankd.open(tempfile.mkdtemp()) as ranks:
         board = ranks.board("arcade", rule="best", windows=["all", "daily"])
         for _ in range(ROUNDS):
             player = dice.choice(PLAYERS)
@@ -34,4 +33,4 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp())
+    main()

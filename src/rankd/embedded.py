@@ -12,14 +12,25 @@ import time
 import warnings
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from contextlib import (
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from os import PathLike
 from typing import Any, TypeVar
 
-from rankd.core.intake import Answer
+from rankd.core.intake import BATCH_FACTS_MAX, Answer
 from rankd.core.reader import Found, Page
 from rankd.core.service import Rankd
-from rankd.errors import SubmissionRejected
+from rankd.errors import (
+    FieldError,
+    InvalidSubmission,
+    LedgerUnavailable,
+    SubmissionRejected,
+)
 from rankd.model.receipt import Receipt
 from rankd.model.standing import (
     NEIGHBOURS_DEFAULT,
@@ -34,7 +45,7 @@ from rankd.wiring import engine
 
 T = TypeVar("T")
 Folder = str | PathLike[str]
-Item = tuple[str, int] | Mapping[str, object]
+Item = tuple[str, object] | Mapping[str, object]
 
 
 class WallClock:
@@ -56,24 +67,24 @@ class AsyncBoard:
         self, player: str, score: object = None, *, delta: object = None, **more: object
     ) -> Receipt:
         """Have a score counted; return what it did. Raises Refused and Unavailable."""
+        board = self._rankd.book.page(self.name).board
         body = {"player": player, "score": score, "delta": delta, **more}
-        (answer,) = await self._submit([body])
+        (answer,) = await self._rankd.submit([Submission.of(board, body)])
         return _receipt(answer)
 
     async def submit_many(self, items: Iterable[Item]) -> list[Receipt]:
-        """Have many scores counted in one commit; return what each did, in order.
+        """Have many scores counted, one commit for each BATCH_FACTS_MAX; return what each did.
 
-        Raises for the first that was refused; the others count all the same.
+        An item is a player with a score, or a mapping as ``submit`` takes arguments. If one is
+        malformed, nothing is recorded. If one is refused when its turn comes, or reuses a key, the
+        others count all the same and the first refusal is raised.
         """
-        bodies = [
-            {"player": item[0], "score": item[1]} if isinstance(item, tuple) else item
-            for item in items
-        ]
-        return [_receipt(answer) for answer in await self._submit(bodies)]
-
-    async def _submit(self, bodies: Sequence[Mapping[str, object]]) -> list[Answer]:
         board = self._rankd.book.page(self.name).board
-        return await self._rankd.submit([Submission.of(board, body) for body in bodies])
+        wanted = [Submission.of(board, _body(item)) for item in items]
+        answers: list[Answer] = []
+        for first in range(0, len(wanted), BATCH_FACTS_MAX):
+            answers += await self._rankd.submit(wanted[first : first + BATCH_FACTS_MAX])
+        return [_receipt(answer) for answer in answers]
 
     async def top(self, count: int = PAGE_LIMIT_DEFAULT, **which: Any) -> Sequence[Standing]:
         """Return the best standings."""
@@ -111,7 +122,10 @@ class AsyncRanks:
         self._rankd = rankd
 
     async def board(self, name: str, **definition: object) -> AsyncBoard:
-        """Define a board, or get it if it is defined just so; with no definition, get it."""
+        """Get a board; define it first, with defaults for what is not said, if it is not there.
+
+        Raises BoardDiffers if it is there and defined otherwise.
+        """
         if definition or name not in self._rankd.book.boards:
             await self._rankd.define(name, definition)
         return AsyncBoard(self._rankd, name)
@@ -132,7 +146,7 @@ class Board:
         return self._ranks.write(self._board.submit(player, score, delta=delta, **more))
 
     def submit_many(self, items: Iterable[Item]) -> list[Receipt]:
-        """Have many scores counted in one commit; return what each did, in order."""
+        """Have many scores counted together; return what each did. See AsyncBoard."""
         return self._ranks.write(self._board.submit_many(items))
 
     def top(self, count: int = PAGE_LIMIT_DEFAULT, **which: Any) -> Sequence[Standing]:
@@ -179,17 +193,23 @@ class Ranks:
         self._ranks = ranks
         self._loop = loop
         self._turn = turn
+        self.closed = False
 
     def board(self, name: str, **definition: object) -> Board:
-        """Define a board, or get it if it is defined just so; with no definition, get it."""
+        """Get a board; define it first, with defaults for what is not said, if it is not there.
+
+        Raises BoardDiffers if it is there and defined otherwise.
+        """
         return Board(self, self.write(self._ranks.board(name, **definition)))
 
     def write(self, work: Coroutine[Any, Any, T]) -> T:
         """Hand work to the engine's loop and wait for it."""
+        self._refuse_if_closed(work)
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def read(self, work: Coroutine[Any, Any, T]) -> T:
         """Do work that never waits, here and now, between two changes of the index."""
+        self._refuse_if_closed(work)
         with self._turn:
             try:
                 work.send(None)
@@ -198,6 +218,19 @@ class Ranks:
                 return result
             work.close()
             raise AssertionError("the native index never waits")
+
+    def _refuse_if_closed(self, work: Coroutine[Any, Any, T]) -> None:
+        if self.closed:
+            work.close()
+            raise LedgerUnavailable("the engine is closed; open it anew", applied="no")
+
+
+def _body(item: Item) -> Mapping[str, object]:
+    if not isinstance(item, tuple):
+        return item
+    if len(item) != 2:
+        raise InvalidSubmission([FieldError("", "must be a player and a score, or an object")])
+    return {"player": item[0], "score": item[1]}
 
 
 def _receipt(answer: Answer) -> Receipt:
@@ -232,13 +265,17 @@ async def aopen(
 def open(folder: Folder | None = None, *, clock: Any = None) -> Iterator[Ranks]:
     """Open the engine in a folder; without one, in memory, where nothing outlives it."""
     turn = threading.RLock()
-    opened: Future[tuple[AsyncRanks, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+    begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = Future()
+    opened: Future[AsyncRanks] = Future()
 
     async def serve() -> None:
-        closing = asyncio.Event()
+        task = asyncio.current_task()
+        assert task is not None
+        begun.set_result((asyncio.get_running_loop(), task))
         async with aopen(folder, clock=clock, _turn=turn) as ranks:
-            opened.set_result((ranks, asyncio.get_running_loop(), closing))
-            await closing.wait()
+            opened.set_result(ranks)
+            with suppress(asyncio.CancelledError):  # How it is told to close.
+                await asyncio.Event().wait()
 
     def run() -> None:
         try:
@@ -250,9 +287,14 @@ def open(folder: Folder | None = None, *, clock: Any = None) -> Iterator[Ranks]:
 
     thread = threading.Thread(target=run, name="rankd", daemon=True)
     thread.start()
-    ranks, loop, closing = opened.result()
+    loop, task = begun.result()
+    ranks: Ranks | None = None
     try:
-        yield Ranks(ranks, loop, turn)
-    finally:
-        loop.call_soon_threadsafe(closing.set)
+        ranks = Ranks(opened.result(), loop, turn)
+        yield ranks
+    finally:  # Also when opening was interrupted: the folder must not stay locked.
+        if ranks is not None:
+            ranks.closed = True
+        if thread.is_alive():
+            loop.call_soon_threadsafe(task.cancel)
         thread.join()

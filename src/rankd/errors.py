@@ -132,7 +132,7 @@ class UnknownWindow(Refused):
     code = "unknown_window"
 
     def __init__(self, *, board: str, window: str) -> None:
-        super().__init__(f"board {board!r} has no window {window!r}")
+        super().__init__(f"board {board!r} has no window {window[:64]!r}")
         self.board, self.window = board, window
 
 
@@ -183,7 +183,7 @@ class LedgerInUse(Refused):
     code = "ledger_in_use"
 
     def __init__(self, folder: str) -> None:
-        super().__init__(f"{folder} is in use by another process; only one may write to it")
+        super().__init__(f"{folder} is open already, here or in another process; one may write")
         self.folder = folder
 
 

@@ -2,15 +2,21 @@
 
 import threading
 import warnings
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import rankd
+from rankd.core.intake import BATCH_FACTS_MAX
 from rankd.errors import (
     BoardDiffers,
+    InvalidBoard,
+    InvalidPage,
     InvalidSubmission,
     LedgerInUse,
+    LedgerUnavailable,
     NotRanked,
     SubmissionKeyReused,
     SubmissionRejected,
@@ -140,3 +146,99 @@ def test_importing_warns_of_nothing() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert rankd.__all__ == ["__version__", "aopen", "open"]
+
+
+def test_an_interrupted_opening_leaves_the_folder_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with rankd.open(tmp_path) as ranks:
+        ranks.board("arena").submit("ann", 1)
+    real, waits = Future.result, []
+
+    def interrupted_at_the_second(self: "Future[Any]", timeout: float | None = None) -> Any:
+        waits.append(self)
+        if len(waits) == 2:
+            raise KeyboardInterrupt
+        return real(self, timeout)
+
+    monkeypatch.setattr(Future, "result", interrupted_at_the_second)
+    with pytest.raises(KeyboardInterrupt), rankd.open(tmp_path):
+        pass
+    monkeypatch.undo()
+    with rankd.open(tmp_path) as ranks:
+        assert len(ranks.board("arena").top()) == 1
+
+
+def test_a_closed_engine_says_so(tmp_path: Path) -> None:
+    with rankd.open(tmp_path) as ranks:
+        board = ranks.board("arena")
+    for use in (lambda: board.submit("ann", 1), board.top):
+        with pytest.raises(LedgerUnavailable, match="closed") as refusal:
+            use()
+        assert refusal.value.applied == "no"
+
+
+def test_a_standing_shows_its_score_and_its_place_among_those_looked_up(tmp_path: Path) -> None:
+    with rankd.open(tmp_path) as ranks:
+        board = ranks.board("lap", direction="lower", decimals=3, windows=["weekly"])
+        board.submit_many([("ann", "61.250"), ("bob", "59.900"), ("cyd", "60.000")])
+        assert [str(standing.score) for standing in board.top(2)] == ["59.900", "60.000"]
+        found = board.lookup(["ann", "cyd"]).standings
+        assert [(each.player, each.rank, each.place) for each in found] == [
+            ("cyd", 2, 1),
+            ("ann", 3, 2),
+        ]
+
+
+@pytest.mark.parametrize("window", ["daily", "weekly:zzz", "weekly:2026-99", "x" * 100_000])
+def test_a_window_that_is_none_is_refused_in_few_words(tmp_path: Path, window: str) -> None:
+    with rankd.open(tmp_path) as ranks:
+        board = ranks.board("arena", windows=["all", "weekly"])
+        with pytest.raises(UnknownWindow) as refusal:
+            board.top(window=window)
+        assert len(str(refusal.value)) < 200
+
+
+def test_a_segment_that_is_none_is_refused(tmp_path: Path) -> None:
+    with rankd.open(tmp_path) as ranks:
+        board = ranks.board("arena", segments=["region"])
+        assert board.top(segment="region:eu") == []
+        for segment in ("country:eu", "region=eu", "eu"):
+            with pytest.raises(InvalidPage, match="region:eu"):
+                board.top(segment=segment)
+
+
+def test_more_than_one_commit_holds_is_taken_in_several(tmp_path: Path) -> None:
+    with rankd.open(tmp_path) as ranks:
+        board = ranks.board("arena", rule="latest")
+        receipts = board.submit_many((f"p{n % 10}", n) for n in range(BATCH_FACTS_MAX + 10))
+        assert len(receipts) == BATCH_FACTS_MAX + 10
+        assert [receipt.position for receipt in receipts] == sorted(
+            receipt.position for receipt in receipts
+        )
+
+
+def test_a_malformed_item_stops_all_before_any_is_recorded(tmp_path: Path) -> None:
+    with rankd.open(tmp_path) as ranks:
+        board = ranks.board("arena")
+        for wrong in (("", 2), ("bob", 2, "key"), {"player": "bob"}):
+            with pytest.raises(InvalidSubmission):
+                board.submit_many([("ann", 1), wrong])  # type: ignore[list-item]
+        assert board.top() == []
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"decay": {"half_life": "7d"}},
+        {"prize": True},
+        {"windows": ["daily"], "retention": {"daily": "30d"}},
+        {"limits": {"gain_per_minute_max": 5}},
+        {"limits": {"submissions_per_minute_max": 5}},
+    ],
+)
+def test_what_is_not_built_yet_is_refused_not_ignored(
+    tmp_path: Path, asked: dict[str, Any]
+) -> None:
+    with rankd.open(tmp_path) as ranks, pytest.raises(InvalidBoard, match="not supported yet"):
+        ranks.board("arena", **asked)

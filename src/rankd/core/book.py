@@ -72,14 +72,23 @@ class BoardPage:
             if window.end is not None and window.end <= now:
                 yield window
 
-    def find_window(self, text: str, now: Instant) -> Window:
-        """Return the window a reader means: ``daily``, ``daily:-1``, ``daily:2026-11-14``."""
+    def find_window(self, text: str | None, now: Instant) -> Window:
+        """Return the window a reader means: ``daily``, ``daily:-1``, ``daily:2026-11-14``.
+
+        None is ``all`` or, on a board without it, the first window of its definition.
+        """
+        if text is None:
+            names = [recurrence.name for recurrence in self.board.windows]
+            text = "all" if "all" in names else names[0]
         name = text.partition(":")[0]
         if (current := self.windows.get(text)) is not None:
             return current
         for recurrence in self.board.windows:
             if recurrence.name == name:
-                return self._known(recurrence.resolve(text, now), text)
+                try:
+                    return self._known(recurrence.resolve(text, now), text)
+                except ValueError as exc:  # Not an id of this recurrence, or of any time.
+                    raise UnknownWindow(board=self.board.name, window=text) from exc
         raise UnknownWindow(board=self.board.name, window=text)
 
     def _known(self, window: Window, text: str) -> Window:

@@ -46,7 +46,7 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Found(NamedTuple):
-    """Some players' standings, best first; each one's place among them is its index, from 1."""
+    """Some players' standings, best first, with their places among themselves."""
 
     ranking: Ranking
     as_of: Position
@@ -69,15 +69,18 @@ class Reader:
         self._book = book
         self._clock = clock
 
-    def _where(self, board: str, window: str, segment: str | None) -> _Where:
+    def _where(self, board: str, window: str | None, segment: str | None) -> _Where:
         page = self._book.page(board)
+        if segment is not None and segment.partition(":")[0] not in page.board.segments:
+            message = "must be one of the board's segments and a value, such as region:eu"
+            raise InvalidPage([FieldError("segment", message)])
         found = page.find_window(window, self._clock.now())
         return _Where(page, page.ranking(found, segment))
 
     # ---------------------------------------------------------------------- one player
 
     async def standing(
-        self, board: str, player: str, *, window: str = "all", segment: str | None = None
+        self, board: str, player: str, *, window: str | None = None, segment: str | None = None
     ) -> Standing | None:
         """Return where a player stands, None where it does not."""
         where = self._where(board, window, segment)
@@ -87,7 +90,14 @@ class Reader:
         ordinal, order_key, total = found
         rank = await self._shown(where, ordinal, order_key)
         as_of = await self._index.checkpoint()
-        return Standing(rank, player, where.page.order.scores(order_key), total, as_of)
+        return Standing(
+            rank,
+            player,
+            where.page.order.scores(order_key),
+            total,
+            as_of,
+            where.page.board.decimals,
+        )
 
     async def _shown(self, where: _Where, ordinal: Rank, order_key: bytes) -> Rank:
         """Return the rank that the board's ties give an entry."""
@@ -105,7 +115,7 @@ class Reader:
         self,
         board: str,
         *,
-        window: str = "all",
+        window: str | None = None,
         segment: str | None = None,
         limit: int = PAGE_LIMIT_DEFAULT,
         offset: Offset | None = None,
@@ -166,8 +176,9 @@ class Reader:
             shown=shown,
         )
         as_of = await self._index.checkpoint()
+        decimals = where.page.board.decimals
         return [
-            Standing(rank, entry.player, order.scores(entry.order_key), total, as_of)
+            Standing(rank, entry.player, order.scores(entry.order_key), total, as_of, decimals)
             for rank, entry in zip(ranks, placed, strict=True)
         ]
 
@@ -180,7 +191,7 @@ class Reader:
         *,
         above: int = NEIGHBOURS_DEFAULT,
         below: int = NEIGHBOURS_DEFAULT,
-        window: str = "all",
+        window: str | None = None,
         segment: str | None = None,
     ) -> Page:
         """Return a player's neighbourhood. Raises NotRanked."""
@@ -197,7 +208,7 @@ class Reader:
         board: str,
         players: Sequence[str],
         *,
-        window: str = "all",
+        window: str | None = None,
         segment: str | None = None,
     ) -> Found:
         """Return the standings of some players, best first, and who has none."""
@@ -216,13 +227,18 @@ class Reader:
             rank = await self._shown(where, ordinal, order_key)
             as_of = await self._index.checkpoint()
             scores = where.page.order.scores(order_key)
-            found.append((ordinal, Standing(rank, player, scores, total, as_of)))
+            decimals = where.page.board.decimals
+            found.append((ordinal, Standing(rank, player, scores, total, as_of, decimals)))
         found.sort(key=lambda pair: pair[0])
         as_of = await self._index.checkpoint()
-        return Found(where.ranking, as_of, [standing for _, standing in found], missing)
+        standings = [
+            msgspec.structs.replace(standing, place=Rank(place))
+            for place, (_, standing) in enumerate(found, start=1)
+        ]
+        return Found(where.ranking, as_of, standings, missing)
 
     async def friends(
-        self, board: str, player: str, *, window: str = "all", segment: str | None = None
+        self, board: str, player: str, *, window: str | None = None, segment: str | None = None
     ) -> Found:
         """Return a player and its friends, ranked among themselves."""
         circle = [player, *self._book.friends.get(player, ())][:LOOKUP_PLAYERS_MAX]
@@ -231,7 +247,7 @@ class Reader:
     # -------------------------------------------------------------------------- what if
 
     async def rank_for(
-        self, board: str, scores: Scores, *, window: str = "all", segment: str | None = None
+        self, board: str, scores: Scores, *, window: str | None = None, segment: str | None = None
     ) -> Rank:
         """Return the rank that a newcomer with these scores would get now."""
         where = self._where(board, window, segment)
@@ -242,7 +258,7 @@ class Reader:
         return Rank(await self._index.count_below(where.ranking, edge) + 1)
 
     async def scores_at(
-        self, board: str, rank: Rank, *, window: str = "all", segment: str | None = None
+        self, board: str, rank: Rank, *, window: str | None = None, segment: str | None = None
     ) -> Scores | None:
         """Return the scores that hold a rank now, None where nobody does."""
         where = self._where(board, window, segment)

@@ -12,7 +12,7 @@ from rankd.core.book import Book
 from rankd.core.intake import Answer, Intake, opening_facts
 from rankd.core.projector import Projector
 from rankd.core.reader import Reader
-from rankd.errors import BoardDiffers
+from rankd.errors import BoardDiffers, FieldError, InvalidBoard
 from rankd.model.board import Board
 from rankd.model.facts import (
     BoardDefined,
@@ -44,6 +44,7 @@ class Rankd:
     async def define(self, name: str, definition: Mapping[str, object]) -> Board:
         """Define a board, or return it if it is defined just so. Raises BoardDiffers."""
         board = Board.define(name, definition)
+        _refuse_unbuilt(board)
         known = self.book.boards.get(name)
         if known is not None:
             if changes := known.board.changes(board):
@@ -78,6 +79,21 @@ class Rankd:
     async def _put(self, fact: Fact) -> Position:
         (answer,) = await self._intake.put([fact])
         return answer.position
+
+
+def _refuse_unbuilt(board: Board) -> None:
+    """Refuse what a definition may say and this engine does not do: ignoring it would be a lie."""
+    limits = board.limits
+    asked = {
+        "decay": board.decay is not None,
+        "retention": bool(board.retention),
+        "prize": board.prize,
+        "limits.gain_per_minute_max": limits.gain_per_minute_max is not None,
+        "limits.submissions_per_minute_max": limits.submissions_per_minute_max is not None,
+    }
+    errors = [FieldError(name, "is not supported yet") for name, given in asked.items() if given]
+    if errors:
+        raise InvalidBoard(errors)
 
 
 @asynccontextmanager

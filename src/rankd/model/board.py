@@ -15,12 +15,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from decimal import Context, Decimal
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar
 
 from rankd.errors import FieldError, InvalidBoard
-from rankd.model.standing import TieRule
+from rankd.model.standing import TieRule, shown_score
 from rankd.model.window import (
     Recurrence,
     RecurrenceError,
@@ -255,7 +255,7 @@ class Board:
         Never a float: a double holds fifteen digits and a score has up to nineteen. A JSON encoder
         writes a Decimal as a number, digit for digit, when told to.
         """
-        return scaled if self.decimals == 0 else Decimal(scaled).scaleb(-self.decimals, _EXACT)
+        return shown_score(scaled, self.decimals)
 
     def _plain_score(self, scaled: int) -> int | str:
         """Return a score as a definition spells it: text where a JSON number might be rounded."""
@@ -287,8 +287,6 @@ class Board:
 
 # ------------------------------------------------------------------------------ scores
 
-# The context every thread starts with may be changed by the program around us; this one is ours.
-_EXACT = Context(prec=28)
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
 _DIGITS_MAX = len(str(SCORE_MAX))
 _NOT_A_NUMBER = "must be a number, or text of one"

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from rankd.model.facts import Position
-from rankd.model.standing import Rank, percentile
+from rankd.model.standing import Rank, percentile, shown_score
 
 VerdictName = Literal["counted", "not_better", "held", "rejected"]
 
@@ -106,9 +106,7 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     def shown(self, scores: tuple[int, ...] | None) -> int | Decimal | None:
         """Return the first column as people see it."""
-        if scores is None or self.decimals == 0:
-            return None if scores is None else scores[0]
-        return Decimal(scores[0]).scaleb(-self.decimals)
+        return None if scores is None else shown_score(scores[0], self.decimals)
 
     def encode(self) -> bytes:
         """Return the bytes to keep it by."""

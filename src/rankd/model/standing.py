@@ -13,6 +13,7 @@ import binascii
 import struct
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Iterable
+from decimal import Context, Decimal
 from enum import Enum, StrEnum
 from hashlib import blake2b
 from typing import NewType
@@ -73,11 +74,28 @@ class Standing(msgspec.Struct, frozen=True, gc=False):
     total: int
     """How many entries the ranking had."""
     as_of: Position
+    decimals: int = 0
+    """Of the board's scores."""
+    place: Rank | None = None
+    """The rank among those who were looked up together."""
+
+    @property
+    def score(self) -> int | Decimal:
+        """The first column as people see it."""
+        return shown_score(self.scores[0], self.decimals)
 
     @property
     def percentile(self) -> float:
         """The share of the ranking that is at or below this rank, in percent."""
         return percentile(self.rank, self.total)
+
+
+def shown_score(scaled: int, decimals: int) -> int | Decimal:
+    """Return a score as people see it: an integer, or exactly so many decimals, never a float."""
+    return scaled if decimals == 0 else Decimal(scaled).scaleb(-decimals, _EXACT)
+
+
+_EXACT = Context(prec=28)  # Ours, whatever the program around us does to the thread's own.
 
 
 def percentile(rank: Rank, total: int) -> float:
