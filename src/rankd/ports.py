@@ -12,11 +12,13 @@ An adapter that never waits (the native index) never suspends either, and a call
 that where ``immediate`` says so.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from array import array
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import ClassVar, NamedTuple, Protocol
 
 import msgspec
 
+from rankd.model.board import Board
 from rankd.model.facts import Fact, Position, Recorded
 from rankd.model.standing import Offset, Rank, TieRule
 from rankd.model.window import Instant
@@ -94,6 +96,13 @@ class Ledger(Protocol):
     async def keep_receipts(self, receipts: Sequence[Kept]) -> None:
         """Keep receipts now: before a snapshot forgets how to fold them again."""
 
+    async def receipts_through(self) -> Position:
+        """Return up to where every submission with a key has its receipt kept; 0 if none has.
+
+        Receipts are handed in with the append after the one that earned them, so the last kept
+        one tells: whatever had a key before it was handed in with it, or earlier.
+        """
+
     def verify(self) -> AsyncIterator["Progress"]:
         """Check the hash chain, every fact's bytes and every key. Raises LedgerCorrupt."""
 
@@ -106,6 +115,8 @@ class Progress(NamedTuple):
 
     done: int
     total: int
+    stage: str = ""
+    """What is being done, where the work has several parts."""
 
 
 # ------------------------------------------------------------------------------- index
@@ -148,6 +159,9 @@ class Move(NamedTuple):
 STAY = b""
 """No order key is empty: this one means whatever the player has."""
 
+DRAFT = "\x1f"
+"""No board's name begins with it."""
+
 
 class Moved(NamedTuple):
     """Where a move took a player. Ranks are None where it has no entry."""
@@ -165,6 +179,61 @@ class Placed(NamedTuple):
     metadata: bytes | None
 
 
+class Ranked(NamedTuple):
+    """One player's place in one ranking."""
+
+    rank: Rank
+    """Ordinal: every entry before it counted."""
+    order_key: bytes
+    metadata: bytes | None
+    total: int
+    as_of: Position
+
+
+class Stretch(NamedTuple):
+    """Consecutive entries of one ranking."""
+
+    entries: Sequence[Placed]
+    total: int
+    """How many entries the whole ranking has."""
+    as_of: Position
+
+
+class Run(NamedTuple):
+    """Submissions to one board in order of position, to be judged where its entries are."""
+
+    board: Board
+    rankings: Sequence[Ranking]
+    """One for each open window; each is judged for itself."""
+    players: Sequence[str]
+    scores: "array[int]"
+    """Type ``q``: one for each column of each submission; of a delta, it and zeros."""
+    deltas: bytes | None
+    """For each submission 1 if it is a delta, else 0; None if none is."""
+    positions: "array[int]"
+    """Type ``Q``."""
+    metadata: Sequence[bytes | None] | None
+    """None if no submission brings any."""
+
+
+COUNTED, NOT_BETTER, OUT_OF_BOUNDS, OVERFLOW = range(4)
+"""What ``Verdicts`` says of a submission: what ``model.submission.judge`` would."""
+
+
+class Verdicts(NamedTuple):
+    """What a run did in one ranking, a column for each question, a row for each submission."""
+
+    verdicts: bytes
+    scores: "array[int]"
+    """The entry's scores after it, as many as columns; meaningless where the rank is 0."""
+    previous_scores: "array[int]"
+    """Before it; meaningless where the previous rank is 0."""
+    ranks: "array[int]"
+    """Ordinal; 0 where there is no entry."""
+    previous_ranks: "array[int]"
+    totals: "array[int]"
+
+
 class RankIndex(Protocol):
     """A projection that answers "what rank?" and "who is at rank n?". It can be thrown away.
 
@@ -180,12 +249,19 @@ class RankIndex(Protocol):
        eight bytes of the key; a move that stays changes nothing, metadata included.
     8. Opening what is open and dropping what is not there change nothing. Opening it in another
        shape, and moving where nothing was opened, are programming mistakes: AssertionError.
+    9. A draft is a ranking that nobody reads: its board's name begins with DRAFT, ``stage`` alone
+       moves in it, and no checkpoint counts for it. ``apply`` adopts it, under the name it is
+       to be known by, in place of what had that name, at one moment with everything else.
+    10. Where ``judges`` says so, ``judge`` is to submissions what ``apply`` is to moves, and its
+        verdicts, scores and ranks are those of folding them one by one with ``model.judge``.
 
     Not promised: that the index survives anything. The ledger does.
     """
 
     immediate: ClassVar[bool]
     """Whether no call ever suspends."""
+    judges: ClassVar[bool]
+    """Whether it can judge in place. It is asked to only where ties are ordinal."""
 
     async def checkpoint(self) -> Position:
         """Return the last position applied, 0 for an empty index."""
@@ -198,17 +274,42 @@ class RankIndex(Protocol):
         through: Position,
         opened: Mapping[Ranking, Shape] = ...,
         dropped: Sequence[Ranking] = ...,
+        adopted: Mapping[Ranking, Ranking] = ...,
     ) -> Sequence[Moved] | None:
-        """Make room, take the moves in order, forget what is dropped; None if out of turn.
+        """Make room, take the moves in order, forget what is dropped, then adopt drafts.
 
-        ``through`` lies past ``after``: otherwise a repeat could not be told from its first time.
+        None if out of turn. ``adopted`` tells by draft the ranking it becomes. ``through`` lies past
+        ``after``: otherwise a repeat could not be told from its first time.
         """
+
+    async def judge(
+        self, runs: Sequence[Run], *, after: Position, through: Position
+    ) -> Sequence[Sequence[Verdicts]] | None:
+        """Judge and move what counts: for each run and each of its rankings, what it did.
+
+        None if out of turn. No two runs have a ranking in common.
+        """
+
+    async def stage(
+        self,
+        moves: Sequence[Move],
+        *,
+        opened: Mapping[Ranking, Shape] = ...,
+        dropped: Sequence[Ranking] = ...,
+    ) -> Sequence[Moved]:
+        """Do to drafts what ``apply`` does to rankings, whatever the checkpoint."""
 
     async def order_keys(self, entries: Sequence[tuple[Ranking, str]]) -> Sequence[bytes | None]:
         """Return the order key of each player in each ranking, None where it has no entry."""
 
-    async def rank(self, ranking: Ranking, player: str) -> tuple[Rank, bytes, int] | None:
-        """Return a player's ordinal rank, its order key, and how many entries there are."""
+    async def metadata(self, entries: Sequence[tuple[Ranking, str]]) -> Sequence[bytes | None]:
+        """Return what is shown beside each player in each ranking."""
+
+    async def rank(self, ranking: Ranking, player: str) -> Ranked | None:
+        """Return a player's place, None where it has none."""
+
+    async def ranks(self, ranking: Ranking, players: Sequence[str]) -> Sequence[Ranked | None]:
+        """Return the places of many, all as of one position."""
 
     async def count(self, ranking: Ranking) -> int:
         """Return how many entries a ranking has."""
@@ -219,11 +320,35 @@ class RankIndex(Protocol):
     async def scores_below(self, ranking: Ranking, order_key: bytes) -> Offset:
         """Return how many distinct scores are better than the key's. Only in a dense ranking."""
 
-    async def read(self, ranking: Ranking, *, first: Rank, limit: int) -> Sequence[Placed]:
+    async def read(self, ranking: Ranking, *, first: Rank, limit: int) -> Stretch:
         """Return up to ``limit`` entries from a rank on, best first."""
 
     async def rankings(self, board: str) -> Sequence[Ranking]:
         """Return the rankings there are of a board, in any order."""
+
+
+# --------------------------------------------------------------------------- snapshots
+
+
+class Snapshots(Protocol):
+    """Where an index of this process is kept between two lives, the core's notes beside it.
+
+    1. What ``load`` brings back is the index as it was at the saved checkpoint, and the notes that
+       were asked for at that very moment; never a mixture of two saves.
+    2. A save goes on beside reads and applies, and holds up neither for longer than 50 ms.
+    3. A save that is broken off, by an error or the end of the process, leaves the one before.
+    4. Damage is found and told, and never loaded: SnapshotDamaged.
+    """
+
+    def save(self, notes: Callable[[], Iterable[bytes]]) -> AsyncIterator[Progress]:
+        """Save the index as it is when the last step but one is taken; drafts are left out.
+
+        ``notes`` is called once, between two applies; what it returns is read later, on another
+        thread, so it must not look at anything that changes.
+        """
+
+    async def load(self, tell: Callable[[Progress], None]) -> Sequence[bytes] | None:
+        """Fill the empty index with what was saved and return the notes; None if nothing was."""
 
 
 # ------------------------------------------------------------------------------- clock

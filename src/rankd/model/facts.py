@@ -81,6 +81,14 @@ class ScoreSubmitted(Fact, frozen=True):
     """Who wrote it: the name of a key, never the key."""
 
 
+class OpenWindow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A window that counts scores: its id and its time, as WindowOpened has them."""
+
+    window: str
+    start: Instant | None = None
+    end: Instant | None = None
+
+
 class BoardDefined(Fact, frozen=True):
     """A board exists from here on, or from here on means something else."""
 
@@ -90,6 +98,9 @@ class BoardDefined(Fact, frozen=True):
     definition: dict[str, Any]
     """The canonical definition with every default written out: a later default changes no past."""
     actor: str | None = None
+    windows: tuple[OpenWindow, ...] = ()
+    """The windows that count from here on, in the order of the definition: those that were open
+    and go on, and those that open with it."""
 
 
 class BoardRetired(Fact, frozen=True):
@@ -114,6 +125,8 @@ class WindowOpened(Fact, frozen=True):
     """The first instant in it; absent for a window that was always open."""
     end: Instant | None = None
     """The first instant no longer in it; absent for a window that never ends."""
+    since: Position = Position(0)
+    """Where its board was defined first: a board of the same name that was retired is another."""
 
 
 class WindowSealed(Fact, frozen=True):
@@ -126,6 +139,19 @@ class WindowSealed(Fact, frozen=True):
     actor: str | None = None
     """Set when somebody sealed it early; absent when its time was simply over."""
     reason: str | None = None
+    since: Position = Position(0)
+    """As WindowOpened has it."""
+
+
+class WindowDropped(Fact, frozen=True):
+    """A closed window is kept no longer: its time of retention is over."""
+
+    kind = "window_dropped.1"
+
+    board: str
+    window: str
+    since: Position = Position(0)
+    """As WindowOpened has it."""
 
 
 class PlayerProfiled(Fact, frozen=True):
@@ -180,8 +206,8 @@ def key_of(fact: Fact) -> str | None:
     match fact:
         case ScoreSubmitted():
             return fact.key
-        case WindowOpened() | WindowSealed():
-            return f"{_OURS}{fact.kind.partition('.')[0]}:{fact.window}"
+        case WindowOpened() | WindowSealed() | WindowDropped():
+            return f"{_OURS}{fact.kind.partition('.')[0]}:{fact.window}:{fact.since}"
         case _:
             return None
 
@@ -276,6 +302,7 @@ FACTS: tuple[type[Fact], ...] = (
     PlayerProfiled,
     FriendsSet,
     PlayerErased,
+    WindowDropped,
 )
 
 _CODEC = Codec(FACTS)
