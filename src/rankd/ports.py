@@ -12,9 +12,8 @@ An adapter that never waits (the native index) never suspends either, and a call
 that where ``immediate`` says so.
 """
 
-from array import array
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 import msgspec
 
@@ -22,6 +21,9 @@ from rankd.model.board import Board
 from rankd.model.facts import Fact, Position, Recorded
 from rankd.model.standing import Offset, Rank, TieRule
 from rankd.model.window import Instant
+
+if TYPE_CHECKING:
+    from array import array
 
 # ------------------------------------------------------------------------------ ledger
 
@@ -278,8 +280,8 @@ class RankIndex(Protocol):
     ) -> Sequence[Moved] | None:
         """Make room, take the moves in order, forget what is dropped, then adopt drafts.
 
-        None if out of turn. ``adopted`` tells by draft the ranking it becomes. ``through`` lies past
-        ``after``: otherwise a repeat could not be told from its first time.
+        None if out of turn. ``adopted`` tells by draft the ranking it becomes. ``through`` lies
+        past ``after``: otherwise a repeat could not be told from its first time.
         """
 
     async def judge(
