@@ -1,5 +1,6 @@
 """Facts outlive the program that wrote them: their bytes are pinned, old kinds readable."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -15,12 +16,14 @@ from rankd.model.facts import (
     Codec,
     Fact,
     FriendsSet,
+    OpenWindow,
     PlayerErased,
     PlayerProfiled,
     Position,
     Recorded,
     ScoreSubmitted,
     Upcaster,
+    WindowDropped,
     WindowOpened,
     WindowSealed,
     decode,
@@ -65,8 +68,8 @@ GOLDEN: list[tuple[str, str, Fact]] = [
     (
         "board_defined.1",
         (
-            "93a6676c6f62616c85a8646563696d616c7302a66c696d69747381a973636f72655f6d696ea4302e3530a570"
-            "72697a65c2a57469746c65c0a777696e646f777391a3616c6ca561646d696e"
+            "94a6676c6f62616c85a8646563696d616c7302a66c696d69747381a973636f72655f6d696ea4302e3530a570"
+            "72697a65c2a57469746c65c0a777696e646f777391a3616c6ca561646d696e90"
         ),
         BoardDefined(
             "global",
@@ -81,9 +84,57 @@ GOLDEN: list[tuple[str, str, Fact]] = [
         ),
     ),
     (
+        "board_defined.1",
+        (
+            "94a6676c6f62616c81a8646563696d616c7302a561646d696e9293b06461696c793a323032362d31312d3134"
+            "cf0006603139d22000cf0006604557a9800093a3616c6cc0c0"
+        ),
+        BoardDefined(
+            "global",
+            {"decimals": 2},
+            "admin",
+            (
+                OpenWindow("daily:2026-11-14", 1794614400000000, 1794700800000000),
+                OpenWindow("all"),
+            ),
+        ),
+    ),
+    (
         "board_retired.1",
         "93a6676c6f62616ca561646d696ea46f766572",
         BoardRetired("global", "admin", "over"),
+    ),
+    (
+        "window_opened.1",
+        "95a6676c6f62616cb06461696c793a323032362d31312d3134cf0006603139d22000cf0006604557a9800007",
+        WindowOpened("global", "daily:2026-11-14", 1794614400000000, 1794700800000000, Position(7)),
+    ),
+    ("window_opened.1", "95a6676c6f62616ca3616c6cc0c000", WindowOpened("global", "all")),
+    (
+        "window_sealed.1",
+        "95a6676c6f62616cb06461696c793a323032362d31312d3134a561646d696ea46f766572cd012c",
+        WindowSealed("global", "daily:2026-11-14", "admin", "over", Position(300)),
+    ),
+    (
+        "player_profiled.1",
+        "94a3703432a341646181a6726567696f6ea26575c0",
+        PlayerProfiled("p42", "Ada", {"region": "eu"}),
+    ),
+    ("friends_set.1", "93a370343292a27031a27032c0", FriendsSet("p42", ("p1", "p2"))),
+    ("player_erased.1", "93a3703432c0a561736b6564", PlayerErased("p42", None, "asked")),
+    (
+        "window_dropped.1",
+        "93a6676c6f62616cb06461696c793a323032362d31312d313407",
+        WindowDropped("global", "daily:2026-11-14", Position(7)),
+    ),
+]
+
+# What was written before a kind had its last fields. It is read for ever, and written no more.
+SHORTER: list[tuple[str, str, Fact]] = [
+    (
+        "board_defined.1",
+        "93a6676c6f62616c81a8646563696d616c7302a561646d696e",
+        BoardDefined("global", {"decimals": 2}, "admin"),
     ),
     (
         "window_opened.1",
@@ -96,17 +147,10 @@ GOLDEN: list[tuple[str, str, Fact]] = [
         "94a6676c6f62616cb06461696c793a323032362d31312d3134a561646d696ea46f766572",
         WindowSealed("global", "daily:2026-11-14", "admin", "over"),
     ),
-    (
-        "player_profiled.1",
-        "94a3703432a341646181a6726567696f6ea26575c0",
-        PlayerProfiled("p42", "Ada", {"region": "eu"}),
-    ),
-    ("friends_set.1", "93a370343292a27031a27032c0", FriendsSet("p42", ("p1", "p2"))),
-    ("player_erased.1", "93a3703432c0a561736b6564", PlayerErased("p42", None, "asked")),
 ]
 
 
-@pytest.mark.parametrize(("kind", "body", "fact"), GOLDEN)
+@pytest.mark.parametrize(("kind", "body", "fact"), [*GOLDEN, *SHORTER])
 def test_bytes_written_once_are_read_for_ever(kind: str, body: str, fact: Fact) -> None:
     assert decode(kind, bytes.fromhex(body)) == fact
 
@@ -246,8 +290,14 @@ def test_a_window_opens_once_and_is_sealed_once() -> None:
         key_of(WindowOpened("g", "daily:2")),
         key_of(WindowSealed("g", "daily:2")),
     ]
-    assert len(set(keys)) == 4
+    keys += [key_of(WindowDropped("g", "daily:1")), key_of(WindowDropped("g", "daily:2"))]
+    assert len(set(keys)) == 6
     assert key_of(sealed) == key_of(WindowSealed("g", "daily:1"))
+
+
+@pytest.mark.parametrize("kind", [WindowOpened, WindowSealed, WindowDropped])
+def test_a_window_of_a_board_that_began_anew_is_another(kind: Callable[..., Fact]) -> None:
+    assert key_of(kind("g", "daily:1", since=3)) != key_of(kind("g", "daily:1", since=9))
 
 
 def test_no_client_can_send_the_key_of_a_window() -> None:

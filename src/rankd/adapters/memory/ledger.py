@@ -10,6 +10,7 @@ from rankd.model.facts import (
     Position,
     Recorded,
     ScoreSubmitted,
+    WindowDropped,
     WindowOpened,
     WindowSealed,
     encode,
@@ -36,6 +37,7 @@ class MemoryLedger:
         """What each fact was when it came: facts hold dictionaries, which somebody may change."""
         self._positions: dict[Name, Position] = {}
         self._receipts: dict[Position, bytes] = {}
+        self._receipts_through = Position(0)
         self._at = Instant(0)
 
     async def append(
@@ -59,6 +61,7 @@ class MemoryLedger:
                 self._positions[name] = position
         for kept in receipts:
             self._receipts.setdefault(kept.position, kept.receipt)
+            self._receipts_through = max(self._receipts_through, kept.position)
         return Appended(positions, first_uses, self._at)
 
     async def read(self, *, after: Position, limit: int) -> Sequence[Recorded]:
@@ -73,6 +76,9 @@ class MemoryLedger:
     async def keep_receipts(self, receipts: Sequence[Kept]) -> None:
         await self.append((), now=self._at, receipts=receipts)
 
+    async def receipts_through(self) -> Position:
+        return self._receipts_through
+
     async def verify(self) -> AsyncIterator[Progress]:
         total = len(self._recorded)
         for start in range(0, total, _VERIFIED_PER_STEP):
@@ -82,7 +88,7 @@ class MemoryLedger:
             ):
                 if _digest(recorded.fact) != digest:
                     raise LedgerCorrupt("the fact was changed", position=recorded.position)
-            yield Progress(end, total)
+            yield Progress(end, total, "facts")
 
     async def close(self) -> None:
         """Nothing is held."""
@@ -98,7 +104,7 @@ def _name(fact: Fact) -> Name | None:
     key = key_of(fact)
     if key is None:
         return None
-    assert isinstance(fact, ScoreSubmitted | WindowOpened | WindowSealed)
+    assert isinstance(fact, ScoreSubmitted | WindowOpened | WindowSealed | WindowDropped)
     return fact.board, key
 
 

@@ -5,6 +5,7 @@ from hashlib import blake2b
 from rankd.model.facts import (
     Fact,
     ScoreSubmitted,
+    WindowDropped,
     WindowOpened,
     WindowSealed,
     fingerprint,
@@ -21,7 +22,7 @@ def name_of(fact: Fact) -> Name | None:
     key = key_of(fact)
     if key is None:
         return None
-    assert isinstance(fact, WindowOpened | WindowSealed)
+    assert isinstance(fact, WindowOpened | WindowSealed | WindowDropped)
     return fact.board, key
 
 

@@ -222,6 +222,10 @@ class SQLiteLedger:
         found = await self._read(partial(_used_before, names={(board, key): hash_of(board, key)}))
         return found.get((board, key))
 
+    async def receipts_through(self) -> Position:
+        ((last,),) = await self._read(partial(fetch, query=QUERIES["last_receipt"]))
+        return Position(last)
+
     async def _read(self, work: Callable[[apsw.Connection], T]) -> T:
         self._refuse_if_broken()
         return await self._reader.run(work)

@@ -46,21 +46,21 @@ def checksum(position: int, body: bytes) -> bytes:
 
 def verification(database: apsw.Connection, head: Position) -> Iterator[Progress]:
     """Check all up to a position, and tell after each step how far it is. Raises LedgerCorrupt."""
-    yield Progress(0, head)
+    yield Progress(0, head, "facts")
     _check_structure(database)
     keyed = 0
     blocks = _chain(database, head)
     while step := list(islice(blocks, STEP_BLOCKS)):
         keyed += sum(_check_facts(database, block) for block in step)
-        yield Progress(step[-1].last, head)
+        yield Progress(step[-1].last, head, "facts")
     found = 0
     for count in _key_pages(database, head):
         found += count
-        yield Progress(head, head)
+        yield Progress(head, head, "keys")
     if found != keyed:
         raise LedgerCorrupt(f"{keyed} facts have a key, the key table has {found}")
     for _ in _receipt_pages(database):
-        yield Progress(head, head)
+        yield Progress(head, head, "keys")
 
 
 def _check_structure(database: apsw.Connection) -> None:

@@ -17,6 +17,7 @@ from rankd.model.facts import (
     Position,
     Recorded,
     ScoreSubmitted,
+    WindowDropped,
     WindowOpened,
     WindowSealed,
     encode,
@@ -219,6 +220,17 @@ class LedgerContract:
         assert again.first_uses == {0: FirstUse(Position(2), b"", None)}
         assert await facts_of(ledger) == [opened, sealed]
 
+    async def test_a_window_of_a_board_that_began_anew_is_another(self, ledger: Ledger) -> None:
+        facts: list[Fact] = [
+            kind("b", "daily:2026-11-14", since=Position(since))
+            for kind in (WindowOpened, WindowSealed, WindowDropped)
+            for since in (1, 7)
+        ]
+        assert not (await ledger.append(facts, now=NOW)).first_uses
+        again = await ledger.append(facts, now=NOW)
+        assert list(again.positions) == [1, 2, 3, 4, 5, 6]
+        assert await facts_of(ledger) == facts
+
     async def test_many_who_race_with_one_key_are_told_of_one_position(
         self, ledger: Ledger
     ) -> None:
@@ -262,6 +274,23 @@ class LedgerContract:
         await ledger.keep_receipts([Kept(Position(1), b"third")])
         assert await _receipts(ledger, "a") == [b"first"]
         await verify(ledger)
+
+    async def test_receipts_reach_as_far_as_the_last_one_kept(
+        self, ledger: Ledger, reopen: Callable[[], Awaitable[Ledger]] | None
+    ) -> None:
+        assert await ledger.receipts_through() == 0
+        await ledger.append([submitted(key="a"), submitted(), submitted(key="b")], now=NOW)
+        assert await ledger.receipts_through() == 0
+        earned = [Kept(Position(1), b"one"), Kept(Position(3), b"three")]
+        await ledger.append([submitted(key="c"), submitted(key="d")], now=NOW, receipts=earned)
+        assert await ledger.receipts_through() == 3
+        if reopen is not None:
+            ledger = await reopen()
+            assert await ledger.receipts_through() == 3
+        await ledger.keep_receipts([Kept(Position(4), b"four")])
+        assert await ledger.receipts_through() == 4
+        await ledger.append([submitted()], now=NOW, receipts=earned)
+        assert await ledger.receipts_through() == 4
 
     # ---------------------------------------------------------------------- (5) time
 
@@ -310,7 +339,8 @@ class LedgerContract:
             ScoreSubmitted("b", "p", delta=-5),
             BoardDefined("b", {"name": "b", "nested": {"list": [1, 2.5, None, "x"]}}, "admin"),
             FriendsSet("p", tuple(f"f{n}" for n in range(200))),
-            WindowSealed("b", "forever", "admin", "the end"),
+            WindowSealed("b", "forever", "admin", "the end", since=Position(3)),
+            WindowDropped("b", "forever", since=Position(3)),
         ]
         await ledger.append(facts, now=NOW)
         found = await facts_of(ledger)
@@ -324,6 +354,7 @@ class LedgerContract:
             await ledger.append([submitted(key=f"{turn}/{n}") for n in range(50)], now=NOW)
         steps = [progress async for progress in ledger.verify()]
         assert (steps[-1].done, steps[-1].total) == (250, 250)
+        assert steps[0].stage == "facts"
 
     # --------------------------------------------------------------------------- close
 

@@ -51,6 +51,11 @@ INSERT INTO receipt (position, body, checksum)
 VALUES (:position, :body, :checksum)
     ON CONFLICT DO NOTHING;
 
+-- last_receipt --
+-- Receipts come in the order of what earned them, so the last one stands for those before it.
+SELECT coalesce(max(position), 0)
+  FROM receipt;
+
 -- check_keys --
 -- Which of a block's facts have their entry in the key table; the array is that of add_keys.
 SELECT key.position
