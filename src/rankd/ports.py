@@ -92,6 +92,9 @@ class Ledger(Protocol):
     async def head(self) -> Position:
         """Return the last committed position, or 0 for an empty ledger."""
 
+    async def link_at(self, position: Position) -> bytes | None:
+        """Return the hash-chain link behind this position, None if no append ended there."""
+
     async def first_use(self, *, board: str, key: str) -> FirstUse | None:
         """Return where this board used the key, if it did."""
 

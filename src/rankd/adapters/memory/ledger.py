@@ -35,6 +35,9 @@ class MemoryLedger:
         self._recorded: list[Recorded] = []
         self._digests: list[bytes] = []
         """What each fact was when it came: facts hold dictionaries, which somebody may change."""
+        self._links: dict[Position, bytes] = {}
+        """By where an append ended: what stands for everything up to there."""
+        self._chain = bytes(32)
         self._positions: dict[Name, Position] = {}
         self._receipts: dict[Position, bytes] = {}
         self._receipts_through = Position(0)
@@ -59,6 +62,7 @@ class MemoryLedger:
             positions.append(position)
             if name is not None:
                 self._positions[name] = position
+        self._link()
         for kept in receipts:
             self._receipts.setdefault(kept.position, kept.receipt)
             self._receipts_through = max(self._receipts_through, kept.position)
@@ -69,6 +73,13 @@ class MemoryLedger:
 
     async def head(self) -> Position:
         return Position(len(self._recorded))
+
+    async def chain_head(self) -> bytes:
+        """Return the last link: ledgers that agree in it agree in every fact."""
+        return self._chain
+
+    async def link_at(self, position: Position) -> bytes | None:
+        return self._links.get(position)
 
     async def first_use(self, *, board: str, key: str) -> FirstUse | None:
         return self._first_use((board, key)) if (board, key) in self._positions else None
@@ -92,6 +103,16 @@ class MemoryLedger:
 
     async def close(self) -> None:
         """Nothing is held."""
+
+    def _link(self) -> None:
+        """Carry the chain on over what came since its last link, if anything did."""
+        linked = next(reversed(self._links), 0)
+        if linked == len(self._recorded):
+            return
+        place = f"{len(self._recorded)}:{self._at}:".encode()
+        digests = b"".join(self._digests[linked:])
+        self._chain = hashlib.sha256(self._chain + place + digests).digest()
+        self._links[Position(len(self._recorded))] = self._chain
 
     def _first_use(self, name: Name) -> FirstUse:
         position = self._positions[name]

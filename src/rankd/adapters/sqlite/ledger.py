@@ -218,6 +218,10 @@ class SQLiteLedger:
         self._refuse_if_broken()
         return self._tail.link
 
+    async def link_at(self, position: Position) -> bytes | None:
+        rows = await self._read(partial(fetch, query=QUERIES["read_link"], position=position))
+        return rows[0][0] if rows else None
+
     async def first_use(self, *, board: str, key: str) -> FirstUse | None:
         found = await self._read(partial(_used_before, names={(board, key): hash_of(board, key)}))
         return found.get((board, key))

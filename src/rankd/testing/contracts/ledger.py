@@ -347,6 +347,23 @@ class LedgerContract:
         assert found == facts
         assert [encode(fact) for fact in found] == [encode(fact) for fact in facts]
 
+    async def test_a_link_stands_for_everything_up_to_where_an_append_ended(
+        self, ledger: Ledger, reopen: Callable[[], Awaitable[Ledger]] | None
+    ) -> None:
+        assert await ledger.link_at(Position(0)) is None
+        same = submitted()
+        await ledger.append([same, same], now=NOW)
+        first = await ledger.link_at(Position(2))
+        assert first
+        await ledger.append([same, same], now=NOW)
+        await ledger.append([], now=NOW)
+        links = [await ledger.link_at(Position(number)) for number in range(1, 6)]
+        assert [bool(link) for link in links] == [False, True, False, True, False]
+        assert links[1] == first != links[3]
+        if reopen is not None:
+            ledger = await reopen()
+            assert [await ledger.link_at(Position(number)) for number in range(1, 6)] == links
+
     async def test_verify_passes_over_what_was_written_and_tells_how_far_it_is(
         self, ledger: Ledger
     ) -> None:

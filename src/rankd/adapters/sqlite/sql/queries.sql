@@ -13,6 +13,12 @@ SELECT last, at, link
  ORDER BY last DESC
  LIMIT 1;
 
+-- read_link --
+-- What stands for everything up to a position, where a block ends with it.
+SELECT link
+  FROM block
+ WHERE last = :position;
+
 -- read_blocks --
 -- The blocks that hold what comes after a position, oldest first; the first may begin before it.
 SELECT first, last, at, facts, link
