@@ -31,13 +31,14 @@ from rankd.adapters.memory import index as module
 from rankd.adapters.memory.index import NativeIndex
 from rankd.model.facts import Position
 from rankd.model.standing import Rank
-from rankd.ports import Move, Moved, Placed, Ranking, Shape
+from rankd.ports import DRAFT, Move, Moved, Placed, Ranked, Ranking, Shape, Stretch
 from rankd.rank import oracle
 
 T = TypeVar("T")
 
 PLAYERS = ["ann", "ann2", "bob", "cyd", "dee", "é", "\uffff", "\U00010000"]
 RANKINGS = [Ranking("b", "w"), Ranking("b", "w", "region:eu"), Ranking("b", ""), Ranking("c", "w")]
+DRAFTS = [Ranking(DRAFT + "b", "w"), Ranking(DRAFT + "c", "w")]
 SHAPES = st.builds(Shape, st.sampled_from([16, 24]), st.booleans())
 METADATA = st.sampled_from([None, None, b"", b"x", b"other"])
 SEEDS = st.integers(0, 2**32)
@@ -75,6 +76,10 @@ class Model:
             self.shapes[ranking] = shape
             self.entries.setdefault(ranking, {})
 
+    def open_rankings(self) -> list[Ranking]:
+        """Return those that an apply may move in."""
+        return sorted((each for each in self.shapes if each not in DRAFTS), key=str)
+
     def order(self, ranking: Ranking) -> list[str]:
         entries = self.entries.get(ranking, {})
         return sorted(entries, key=lambda player: (entries[player][0], player.encode()))
@@ -96,6 +101,10 @@ class Model:
         self.shapes.pop(ranking, None)
         self.entries.pop(ranking, None)
 
+    def adopt(self, draft: Ranking, name: Ranking) -> None:
+        self.shapes[name] = self.shapes.pop(draft)
+        self.entries[name] = self.entries.pop(draft)
+
 
 class RankIndexMachine(RuleBasedStateMachine):
     make: Mapping[str, Any]
@@ -113,20 +122,20 @@ class RankIndexMachine(RuleBasedStateMachine):
         """Perhaps it is open: then with the shape it has."""
         self._apply([], opened={ranking: self.model.shapes.get(ranking, shape)})
 
-    @precondition(lambda self: self.model.shapes)
+    @precondition(lambda self: self.model.open_rankings())
     @rule(data=st.data(), metadata=METADATA)
     def place(self, data: st.DataObject, metadata: bytes | None) -> None:
-        ranking = data.draw(st.sampled_from(sorted(self.model.shapes, key=str)))
+        ranking = data.draw(st.sampled_from(self.model.open_rankings()))
         key = data.draw(st.sampled_from(few_keys(self.model.shapes[ranking].key_bytes)))
         self._apply([Move(ranking, data.draw(st.sampled_from(PLAYERS)), key, metadata)])
 
-    @precondition(lambda self: self.model.shapes)
+    @precondition(lambda self: self.model.open_rankings())
     @rule(data=st.data(), player=st.sampled_from(PLAYERS), metadata=METADATA)
     def leave(self, data: st.DataObject, player: str, metadata: bytes | None) -> None:
-        ranking = data.draw(st.sampled_from(sorted(self.model.shapes, key=str)))
+        ranking = data.draw(st.sampled_from(self.model.open_rankings()))
         self._apply([Move(ranking, player, None, metadata)])
 
-    @precondition(lambda self: self.model.shapes)
+    @precondition(lambda self: self.model.open_rankings())
     @rule(
         seed=SEEDS,
         count=st.integers(2, 40),
@@ -145,7 +154,7 @@ class RankIndexMachine(RuleBasedStateMachine):
             for ranking in RANKINGS
             if ranking not in self.model.shapes and dice.random() < 0.3
         }
-        shapes = {**self.model.shapes, **new}
+        shapes = {**{each: self.model.shapes[each] for each in self.model.open_rankings()}, **new}
         among = dice.sample(sorted(shapes, key=str), min(rankings, len(shapes)))
         moves = []
         for _ in range(count):
@@ -178,11 +187,11 @@ class RankIndexMachine(RuleBasedStateMachine):
         after = Position(self.model.checkpoint + ahead)
         assert now(self.index.apply([], after=after, through=Position(after + 1))) is None
 
-    @precondition(lambda self: self.model.shapes)
+    @precondition(lambda self: self.model.open_rankings())
     @rule(data=st.data(), count=st.sampled_from([0, 5]))
     def mistake(self, data: st.DataObject, count: int) -> None:
         """Found before anything is changed, however late in the apply it comes."""
-        ranking = sorted(self.model.shapes, key=str)[0]
+        ranking = self.model.open_rankings()[0]
         width = self.model.shapes[ranking].key_bytes
         good = [Move(ranking, f"new{n}", bytes(width)) for n in range(count)]
         bad, error = data.draw(
@@ -204,8 +213,41 @@ class RankIndexMachine(RuleBasedStateMachine):
                 )
             )
 
+    # -- drafts --
+
+    @rule(draft=st.sampled_from(DRAFTS), shape=SHAPES, seed=SEEDS, count=st.integers(0, 12))
+    def stage(self, draft: Ranking, shape: Shape, seed: int, count: int) -> None:
+        """However it goes on, no checkpoint moves and no ranking changes."""
+        dice = random.Random(seed)
+        opened = {draft: self.model.shapes.get(draft, shape)}
+        self.model.open(opened)
+        keys = few_keys(opened[draft].key_bytes)
+        moves = [
+            Move(
+                draft,
+                dice.choice([*PLAYERS, f"p{dice.randrange(30)}"]),
+                dice.choice([None, *keys]),
+                dice.choice([None, b"m"]),
+            )
+            for _ in range(count)
+        ]
+        dropped = [draft] if dice.random() < 0.2 else []
+        expected = [self.model.take(move) for move in moves]
+        for each in dropped:
+            self.model.drop(each)
+        assert now(self.index.stage(moves, opened=opened, dropped=dropped)) == expected
+
+    @precondition(lambda self: any(draft in self.model.shapes for draft in DRAFTS))
+    @rule(data=st.data())
+    def adopt(self, data: st.DataObject) -> None:
+        """In place of a ranking that is there, or under a new name."""
+        staged = [draft for draft in DRAFTS if draft in self.model.shapes]
+        names = data.draw(st.permutations(RANKINGS))
+        self._apply([], adopted=dict(zip(staged, names, strict=False)))
+
     # -- copies --
 
+    @precondition(lambda self: not any(draft in self.model.shapes for draft in DRAFTS))
     @rule()
     def save_and_load(self) -> None:
         """From here on what was loaded goes on."""
@@ -223,10 +265,11 @@ class RankIndexMachine(RuleBasedStateMachine):
         moves = [
             Move(ranking, player, key, metadata)
             for ranking, entries in self.model.entries.items()
+            if ranking not in DRAFTS
             for player, (key, metadata) in entries.items()
         ]
         dice.shuffle(moves)
-        shapes = list(self.model.shapes.items())
+        shapes = [item for item in self.model.shapes.items() if item[0] not in DRAFTS]
         dice.shuffle(shapes)
         other = NativeIndex(**self.make)
         now(other.apply(moves, after=Position(0), through=Position(1), opened=dict(shapes)))
@@ -246,24 +289,29 @@ class RankIndexMachine(RuleBasedStateMachine):
         for board in ("b", "c"):
             expected = {ranking for ranking in self.model.shapes if ranking.board == board}
             assert set(now(self.index.rankings(board))) == expected
-        for ranking in RANKINGS:
+        for ranking in [*RANKINGS, *DRAFTS]:
             self._compare(ranking)
 
     def _compare(self, ranking: Ranking) -> None:
         order, entries = self.model.order(ranking), self.model.entries.get(ranking, {})
         page = now(self.index.read(ranking, first=Rank(1), limit=len(order) + 1))
-        assert list(page) == [Placed(player, *entries[player]) for player in order]
+        expected = [Placed(player, *entries[player]) for player in order]
+        assert page == Stretch(expected, len(order), Position(self.model.checkpoint))
         assert now(self.index.count(ranking)) == len(order)
         everybody = [*order, *(player for player in PLAYERS if player not in entries)]
         keys = now(self.index.order_keys([(ranking, player) for player in everybody]))
-        for player, key in zip(everybody, keys, strict=True):
+        shown = now(self.index.metadata([(ranking, player) for player in everybody]))
+        ranks = now(self.index.ranks(ranking, everybody))
+        for player, key, beside, found in zip(everybody, keys, shown, ranks, strict=True):
+            assert now(self.index.rank(ranking, player)) == found
             rank = self.model.rank(ranking, player)
             if rank is None:
-                assert key is None
-                assert now(self.index.rank(ranking, player)) is None
+                assert (key, beside, found) == (None, None, None)
             else:
-                assert key == entries[player][0]
-                assert now(self.index.rank(ranking, player)) == (rank, key, len(order))
+                assert (key, beside) == entries[player]
+                assert found == Ranked(
+                    rank, *entries[player], len(order), Position(self.model.checkpoint)
+                )
         if ranking in self.model.shapes:
             self._compare_counts(ranking)
 
@@ -284,6 +332,7 @@ class RankIndexMachine(RuleBasedStateMachine):
         *,
         opened: Mapping[Ranking, Shape] | None = None,
         dropped: Sequence[Ranking] = (),
+        adopted: Mapping[Ranking, Ranking] | None = None,
     ) -> None:
         after = Position(self.model.checkpoint)
         rest: dict[str, Any] = {
@@ -291,12 +340,15 @@ class RankIndexMachine(RuleBasedStateMachine):
             "through": Position(after + 1 + len(moves)),
             "opened": opened or {},
             "dropped": dropped,
+            "adopted": adopted or {},
         }
         self.history.append((moves, rest))
         self.model.open(rest["opened"])
         expected = [self.model.take(move) for move in moves]
         for ranking in dropped:
             self.model.drop(ranking)
+        for draft, name in rest["adopted"].items():
+            self.model.adopt(draft, name)
         self.model.checkpoint = rest["through"]
         assert now(self.index.apply(moves, **rest)) == expected
 

@@ -5,6 +5,9 @@ last one lets go of it, the id goes too. A ranking that is dropped may hold mill
 them at once would stop everything for seconds. So the ranking vanishes at once, and its players
 follow, some with each apply; one that comes back meanwhile is simply held once more.
 
+A draft is a ranking like any other, but for its name: it holds its players from the first move on,
+so adopting it is a change of names, whatever its size.
+
 No call suspends, so nobody sees half an apply. What fails before the first move leaves all as it
 was. What fails after it, which only a lack of memory can bring about, leaves an index that refuses
 everything from then on: it can be thrown away, and the ledger or a snapshot gives another.
@@ -23,11 +26,21 @@ from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
 from rankd.adapters.memory import snapshot
-from rankd.adapters.memory.state import Entries, State
+from rankd.adapters.memory.state import Entries, State, is_draft
 from rankd.model.facts import Position
 from rankd.model.order import TIE_BREAK_BYTES, score_part
 from rankd.model.standing import Offset, Rank, TieRule
-from rankd.ports import STAY, Move, Moved, Placed, Progress, Ranking, Shape
+from rankd.ports import (
+    STAY,
+    Move,
+    Moved,
+    Placed,
+    Progress,
+    Ranked,
+    Ranking,
+    Shape,
+    Stretch,
+)
 from rankd.rank import NOBODY, PlayerTable, RankList
 
 MOVES_TOGETHER_MIN = 24
@@ -39,11 +52,14 @@ PLAYERS_RELEASED_PER_APPLY = 4096
 
 _NOTHING: Mapping[Ranking, Shape] = MappingProxyType({})
 _NONE: Mapping[Ranking, Entries] = MappingProxyType({})
+_NO_DRAFTS: Mapping[Ranking, Ranking] = MappingProxyType({})
 _NOWHERE = Moved(None, None, 0)
 _ALL = sys.maxsize
 
 # In C throughout: calling the class costs twice as much, and there is one for every move.
 _moved: Callable[[tuple[int | None, int | None, int]], Moved] = partial(tuple.__new__, Moved)
+_ranked: Callable[[tuple[int, bytes, bytes | None, int, int]], Ranked]
+_ranked = partial(tuple.__new__, Ranked)
 
 _Take = Callable[[], list[Moved]]
 """What is left of an apply once nothing can be wrong with it any more."""
@@ -86,6 +102,7 @@ class NativeIndex:
     """A RankIndex of native rank lists, or of others that behave alike."""
 
     immediate: ClassVar[bool] = True
+    judges: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -117,14 +134,42 @@ class NativeIndex:
         through: Position,
         opened: Mapping[Ranking, Shape] = _NOTHING,
         dropped: Sequence[Ranking] = (),
+        adopted: Mapping[Ranking, Ranking] = _NO_DRAFTS,
     ) -> Sequence[Moved] | None:
         if after != self._sound().checkpoint:
             return None
         assert through > after, f"an apply after {after} leads past it, not to {through}"
+        if adopted:
+            self._expect_drafts(adopted)
+        moved = self._change(moves, opened, dropped, adopted, draft=False)
+        self._state.checkpoint = through
+        return moved
+
+    async def stage(
+        self,
+        moves: Sequence[Move],
+        *,
+        opened: Mapping[Ranking, Shape] = _NOTHING,
+        dropped: Sequence[Ranking] = (),
+    ) -> Sequence[Moved]:
+        self._sound()
+        return self._change(moves, opened, dropped, _NO_DRAFTS, draft=True)
+
+    def _change(
+        self,
+        moves: Sequence[Move],
+        opened: Mapping[Ranking, Shape],
+        dropped: Sequence[Ranking],
+        adopted: Mapping[Ranking, Ranking],
+        *,
+        draft: bool,
+    ) -> list[Moved]:
+        for ranking in (*opened, *dropped):
+            assert is_draft(ranking) is draft, f"{ranking} is staged if and only if it is a draft"
         new = self._open(opened) if opened else _NONE
         try:
             few = len(moves) < MOVES_TOGETHER_MIN or any(map(_apart, moves))
-            take = self._prepare_few(moves) if few else self._prepare(moves)
+            take = self._prepare_few(moves, draft) if few else self._prepare(moves, draft)
         except BaseException:
             self._undo(new, moves)
             raise
@@ -134,13 +179,22 @@ class NativeIndex:
                 self._let_go_of_idle()
             for ranking in dropped:
                 self._drop(ranking)
+            for ranking, name in adopted.items():
+                self._adopt(ranking, name)
             if self._leaving:
                 self._release(max(len(moves), PLAYERS_RELEASED_PER_APPLY))
         except BaseException as exc:
             self._failure = exc
             raise
-        self._state.checkpoint = through
         return moved
+
+    def _expect_drafts(self, adopted: Mapping[Ranking, Ranking]) -> None:
+        for ranking, name in adopted.items():
+            known = self._rankings.get(ranking)
+            assert known is not None, f"{ranking} was never staged"
+            assert known.draft, f"{ranking} is no draft"
+            assert not is_draft(name), f"{name} is the name of a draft"
+        assert len(set(adopted.values())) == len(adopted), "two drafts adopted as one ranking"
 
     def _sound(self) -> State:
         """Return what the index holds, if it can be believed."""
@@ -160,16 +214,17 @@ class NativeIndex:
                 assert known.shape == shape, f"{ranking} is open as {known.shape}, not {shape}"
             else:
                 ranks = self._make_list(shape.key_bytes, players=self._players, dense=shape.dense)
-                new[ranking] = Entries(ranks)
+                new[ranking] = Entries(ranks, draft=is_draft(ranking))
         self._rankings.update(new)
         return new
 
-    def _prepare_few(self, moves: Sequence[Move]) -> _Take:
+    def _prepare_few(self, moves: Sequence[Move], draft: bool) -> _Take:
         """Rule out all that can be wrong with the moves, and return what is left to do."""
         placings: list[_Placing] = []
         for ranking, player, key, metadata, ties in moves:
             entries = self._rankings.get(ranking)
             assert entries is not None, f"{ranking} was never opened"
+            assert entries.draft is draft, f"{ranking} moves by stage if and only if it is a draft"
             if not key:  # It leaves, or stays as it is.
                 found = self._players.find(player)
                 number = NOBODY if found is None else found
@@ -182,13 +237,13 @@ class NativeIndex:
             placings.append((entries, number, key, metadata, ties))
         return partial(self._take_each, placings)
 
-    def _prepare(self, moves: Sequence[Move]) -> _Take:
+    def _prepare(self, moves: Sequence[Move], draft: bool) -> _Take:
         """Do the same for many at once, sorted by ranking: a third of the cost for each."""
         rankings, players, keys, metadata, _ = zip(*moves, strict=True)
         places: defaultdict[Ranking, list[int]] = defaultdict(list)
         for place, ranking in enumerate(rankings):
             places[ranking].append(place)
-        found = [self._expect(ranking, keys, where) for ranking, where in places.items()]
+        found = [self._expect(ranking, draft, keys, where) for ranking, where in places.items()]
         numbers = self._numbers(players, keys)
         brought = metadata if metadata.count(None) < len(metadata) else None
         if len(found) == 1:
@@ -208,11 +263,16 @@ class NativeIndex:
         return partial(self._take_groups, groups, len(moves))
 
     def _expect(
-        self, ranking: Ranking, keys: Sequence[bytes | None], places: Sequence[int]
+        self,
+        ranking: Ranking,
+        draft: bool,
+        keys: Sequence[bytes | None],
+        places: Sequence[int],
     ) -> Entries:
         """Return a ranking's entries, having made sure that its moves can be taken."""
         entries = self._rankings.get(ranking)
         assert entries is not None, f"{ranking} was never opened"
+        assert entries.draft is draft, f"{ranking} moves by stage if and only if it is a draft"
         lengths = {len(key) for place in places if (key := keys[place]) is not None}
         width = entries.ranks.width
         assert lengths <= {width}, f"keys of {ranking} have {width} bytes, not {lengths}"
@@ -320,6 +380,12 @@ class NativeIndex:
         if entries is not None and len(entries.ranks):
             self._leaving.append(entries)
 
+    def _adopt(self, draft: Ranking, name: Ranking) -> None:
+        self._drop(name)
+        entries = self._rankings.pop(draft)
+        entries.draft = False
+        self._rankings[name] = entries
+
     def _release(self, count: int) -> None:
         """Let dropped rankings let go of at least so many players, if they hold so many.
 
@@ -362,18 +428,44 @@ class NativeIndex:
             for (ranking, _), number in zip(entries, numbers, strict=True)
         ]
 
-    async def rank(self, ranking: Ranking, player: str) -> tuple[Rank, bytes, int] | None:
-        entries = self._sound().rankings.get(ranking)
+    async def metadata(self, entries: Sequence[tuple[Ranking, str]]) -> Sequence[bytes | None]:
+        self._sound()
+        numbers = self._players.find_many([player for _, player in entries])
+        return [
+            None if (found := self._rankings.get(ranking)) is None else found.metadata.get(number)
+            for (ranking, _), number in zip(entries, numbers, strict=True)
+        ]
+
+    async def rank(self, ranking: Ranking, player: str) -> Ranked | None:
+        return self.rank_now(ranking, player)
+
+    def rank_now(self, ranking: Ranking, player: str) -> Ranked | None:
+        """Return what ``rank`` does, to a caller who cannot wait."""
+        state = self._sound()
+        entries = state.rankings.get(ranking)
         number = self._players.find(player)
         if entries is None or number is None:
             return None
         ranks = entries.ranks
-        rank = ranks.rank_of(number)
-        if rank is None:
+        rank, key = ranks.rank_of(number), ranks.key_of(number)
+        if rank is None or key is None:
             return None
-        key = ranks.key_of(number)
-        assert key is not None, "whoever has a rank has a key"
-        return Rank(rank), key, len(ranks)
+        return _ranked((rank, key, entries.metadata.get(number), len(ranks), state.checkpoint))
+
+    async def ranks(self, ranking: Ranking, players: Sequence[str]) -> Sequence[Ranked | None]:
+        state = self._sound()
+        entries = state.rankings.get(ranking)
+        if entries is None:
+            return [None] * len(players)
+        ranks, beside = entries.ranks, entries.metadata
+        key_of, total, as_of = ranks.key_of, len(ranks), state.checkpoint
+        numbers = self._players.find_many(players)
+        return [
+            None
+            if number == NOBODY or (key := key_of(number)) is None
+            else _ranked((rank, key, beside.get(number), total, as_of))
+            for number, rank in zip(numbers, ranks.rank_many(numbers), strict=True)
+        ]
 
     async def count(self, ranking: Ranking) -> int:
         entries = self._sound().rankings.get(ranking)
@@ -406,18 +498,20 @@ class NativeIndex:
         assert entries.ranks.dense, f"{ranking} does not count distinct scores"
         return Offset(entries.ranks.scores_below(order_key))
 
-    async def read(self, ranking: Ranking, *, first: Rank, limit: int) -> Sequence[Placed]:
-        entries = self._sound().rankings.get(ranking)
+    async def read(self, ranking: Ranking, *, first: Rank, limit: int) -> Stretch:
+        state = self._sound()
+        entries = state.rankings.get(ranking)
         if entries is None:
-            return []
+            return Stretch([], 0, state.checkpoint)
         keys, numbers = entries.ranks.read(first, limit)
         width, beside = entries.ranks.width, entries.metadata
-        return [
+        placed = [
             Placed(player, keys[at * width : (at + 1) * width], beside.get(number))
             for at, (player, number) in enumerate(
                 zip(self._players.ids_of(numbers), numbers, strict=True)
             )
         ]
+        return Stretch(placed, len(entries.ranks), state.checkpoint)
 
     async def rankings(self, board: str) -> Sequence[Ranking]:
         return [ranking for ranking in self._sound().rankings if ranking.board == board]

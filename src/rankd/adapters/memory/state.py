@@ -6,6 +6,7 @@ Invariants, asserted by ``State.check``:
    nobody has are held by none. A list that was dropped holds its players until they are released.
 2. Metadata is kept for entries that are there, and only where there is some.
 3. Every list orders the players of the one table.
+4. A ranking is a draft if its name says so, and only then.
 """
 
 import hashlib
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from rankd.model.facts import Position
-from rankd.ports import Ranking, Shape
+from rankd.ports import DRAFT, Ranking, Shape
 from rankd.rank import PlayerTable, RankList
 
 NOTHING_APPLIED = Position(0)
@@ -29,10 +30,14 @@ DIGEST_BLOCK_ENTRIES = 4096
 class Entries:
     """One ranking: its list, and what is shown beside some of its entries, by player number."""
 
-    __slots__ = ("metadata", "ranks")
+    __slots__ = ("draft", "metadata", "ranks")
 
-    def __init__(self, ranks: RankList, metadata: dict[int, bytes] | None = None) -> None:
+    def __init__(
+        self, ranks: RankList, metadata: dict[int, bytes] | None = None, *, draft: bool = False
+    ) -> None:
         self.ranks = ranks
+        self.draft = draft
+        """Until it is adopted."""
         self.metadata: dict[int, bytes] = {} if metadata is None else metadata
 
     @property
@@ -54,10 +59,13 @@ class State:
     def digest(self) -> bytes:
         """Return what two indexes that folded the same facts have in common. O(n).
 
-        Players count by their ids: their numbers depend on the order in which they came.
+        Players count by their ids: their numbers depend on the order in which they came. Drafts
+        do not count: who has come how far with them is each one's own affair.
         """
         digest = hashlib.sha256()
         for ranking, entries in sorted(self.rankings.items(), key=_by_name):
+            if entries.draft:
+                continue
             for part in self._parts(ranking, entries):
                 digest.update(len(part).to_bytes(8, "little"))
                 digest.update(part)
@@ -82,7 +90,8 @@ class State:
         held = array("I", bytes(4 * len(self.held)))
         for number in leaving:
             held[number] += 1
-        for entries in self.rankings.values():
+        for ranking, entries in self.rankings.items():
+            assert entries.draft is is_draft(ranking), "(4)"
             entries.ranks.check()
             assert entries.ranks.players is self.players, "(3)"
             for _, number in entries.ranks:
@@ -91,6 +100,11 @@ class State:
         assert held == self.held, "(1)"
         assert len(held) - held.count(0) == len(self.players), "(1)"
         assert all(number in self.players for number, times in enumerate(held) if times), "(1)"
+
+
+def is_draft(ranking: Ranking) -> bool:
+    """Whether nobody is to read it yet."""
+    return ranking.board.startswith(DRAFT)
 
 
 def _by_name(item: tuple[Ranking, Entries]) -> tuple[str, str, bool, str]:

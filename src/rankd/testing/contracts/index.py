@@ -7,22 +7,38 @@ and collisions are where indexes differ.
 import asyncio
 import random
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from rankd.model.facts import Position
 from rankd.model.standing import Rank, TieRule
-from rankd.ports import STAY, Move, Moved, Placed, RankIndex, Ranking, Shape
+from rankd.ports import (
+    DRAFT,
+    STAY,
+    Move,
+    Moved,
+    Placed,
+    Ranked,
+    RankIndex,
+    Ranking,
+    Shape,
+    Stretch,
+)
 
 DAILY = Ranking("race", "daily:2026-11-14")
 FOREVER = Ranking("race", "forever")
 EUROPE = Ranking("race", "forever", "region:eu")
 OTHER = Ranking("other", "forever")
 NOWHERE = Ranking("race", "nowhere")
+REDONE = Ranking(DRAFT + "race", "forever")
+REDONE_DAILY = Ranking(DRAFT + "race", "daily:2026-11-14")
 
 PLAIN = Shape(key_bytes=16, dense=False)
 DENSE = Shape(key_bytes=16, dense=True)
+
+_NOBODY_ADOPTED: Mapping[Ranking, Ranking] = MappingProxyType({})
 
 
 def key(score: int, tie: int = 0, *, width: int = 16) -> bytes:
@@ -45,13 +61,19 @@ async def fold(
     *moves: Move,
     opened: Mapping[Ranking, Shape] | Sequence[Ranking] = (),
     dropped: Sequence[Ranking] = (),
+    adopted: Mapping[Ranking, Ranking] = _NOBODY_ADOPTED,
 ) -> Sequence[Moved]:
     """Apply in turn, one position further."""
     if not isinstance(opened, Mapping):
         opened = dict.fromkeys(opened, PLAIN)
     after = await index.checkpoint()
     moved = await index.apply(
-        moves, after=after, through=Position(after + 1), opened=opened, dropped=dropped
+        moves,
+        after=after,
+        through=Position(after + 1),
+        opened=opened,
+        dropped=dropped,
+        adopted=adopted,
     )
     assert moved is not None
     assert await index.checkpoint() == after + 1
@@ -61,7 +83,7 @@ async def fold(
 async def players(index: RankIndex, ranking: Ranking = FOREVER) -> list[str]:
     """Return everybody, best first, page by page."""
     found: list[Placed] = []
-    while page := await index.read(ranking, first=Rank(len(found) + 1), limit=100):
+    while page := (await index.read(ranking, first=Rank(len(found) + 1), limit=100)).entries:
         found += page
     assert len(found) == await index.count(ranking)
     return [each.player for each in found]
@@ -70,7 +92,7 @@ async def players(index: RankIndex, ranking: Ranking = FOREVER) -> list[str]:
 async def metadata(index: RankIndex, ranking: Ranking = FOREVER) -> dict[str, bytes | None]:
     """Return what is shown beside each."""
     page = await index.read(ranking, first=Rank(1), limit=100)
-    return {each.player: each.metadata for each in page}
+    return {each.player: each.metadata for each in page.entries}
 
 
 @pytest.mark.anyio
@@ -143,7 +165,9 @@ class RankIndexContract:
         writing = asyncio.create_task(write())
         while not writing.done():
             assert await index.count(FOREVER) % 10 == 0
-            assert len(await index.read(FOREVER, first=Rank(1), limit=100)) % 10 == 0
+            page = await index.read(FOREVER, first=Rank(1), limit=100)
+            assert len(page.entries) % 10 == 0
+            assert (len(page.entries), page.total) == (page.total, 10 * (page.as_of - 1))
             await asyncio.sleep(0)
         await writing
         assert await index.count(FOREVER) == 100
@@ -216,7 +240,8 @@ class RankIndexContract:
         await fold(index, *(placed(id, 7) for id in reversed(ids)), opened=[FOREVER])
         assert await players(index) == ids
         for rank, id in enumerate(ids, start=1):
-            assert await index.rank(FOREVER, id) == (rank, key(7), len(ids))
+            expected = Ranked(Rank(rank), key(7), None, len(ids), Position(1))
+            assert await index.rank(FOREVER, id) == expected
 
     # ----------------------------------------------------------------------- (4) moments
 
@@ -291,7 +316,9 @@ class RankIndexContract:
         assert await index.count_below(NOWHERE, key(9)) == 0
         assert await index.count_below(NOWHERE, key(9), "ann") == 0
         assert await index.scores_below(NOWHERE, key(9)) == 0
-        assert list(await index.read(NOWHERE, first=Rank(1), limit=10)) == []
+        assert await index.read(NOWHERE, first=Rank(1), limit=10) == Stretch([], 0, Position(1))
+        assert list(await index.ranks(NOWHERE, ["ann", "bob"])) == [None, None]
+        assert list(await index.metadata([(NOWHERE, "ann")])) == [None]
         assert list(await index.order_keys([(NOWHERE, "ann"), (FOREVER, "ann")])) == [None, key(1)]
         assert list(await index.rankings("nothing")) == []
 
@@ -299,8 +326,13 @@ class RankIndexContract:
         await fold(index, placed("ann", 1, at=DAILY), opened=[DAILY, FOREVER])
         for player in ("ann", "bob"):
             assert await index.rank(FOREVER, player) is None
-        assert list(await index.order_keys([(FOREVER, "ann"), (FOREVER, "bob")])) == [None, None]
+        both = [(FOREVER, "ann"), (FOREVER, "bob")]
+        assert list(await index.order_keys(both)) == [None, None]
+        assert list(await index.metadata(both)) == [None, None]
+        assert list(await index.ranks(FOREVER, ["ann", "bob"])) == [None, None]
         assert list(await index.order_keys([])) == []
+        assert list(await index.metadata([])) == []
+        assert list(await index.ranks(FOREVER, [])) == []
 
     # ----------------------------------------------------------------------- (6) metadata
 
@@ -458,9 +490,30 @@ class RankIndexContract:
         for first in range(1, 10):
             for limit in range(10):
                 page = await index.read(FOREVER, first=Rank(first), limit=limit)
-                assert list(page) == [
+                assert list(page.entries) == [
                     Placed(f"p{n}", key(n), b"%d" % n) for n in range(first, min(first + limit, 8))
                 ]
+                assert (page.total, page.as_of) == (7, 1)
+
+    async def test_a_place_tells_its_metadata_how_many_there_are_and_as_of_when(
+        self, index: RankIndex
+    ) -> None:
+        await fold(
+            index,
+            placed("ann", 5),
+            placed("bob", 3, beside=b"car"),
+            placed("ann", 5, at=DAILY, beside=b"foot"),
+            opened=[FOREVER, DAILY],
+        )
+        await fold(index)
+        ann = Ranked(Rank(2), key(5), None, 2, Position(2))
+        bob = Ranked(Rank(1), key(3), b"car", 2, Position(2))
+        assert await index.rank(FOREVER, "ann") == ann
+        assert await index.rank(FOREVER, "bob") == bob
+        asked = ["bob", "nobody", "ann", "bob"]
+        assert list(await index.ranks(FOREVER, asked)) == [bob, None, ann, bob]
+        beside = await index.metadata([(FOREVER, "bob"), (DAILY, "ann"), (DAILY, "bob")])
+        assert list(beside) == [b"car", b"foot", None]
 
     # -------------------------------------------------------------------------- immediate
 
@@ -473,17 +526,145 @@ class RankIndexContract:
             index.apply(moves, after=Position(0), through=Position(1), opened={FOREVER: DENSE}),
             index.checkpoint(),
             index.order_keys([(FOREVER, "p0")]),
+            index.metadata([(FOREVER, "p0")]),
             index.rank(FOREVER, "p0"),
+            index.ranks(FOREVER, ["p0"]),
+            index.stage([], opened={REDONE: PLAIN}),
             index.count(FOREVER),
             index.count_below(FOREVER, key(1), "p1"),
             index.scores_below(FOREVER, key(1)),
             index.read(FOREVER, first=Rank(1), limit=100),
             index.rankings("race"),
             index.apply([], after=Position(1), through=Position(2), dropped=[FOREVER]),
+            index.apply([], after=Position(2), through=Position(3), adopted={REDONE: FOREVER}),
         ]
         for call in calls:
             with pytest.raises(StopIteration):
                 call.send(None)
+
+    # ----------------------------------------------------------------------------- (9) drafts
+
+    async def test_a_draft_is_staged_without_a_checkpoint_and_listed_under_no_board(
+        self, index: RankIndex
+    ) -> None:
+        await fold(index, placed("ann", 1), opened=[FOREVER])
+        moved = await index.stage(
+            [placed("bob", 5, at=REDONE), placed("cyd", 3, at=REDONE)], opened={REDONE: PLAIN}
+        )
+        assert list(moved) == [Moved(None, Rank(1), 1), Moved(None, Rank(1), 2)]
+        assert await index.checkpoint() == 1
+        assert list(await index.rankings("race")) == [FOREVER]
+        assert await players(index) == ["ann"]
+        assert await index.rank(FOREVER, "bob") is None
+
+    @pytest.mark.parametrize("many", [1, 100])
+    async def test_a_draft_is_adopted_at_one_moment_in_place_of_what_had_the_name(
+        self, index: RankIndex, many: int
+    ) -> None:
+        """After the moves and the drops of the same apply, which are those of the old one."""
+        await fold(index, placed("ann", 1, beside=b"old"), opened=[FOREVER, DAILY])
+        crowd = [placed(f"p{n:03}", 9, at=REDONE) for n in range(many)]
+        await index.stage([placed("ann", 7, at=REDONE), *crowd], opened={REDONE: DENSE})
+        moved = await fold(
+            index,
+            placed("ann", 2),
+            placed("bob", 1),
+            opened=[OTHER],
+            dropped=[DAILY],
+            adopted={REDONE: FOREVER},
+        )
+        assert moved == [Moved(Rank(1), Rank(1), 1), Moved(None, Rank(1), 2)]
+        assert await players(index) == ["ann", *(move.player for move in crowd)]
+        assert await index.rank(FOREVER, "ann") == (1, key(7), None, many + 1, 2)
+        assert await index.rank(FOREVER, "bob") is None
+        assert await index.scores_below(FOREVER, key(9)) == 1
+        assert list(await index.rankings("race")) == [FOREVER]
+        assert list(await index.rankings(REDONE.board)) == []
+
+    async def test_an_adopted_draft_goes_on_as_a_ranking(self, index: RankIndex) -> None:
+        await index.stage([placed("ann", 7, at=REDONE, beside=b"x")], opened={REDONE: PLAIN})
+        await fold(index, adopted={REDONE: FOREVER})
+        assert await metadata(index) == {"ann": b"x"}
+        moved = await fold(index, placed("bob", 1), placed("ann", 0))
+        assert moved == [Moved(None, Rank(1), 2), Moved(Rank(2), Rank(1), 2)]
+        await index.stage([placed("cyd", 3, at=REDONE)], opened={REDONE: PLAIN})
+        assert await players(index) == ["ann", "bob"]
+
+    async def test_several_drafts_are_adopted_together(self, index: RankIndex) -> None:
+        await fold(index, placed("ann", 1), opened=[FOREVER])
+        await index.stage(
+            [placed("bob", 2, at=REDONE), placed("cyd", 3, at=REDONE_DAILY)],
+            opened={REDONE: PLAIN, REDONE_DAILY: PLAIN},
+        )
+        await fold(index, adopted={REDONE: FOREVER, REDONE_DAILY: DAILY})
+        assert await players(index) == ["bob"]
+        assert await players(index, DAILY) == ["cyd"]
+        assert set(await index.rankings("race")) == {FOREVER, DAILY}
+
+    async def test_a_draft_that_is_dropped_leaves_nothing(self, index: RankIndex) -> None:
+        await fold(index, placed("ann", 1), opened=[FOREVER])
+        moves = [placed(player, 2, at=REDONE) for player in ("ann", "bob")]
+        moved = await index.stage(moves, opened={REDONE: PLAIN}, dropped=[REDONE])
+        assert len(moved) == 2
+        assert await players(index) == ["ann"]
+        with pytest.raises(AssertionError):
+            await fold(index, adopted={REDONE: FOREVER})
+        assert await players(index) == ["ann"]
+
+    async def test_an_apply_out_of_turn_adopts_nothing(self, index: RankIndex) -> None:
+        await fold(index, placed("ann", 1), opened=[FOREVER])
+        await index.stage([placed("bob", 1, at=REDONE)], opened={REDONE: PLAIN})
+        late = await index.apply(
+            [], after=Position(0), through=Position(1), adopted={REDONE: FOREVER}
+        )
+        assert late is None
+        assert await players(index) == ["ann"]
+        await fold(index, adopted={REDONE: FOREVER})
+        assert await players(index) == ["bob"]
+
+    @pytest.mark.parametrize("many", [1, 100])
+    async def test_staging_rankings_and_applying_to_drafts_are_mistakes(
+        self, index: RankIndex, many: int
+    ) -> None:
+        await fold(index, placed("ann", 1), opened=[FOREVER])
+        await index.stage([placed("bob", 1, at=REDONE)], opened={REDONE: PLAIN})
+        with pytest.raises(AssertionError):
+            await index.stage([placed(f"p{n}", 0) for n in range(many)])
+        with pytest.raises(AssertionError):
+            await index.stage([], opened={DAILY: PLAIN})
+        with pytest.raises(AssertionError):
+            await index.stage([], dropped=[FOREVER])
+        with pytest.raises(AssertionError):
+            await fold(index, *(placed(f"p{n}", 0, at=REDONE) for n in range(many)))
+        with pytest.raises(AssertionError):
+            await fold(index, opened=[REDONE_DAILY])
+        with pytest.raises(AssertionError):
+            await fold(index, dropped=[REDONE])
+        assert await index.checkpoint() == 1
+        assert await players(index) == ["ann"]
+        await fold(index, adopted={REDONE: DAILY})
+        assert await players(index, DAILY) == ["bob"]
+
+    @pytest.mark.parametrize(
+        "adopted",
+        [
+            {REDONE_DAILY: DAILY},
+            {FOREVER: DAILY},
+            {REDONE: REDONE_DAILY},
+            {REDONE: OTHER, Ranking(REDONE.board, "second"): OTHER},
+        ],
+    )
+    async def test_adopting_what_is_no_draft_is_a_mistake(
+        self, index: RankIndex, adopted: Mapping[Ranking, Ranking]
+    ) -> None:
+        await fold(index, placed("ann", 1), opened=[FOREVER])
+        drafts = [REDONE, Ranking(REDONE.board, "second")]
+        await index.stage([], opened=dict.fromkeys(drafts, PLAIN))
+        with pytest.raises(AssertionError):
+            await fold(index, placed("bob", 1), adopted=adopted)
+        assert await index.checkpoint() == 1
+        assert await players(index) == ["ann"]
+        assert list(await index.rankings("race")) == [FOREVER]
 
     # -- 7. ranks as they are asked for --
 

@@ -12,12 +12,13 @@ from rankd.adapters.memory import index as module
 from rankd.adapters.memory.index import MOVES_TOGETHER_MIN, NativeIndex
 from rankd.model.facts import Position
 from rankd.model.standing import Rank
-from rankd.ports import Move, Moved, Ranking, Shape
+from rankd.ports import DRAFT, Move, Moved, Ranking, Shape
 from rankd.rank import PlayerTable, oracle
 
 T = TypeVar("T")
 
 DAILY, FOREVER = Ranking("b", "daily:2026-11-14"), Ranking("b", "forever")
+REDONE = Ranking(DRAFT + "b", "forever")
 PLAIN = Shape(16, False)
 MANY = MOVES_TOGETHER_MIN * 2
 
@@ -82,7 +83,7 @@ def test_a_player_who_leaves_and_returns_in_one_apply_stays_the_same_one(
     fold(index, [*crowd(others, at=DAILY), *moves])
     assert table.find("ann") == number
     assert table.find("new") != number
-    assert [each.player for each in now(index.read(FOREVER, first=Rank(1), limit=9))] == [
+    assert [each.player for each in now(index.read(FOREVER, first=Rank(1), limit=9)).entries] == [
         "ann",
         "new",
     ]
@@ -132,11 +133,40 @@ def test_whoever_waits_to_be_released_may_come_back(
         index.check()
         fold(index)
     assert len(table) == 3
-    assert [each.player for each in now(index.read(FOREVER, first=Rank(1), limit=9))] == [
+    assert [each.player for each in now(index.read(FOREVER, first=Rank(1), limit=9)).entries] == [
         "p00000",
         "p00010",
         "p00020",
     ]
+
+
+def test_a_draft_holds_its_players_and_a_dropped_one_frees_them(
+    index: NativeIndex, table: PlayerTable
+) -> None:
+    fold(index, crowd(2))
+    now(index.stage(crowd(5, at=REDONE), opened={REDONE: PLAIN}))
+    index.check()
+    assert len(table) == 5
+    now(index.stage([], dropped=[REDONE]))
+    index.check()
+    assert len(table) == 2
+
+
+def test_whoever_only_the_replaced_ranking_held_is_forgotten(
+    index: NativeIndex, table: PlayerTable
+) -> None:
+    fold(index, crowd(5, beside=b"x"))
+    now(index.stage(crowd(2, at=REDONE), opened={REDONE: PLAIN}))
+    fold(index, adopted={REDONE: FOREVER})
+    index.check()
+    assert len(table) == 2
+
+
+def test_a_stage_that_is_refused_leaves_no_trace(index: NativeIndex, table: PlayerTable) -> None:
+    with pytest.raises(AssertionError):
+        now(index.stage([*crowd(3, at=REDONE), *crowd(1)], opened={REDONE: PLAIN}))
+    assert len(table) == 0
+    assert list(now(index.rankings(REDONE.board))) == []
 
 
 @pytest.mark.parametrize("good", [1, MANY])
@@ -211,7 +241,10 @@ def _refuses_everything(index: NativeIndex) -> None:
         index.checkpoint(),
         index.apply([], after=Position(1), through=Position(2)),
         index.order_keys([]),
+        index.stage([]),
+        index.metadata([]),
         index.rank(FOREVER, "ann"),
+        index.ranks(FOREVER, ["ann"]),
         index.count(FOREVER),
         index.count_below(FOREVER, bytes(16)),
         index.scores_below(FOREVER, bytes(16)),
@@ -268,6 +301,15 @@ def test_a_digest_never_changes_its_meaning(index: NativeIndex) -> None:
     fold(index, [*crowd(2), Move(DAILY, "é", b"\xff" * 16, b"run")])
     known = "53d16cea2b610e6aefac79856c091d78415db9adc75e592ab74011872b98844c"
     assert index.digest().hex() == known
+
+
+def test_drafts_are_no_part_of_a_digest(index: NativeIndex) -> None:
+    fold(index, crowd(3))
+    before = index.digest()
+    now(index.stage(crowd(5, at=REDONE), opened={REDONE: PLAIN}))
+    assert index.digest() == before
+    fold(index, adopted={REDONE: FOREVER})
+    assert index.digest() != before
 
 
 @pytest.mark.parametrize(
