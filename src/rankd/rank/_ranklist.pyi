@@ -13,9 +13,17 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, TypeAlias, overload
 
+from rankd.rank.rules import Rules
+
 # Anything contiguous: `array("I")`, bytes, a memoryview, a numpy array. Players and ranks are
-# unsigned 32-bit, lengths unsigned 16-bit, keys and text plain bytes.
+# unsigned 32-bit, lengths unsigned 16-bit, scores signed and positions unsigned 64-bit, keys and
+# text plain bytes.
 Buffer: TypeAlias = bytes | bytearray | memoryview | array[int]
+
+# What judging did, a row for each submission: verdicts (0 counted, 1 not better, 2 out of bounds,
+# 3 overflow), scores after and before, ranks just after and just before, totals. Ranks and scores
+# are 0 where there is no entry.
+Outcomes: TypeAlias = tuple[bytes, array[int], array[int], array[int], array[int], array[int]]
 
 NOBODY: int
 ID_BYTES_MAX: int
@@ -112,6 +120,9 @@ class RankList:
     def rank_of(self, player: int) -> int | None:
         """Return a player's rank, if it has one. O(log n)."""
 
+    def find(self, player: int) -> tuple[int, bytes] | None:
+        """Return a player's rank and key, if it has them: both by one search. O(log n)."""
+
     def count_below(self, key: bytes) -> int:
         """Count the entries with a lesser key; the key need not be there. O(log n)."""
 
@@ -140,6 +151,27 @@ class RankList:
 
     def rank_many(self, players: Buffer) -> array[int]:
         """Return each one's rank, 0 where it has none. Several times faster than one by one."""
+
+    def find_many(self, players: Buffer) -> tuple[array[int], bytes]:
+        """Return each one's rank, and the keys end to end; 0 and zeros where it has none."""
+
+    def judge_many(
+        self,
+        players: Buffer,
+        scores: Buffer,
+        positions: Buffer,
+        deltas: Buffer | None = None,
+        *,
+        rules: Rules,
+    ) -> Outcomes:
+        """Judge submissions one after another, and move what counts. Several times faster so.
+
+        There are as many ``scores`` for each as a key has words of score. Where ``deltas`` has a 1
+        they are added whatever the rule, which FIRST does not know. Sums are held to 64 bits, then
+        to the bounds. A key changes only if its scores do.
+
+        Should memory run out midway, a note tells how many were judged; they stay judged.
+        """
 
     def count_below_many(self, keys: Buffer) -> array[int]:
         """Count below each key. Several times faster than one by one."""

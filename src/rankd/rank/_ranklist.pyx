@@ -12,7 +12,7 @@ from os import urandom
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeUTF8
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stddef cimport size_t
 from libc.string cimport memset
 
@@ -79,6 +79,7 @@ cdef extern from "ranklist.h" nogil:
     rk_status rk_list_remove(rk_list *list, uint32_t player, uint64_t *previous_rank)
     bint rk_list_key(const rk_list *list, uint32_t player, rk_key *key)
     uint64_t rk_list_rank(const rk_list *list, uint32_t player)
+    uint64_t rk_list_find(const rk_list *list, uint32_t player, rk_key *key)
     uint64_t rk_list_below(const rk_list *list, const rk_key *key)
     uint64_t rk_list_scores_below(const rk_list *list, const rk_key *key)
     uint64_t rk_list_put_many(rk_list *list, uint64_t count, const uint32_t *players,
@@ -86,6 +87,8 @@ cdef extern from "ranklist.h" nogil:
                               rk_status *status)
     void rk_list_rank_many(const rk_list *list, uint64_t count, const uint32_t *players,
                            uint32_t *ranks)
+    void rk_list_find_many(const rk_list *list, uint64_t count, const uint32_t *players,
+                           uint32_t *ranks, uint8_t *keys)
     void rk_list_below_many(const rk_list *list, uint64_t count, const uint8_t *keys,
                             uint32_t *below)
     rk_status rk_list_load(rk_list *list, rk_loader *loader, uint64_t count,
@@ -94,12 +97,40 @@ cdef extern from "ranklist.h" nogil:
     size_t rk_list_bytes(const rk_list *list)
     const char *rk_list_check(const rk_list *list)
 
+cdef extern from "judge.h" nogil:
+    ctypedef enum rk_rule:
+        RK_BEST
+        RK_LATEST
+        RK_SUM
+        RK_FIRST
+    ctypedef struct rk_rules:
+        rk_rule rule
+        int64_t low
+        int64_t high
+        uint64_t mask[5]
+        uint64_t tie_factor
+    ctypedef struct rk_run:
+        const uint32_t *players
+        const int64_t *scores
+        const uint8_t *deltas
+        const uint64_t *positions
+    ctypedef struct rk_outcomes:
+        uint8_t *verdicts
+        int64_t *scores
+        int64_t *previous_scores
+        uint32_t *ranks
+        uint32_t *previous_ranks
+        uint32_t *totals
+    uint64_t rk_judge_many(rk_list *list, const rk_rules *rules, uint64_t count,
+                           const rk_run *run, const rk_outcomes *outcomes, rk_status *status)
+
 
 NOBODY = RK_NOBODY
 ID_BYTES_MAX = RK_ID_BYTES_MAX
 
 cdef object _NUMBERS = array("I")
-assert _NUMBERS.itemsize == 4
+cdef object _SCORES = array("q")
+assert _NUMBERS.itemsize == 4 and _SCORES.itemsize == 8
 
 
 def fail_allocation(k):
@@ -119,6 +150,10 @@ def bytes_in_use():
 
 cdef object _numbers(Py_ssize_t count):
     return _NUMBERS * 0 if count == 0 else array("I", bytes(4)) * count
+
+
+cdef object _scores(Py_ssize_t count):
+    return _SCORES * 0 if count == 0 else array("q", bytes(8)) * count
 
 
 cdef int _raise(rk_status status, str what) except -1:
@@ -420,6 +455,15 @@ cdef class RankList:
     def rank_of(self, player):
         return rk_list_rank(&self._list, self._number(player)) or None
 
+    def find(self, player):
+        cdef rk_key key
+        cdef uint64_t rank = rk_list_find(&self._list, self._number(player), &key)
+        if rank == 0:
+            return None
+        result = PyBytes_FromStringAndSize(NULL, self.width)
+        rk_key_write(&key, <uint8_t *>PyBytes_AS_STRING(result), self._list.tree.words)
+        return rank, result
+
     def count_below(self, key):
         cdef rk_key words
         self._key(key, &words)
@@ -496,6 +540,56 @@ cdef class RankList:
             self._stopped(status, done, players[done])
         return (previous_ranks, new_ranks) if ranks else None
 
+    def judge_many(self, const uint32_t[::1] players not None, const int64_t[::1] scores not None,
+                   const uint64_t[::1] positions not None, const uint8_t[::1] deltas=None,
+                   *, rules):
+        cdef Py_ssize_t count = players.shape[0], columns = self._list.tree.words - 1
+        cdef rk_rules by
+        cdef rk_run run
+        cdef rk_outcomes into
+        cdef rk_status status
+        self._read_rules(rules, &by)
+        if scores.shape[0] != count * columns or positions.shape[0] != count:
+            raise ValueError(f"{count} players need {columns} scores and a position each")
+        if deltas is not None and deltas.shape[0] != count:
+            raise ValueError(f"{count} players need a mark each that says whether it is a delta")
+        if by.rule == RK_FIRST and deltas is not None and any(deltas):
+            raise ValueError("where the first scores stay there are no deltas")
+        verdicts = PyBytes_FromStringAndSize(NULL, count)
+        new_scores, old_scores = _scores(count * columns), _scores(count * columns)
+        new_ranks, old_ranks, all_totals = _numbers(count), _numbers(count), _numbers(count)
+        if count == 0:
+            return verdicts, new_scores, old_scores, new_ranks, old_ranks, all_totals
+        cdef int64_t[::1] scores_after = new_scores, scores_before = old_scores
+        cdef uint32_t[::1] ranks_after = new_ranks, ranks_before = old_ranks, totals = all_totals
+        run.players, run.scores, run.positions = &players[0], &scores[0], &positions[0]
+        run.deltas = NULL
+        if deltas is not None:
+            run.deltas = &deltas[0]
+        into.verdicts = <uint8_t *>PyBytes_AS_STRING(verdicts)
+        into.scores, into.previous_scores = &scores_after[0], &scores_before[0]
+        into.ranks, into.previous_ranks = &ranks_after[0], &ranks_before[0]
+        into.totals = &totals[0]
+        self._changes += 1
+        cdef uint64_t done = rk_judge_many(&self._list, &by, count, &run, &into, &status)
+        if done < <uint64_t>count:
+            self._stopped(status, done, players[done])
+        return verdicts, new_scores, old_scores, new_ranks, old_ranks, all_totals
+
+    cdef int _read_rules(self, object rules, rk_rules *into) except -1:
+        cdef uint32_t i
+        rule, masks, tie_factor, low, high = rules
+        if rule not in (RK_BEST, RK_LATEST, RK_SUM, RK_FIRST):
+            raise ValueError(f"there is no rule {rule}")
+        if len(masks) != self._list.tree.words:
+            raise ValueError(f"keys of this list need {self._list.tree.words} masks")
+        if tie_factor not in (0, 1):
+            raise ValueError("positions order equal scores or do not: 1 or 0")
+        into.rule, into.tie_factor, into.low, into.high = rule, tie_factor, low, high
+        for i in range(self._list.tree.words):
+            into.mask[i] = masks[i]
+        return 0
+
     cdef int _stopped(self, rk_status status, uint64_t done, uint32_t player) except -1:
         if player == RK_NOBODY:
             error = ValueError("a player's number is 0 to 4294967294")
@@ -512,6 +606,17 @@ cdef class RankList:
         if players.shape[0]:
             rk_list_rank_many(&self._list, players.shape[0], &players[0], &ranks[0])
         return result
+
+    def find_many(self, const uint32_t[::1] players not None):
+        cdef Py_ssize_t count = players.shape[0]
+        numbers = _numbers(count)
+        if count == 0:
+            return numbers, b""
+        cdef uint32_t[::1] ranks = numbers
+        keys = PyBytes_FromStringAndSize(NULL, count * self.width)
+        rk_list_find_many(&self._list, count, &players[0], &ranks[0],
+                          <uint8_t *>PyBytes_AS_STRING(keys))
+        return numbers, keys
 
     def count_below_many(self, const uint8_t[::1] keys not None):
         if keys.shape[0] % self.width:

@@ -7,18 +7,26 @@ it serves in its place, with every insertion costing O(n).
 The words of the interface are explained in _ranklist.pyi, which both implementations keep to.
 """
 
+import struct
 from array import array
 from bisect import bisect_left, insort
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from rankd.rank.rules import BEST, FIRST, LATEST, SUM
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from rankd.rank._ranklist import Buffer
+    from rankd.rank._ranklist import Buffer, Outcomes
+    from rankd.rank.rules import Rules
 
 NOBODY = 2**32 - 1
 ID_BYTES_MAX = 256
+
+_COUNTED, _NOT_BETTER, _OUT_OF_BOUNDS, _OVERFLOW = range(4)
+_SCORE_MIN, _SCORE_MAX = -(2**63), 2**63 - 1
+_WORD_MAX = 2**64 - 1
 
 
 def _encoded(id: str) -> bytes:
@@ -219,6 +227,11 @@ class RankList:
             return None
         return bisect_left(self._entries, self._entry(player, key)) + 1
 
+    def find(self, player: int) -> tuple[int, bytes] | None:
+        """Return a player's rank and key, if it has them."""
+        rank, key = self.rank_of(player), self.key_of(player)
+        return None if rank is None or key is None else (rank, key)
+
     def count_below(self, key: bytes) -> int:
         """Count the entries with a lesser key."""
         return bisect_left(self._entries, (self._checked(key),))
@@ -287,6 +300,56 @@ class RankList:
         """Return each one's rank, 0 where it has none."""
         return array("I", [self.rank_of(p) or 0 if p != NOBODY else 0 for p in memoryview(players)])
 
+    def find_many(self, players: "Buffer") -> "tuple[array[int], bytes]":
+        """Return each one's rank, and the keys end to end; 0 and zeros where it has none."""
+        keys = [self._keys.get(player, bytes(self.width)) for player in memoryview(players)]
+        return self.rank_many(players), b"".join(keys)
+
+    def judge_many(
+        self,
+        players: "Buffer",
+        scores: "Buffer",
+        positions: "Buffer",
+        deltas: "Buffer | None" = None,
+        *,
+        rules: "Rules",
+    ) -> "Outcomes":
+        """Judge submissions one after another, and move what counts."""
+        columns = self.width // 8 - 1
+        _check_rules(rules, columns + 1)
+        numbers, given = memoryview(players).tolist(), memoryview(scores).tolist()
+        marks = bytes(len(numbers)) if deltas is None else bytes(deltas)
+        if len(given) != columns * len(numbers) or len(memoryview(positions)) != len(numbers):
+            raise ValueError(f"{len(numbers)} players need {columns} scores and a position each")
+        if len(marks) != len(numbers):
+            raise ValueError(f"{len(numbers)} players need a mark each: is it a delta?")
+        if rules.rule == FIRST and any(marks):
+            raise ValueError("where the first scores stay there are no deltas")
+        rows = zip(*[iter(given)] * columns, strict=True)
+        outcomes = bytearray(), array("q"), array("q"), array("I"), array("I"), array("I")
+        for player, row, at, mark in zip(numbers, rows, memoryview(positions), marks, strict=True):
+            try:
+                told = self._judge(rules, player, row, at, adds=bool(mark) or rules.rule == SUM)
+            except (KeyError, ValueError) as error:
+                error.add_note(f"{len(outcomes[0])} entries of the batch were put")
+                raise
+            for column, values in zip(outcomes, told, strict=True):
+                column.extend(values)
+        return bytes(outcomes[0]), *outcomes[1:]
+
+    def _judge(
+        self, rules: "Rules", player: int, scores: tuple[int, ...], position: int, *, adds: bool
+    ) -> "tuple[Sequence[int], ...]":
+        """Judge one; return its row of each outcome."""
+        key = self._keys.get(player)
+        rank = (key and self.rank_of(player)) or 0
+        before = (0,) * len(scores) if key is None else _scores_of(rules, key)
+        verdict, wanted = _verdict(rules, scores, key, adds=adds)
+        if verdict != _COUNTED or (key is not None and wanted == before):
+            return (verdict,), before, before, (rank,), (rank,), (len(self),)
+        now = self.put(player, _key_of(rules, wanted, position))[1]
+        return (verdict,), wanted, before, (now,), (rank,), (len(self),)
+
     def count_below_many(self, keys: "Buffer") -> "array[int]":
         """Count below each key."""
         if memoryview(keys).nbytes % self.width:
@@ -323,3 +386,45 @@ class RankList:
         """Assert that the list agrees with itself."""
         assert self._entries == sorted(self._entries)
         assert {player: key for key, _, player in self._entries} == self._keys
+
+
+# ---- Judging -----------------------------------------------------------------------------------
+
+
+def _check_rules(rules: "Rules", words: int) -> None:
+    if rules.rule not in (BEST, LATEST, SUM, FIRST):
+        raise ValueError(f"there is no rule {rules.rule}")
+    if len(rules.masks) != words:
+        raise ValueError(f"keys of this list need {words} masks")
+    if rules.tie_factor not in (0, 1):
+        raise ValueError("positions order equal scores or do not: 1 or 0")
+    if min(rules.low, rules.high) < _SCORE_MIN or max(rules.low, rules.high) > _SCORE_MAX:
+        raise OverflowError("the bounds do not fit 64 bits")
+
+
+def _key_of(rules: "Rules", scores: "Sequence[int]", position: int) -> bytes:
+    numbers = (*(score & _WORD_MAX for score in scores), position * rules.tie_factor)
+    words = [number ^ mask for number, mask in zip(numbers, rules.masks, strict=True)]
+    return struct.pack(f">{len(words)}Q", *words)
+
+
+def _scores_of(rules: "Rules", key: bytes) -> tuple[int, ...]:
+    words = struct.unpack(f">{len(rules.masks)}Q", key)
+    numbers = [word ^ mask for word, mask in zip(words, rules.masks, strict=True)][:-1]
+    return tuple(number - (number >> 63 << 64) for number in numbers)
+
+
+def _verdict(
+    rules: "Rules", scores: tuple[int, ...], current: bytes | None, *, adds: bool
+) -> tuple[int, tuple[int, ...]]:
+    """Return what becomes of a submission, and the scores it asks for."""
+    if adds and current is not None:
+        scores = tuple(map(int.__add__, scores, _scores_of(rules, current)))
+    if min(scores) < _SCORE_MIN or max(scores) > _SCORE_MAX:
+        return _OVERFLOW, scores
+    if not rules.low <= scores[0] <= rules.high:
+        return _OUT_OF_BOUNDS, scores
+    if current is None or adds or rules.rule == LATEST:
+        return _COUNTED, scores
+    better = _key_of(rules, scores, 0)[:-8] < current[:-8]
+    return _COUNTED if rules.rule == BEST and better else _NOT_BETTER, scores

@@ -110,8 +110,8 @@ static rk_status put_first(rk_list *list, uint32_t player, const rk_key *key, rk
     return RK_OK;
 }
 
-static rk_status put(rk_list *list, uint32_t player, const rk_key *key, rk_path *from_path,
-                     rk_path *to_path, rk_move *move)
+rk_status rk_list_put_on(rk_list *list, uint32_t player, const rk_key *key, rk_path *from_path,
+                         rk_path *to_path, rk_move *move)
 {
     rk_key old;
     if (!rk_keys_get(&list->keys, player, &old))
@@ -137,7 +137,7 @@ static rk_status put(rk_list *list, uint32_t player, const rk_key *key, rk_path 
 rk_status rk_list_put(rk_list *list, uint32_t player, const rk_key *key, rk_move *move)
 {
     rk_path from = UNKNOWN, to = UNKNOWN;
-    return put(list, player, key, &from, &to, move);
+    return rk_list_put_on(list, player, key, &from, &to, move);
 }
 
 rk_status rk_list_remove(rk_list *list, uint32_t player, uint64_t *previous_rank)
@@ -153,12 +153,17 @@ rk_status rk_list_remove(rk_list *list, uint32_t player, uint64_t *previous_rank
     return RK_OK;
 }
 
+uint64_t rk_list_find(const rk_list *list, uint32_t player, rk_key *key)
+{
+    if (!rk_list_key(list, player, key))
+        return 0;
+    return rk_tree_offset(&list->tree, key, player, NULL) + 1;
+}
+
 uint64_t rk_list_rank(const rk_list *list, uint32_t player)
 {
     rk_key key;
-    if (!rk_list_key(list, player, &key))
-        return 0;
-    return rk_tree_offset(&list->tree, &key, player, NULL) + 1;
+    return rk_list_find(list, player, &key);
 }
 
 uint64_t rk_list_below(const rk_list *list, const rk_key *key)
@@ -204,7 +209,8 @@ uint64_t rk_list_put_many(rk_list *list, uint64_t count, const uint32_t *players
         rk_tree_warm(&list->tree, to, group, true, to_paths);
         for (uint32_t i = 0; i < group; i++, done++) {
             rk_move move;
-            *status = put(list, players[done], &to[i], &from_paths[i], &to_paths[i], &move);
+            *status = rk_list_put_on(list, players[done], &to[i], &from_paths[i], &to_paths[i],
+                                     &move);
             if (*status != RK_OK)
                 return done;
             if (previous != NULL)
@@ -216,21 +222,38 @@ uint64_t rk_list_put_many(rk_list *list, uint64_t count, const uint32_t *players
     return count;
 }
 
-void rk_list_rank_many(const rk_list *list, uint64_t count, const uint32_t *players,
-                       uint32_t *ranks)
+static void write_key(const rk_list *list, const rk_key *key, bool found, uint8_t *bytes)
 {
-    rk_key keys[RK_GROUP];
+    if (found)
+        rk_key_write(key, bytes, list->tree.words);
+    else
+        memset(bytes, 0, (size_t)list->tree.words * 8);
+}
+
+void rk_list_find_many(const rk_list *list, uint64_t count, const uint32_t *players,
+                       uint32_t *ranks, uint8_t *keys)
+{
+    rk_key group_keys[RK_GROUP];
     bool found[RK_GROUP];
     rk_path paths[RK_GROUP];
     for (uint64_t done = 0; done < count;) {
         const uint32_t group = rk_group(count - done);
-        gather_keys(list, players + done, group, keys, found);
-        rk_tree_warm(&list->tree, keys, group, false, paths);
-        for (uint32_t i = 0; i < group; i++, done++)
-            ranks[done] = found[i] ? (uint32_t)rk_tree_offset_on(&list->tree, &keys[i],
+        gather_keys(list, players + done, group, group_keys, found);
+        rk_tree_warm(&list->tree, group_keys, group, false, paths);
+        for (uint32_t i = 0; i < group; i++, done++) {
+            ranks[done] = found[i] ? (uint32_t)rk_tree_offset_on(&list->tree, &group_keys[i],
                                                                  players[done], &paths[i]) + 1
                                    : 0;
+            if (keys != NULL)
+                write_key(list, &group_keys[i], found[i], keys + done * list->tree.words * 8);
+        }
     }
+}
+
+void rk_list_rank_many(const rk_list *list, uint64_t count, const uint32_t *players,
+                       uint32_t *ranks)
+{
+    rk_list_find_many(list, count, players, ranks, NULL);
 }
 
 void rk_list_below_many(const rk_list *list, uint64_t count, const uint8_t *keys, uint32_t *below)

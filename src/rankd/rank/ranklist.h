@@ -46,6 +46,10 @@ typedef struct {
  * table and the player is not in it. O(log n). */
 rk_status rk_list_put(rk_list *list, uint32_t player, const rk_key *key, rk_move *move);
 
+/* The same by ways from rk_tree_warm to the key it has and to the one it gets, or unknown ones. */
+rk_status rk_list_put_on(rk_list *list, uint32_t player, const rk_key *key, rk_path *from,
+                         rk_path *to, rk_move *move);
+
 /* Take the player out. RK_ABSENT if it was not in. O(log n). */
 rk_status rk_list_remove(rk_list *list, uint32_t player, uint64_t *previous_rank);
 
@@ -54,6 +58,9 @@ bool rk_list_key(const rk_list *list, uint32_t player, rk_key *key);
 
 /* The player's rank, or 0. O(log n). */
 uint64_t rk_list_rank(const rk_list *list, uint32_t player);
+
+/* The player's rank, and its key with it, or 0. O(log n). */
+uint64_t rk_list_find(const rk_list *list, uint32_t player, rk_key *key);
 
 /* How many entries have a key less than this one, which need not be there. O(log n). */
 uint64_t rk_list_below(const rk_list *list, const rk_key *key);
@@ -73,6 +80,10 @@ uint64_t rk_list_put_many(rk_list *list, uint64_t count, const uint32_t *players
 /* ranks[i] becomes the rank of players[i], or 0. */
 void rk_list_rank_many(const rk_list *list, uint64_t count, const uint32_t *players,
                        uint32_t *ranks);
+
+/* The same, and where not NULL `keys` receives the key of each, big-endian; zeros if it has none. */
+void rk_list_find_many(const rk_list *list, uint64_t count, const uint32_t *players,
+                       uint32_t *ranks, uint8_t *keys);
 
 /* below[i] becomes the number of entries less than keys[i]. */
 void rk_list_below_many(const rk_list *list, uint64_t count, const uint8_t *keys,

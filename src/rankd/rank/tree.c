@@ -183,6 +183,16 @@ uint64_t rk_tree_offset_on(const rk_tree *tree, const rk_key *key, uint32_t play
     return passed(tree, path) + at;
 }
 
+uint64_t rk_tree_offset_near(const rk_tree *tree, const rk_key *key, uint32_t player,
+                             rk_path *path)
+{
+    if (tree->root == NULL)
+        return 0;
+    const target t = {key->word, player};
+    const leaf *node = locate(tree, t, path);
+    return passed(tree, path) + find_entry(tree, node, t);
+}
+
 static const leaf *leaf_at(const rk_tree *tree, uint64_t *offset)
 {
     void *node = tree->root;

@@ -87,6 +87,11 @@ void rk_tree_warm(const rk_tree *tree, const rk_key *keys, uint32_t count, bool 
 uint64_t rk_tree_offset_on(const rk_tree *tree, const rk_key *key, uint32_t player,
                            const rk_path *path);
 
+/* The same where entries may have come and gone since: a way that no longer leads there is found
+ * anew. */
+uint64_t rk_tree_offset_near(const rk_tree *tree, const rk_key *key, uint32_t player,
+                             rk_path *path);
+
 /* ---- Bulk load: from sorted input, in pieces, far faster than one by one ----------------- */
 
 typedef struct {

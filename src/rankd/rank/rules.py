@@ -1,0 +1,23 @@
+"""What submissions are judged by, in plain numbers: all that a rank list has to know of it."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+BEST, LATEST, SUM, FIRST = range(4)
+"""How new scores combine with those a player has: the better stays, all columns compared as one;
+the new ones replace the old; they are added, column by column; the old ones stay."""
+
+
+class Rules(NamedTuple):
+    """How a list judges, and what keys it makes of scores."""
+
+    rule: int
+    """BEST, LATEST, SUM or FIRST."""
+    masks: Sequence[int]
+    """One for each word of a key: the word is the score, as 64 bits, XOR its mask, and the last one
+    the position times ``tie_factor``, XOR the last mask. A lesser word is the better."""
+    tie_factor: int
+    """1 where positions order equal scores, 0 where the players do."""
+    low: int
+    high: int
+    """Bounds of the first column, both included."""
