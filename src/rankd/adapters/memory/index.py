@@ -27,6 +27,7 @@ from typing import ClassVar, NamedTuple
 
 from rankd.adapters.memory import snapshot
 from rankd.adapters.memory.state import Entries, State, is_draft
+from rankd.adapters.memory.touched import Touched
 from rankd.model.facts import Position
 from rankd.model.order import TIE_BREAK_BYTES, score_part
 from rankd.model.standing import Offset, Rank, TieRule
@@ -123,6 +124,9 @@ class NativeIndex:
         self._released = 0
         """How many players the first of those holds no longer."""
         self._failure: BaseException | None = None
+        self._saving: Touched | None = None
+        """While a save goes on: whoever moves entries, or what is shown beside them, tells it,
+        ``self._saving.touched(entries, numbers)``, before anybody else has a turn."""
 
     # ------------------------------------------------------------------------ writing
 
@@ -327,6 +331,8 @@ class NativeIndex:
         moved = self._take_together(entries.ranks, numbers, placed)
         if metadata is not None or entries.metadata:
             _show(entries, numbers, brought)
+        if self._saving is not None:
+            self._saving.touched(entries, numbers)
         return moved
 
     def _take_each(self, placings: Iterable[_Placing]) -> list[Moved]:
@@ -337,6 +343,8 @@ class NativeIndex:
             if key == STAY:
                 moved.append(_moved((previous, previous, len(ranks))))
                 continue
+            if self._saving is not None and number != NOBODY:
+                self._saving.touched(entries, (number,))
             if key is not None:
                 ranks.put(number, key)
                 self._held[number] += previous is None
@@ -377,7 +385,11 @@ class NativeIndex:
 
     def _drop(self, ranking: Ranking) -> None:
         entries = self._rankings.pop(ranking, None)
-        if entries is not None and len(entries.ranks):
+        if entries is None:
+            return
+        if self._saving is not None:
+            self._saving.dropped(entries)
+        if len(entries.ranks):
             self._leaving.append(entries)
 
     def _adopt(self, draft: Ranking, name: Ranking) -> None:
@@ -385,6 +397,8 @@ class NativeIndex:
         entries = self._rankings.pop(draft)
         entries.draft = False
         self._rankings[name] = entries
+        if self._saving is not None:
+            self._saving.adopted(entries)
 
     def _release(self, count: int) -> None:
         """Let dropped rankings let go of at least so many players, if they hold so many.

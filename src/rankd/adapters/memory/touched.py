@@ -1,0 +1,72 @@
+"""What was touched in an index while it is being saved.
+
+A save reads rankings a piece at a time, and they go on changing meanwhile. So whoever is moved is
+noted here, and the save says of each of them once more, at the end, what became of it. Nothing else
+needs to be noted: who was not touched stood in one place throughout, under one number.
+
+Noting must cost an apply next to nothing, so a touch is a number put behind others, which is a copy
+of memory for a whole batch. Somebody who is touched twice is noted twice; the save sees to that.
+"""
+
+from array import array
+from collections.abc import Iterable, Iterator
+
+from rankd.adapters.memory.state import Entries
+
+
+class Touched:
+    """Who was touched since a save began and was not written since; which rankings are unread."""
+
+    def __init__(self, rankings: Iterable[Entries]) -> None:
+        self.unread = dict.fromkeys(entries for entries in rankings if not entries.draft)
+        """Rankings to be read from beginning to end, in this order."""
+        self.adoptions: set[Entries] = set()
+        """Those that began as drafts, where nobody noted who got which number."""
+        self.players = array("I")
+        """Who may have got a number."""
+        self.waiting = 0
+        """How many touches of entries are noted."""
+        self._notes: dict[Entries, array[int]] = {}
+
+    def touched(self, entries: Entries, numbers: Iterable[int]) -> None:
+        """Note that these were put into a ranking, moved in it, taken out, or shown otherwise.
+
+        Cheapest with an ``array("I")``. NOBODY must not be among them.
+        """
+        if entries.draft:  # It is not saved; if it is adopted, it is read as a whole.
+            return
+        notes = self._notes.get(entries)
+        if notes is None:
+            notes = self._notes[entries] = array("I")
+        before = len(notes)
+        notes.extend(numbers)
+        self.waiting += len(notes) - before
+        self.players += notes[before:]
+
+    def adopted(self, entries: Entries) -> None:
+        """Note that a draft became a ranking."""
+        self.unread[entries] = None
+        self.adoptions.add(entries)
+
+    def dropped(self, entries: Entries) -> None:
+        """Note that a ranking is gone."""
+        self.unread.pop(entries, None)
+        self.waiting -= len(self._notes.pop(entries, ()))
+
+    def take(self, count: int) -> Iterator[tuple[Entries, set[int]]]:
+        """Yield up to so many touches that were not taken yet, each number of a ranking once."""
+        while count > 0 and self._notes:
+            entries, notes = self._notes.popitem()
+            some = notes[-count:]
+            del notes[-count:]  # From the end: what is left need not move.
+            if notes:
+                self._notes[entries] = notes
+            self.waiting -= len(some)
+            count -= len(some)
+            yield entries, set(some)
+
+    def take_players(self, count: int) -> set[int]:
+        """Return up to so many who may have got a number."""
+        some = self.players[-count:]
+        del self.players[-count:]
+        return set(some)
