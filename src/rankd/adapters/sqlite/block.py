@@ -16,6 +16,7 @@ whole ledger: two copies with the same last link are the same.
 
 import struct
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from hashlib import sha256
 from itertools import groupby
 from operator import attrgetter
@@ -23,8 +24,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from rankd.errors import LedgerCorrupt
-from rankd.model.facts import Fact, Position, decode
+from rankd.errors import LedgerCorrupt, UnreadableFact
+from rankd.model.facts import FACTS, Fact, Position, ScoreSubmitted, decode
 from rankd.model.window import Instant
 
 BLOCK_FACTS_MAX = 1_000
@@ -37,7 +38,15 @@ _PLACE = struct.Struct(">qqq")  # First and last position, and time: any number 
 _kind = attrgetter("kind")
 # Byte for byte what model.facts.encode makes of each fact; the tests hold the two together.
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
-_runs = msgspec.msgpack.Decoder(list[tuple[str, list[msgspec.Raw]]])
+# A block of nothing but submissions, as most are, begins so; the rest of it is their list. To find
+# the end of a run takes a fifth of the time of decoding it, and here it need not be looked for.
+_ALONE = _encode([(ScoreSubmitted.kind, [])])[:-1]
+_runs = msgspec.msgpack.Decoder(list[tuple[str, msgspec.Raw]])
+_bodies = msgspec.msgpack.Decoder(list[msgspec.Raw])
+_decoders: dict[str, msgspec.msgpack.Decoder[list[Fact]]] = {
+    fact.kind: msgspec.msgpack.Decoder(list[fact])  # type: ignore[valid-type]
+    for fact in FACTS
+}
 
 
 class Block(NamedTuple):
@@ -72,20 +81,61 @@ def follows(block: Block, previous_link: bytes) -> bool:
     return link == _link(previous_link, first, last, at, data)
 
 
-def unpack(block: Block, *, after: int = 0) -> Iterator[tuple[Position, Fact]]:
-    """Yield the facts after a position. Raises LedgerCorrupt if the bytes are not a block's."""
-    position = block.first
+def unpack(block: Block) -> list[Fact]:
+    """Return the facts. Raises LedgerCorrupt if the bytes are not a block's."""
+    facts: list[Fact] = []
     for kind, bodies in _runs_of(block):
-        for body in bodies:
-            if position > after:
-                yield position, decode(kind, body)
-            position = Position(position + 1)
-    if position != block.last + 1:
+        facts += _unpack_run(block, kind, bodies, first=Position(block.first + len(facts)))
+    _insist_on_count(block, len(facts))
+    return facts
+
+
+def _unpack_run(block: Block, kind: str, bodies: msgspec.Raw, *, first: Position) -> Sequence[Fact]:
+    """Decode a run in one go: fact by fact takes three times as long."""
+    decoder = _decoders.get(kind)
+    if decoder is not None:
+        try:
+            return decoder.decode(bodies)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            pass  # Which of them it is, and why, is found below.
+    return list(_unpack_singly(block, kind, bodies, first))
+
+
+def _unpack_singly(block: Block, kind: str, bodies: msgspec.Raw, first: Position) -> Iterator[Fact]:
+    for position, body in enumerate(_bodies_of(block, bodies), first):
+        try:
+            yield decode(kind, body)
+        except UnreadableFact as exc:
+            raise LedgerCorrupt(str(exc), position=position) from exc
+
+
+def pick(block: Block, positions: Sequence[int]) -> list[Fact]:
+    """Return the facts at some of a block's positions, and decode no others."""
+    bodies = [(kind, body) for kind, run in _runs_of(block) for body in _bodies_of(block, run)]
+    _insist_on_count(block, len(bodies))
+    return [decode(*bodies[position - block.first]) for position in positions]
+
+
+def _insist_on_count(block: Block, many: int) -> None:
+    if many != block.last + 1 - block.first:
         raise LedgerCorrupt("the block has not as many facts as positions", position=block.first)
 
 
-def _runs_of(block: Block) -> list[tuple[str, list[msgspec.Raw]]]:
-    try:
+def _runs_of(block: Block) -> list[tuple[str, msgspec.Raw]]:
+    if block.facts.startswith(_ALONE):
+        return [(ScoreSubmitted.kind, msgspec.Raw(memoryview(block.facts)[len(_ALONE) :]))]
+    with _readable(block):
         return _runs.decode(block.facts)
+
+
+def _bodies_of(block: Block, run: msgspec.Raw) -> list[msgspec.Raw]:
+    with _readable(block):
+        return _bodies.decode(run)
+
+
+@contextmanager
+def _readable(block: Block) -> Iterator[None]:
+    try:
+        yield
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         raise LedgerCorrupt(f"the block cannot be read: {exc}", position=block.first) from exc

@@ -13,11 +13,12 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import apsw
 
-from rankd.adapters.sqlite.statements import MIGRATIONS, SCHEMA_VERSION
+from rankd.adapters.sqlite.migration import APPLICATION_ID, migrate
+from rankd.adapters.sqlite.statements import SCHEMA_VERSION
 from rankd.errors import LedgerCorrupt, LedgerInUse, LedgerUnavailable, RankdError
 
 FILE = "ledger.db"
@@ -25,9 +26,6 @@ LOCK = "ledger.lock"
 
 SQLITE_VERSION_MIN = (3, 51, 3)
 """Before it, a WAL that is reset at the wrong moment can lose what was committed."""
-
-APPLICATION_ID = 0x72616E6B
-"""``rank`` in ASCII: what makes an SQLite file a ledger of ours."""
 
 SYNCHRONOUS = "FULL"
 """Each commit is on stable storage before it is acknowledged."""
@@ -149,7 +147,7 @@ def connect_writer(folder: Path, *, vfs: str | None = None) -> apsw.Connection:
         database.set_busy_timeout(BUSY_MS_MAX)
         _insist_on_our_file(database)
         _set_pragmas(database)
-        _migrate(database)
+        migrate(database)
         database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         if created:
             sync_folder(folder)
@@ -183,11 +181,6 @@ def connect_reader(folder: Path, *, vfs: str | None = None) -> apsw.Connection:
     database.set_busy_timeout(BUSY_MS_MAX)
     database.pragma("mmap_size", 0)
     return database
-
-
-def fetch(database: apsw.Connection, query: str, **bindings: object) -> list[tuple[Any, ...]]:
-    """Return all rows of a query, and leave nothing open that would hold the WAL where it is."""
-    return database.execute(query, bindings).fetchall()
 
 
 def durability(database: apsw.Connection) -> Durability:
@@ -235,18 +228,3 @@ def _set_pragmas(database: apsw.Connection) -> None:
         raise LedgerUnavailable(
             f"this file system does not allow what durability needs: {found}", applied="no"
         )
-
-
-def _migrate(database: apsw.Connection) -> None:
-    """Bring the schema to the newest version, each step whole or not at all."""
-    for version in range(database.pragma("user_version") + 1, SCHEMA_VERSION + 1):
-        database.execute("BEGIN IMMEDIATE")
-        try:
-            database.execute(MIGRATIONS[version])
-            database.pragma("user_version", version)
-            database.pragma("application_id", APPLICATION_ID)
-            database.execute("COMMIT")
-        except BaseException:
-            if database.in_transaction:
-                database.execute("ROLLBACK")
-            raise

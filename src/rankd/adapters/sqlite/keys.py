@@ -1,6 +1,8 @@
 """The name under which a fact counts once: a board and one of its keys."""
 
+from collections.abc import Sequence
 from hashlib import blake2b
+from operator import attrgetter
 
 from rankd.model.facts import (
     Fact,
@@ -14,6 +16,8 @@ from rankd.model.facts import (
 
 Name = tuple[str, str]
 
+_key = attrgetter("key")
+
 
 def name_of(fact: Fact) -> Name | None:
     """Return a fact's board and key, or None if it may repeat."""
@@ -24,6 +28,12 @@ def name_of(fact: Fact) -> Name | None:
         return None
     assert isinstance(fact, WindowOpened | WindowSealed | WindowDropped)
     return fact.board, key
+
+
+def nameless(facts: Sequence[Fact]) -> bool:
+    """Return whether these are all submissions without a key: most appends are, and often large."""
+    plain = set(map(type, facts)) <= {ScoreSubmitted}
+    return plain and list(map(_key, facts)).count(None) == len(facts)
 
 
 def hash_of(board: str, key: str) -> int:

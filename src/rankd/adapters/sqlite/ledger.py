@@ -15,7 +15,6 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import ClassVar, NamedTuple, TypeVar
 
@@ -23,20 +22,21 @@ import apsw
 import msgspec
 
 from rankd.adapters.sqlite.backup import RunningBackup, copying
-from rankd.adapters.sqlite.block import BLOCK_FACTS_MAX, GENESIS, Block, seal, unpack
+from rankd.adapters.sqlite.block import BLOCK_FACTS_MAX, GENESIS, seal
 from rankd.adapters.sqlite.database import (
     Durability,
     FolderLock,
     connect_reader,
     connect_writer,
     durability,
-    fetch,
     prepare,
     translated,
 )
-from rankd.adapters.sqlite.keys import Name, fingerprint_of, hash_of, name_of
+from rankd.adapters.sqlite.keys import Name, fingerprint_of, hash_of, name_of, nameless
 from rankd.adapters.sqlite.lane import Lane, stepwise
-from rankd.adapters.sqlite.statements import QUERIES
+from rankd.adapters.sqlite.players import changes, project
+from rankd.adapters.sqlite.reading import Reader, facts_at
+from rankd.adapters.sqlite.statements import QUERIES, fetch
 from rankd.adapters.sqlite.verification import checksum, verification
 from rankd.errors import LedgerCorrupt, LedgerUnavailable, RankdError
 from rankd.model.facts import Fact, Position, Recorded
@@ -70,6 +70,7 @@ class SQLiteLedger:
         self.durability: Durability
         self._vfs = vfs
         self._writer, self._reader = Lane("writer"), Lane("reader")
+        self._in_order = Reader()
         self._lock: FolderLock | None = None
         self._tail = _Tail(Position(0), Instant(0), GENESIS)
         self._wal_pages = 0
@@ -140,6 +141,8 @@ class SQLiteLedger:
         with self._transaction(database):
             batch = _number(facts, self._tail.head, partial(_used_before, database))
             tail = self._write(database, batch, at)
+            changed = changes(batch.fresh, first=Position(self._tail.head + 1))
+            project(database, changed)
             database.executemany(QUERIES["add_receipt"], map(_receipt_row, receipts))
         self._tail = tail
         self._checkpoint_if_due()
@@ -207,7 +210,7 @@ class SQLiteLedger:
     # --------------------------------------------------------------------------- reads
 
     async def read(self, *, after: Position, limit: int) -> Sequence[Recorded]:
-        return await self._read(partial(_read, after=after, limit=limit))
+        return await self._read(partial(self._in_order.read, after=after, limit=limit))
 
     async def head(self) -> Position:
         self._refuse_if_broken()
@@ -307,10 +310,10 @@ def _number(
     used_before: Callable[[Mapping[Name, int]], Mapping[Name, FirstUse]],
 ) -> _Batch:
     """Give each fact its position, unless its key has one already."""
+    if nameless(facts):
+        return _Batch(facts, (), _positions(head, len(facts)), {})
     names = [name_of(fact) for fact in facts]
     hashes = {name: hash_of(*name) for name in names if name is not None}
-    if not hashes:
-        return _Batch(facts, (), _positions(head, len(facts)), {})
     uses = dict(used_before(hashes))
     if not uses and len(hashes) == len(names) - names.count(None):
         placed = [None if name is None else hashes[name] for name in names]
@@ -351,8 +354,9 @@ def _used_before(database: apsw.Connection, names: Mapping[Name, int]) -> Mappin
     """Return which of the keys are in the ledger, and where they were used first."""
     hashes = msgspec.json.encode(list(names.values())).decode()
     found: dict[Name, FirstUse] = {}
-    for position, receipt in fetch(database, QUERIES["find_keys"], hashes=hashes):
-        fact = _read(database, after=Position(position - 1), limit=1)[0].fact
+    rows = fetch(database, QUERIES["find_keys"], hashes=hashes)
+    facts = facts_at(database, [position for position, _ in rows])
+    for (position, receipt), fact in zip(rows, facts, strict=True):
         name = name_of(fact)
         if name is not None and name in names and name not in found:
             found[name] = FirstUse(position, fingerprint_of(fact), receipt)
@@ -362,21 +366,6 @@ def _used_before(database: apsw.Connection, names: Mapping[Name, int]) -> Mappin
 def _receipt_row(kept: Kept) -> dict[str, object]:
     position, body = kept
     return {"position": position, "body": body, "checksum": checksum(position, body)}
-
-
-def _read(database: apsw.Connection, *, after: Position, limit: int) -> list[Recorded]:
-    recorded: list[Recorded] = []
-    cursor = database.cursor()
-    try:
-        for row in cursor.execute(QUERIES["read_blocks"], {"after": after}):
-            block = Block(*row)
-            wanted = islice(unpack(block, after=after), limit - len(recorded))
-            recorded += [Recorded(position, block.at, fact) for position, fact in wanted]
-            if len(recorded) >= limit:
-                break
-    finally:
-        cursor.close()  # An open one would hold the WAL where it is.
-    return recorded
 
 
 def _checkpoint(database: apsw.Connection, mode: int = apsw.SQLITE_CHECKPOINT_PASSIVE) -> None:

@@ -1,7 +1,10 @@
-"""The queries of ``sql/queries.sql`` by their names, and the schema's history."""
+"""The queries of ``sql/queries.sql`` by their names, how to ask them, and the schema's history."""
 
 import re
 from importlib.resources import files
+from typing import Any
+
+import apsw
 
 _SQL = files("rankd.adapters.sqlite") / "sql"
 _NAME = re.compile(r"^-- (\w+) --\n", re.MULTILINE)
@@ -27,3 +30,8 @@ MIGRATIONS: dict[int, str] = {
 
 SCHEMA_VERSION = max(MIGRATIONS)
 assert sorted(MIGRATIONS) == list(range(1, SCHEMA_VERSION + 1)), "a migration is missing"
+
+
+def fetch(database: apsw.Connection, query: str, **bindings: object) -> list[tuple[Any, ...]]:
+    """Return all rows of a query, and leave nothing open that would hold the WAL where it is."""
+    return database.execute(query, bindings).fetchall()

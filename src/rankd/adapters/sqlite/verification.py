@@ -9,6 +9,7 @@ Walked from the first fact to the last, some blocks at a time. What is checked:
 5. Every body can be read as the fact it says it is.
 6. The key table has an entry for each fact with a key, and no other.
 7. Every receipt is the one that was kept, and belongs to a fact.
+8. The table of players is what the facts come to.
 
 What no file can prove by itself is that nothing was cut off its end: that takes the last link,
 kept elsewhere.
@@ -23,10 +24,11 @@ import apsw
 import msgspec
 
 from rankd.adapters.sqlite.block import GENESIS, Block, follows, unpack
-from rankd.adapters.sqlite.database import fetch
-from rankd.adapters.sqlite.keys import hash_of, name_of
-from rankd.adapters.sqlite.statements import MIGRATIONS, QUERIES
-from rankd.errors import LedgerCorrupt, UnreadableFact
+from rankd.adapters.sqlite.keys import hash_of, name_of, nameless
+from rankd.adapters.sqlite.players import Player, changes, fold
+from rankd.adapters.sqlite.reading import blocks_after, facts_at
+from rankd.adapters.sqlite.statements import MIGRATIONS, QUERIES, fetch
+from rankd.errors import LedgerCorrupt
 from rankd.model.facts import Position
 from rankd.ports import Progress
 
@@ -48,19 +50,27 @@ def verification(database: apsw.Connection, head: Position) -> Iterator[Progress
     """Check all up to a position, and tell after each step how far it is. Raises LedgerCorrupt."""
     yield Progress(0, head, "facts")
     _check_structure(database)
-    keyed = 0
+    keyed, players = 0, dict[str, Player]()
     blocks = _chain(database, head)
     while step := list(islice(blocks, STEP_BLOCKS)):
-        keyed += sum(_check_facts(database, block) for block in step)
+        keyed += sum(_check_facts(database, block, players) for block in step)
         yield Progress(step[-1].last, head, "facts")
+    yield from _check_keys(database, head, keyed)
+    yield Progress(0, len(players), "players")
+    _check_players(database, head, players)
+    yield Progress(len(players), len(players), "players")
+
+
+def _check_keys(database: apsw.Connection, head: Position, keyed: int) -> Iterator[Progress]:
+    """Check that the key table has so many entries and no others, and then the receipts."""
     found = 0
     for count in _key_pages(database, head):
         found += count
-        yield Progress(head, head, "keys")
+        yield Progress(min(found, keyed), keyed, "keys")
     if found != keyed:
         raise LedgerCorrupt(f"{keyed} facts have a key, the key table has {found}")
     for _ in _receipt_pages(database):
-        yield Progress(head, head, "keys")
+        yield Progress(keyed, keyed, "keys")
 
 
 def _check_structure(database: apsw.Connection) -> None:
@@ -88,21 +98,43 @@ def _chain(database: apsw.Connection, head: Position) -> Iterator[Block]:
         last, at, link = block.last, block.at, block.link
 
 
-def _check_facts(database: apsw.Connection, block: Block) -> int:
+def _check_facts(database: apsw.Connection, block: Block, players: dict[str, Player]) -> int:
     """Read each fact of a block and look its key up. Return how many have one."""
-    hashes: list[int | None] = []
-    try:
-        for _, fact in unpack(block):
-            name = name_of(fact)
-            hashes.append(None if name is None else hash_of(*name))
-    except UnreadableFact as exc:
-        raise LedgerCorrupt(str(exc), position=block.first + len(hashes)) from exc
+    facts = unpack(block)
+    fold(players, changes(facts, first=block.first))
+    if nameless(facts):
+        return 0
+    names = [name_of(fact) for fact in facts]
+    hashes = [None if name is None else hash_of(*name) for name in names]
     listed = msgspec.json.encode(hashes).decode()
     rows = fetch(database, QUERIES["check_keys"], hashes=listed, first=block.first)
     keyed = {block.first + offset for offset, hashed in enumerate(hashes) if hashed is not None}
     if missing := keyed - {position for (position,) in rows}:
         raise LedgerCorrupt("the key is not in the key table", position=min(missing))
     return len(keyed)
+
+
+def _check_players(database: apsw.Connection, head: Position, players: dict[str, Player]) -> None:
+    """Compare the table with what the facts come to, those appended meanwhile included."""
+    database.execute("BEGIN")  # What is read from here on is of one moment.
+    try:
+        for block in blocks_after(database, head):
+            fold(players, changes(unpack(block), first=block.first))
+        left = dict(players)
+        for row in database.execute(QUERIES["read_players"]):
+            found = Player(*row)
+            if left.pop(found.player, None) != found:
+                raise _wrong_player(found, players.get(found.player))
+        for missing in left.values():
+            raise _wrong_player(missing, None)
+    finally:
+        if database.in_transaction:  # Some errors have ended it already.
+            database.execute("ROLLBACK")
+
+
+def _wrong_player(row: Player, expected: Player | None) -> LedgerCorrupt:
+    position = (expected or row).position
+    return LedgerCorrupt("the player is not as the facts tell", position=position)
 
 
 def _key_pages(database: apsw.Connection, head: Position) -> Iterator[int]:
@@ -121,13 +153,7 @@ def _key_pages(database: apsw.Connection, head: Position) -> Iterator[int]:
 
 
 def _check_different_keys(database: apsw.Connection, first: int, second: int) -> None:
-    names = {
-        name_of(fact)
-        for position in (first, second)
-        for row in fetch(database, QUERIES["read_block"], after=position - 1)
-        for found, fact in unpack(Block(*row))
-        if found == position
-    }
+    names = {name_of(fact) for fact in facts_at(database, (first, second))}
     if len(names) != 2:
         raise LedgerCorrupt(f"the key was used at {first} already", position=second)
 

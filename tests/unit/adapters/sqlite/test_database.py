@@ -8,7 +8,8 @@ import apsw
 import pytest
 
 from rankd.adapters.sqlite import SQLiteLedger, database
-from rankd.adapters.sqlite.database import APPLICATION_ID, Durability
+from rankd.adapters.sqlite.database import Durability
+from rankd.adapters.sqlite.migration import APPLICATION_ID
 from rankd.errors import LedgerCorrupt, LedgerInUse, LedgerUnavailable
 from rankd.model.facts import ScoreSubmitted
 from rankd.model.window import Instant

@@ -11,7 +11,7 @@ import pytest
 from rankd.adapters.sqlite import SQLiteLedger
 from rankd.adapters.sqlite import ledger as adapter
 from rankd.errors import LedgerCorrupt, LedgerUnavailable
-from rankd.model.facts import Fact, Position, ScoreSubmitted
+from rankd.model.facts import Fact, PlayerErased, PlayerProfiled, Position, ScoreSubmitted
 from rankd.model.window import Instant
 from rankd.ports import Kept
 
@@ -144,6 +144,8 @@ async def edited(folder: Path, statement: str) -> LedgerCorrupt:
         for number in range(4):
             await ledger.append([submitted(f"k{number}"), submitted()], now=Instant(NOW + number))
         await ledger.keep_receipts([Kept(Position(1), b"one"), Kept(Position(3), b"three")])
+        await ledger.append([PlayerProfiled("p", "Ada"), PlayerProfiled("q", "Bob")], now=NOW)
+        await ledger.append([PlayerErased("q")], now=NOW)
     file = apsw.Connection(str(folder / "ledger.db"))
     file.execute(statement)
     assert file.total_changes() == 1 or "TABLE" in statement or "INDEX" in statement
@@ -173,6 +175,14 @@ async def edited(folder: Path, statement: str) -> LedgerCorrupt:
         ("UPDATE receipt SET body = x'00' WHERE position = 3", 3),
         ("UPDATE receipt SET position = 5 WHERE position = 3", 5),
         ("CREATE INDEX theirs ON block (at)", None),
+        ("UPDATE players SET name = 'Eve'", 9),
+        ("UPDATE players SET name = NULL", 9),
+        ("UPDATE players SET attributes = '{ }'", 9),
+        ("UPDATE players SET friends = '[\"q\"]'", 9),
+        ("UPDATE players SET position = 8", 9),
+        ("UPDATE players SET player = 'r'", 9),
+        ("DELETE FROM players", 9),
+        ("INSERT INTO players VALUES ('q', 'Bob', '{}', '[]', 10)", 10),
     ],
 )
 async def test_a_change_is_found_and_its_place_is_named(

@@ -84,6 +84,39 @@ SELECT position, body, checksum, (SELECT coalesce(max(last), 0) FROM block)
  ORDER BY position
  LIMIT :limit;
 
+-- find_players --
+-- What is known of players, given as an array.
+SELECT players.player, name, attributes, friends, position
+  FROM json_each(:players) AS wanted
+ CROSS JOIN players ON players.player = wanted.value;
+
+-- put_player --
+-- What is known of a player from here on.
+INSERT INTO players (player, name, attributes, friends, position)
+VALUES (:player, :name, :attributes, :friends, :position)
+    ON CONFLICT (player) DO UPDATE
+   SET name = excluded.name,
+       attributes = excluded.attributes,
+       friends = excluded.friends,
+       position = excluded.position;
+
+-- remove_player --
+-- Of one that was erased.
+DELETE FROM players
+ WHERE player = :player;
+
+-- read_players --
+-- All of them, to compare with the facts.
+SELECT player, name, attributes, friends, position
+  FROM players;
+
+-- rename_key --
+-- Only in a migration: a fact's key has become another.
+UPDATE key
+   SET hash = :new
+ WHERE hash = :old
+   AND position = :position;
+
 -- read_schema --
 -- What the file says its tables are.
 SELECT type, name, tbl_name, sql

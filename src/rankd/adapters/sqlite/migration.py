@@ -1,0 +1,57 @@
+"""From the schema a file has to the one this program knows, one version at a time.
+
+A step is its SQL (``sql/migrations``) and, where rows must be made of the facts, a function here.
+Both happen in one transaction, with the version's number: a step that is cut short was not taken.
+"""
+
+from collections.abc import Callable
+
+import apsw
+
+from rankd.adapters.sqlite.block import unpack
+from rankd.adapters.sqlite.keys import hash_of, name_of
+from rankd.adapters.sqlite.players import changes, project
+from rankd.adapters.sqlite.reading import blocks_after
+from rankd.adapters.sqlite.statements import MIGRATIONS, QUERIES, SCHEMA_VERSION
+from rankd.model.facts import Position, ScoreSubmitted
+
+APPLICATION_ID = 0x72616E6B
+"""``rank`` in ASCII: what makes an SQLite file a ledger of ours."""
+
+
+def migrate(database: apsw.Connection) -> None:
+    """Bring the schema to the newest version, each step whole or not at all."""
+    for version in range(database.pragma("user_version") + 1, SCHEMA_VERSION + 1):
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            database.execute(MIGRATIONS[version])
+            _FILLED.get(version, _nothing)(database)
+            database.pragma("user_version", version)
+            database.pragma("application_id", APPLICATION_ID)
+            database.execute("COMMIT")
+        except BaseException:
+            if database.in_transaction:
+                database.execute("ROLLBACK")
+            raise
+
+
+def _nothing(_database: apsw.Connection) -> None:
+    pass
+
+
+def _fill_players(database: apsw.Connection) -> None:
+    """Make the rows of players from the facts; and windows' keys anew, which have grown since."""
+    for block in blocks_after(database, Position(0)):
+        facts = unpack(block)
+        project(database, changes(facts, first=block.first))
+        for position, fact in enumerate(facts, block.first):
+            name = None if type(fact) is ScoreSubmitted else name_of(fact)
+            if name is not None:
+                board, key = name
+                old = hash_of(board, key.rpartition(":")[0])
+                new = hash_of(board, key)
+                row = {"old": old, "new": new, "position": position}
+                database.execute(QUERIES["rename_key"], row)
+
+
+_FILLED: dict[int, Callable[[apsw.Connection], None]] = {2: _fill_players}

@@ -1,0 +1,115 @@
+"""Who the players are: names, attributes and friends, as the facts so far tell.
+
+All of it is in the facts; the table ``players`` is their projection, for whoever asks SQLite. It is
+written in the transaction of the facts themselves, so it is never behind them nor ahead, and
+``verify`` folds the facts once more and compares.
+
+A row says nothing of facts that changed nothing: a game may send a player's region along with
+every score, and the table is written when the region is another.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import NamedTuple, TypeAlias
+
+import apsw
+import msgspec
+
+from rankd.adapters.sqlite.statements import QUERIES, fetch
+from rankd.model.facts import (
+    Attributes,
+    Fact,
+    FriendsSet,
+    PlayerErased,
+    PlayerProfiled,
+    Position,
+    ScoreSubmitted,
+)
+
+PlayerFact: TypeAlias = ScoreSubmitted | PlayerProfiled | FriendsSet | PlayerErased
+Changes: TypeAlias = Sequence[tuple[Position, PlayerFact]]
+
+
+class Player(NamedTuple):
+    """One row. Its JSON is compared as text: to Python ``True`` and 1 are the same."""
+
+    player: str
+    name: str | None
+    attributes: str
+    friends: str
+    position: Position
+    """Of the last fact that changed it."""
+
+
+_attributes = attrgetter("attributes")
+_as_json = msgspec.json.Encoder(order="deterministic").encode
+
+
+def changes(facts: Sequence[Fact], *, first: Position) -> Changes:
+    """Return the facts that may change a player, with their positions."""
+    if set(map(type, facts)) == {ScoreSubmitted} and not any(map(_attributes, facts)):
+        return ()  # Nearly always, and nearly all facts are asked: so it must cost next to nothing.
+    return list(_changes(facts, first))
+
+
+def _changes(facts: Sequence[Fact], first: Position) -> Iterator[tuple[Position, PlayerFact]]:
+    for position, fact in enumerate(facts, first):
+        match fact:
+            case ScoreSubmitted() if not fact.attributes:
+                pass
+            case ScoreSubmitted() | PlayerProfiled() | FriendsSet() | PlayerErased():
+                yield Position(position), fact
+
+
+def fold(players: dict[str, Player], changes: Changes) -> None:
+    """Take the changes one after another."""
+    for position, fact in changes:
+        if isinstance(fact, PlayerErased):
+            players.pop(fact.player, None)
+            continue
+        before = players.get(fact.player)
+        after = _changed(before, fact, position)
+        if before is None or after[:-1] != before[:-1]:
+            players[fact.player] = after
+
+
+def _changed(
+    before: Player | None, fact: ScoreSubmitted | PlayerProfiled | FriendsSet, position: Position
+) -> Player:
+    known = before or Player(fact.player, None, "{}", "[]", position)
+    match fact:
+        case ScoreSubmitted():
+            merged = _merged(known.attributes, fact.attributes or {})
+            return known._replace(attributes=merged, position=position)
+        case PlayerProfiled():
+            attributes = _text(fact.attributes or {})
+            return known._replace(name=fact.name, attributes=attributes, position=position)
+        case FriendsSet():
+            return known._replace(friends=_text(fact.friends), position=position)
+
+
+def _merged(known: str, told: Attributes) -> str:
+    return _text(msgspec.json.decode(known, type=Attributes) | told)
+
+
+def _text(value: object) -> str:
+    return _as_json(value).decode()
+
+
+def project(database: apsw.Connection, changes: Changes) -> None:
+    """Bring the table up to date, within the transaction of the facts."""
+    if not changes:
+        return
+    touched = {fact.player for _, fact in changes}
+    before = _rows_of(database, touched)
+    after = dict(before)
+    fold(after, changes)
+    written = [row for player, row in after.items() if before.get(player) is not row]
+    database.executemany(QUERIES["put_player"], [row._asdict() for row in written])
+    gone = before.keys() - after.keys()
+    database.executemany(QUERIES["remove_player"], [{"player": player} for player in gone])
+
+
+def _rows_of(database: apsw.Connection, players: Iterable[str]) -> dict[str, Player]:
+    rows = fetch(database, QUERIES["find_players"], players=_text(sorted(players)))
+    return {row[0]: Player(*row) for row in rows}
