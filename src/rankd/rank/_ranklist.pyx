@@ -10,6 +10,7 @@ Every call holds the interpreter's lock from start to end, so calls never interl
 from array import array
 from os import urandom
 
+from cpython.array cimport array as column, clone
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeUTF8
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -128,8 +129,8 @@ cdef extern from "judge.h" nogil:
 NOBODY = RK_NOBODY
 ID_BYTES_MAX = RK_ID_BYTES_MAX
 
-cdef object _NUMBERS = array("I")
-cdef object _SCORES = array("q")
+cdef column _NUMBERS = array("I")
+cdef column _SCORES = array("q")
 assert _NUMBERS.itemsize == 4 and _SCORES.itemsize == 8
 
 
@@ -148,12 +149,8 @@ def bytes_in_use():
     return rk_bytes_in_use()
 
 
-cdef object _numbers(Py_ssize_t count):
-    return _NUMBERS * 0 if count == 0 else array("I", bytes(4)) * count
-
-
-cdef object _scores(Py_ssize_t count):
-    return _SCORES * 0 if count == 0 else array("q", bytes(8)) * count
+cdef column _numbers(Py_ssize_t count):
+    return clone(_NUMBERS, count, zero=True)
 
 
 cdef int _raise(rk_status status, str what) except -1:
@@ -556,25 +553,26 @@ cdef class RankList:
         if by.rule == RK_FIRST and deltas is not None and any(deltas):
             raise ValueError("where the first scores stay there are no deltas")
         verdicts = PyBytes_FromStringAndSize(NULL, count)
-        new_scores, old_scores = _scores(count * columns), _scores(count * columns)
-        new_ranks, old_ranks, all_totals = _numbers(count), _numbers(count), _numbers(count)
+        cdef column scores_after = clone(_SCORES, count * columns, zero=True)
+        cdef column scores_before = clone(_SCORES, count * columns, zero=True)
+        cdef column after = _numbers(count), before = _numbers(count), totals = _numbers(count)
+        told = (verdicts, scores_after, scores_before, after, before, totals)
         if count == 0:
-            return verdicts, new_scores, old_scores, new_ranks, old_ranks, all_totals
-        cdef int64_t[::1] scores_after = new_scores, scores_before = old_scores
-        cdef uint32_t[::1] ranks_after = new_ranks, ranks_before = old_ranks, totals = all_totals
+            return told
         run.players, run.scores, run.positions = &players[0], &scores[0], &positions[0]
         run.deltas = NULL
         if deltas is not None:
             run.deltas = &deltas[0]
         into.verdicts = <uint8_t *>PyBytes_AS_STRING(verdicts)
-        into.scores, into.previous_scores = &scores_after[0], &scores_before[0]
-        into.ranks, into.previous_ranks = &ranks_after[0], &ranks_before[0]
-        into.totals = &totals[0]
+        into.scores = <int64_t *>scores_after.data.as_longlongs
+        into.previous_scores = <int64_t *>scores_before.data.as_longlongs
+        into.ranks, into.previous_ranks = after.data.as_uints, before.data.as_uints
+        into.totals = totals.data.as_uints
         self._changes += 1
         cdef uint64_t done = rk_judge_many(&self._list, &by, count, &run, &into, &status)
         if done < <uint64_t>count:
             self._stopped(status, done, players[done])
-        return verdicts, new_scores, old_scores, new_ranks, old_ranks, all_totals
+        return told
 
     cdef int _read_rules(self, object rules, rk_rules *into) except -1:
         cdef uint32_t i
