@@ -35,5 +35,5 @@ assert b"__asan_report_load8" in binary.read_bytes(), "built without AddressSani
 PROOF
 
 LD_PRELOAD="$LIBRARIES" "$PYTHON" -m pytest -q -p no:cacheprovider -o timeout=1200 \
-    tests/unit/rank tests/property/test_rank_list.py tests/sanitize
+    tests/unit/rank tests/property/test_rank_list.py tests/property/test_judging.py tests/sanitize
 LD_PRELOAD="$LIBRARIES" "$PYTHON" tests/property/rank_soak.py --seconds "${SOAK_SECONDS:-20}"

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from rankd.rank import snapshot
+from rankd.rank.rules import SUM, Rules
 
 native = pytest.importorskip("rankd.rank._ranklist")
 
@@ -242,6 +243,53 @@ def test_a_batch_stops_at_the_refusal_and_says_where(dense: bool) -> None:
     assert native.bytes_in_use() == at_first
 
 
+@pytest.mark.parametrize("dense", [False, True])
+def test_judging_stops_at_the_refusal_and_says_where(dense: bool) -> None:
+    """Whoever comes again after a refusal finds what was judged before it, and nothing else."""
+    count, rules = 700, Rules(SUM, (2**63 - 1, 0), 1, -(2**63), 2**63 - 1)
+    players = array("I", random.Random(3).choices(range(400), k=count))
+    scores = array("q", [player % 50 for player in players])
+    positions = array("Q", range(1, count + 1))
+
+    def empty() -> World:
+        return world(spare=400, dense=dense)
+
+    def judge(made: World, first: int, end: int) -> Any:
+        columns = players[first:end], scores[first:end], positions[first:end]
+        return made.ranks.judge_many(*columns, rules=rules)
+
+    def done_of(error: MemoryError) -> int:
+        (note,) = error.__notes__
+        done, _, rest = note.partition(" ")
+        assert rest == "entries of the batch were put"
+        return int(done)
+
+    def refuse_in_run(k: int) -> int:
+        made, done = empty(), count
+        native.fail_allocation(k)
+        try:
+            judge(made, 0, count)
+        except MemoryError as error:
+            done = done_of(error)
+        native.fail_allocation(0)
+        made.check()
+        alike = empty()
+        judge(alike, 0, done)
+        assert list(made.ranks) == list(alike.ranks)
+        assert [column[-1:] for column in judge(made, done, count)] == last[done < count]
+        made.check()
+        assert made.content() == content
+        return done
+
+    at_first = native.bytes_in_use()
+    total, told, content = without_refusal(empty, lambda w: judge(w, 0, count))
+    assert total > 20
+    last = [[column[:0] for column in told], [column[-1:] for column in told]]
+    stopped = {refuse_in_run(k) for k in range(1, total + 1)}
+    assert len(stopped) > 20
+    assert native.bytes_in_use() == at_first
+
+
 def test_ids_interned_before_a_refusal_stay() -> None:
     ids = [f"{'long ' * (i % 7)}{i}" for i in range(300)]
 
@@ -319,10 +367,12 @@ def test_removing_and_asking_need_no_memory() -> None:
     made = world(1500, dense=True)
     players = array("I", range(1500))
     made.ranks.rank_many(players)
+    made.ranks.find_many(players)
     made.ranks.read(1, 1500)
     made.ranks.count_below_many(key(5) * 100)
     for player in players:
         made.ranks.rank_of(player)
+        made.ranks.find(player)
         native.fail_allocation(1)  # What is given back may be moved first, but need not be.
         made.ranks.remove(player)
         native.fail_allocation(1)

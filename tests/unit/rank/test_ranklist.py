@@ -174,7 +174,7 @@ def test_a_players_number_is_0_to_4294967294(ranks: Any, player: int) -> None:
     for call in (ranks.put, ranks.insert):
         with pytest.raises(ValueError, match="0 to 4294967294"):
             call(player, key(1))
-    for call in (ranks.remove, ranks.key_of, ranks.rank_of):
+    for call in (ranks.remove, ranks.key_of, ranks.rank_of, ranks.find):
         with pytest.raises(ValueError, match="0 to 4294967294"):
             call(player)
     with pytest.raises(KeyError):
@@ -556,6 +556,22 @@ def test_ranks_of_many(rank: ModuleType) -> None:
         (ranks.rank_of(player) or 0) if player != rank.NOBODY else 0 for player in players
     ]
     assert ranks.rank_many(array("I")) == array("I")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("count", [0, 1, 31, 32, 500])
+def test_finding_tells_rank_and_key_at_once(rank: ModuleType, count: int, width: int) -> None:
+    ranks = filled(rank, count, width=width)
+    for player in range(count):
+        assert ranks.find(player) == (ranks.rank_of(player), ranks.key_of(player))
+    assert ranks.find(count) is None
+    players = array("I", [*range(count + 1), 0, 0, rank.NOBODY])
+    found = [ranks.find(player) or (0, bytes(width)) for player in players[:-1]]
+    expected_ranks, expected_keys = zip(*found, (0, bytes(width)), strict=True)
+    got_ranks, got_keys = ranks.find_many(players)
+    assert got_ranks == array("I", expected_ranks)
+    assert got_keys == b"".join(expected_keys)
+    assert ranks.find_many(array("I")) == (array("I"), b"")
 
 
 @pytest.mark.parametrize("width", WIDTHS)
