@@ -6,6 +6,8 @@ RankdError
 │   │   ├── InvalidBoard
 │   │   ├── InvalidSubmission
 │   │   ├── InvalidPage
+│   │   ├── InvalidProfile
+│   │   ├── InvalidRequest
 │   │   └── ScoreOutOfBounds
 │   ├── InvalidCursor
 │   ├── UnknownBoard
@@ -14,15 +16,30 @@ RankdError
 │   ├── SubmissionRejected
 │   ├── SubmissionKeyReused
 │   ├── BoardDiffers
+│   ├── MalformedRequest
+│   ├── NotFound
+│   ├── MethodNotAllowed
+│   ├── RequestTooLarge
+│   ├── HeadTooLarge
+│   ├── UnsupportedMediaType
+│   ├── Unauthenticated
+│   ├── Forbidden
+│   ├── InvalidSetting
+│   ├── NothingToBackUp
 │   └── LedgerInUse
 ├── Unavailable    may succeed later: retry with back-off, same key       (503)
 │   ├── LedgerUnavailable
 │   ├── Overloaded
+│   ├── RateLimited
+│   ├── RequestTimeout
+│   ├── TooManyConnections
+│   ├── Stopping
 │   └── IndexBehind
 └── Corrupt        a promise does not hold: stop and tell a human         (500)
     ├── UnknownFact
     ├── UnreadableFact
     ├── LedgerCorrupt
+    ├── IndexDiffers
     └── SnapshotDamaged
 
 Programming mistakes are not in this tree. They are assertions, and are never caught.
@@ -94,6 +111,18 @@ class InvalidPage(Invalid):
     code = "invalid_page"
 
 
+class InvalidProfile(Invalid):
+    """What was said of a player, or the player's id, cannot be kept."""
+
+    code = "invalid_profile"
+
+
+class InvalidRequest(Invalid):
+    """A query parameter or a field of the body has a value that is not taken here."""
+
+    code = "invalid"
+
+
 class ScoreOutOfBounds(Invalid):
     """The submitted score lies outside the bounds its board declares."""
 
@@ -131,9 +160,10 @@ class UnknownWindow(Refused):
 
     code = "unknown_window"
 
-    def __init__(self, *, board: str, window: str) -> None:
-        super().__init__(f"board {board!r} has no window {window[:64]!r}")
-        self.board, self.window = board, window
+    def __init__(self, *, board: str, window: str, known: tuple[str, ...] = ()) -> None:
+        there = f"; its windows are {', '.join(known)}" if known else ""
+        super().__init__(f"board {board!r} has no window {window[:64]!r} now{there}")
+        self.board, self.window, self.known = board, window, known
 
 
 class NotRanked(Refused):
@@ -177,6 +207,15 @@ class BoardDiffers(Refused):
         self.board, self.fields = board, fields
 
 
+class NothingToBackUp(Refused):
+    """An engine in memory has nothing that could be copied."""
+
+    code = "nothing_to_back_up"
+
+    def __init__(self) -> None:
+        super().__init__("an engine in memory cannot be backed up; open it in a folder")
+
+
 class LedgerInUse(Refused):
     """Another process has this folder open."""
 
@@ -185,6 +224,97 @@ class LedgerInUse(Refused):
     def __init__(self, folder: str) -> None:
         super().__init__(f"{folder} is open already, here or in another process; one may write")
         self.folder = folder
+
+
+class MalformedRequest(Refused):
+    """What was sent cannot be read at all: it is not HTTP, not JSON, or not UTF-8."""
+
+    code = "malformed"
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+class NotFound(Refused):
+    """Nothing lives at this path."""
+
+    code = "not_found"
+
+    def __init__(self) -> None:
+        super().__init__("nothing lives at this path")
+
+
+class MethodNotAllowed(Refused):
+    """The path is known, and takes other methods."""
+
+    code = "method_not_allowed"
+
+    def __init__(self, allow: tuple[str, ...]) -> None:
+        super().__init__(f"this path takes {', '.join(allow)}")
+        self.allow = allow
+
+
+class RequestTooLarge(Refused):
+    """The body is larger than is taken here."""
+
+    code = "too_large"
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__(f"a body may have at most {bytes_max} bytes")
+        self.bytes_max = bytes_max
+
+
+class HeadTooLarge(Refused):
+    """The target and the headers of a request are larger or more than are taken."""
+
+    code = "head_too_large"
+
+    def __init__(self, *, bytes_max: int, headers_max: int) -> None:
+        super().__init__(
+            f"target and headers may have at most {bytes_max} bytes in {headers_max} headers"
+        )
+        self.bytes_max, self.headers_max = bytes_max, headers_max
+
+
+class UnsupportedMediaType(Refused):
+    """The body is not of the type that is read here."""
+
+    code = "unsupported_media_type"
+
+    def __init__(self, expected: str) -> None:
+        super().__init__(f"send the body with Content-Type: {expected}")
+        self.expected = expected
+
+
+class Unauthenticated(Refused):
+    """The request needs a key or a token, and carries none that is known."""
+
+    code = "unauthenticated"
+
+    def __init__(self, problem: str = "send a known key as Authorization: Bearer") -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+class Forbidden(Refused):
+    """The key or token is known, and does not reach this far."""
+
+    code = "forbidden"
+
+    def __init__(self, problem: str = "the key does not have the scope this needs") -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+class InvalidSetting(Refused):
+    """A setting is unknown, or has a value it cannot have."""
+
+    code = "invalid_setting"
+
+    def __init__(self, *, setting: str, source: str, problem: str) -> None:
+        super().__init__(f"{source}: {setting} {problem}")
+        self.setting, self.source, self.problem = setting, source, problem
 
 
 # ------------------------------------------------------------------------- unavailable
@@ -224,6 +354,46 @@ class IndexBehind(Unavailable):
         self.position, self.checkpoint = position, checkpoint
 
 
+class RateLimited(Unavailable):
+    """More was asked than this caller may ask in a while. Nothing was done."""
+
+    code = "rate_limited"
+
+    def __init__(self, *, retry_after_seconds: int) -> None:
+        super().__init__(f"try again in {retry_after_seconds} seconds")
+        self.retry_after_seconds = retry_after_seconds
+
+
+class RequestTimeout(Unavailable):
+    """A request was begun and did not arrive whole in its time. Nothing was done."""
+
+    code = "request_timeout"
+
+    def __init__(self, *, seconds_max: float) -> None:
+        super().__init__(f"a request has to arrive within {seconds_max:g} seconds")
+        self.seconds_max = seconds_max
+
+
+class TooManyConnections(Unavailable):
+    """As many connections are open as may be."""
+
+    code = "too_many_connections"
+
+    def __init__(self, *, connections_max: int) -> None:
+        super().__init__(f"{connections_max} connections are open already")
+        self.connections_max = connections_max
+
+
+class Stopping(Unavailable):
+    """The service is being stopped and begins nothing new."""
+
+    code = "stopping"
+
+    def __init__(self, *, applied: Literal["no", "unknown"] = "no") -> None:
+        super().__init__("the service is stopping")
+        self.applied = applied
+
+
 # ----------------------------------------------------------------------------- corrupt
 
 
@@ -259,6 +429,16 @@ class LedgerCorrupt(Corrupt):
     def __init__(self, problem: str, *, position: int | None = None) -> None:
         super().__init__(problem if position is None else f"at position {position}: {problem}")
         self.problem, self.position = problem, position
+
+
+class IndexDiffers(Corrupt):
+    """The index does not hold what the ledger says it should. It can be rebuilt."""
+
+    code = "index_differs"
+
+    def __init__(self, *, ranking: str, rank: int) -> None:
+        super().__init__(f"{ranking} differs from the ledger at rank {rank}; rebuild the index")
+        self.ranking, self.rank = ranking, rank
 
 
 class SnapshotDamaged(Corrupt):

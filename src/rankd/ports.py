@@ -46,6 +46,8 @@ class Appended(NamedTuple):
     """For each fact that was left out, by its place in the call: who was first."""
     at: Instant
     """The ledger's time of this append."""
+    link: bytes = b""
+    """The hash chain behind it: two ledgers that agree in it agree in every fact before."""
 
 
 class Kept(NamedTuple):

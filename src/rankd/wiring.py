@@ -1,7 +1,8 @@
 """The only module that knows both core and adapters. It builds, and decides nothing."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -9,21 +10,56 @@ from typing import Any
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.ledger import MemoryLedger
 from rankd.adapters.sqlite import SQLiteLedger
+from rankd.core.recovery import Home
 from rankd.core.service import Rankd, running
-from rankd.ports import Clock, Ledger
+from rankd.ports import Clock, Ledger, Progress
+
+INDEX = "index"
+"""The folder of the saved index, beside the ledger. It can be removed: it is folded again."""
+
+Folder = str | PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A running engine, and what only its ledger can do."""
+
+    rankd: Rankd
+    durable: bool
+    """Whether anything outlives the process."""
+    backup: Callable[[Path], AsyncIterator[Progress]] | None
+    """Copies the ledger into an empty folder while it goes on; None in memory."""
 
 
 @asynccontextmanager
 async def engine(
-    folder: str | PathLike[str] | None, *, clock: Clock, turn: AbstractContextManager[Any]
-) -> AsyncIterator[Rankd]:
+    folder: Folder | None,
+    *,
+    clock: Clock,
+    reading: AbstractContextManager[Any],
+    tell: Callable[[Progress], None],
+) -> AsyncIterator[Engine]:
     """Build the engine of one process: SQLite in a folder, or memory, and the native index."""
     async with AsyncExitStack() as stack:
         ledger: Ledger
+        saved: Path | None = None
+        backup = None
         if folder is None:
             ledger = MemoryLedger()
         else:
-            ledger = await stack.enter_async_context(SQLiteLedger.open(Path(folder)))
-        yield await stack.enter_async_context(
-            running(ledger=ledger, index=NativeIndex(), clock=clock, turn=turn)
+            on_disk = await stack.enter_async_context(SQLiteLedger.open(Path(folder)))
+            ledger, saved, backup = on_disk, Path(folder) / INDEX, on_disk.backup
+
+        def build() -> Home:
+            index = NativeIndex()
+            return Home(index, None)
+
+        rankd = await stack.enter_async_context(
+            running(ledger=ledger, build=build, clock=clock, reading=reading, tell=tell)
         )
+        yield Engine(rankd, ledger.durable, backup)
+
+
+def restoration(backup: Folder, folder: Folder) -> AsyncIterator[Progress]:
+    """Copy a backup into an empty folder, and verify the copy."""
+    return SQLiteLedger.restore(Path(backup), Path(folder))

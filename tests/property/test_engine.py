@@ -26,9 +26,9 @@ from hypothesis.stateful import (
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.ledger import MemoryLedger
 from rankd.core.intake import Answer
+from rankd.core.recovery import Home
 from rankd.core.service import Rankd, running
 from rankd.errors import SubmissionKeyReused
-from rankd.model.submission import Submission
 
 PLAYERS = st.sampled_from(["ann", "bob", "cyd", "dee", "eve"])
 SCORES = st.integers(-2, 3)
@@ -135,7 +135,10 @@ class EngineMachine(RuleBasedStateMachine):
         self.rankd: Rankd = self.runner.run(
             self.stack.enter_async_context(
                 running(
-                    ledger=self.ledger, index=NativeIndex(), clock=self.clock, turn=nullcontext()
+                    ledger=self.ledger,
+                    build=lambda: Home(NativeIndex(), None),
+                    clock=self.clock,
+                    reading=nullcontext(),
                 )
             )
         )
@@ -172,6 +175,8 @@ class EngineMachine(RuleBasedStateMachine):
         (answer,) = self.put([body])
         if body == first_body:
             assert (answer.duplicate, answer.receipt) == (True, first_answer.receipt)
+            assert answer.receipt is not None
+            assert answer.receipt.duplicate
         else:
             assert isinstance(answer.error, SubmissionKeyReused)
 
@@ -179,7 +184,7 @@ class EngineMachine(RuleBasedStateMachine):
     def profile(self, player: str, region: str | None) -> None:
         attributes = {} if region is None else {"region": region}
         self.a_fact_is_recorded()
-        self.runner.run(self.rankd.profile(player, attributes=attributes))
+        self.runner.run(self.rankd.profile(player, {"attributes": attributes}))
         self.model.regions.pop(player, None)
         if region is not None:
             self.model.regions[player] = region
@@ -197,8 +202,7 @@ class EngineMachine(RuleBasedStateMachine):
     # -------------------------------------------------------------------- comparing
 
     def put(self, bodies: list[dict[str, Any]]) -> list[Answer]:
-        board = self.rankd.book.page("arena").board
-        return self.runner.run(self.rankd.submit([Submission.of(board, b) for b in bodies]))
+        return self.runner.run(self.rankd.submit("arena", bodies))
 
     def a_fact_is_recorded(self) -> None:
         """Ledger time is the clock's, but never goes back."""
@@ -236,7 +240,7 @@ class EngineMachine(RuleBasedStateMachine):
         if not hasattr(self, "model"):
             return
         day = self.rankd.book.page("arena").windows["daily"]
-        assert day.start is not None
+        assert day.window.start is not None
         for name, which in (("all", None), ("daily", day.start // DAY)):
             for region in (None, "eu", "us"):
                 segment = None if region is None else f"region:{region}"

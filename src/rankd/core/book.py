@@ -7,7 +7,7 @@ be asked for every submission.
 Nothing here is decided: the book only remembers what a fact says happened.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from rankd.errors import UnknownBoard, UnknownWindow
@@ -16,85 +16,159 @@ from rankd.model.facts import (
     Attributes,
     BoardDefined,
     BoardRetired,
-    Fact,
     FriendsSet,
+    OpenWindow,
     PlayerErased,
     PlayerProfiled,
     Position,
     Recorded,
+    WindowDropped,
     WindowOpened,
     WindowSealed,
 )
 from rankd.model.order import Order
 from rankd.model.standing import TieRule
-from rankd.model.window import Instant, Window
+from rankd.model.window import Instant, Recurrence, Window
 from rankd.ports import Ranking, Shape
+
+EDITION = "~"
+"""Parts a window's id from the number of its edition, where the id was used before."""
+
+
+class Terms:
+    """The definition that entries of a window were made under, and what their keys mean."""
+
+    __slots__ = ("board", "order", "shape")
+
+    def __init__(self, board: Board) -> None:
+        self.board = board
+        self.order = Order.of(board)
+        self.shape = Shape(self.order.key_bytes, dense=board.ties is TieRule.DENSE)
+
+    def scores(self, order_key: bytes | None) -> Scores | None:
+        """Return the scores of an entry, None where there is none."""
+        return None if order_key is None else self.order.scores(order_key)
+
+
+class Open(NamedTuple):
+    """A window that counts scores."""
+
+    window: Window
+    ranking: Ranking
+    """Of everybody."""
+    terms: Terms
 
 
 class Sealed(NamedTuple):
     """A closed window, readable as long as it is kept."""
 
     window: Window
+    ranking: Ranking
+    terms: Terms
     through: Position
     """Where it was sealed: no later fact is in it."""
+    at: Instant
+    """When it was sealed, by the ledger's time."""
 
 
 class BoardPage:
     """One board's page of the book."""
 
-    __slots__ = ("board", "defined_at", "order", "sealed", "shape", "windows")
+    __slots__ = ("alias", "default", "defined_at", "sealed", "since", "terms", "windows")
 
-    def __init__(self, board: Board, defined_at: Position) -> None:
-        self.board = board
-        self.defined_at = defined_at
-        self.order = Order.of(board)
-        self.shape = Shape(self.order.key_bytes, dense=board.ties is TieRule.DENSE)
-        self.windows: dict[str, Window] = {}
+    def __init__(self, board: Board, position: Position, *, alias: str | None = None) -> None:
+        self.since = position
+        """Where a board of this name was defined first, since one was last retired."""
+        self.alias = alias
+        """What its rankings are called while nobody is to read them."""
+        self.windows: dict[str, Open] = {}
         """The open ones, by the name of their recurrence, in the order of the definition."""
         self.sealed: dict[str, Sealed] = {}
         """The closed ones, by id, oldest first."""
+        self.adopt(board, position)
 
-    def ranking(self, window: Window, segment: str | None = None) -> Ranking:
-        """Return the name of a ranking of this board."""
-        return Ranking(self.board.name, window.id, segment)
+    def adopt(self, board: Board, position: Position) -> None:
+        """Go by another definition from here on. Windows are told apart by whoever knows them."""
+        self.terms = Terms(board)
+        self.defined_at = position
+        names = [recurrence.name for recurrence in board.windows]
+        self.default = "all" if "all" in names else names[0]
 
-    def key(self, scores: Scores, position: Position) -> bytes:
-        """Return the order key of an entry that reached these scores at this position."""
-        return self.order.key(scores, position)
+    @property
+    def board(self) -> Board:
+        """The definition in force."""
+        return self.terms.board
 
-    def scores(self, order_key: bytes | None) -> Scores | None:
-        """Return the scores of an entry, None where there is none."""
-        return None if order_key is None else self.order.scores(order_key)
+    def opened(self, window: OpenWindow) -> Open:
+        """Return an open window of this board, under its present terms."""
+        name = name_of_window(window.window)
+        return Open(
+            Window(name, window.window, window.start, window.end),
+            Ranking(self.alias or self.board.name, window.window),
+            self.terms,
+        )
 
-    def recurrence_ends(self, now: Instant) -> Iterator[Window]:
+    def over(self, now: Instant) -> Iterator[Window]:
         """Yield the open windows whose time is over."""
-        for window in self.windows.values():
+        for window, *_ in self.windows.values():
             if window.end is not None and window.end <= now:
                 yield window
 
-    def find_window(self, text: str | None, now: Instant) -> Window:
+    def kept_until(self, sealed: Sealed) -> Instant | None:
+        """Return when a closed window is to be dropped; None if never."""
+        kept = self.board.retention.get(sealed.window.name)
+        if kept is None:
+            return None
+        return sealed.at + int(kept.total_seconds() * 1_000_000)
+
+    def edition(self, recurrence: Recurrence, window: Window) -> OpenWindow:
+        """Return what to open for a window: under its own id, or a new one if it was used."""
+        taken = {*self.sealed, *(window.id for window, *_ in self.windows.values())}
+        id, number = window.id, 1
+        while id in taken:
+            number += 1
+            id = f"{window.id}{EDITION}{number}"
+        return OpenWindow(id, window.start, window.end)
+
+    def find_window(self, text: str | None, now: Instant) -> Open | Sealed:
         """Return the window a reader means: ``daily``, ``daily:-1``, ``daily:2026-11-14``.
 
         None is ``all`` or, on a board without it, the first window of its definition.
         """
         if text is None:
-            names = [recurrence.name for recurrence in self.board.windows]
-            text = "all" if "all" in names else names[0]
-        name = text.partition(":")[0]
-        if (current := self.windows.get(text)) is not None:
-            return current
+            text = self.default
+        known = self.windows.get(text) or self.sealed.get(text)
+        return known if known is not None else self._resolve(text, now)
+
+    def _resolve(self, text: str, now: Instant) -> Open | Sealed:
+        name = name_of_window(text)
         for recurrence in self.board.windows:
             if recurrence.name == name:
                 try:
-                    return self._known(recurrence.resolve(text, now), text)
-                except ValueError as exc:  # Not an id of this recurrence, or of any time.
-                    raise UnknownWindow(board=self.board.name, window=text) from exc
-        raise UnknownWindow(board=self.board.name, window=text)
+                    window = recurrence.resolve(text, now)
+                except ValueError:  # Not an id of this recurrence, or of any time.
+                    break
+                current = self.windows.get(name)
+                if current is not None and current.window.start == window.start:
+                    return current
+                if (sealed := self._sealed_at(window)) is not None:
+                    return sealed
+        names = tuple(recurrence.name for recurrence in self.board.windows)
+        raise UnknownWindow(board=self.board.name, window=text, known=names)
 
-    def _known(self, window: Window, text: str) -> Window:
-        if window.id in self.sealed or self.windows.get(window.name) == window:
-            return window
-        raise UnknownWindow(board=self.board.name, window=text)
+    def _sealed_at(self, window: Window) -> Sealed | None:
+        """Return the last edition of a closed window."""
+        found = [
+            sealed
+            for id, sealed in self.sealed.items()
+            if id.partition(EDITION)[0] == window.id and sealed.window.start == window.start
+        ]
+        return found[-1] if found else None
+
+
+def name_of_window(text: str) -> str:
+    """Return the name of the recurrence that a window's id, or a reader's word for it, is of."""
+    return text.partition(":")[0].partition(EDITION)[0]
 
 
 class Profile(NamedTuple):
@@ -104,7 +178,7 @@ class Profile(NamedTuple):
     attributes: Mapping[str, str | int | bool]
 
 
-_NOBODY = Profile(None, {})
+NOBODY = Profile(None, {})
 
 
 class Book:
@@ -114,6 +188,8 @@ class Book:
         self.boards: dict[str, BoardPage] = {}
         self.profiles: dict[str, Profile] = {}
         self.friends: dict[str, tuple[str, ...]] = {}
+        self.profiled_at = Position(0)
+        """Where a profile changed last: whoever keeps names beside ranks may go by it."""
 
     def page(self, board: str) -> BoardPage:
         """Return a board's page. Raises UnknownBoard."""
@@ -124,7 +200,7 @@ class Book:
 
     def profile(self, player: str) -> Profile:
         """Return what is known of a player; of most, nothing."""
-        return self.profiles.get(player, _NOBODY)
+        return self.profiles.get(player, NOBODY)
 
     def segments(self, page: BoardPage, player: str) -> list[str]:
         """Return the segments of a board that a player is in."""
@@ -139,48 +215,61 @@ class Book:
 
     def note(self, recorded: Recorded) -> None:
         """Remember what a fact says. Submissions say nothing to the book."""
-        self._note(recorded.fact, recorded.position)
-
-    def _note(self, fact: Fact, position: Position) -> None:
+        fact, position = recorded.fact, recorded.position
         match fact:
             case BoardDefined():
-                self._define(fact, position)
+                self._define(fact, position, recorded.at)
             case BoardRetired():
                 self.boards.pop(fact.board, None)
             case WindowOpened():
                 self._open(fact)
             case WindowSealed():
-                self._seal(fact, position)
+                self._seal(self.boards.get(fact.board), fact.window, position, recorded.at)
+            case WindowDropped():
+                if (page := self.boards.get(fact.board)) is not None:
+                    page.sealed.pop(fact.window, None)
             case PlayerProfiled():
                 self.profiles[fact.player] = Profile(fact.name, fact.attributes or {})
+                self.profiled_at = position
             case FriendsSet():
                 self.friends[fact.player] = fact.friends
             case PlayerErased():
                 self.profiles.pop(fact.player, None)
                 self.friends.pop(fact.player, None)
+                self.profiled_at = position
             case _:
                 pass
 
-    def _define(self, fact: BoardDefined, position: Position) -> None:
-        page = BoardPage(Board.define(fact.board, fact.definition), position)
-        if (before := self.boards.get(fact.board)) is not None:
-            page.windows, page.sealed = before.windows, before.sealed
-        self.boards[fact.board] = page
+    def _define(self, fact: BoardDefined, position: Position, at: Instant) -> None:
+        board = Board.define(fact.board, fact.definition)
+        page = self.boards.get(fact.board)
+        if page is None:
+            page = self.boards[fact.board] = BoardPage(board, position)
+        else:
+            going_on = {window.window for window in fact.windows}
+            for window, *_ in list(page.windows.values()):
+                if window.id not in going_on:
+                    self._seal(page, window.id, position, at)
+            page.adopt(board, position)
+        windows = [page.opened(window) for window in fact.windows]
+        page.windows = {opened.window.name: opened for opened in windows}
 
     def _open(self, fact: WindowOpened) -> None:
-        page = self.boards[fact.board]
-        name = fact.window.partition(":")[0]
-        opened = {**page.windows, name: Window(name, fact.window, fact.start, fact.end)}
-        names = [recurrence.name for recurrence in page.board.windows]
-        page.windows = {name: opened[name] for name in names if name in opened}
+        page = self.boards.get(fact.board)
+        if page is None:
+            return
+        opened = page.opened(OpenWindow(fact.window, fact.start, fact.end))
+        windows = {**page.windows, opened.window.name: opened}
+        names = (recurrence.name for recurrence in page.board.windows)
+        page.windows = {name: windows[name] for name in names if name in windows}
 
-    def _seal(self, fact: WindowSealed, position: Position) -> None:
-        page = self.boards[fact.board]
-        name = fact.window.partition(":")[0]
-        window = page.windows.get(name)
-        if window is not None and window.id == fact.window:
-            del page.windows[name]
-            page.sealed[fact.window] = Sealed(window, position)
+    def _seal(self, page: BoardPage | None, id: str, position: Position, at: Instant) -> None:
+        name = name_of_window(id)
+        if page is None or name not in page.windows or page.windows[name].window.id != id:
+            return
+        open_until_now = page.windows[name]
+        page.windows = {key: value for key, value in page.windows.items() if key != name}
+        page.sealed[id] = Sealed(*open_until_now, position, at)
 
 
 def segments_of(board: Board, attributes: Mapping[str, str | int | bool]) -> list[str]:
@@ -190,3 +279,8 @@ def segments_of(board: Board, attributes: Mapping[str, str | int | bool]) -> lis
 
 def _shown(value: str | int | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def rankings_of(windows: Iterable[Open | Sealed]) -> list[Ranking]:
+    """Return the rankings of everybody in some windows."""
+    return [window.ranking for window in windows]

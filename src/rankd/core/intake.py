@@ -12,21 +12,17 @@ told by opening the ledger anew; until then every further call is refused with a
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
+from typing import Any
 
-from rankd.core.book import BoardPage, Book
+import msgspec
+
+from rankd.core.projector import Projector, keyed
+from rankd.core.turns import due_turns, next_turn
 from rankd.errors import LedgerUnavailable, Overloaded, RankdError, SubmissionKeyReused
-from rankd.model.facts import (
-    Fact,
-    Position,
-    Recorded,
-    ScoreSubmitted,
-    WindowOpened,
-    WindowSealed,
-    fingerprint,
-)
+from rankd.model.board import Board
+from rankd.model.facts import Fact, Position, Recorded, ScoreSubmitted, fingerprint
 from rankd.model.receipt import Receipt
 from rankd.model.window import Instant
 from rankd.ports import Appended, Clock, FirstUse, Kept, Ledger
@@ -37,64 +33,103 @@ WAITING_FACTS_MAX = 65_536
 BATCH_FACTS_MAX = 8_192
 """What shares one commit: enough to make the disk's part small, few enough to answer soon."""
 
-NEVER: Instant = 2**63 - 1
 
-Fold = Callable[..., Awaitable[Mapping[Position, Receipt]]]
+class Overtaken(Exception):
+    """The board was redefined or retired after the submissions were checked: check them again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True, gc=False):
     """What became of one fact."""
 
     position: Position
     receipt: Receipt | None
-    """Only submissions have one."""
+    """Only submissions have one, and of those not the ones whose board was retired meanwhile."""
     duplicate: bool = False
+    """Whether its key was used before: the receipt is that of the first time."""
     error: RankdError | None = None
 
 
-@dataclass(slots=True)
 class _Request:
-    facts: Sequence[Fact]
-    answers: "asyncio.Future[list[Answer]]"
+    __slots__ = ("answers", "boards", "facts")
+
+    def __init__(
+        self,
+        facts: Sequence[Fact],
+        boards: Sequence[Board],
+        answers: "asyncio.Future[list[Answer]]",
+    ) -> None:
+        self.facts = facts
+        self.boards = boards
+        self.answers = answers
 
 
-@dataclass(slots=True)
 class Intake:
     """Takes facts from many callers and hands them to the ledger and the fold, in one order."""
 
-    ledger: Ledger
-    fold: Fold
-    book: Book
-    clock: Clock
-    checkpoint: Position
-    owed: dict[Position, bytes] = field(default_factory=dict)
-    """Receipts of submissions with a key that the ledger does not keep yet."""
-    waiting_max: int = WAITING_FACTS_MAX
-    batch_max: int = BATCH_FACTS_MAX
-    last_at: Instant = 0
-    _turn_at: Instant = 0
-    """When the next window closes or opens: until then nobody need look."""
-    _waiting: list[_Request] = field(default_factory=list)
-    _waiting_facts: int = 0
-    _wake: asyncio.Event = field(default_factory=asyncio.Event)
-    _closing: bool = False
-    _failure: RankdError | None = None
+    def __init__(  # noqa: PLR0913 - what it is put together from
+        self,
+        *,
+        ledger: Ledger,
+        projector: Projector,
+        clock: Clock,
+        reading: AbstractContextManager[Any],
+        owed: dict[Position, bytes],
+        waiting_max: int = WAITING_FACTS_MAX,
+        batch_max: int = BATCH_FACTS_MAX,
+    ) -> None:
+        self.projector = projector
+        self.owed = owed
+        """Receipts of submissions with a key that the ledger does not keep yet."""
+        self.link = b""
+        """The ledger's hash chain at the last append."""
+        self.failure: RankdError | None = None
+        """Why it stopped, if it did."""
+        self._ledger = ledger
+        self._clock = clock
+        self._reading = reading
+        self._waiting_max = waiting_max
+        self._batch_max = batch_max
+        self._waiting: list[_Request] = []
+        self._waiting_facts = 0
+        self._wake = asyncio.Event()
+        self._turn = asyncio.Lock()
+        self._closing = False
+        self._turn_at: Instant = 0
 
-    async def put(self, facts: Sequence[Fact]) -> list[Answer]:
+    @property
+    def turn_at(self) -> Instant:
+        """When the next window opens, closes or is dropped: until then nobody need look."""
+        return self._turn_at
+
+    # ------------------------------------------------------------------------- callers
+
+    async def put(self, facts: Sequence[Fact], *, boards: Sequence[Board] = ()) -> list[Answer]:
         """Have facts recorded and folded; return what became of each, in order.
 
-        Raises Overloaded at once when too many are waiting, and LedgerUnavailable.
+        Raises Overloaded at once when too many are waiting, LedgerUnavailable, and Overtaken if
+        ``boards``, which they were checked against, are no longer in force when their turn comes.
         """
-        if self._failure is not None or self._closing:
-            raise LedgerUnavailable("the engine has stopped; open it anew", applied="no")
-        if self._waiting_facts + len(facts) > self.waiting_max:
-            raise Overloaded(waiting_max=self.waiting_max)
+        self._refuse_if_stopped()
+        if self._waiting_facts + len(facts) > self._waiting_max:
+            raise Overloaded(waiting_max=self._waiting_max)
         answers: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Request(facts, answers))
+        self._waiting.append(_Request(facts, boards, answers))
         self._waiting_facts += len(facts)
         self._wake.set()
-        return await asyncio.shield(answers)
+        return await answers
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Hold the writer between two batches: what is done here is done alone."""
+        async with self._turn:
+            self._refuse_if_stopped()
+            yield
+
+    def _refuse_if_stopped(self) -> None:
+        if self.failure is not None or self._closing:
+            raise LedgerUnavailable("the engine has stopped; open it anew", applied="no")
+
+    # -------------------------------------------------------------------------- writer
 
     async def run(self) -> None:
         """Serve until closed, then until nothing waits any more."""
@@ -103,7 +138,8 @@ class Intake:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
-            await self._serve(self._gather())
+            async with self._turn:
+                await self._serve(self._gather())
 
     def close(self) -> None:
         """Take nothing more; what waits is still served."""
@@ -114,7 +150,7 @@ class Intake:
         """Take what waits, oldest first, up to a batch; a request is never parted."""
         count = facts = 0
         for request in self._waiting:
-            if count and facts + len(request.facts) > self.batch_max:
+            if count and facts + len(request.facts) > self._batch_max:
                 break
             count, facts = count + 1, facts + len(request.facts)
         taken, self._waiting = self._waiting[:count], self._waiting[count:]
@@ -122,66 +158,120 @@ class Intake:
         return taken
 
     async def _serve(self, requests: Sequence[_Request]) -> None:
-        if self._failure is not None:
+        if self.failure is not None:
             _refuse(requests, LedgerUnavailable("the engine has stopped", applied="no"))
             return
+        requests = self._current(requests)
         try:
-            answers = iter(await self.record([f for r in requests for f in r.facts]))
+            answers = await self.record([fact for request in requests for fact in request.facts])
         except RankdError as exc:
-            self._failure = exc
             _refuse(requests, exc)
             return
+        start = 0
         for request in requests:
-            own = [next(answers) for _ in request.facts]
+            end = start + len(request.facts)
             if not request.answers.done():
-                request.answers.set_result(own)
+                request.answers.set_result(answers[start:end])
+            start = end
 
-    async def record(self, facts: Sequence[Fact]) -> list[Answer]:
-        """Append and fold facts, behind the turns of windows that are due."""
-        now = max(self.clock.now(), self.last_at)
-        turns = due_turns(self.book, now) if now >= self._turn_at else []
-        batch = [*turns, *facts]
+    def _current(self, requests: Sequence[_Request]) -> list[_Request]:
+        """Send those back whose board is another one now."""
+        current = []
+        for request in requests:
+            if all(map(self._in_force, request.boards)):
+                current.append(request)
+            else:
+                _refuse([request], Overtaken())
+        return current
+
+    def _in_force(self, board: Board) -> bool:
+        page = self.projector.book.boards.get(board.name)
+        return page is not None and page.terms.board is board
+
+    # ------------------------------------------------------------------------ recording
+
+    def now(self) -> Instant:
+        """Return the ledger's time: the clock's, unless that has gone back."""
+        return max(self._clock.now(), self.projector.at)
+
+    async def record(self, facts: Sequence[Fact], *, now: Instant | None = None) -> list[Answer]:
+        """Append and fold facts, behind the turns of windows that are due. Only in its turn.
+
+        A ledger that fails, or a fold that does, stops the intake for good.
+        """
+        now = self.now() if now is None else now
+        turns = due_turns(self.projector.book, now) if now >= self._turn_at else []
+        batch = [*turns, *facts] if turns else facts
+        try:
+            return await self._record(batch, now, skipped=len(turns))
+        except BaseException as exc:
+            self.failure = exc if isinstance(exc, RankdError) else _broken(exc)
+            if isinstance(exc, RankdError):
+                raise
+            raise self.failure from exc
+
+    async def _record(self, batch: Sequence[Fact], now: Instant, *, skipped: int) -> list[Answer]:
         owed = self.owed
+        if not batch and not owed:
+            self._look_ahead(now)
+            return []
         handed_in = [Kept(position, receipt) for position, receipt in owed.items()]
-        appended = await self.ledger.append(batch, now=now, receipts=handed_in)
+        appended = await self._ledger.append(batch, now=now, receipts=handed_in)
         self.owed = {}
+        self.link = appended.link
         receipts = await self._fold(batch, appended)
+        self._look_ahead(max(now, appended.at), changed=skipped > 0 or _changes_book(batch))
+        if not appended.first_uses:
+            told = receipts.get
+            return [Answer(at, told(at)) for at in appended.positions[skipped:]]
         found = _Receipts(receipts, owed)
         return [
-            _answer(fact, appended.positions[number], appended.first_uses.get(number), found)
-            for number, fact in enumerate(batch)
-            if number >= len(turns)
+            _answer(batch[place], appended.positions[place], appended.first_uses.get(place), found)
+            for place in range(skipped, len(batch))
         ]
 
     async def _fold(self, batch: Sequence[Fact], appended: Appended) -> Mapping[Position, Receipt]:
+        at, first_uses = appended.at, appended.first_uses
         recorded = [
-            Recorded(position, appended.at, fact)
-            for number, (position, fact) in enumerate(zip(appended.positions, batch, strict=True))
-            if number not in appended.first_uses
+            Recorded(position, at, fact)
+            for place, (position, fact) in enumerate(zip(appended.positions, batch, strict=True))
+            if place not in first_uses
         ]
         if not recorded:
             return {}
-        receipts = await self.fold(recorded, after=self.checkpoint)
-        self.checkpoint, self.last_at = recorded[-1].position, appended.at
-        if not all(isinstance(one.fact, ScoreSubmitted) for one in recorded):
-            self._turn_at = next_turn(self.book, appended.at)
-        for one in recorded:
-            if isinstance(one.fact, ScoreSubmitted) and one.fact.key is not None:
-                self.owed[one.position] = receipts[one.position].encode()
+        with self._reading:  # Readers of other threads wait; an index in memory never does.
+            receipts = await self.projector.fold(recorded)
+        self.owed = keyed(recorded, receipts)
         return receipts
 
+    def _look_ahead(self, now: Instant, *, changed: bool = True) -> None:
+        if changed or now >= self._turn_at:
+            self._turn_at = next_turn(self.projector.book, now)
 
-class _Receipts(NamedTuple):
+
+def _changes_book(batch: Sequence[Fact]) -> bool:
+    return not all(type(fact) is ScoreSubmitted for fact in batch)
+
+
+def _broken(error: BaseException) -> RankdError:
+    return LedgerUnavailable(f"the engine failed: {error!r}", applied="unknown")
+
+
+class _Receipts:
     """Where the answer to a submission may be, if the ledger did not have it."""
 
-    fresh: Mapping[Position, Receipt]
-    handed_in: Mapping[Position, bytes]
+    def __init__(
+        self, fresh: Mapping[Position, Receipt], handed_in: Mapping[Position, bytes]
+    ) -> None:
+        self.fresh = fresh
+        self.handed_in = handed_in
 
     def find(self, first: FirstUse) -> Receipt | None:
-        if (fresh := self.fresh.get(first.position)) is not None:
-            return fresh
-        kept = first.receipt or self.handed_in.get(first.position)
-        return None if kept is None else Receipt.decode(kept)
+        found = self.fresh.get(first.position)
+        if found is None:
+            kept = first.receipt or self.handed_in.get(first.position)
+            found = None if kept is None else Receipt.decode(kept)
+        return None if found is None else msgspec.structs.replace(found, duplicate=True)
 
 
 def _answer(fact: Fact, position: Position, first: FirstUse | None, receipts: _Receipts) -> Answer:
@@ -193,50 +283,7 @@ def _answer(fact: Fact, position: Position, first: FirstUse | None, receipts: _R
     return Answer(position, receipts.find(first), duplicate=True)
 
 
-def _refuse(requests: Sequence[_Request], error: RankdError) -> None:
+def _refuse(requests: Sequence[_Request], error: Exception) -> None:
     for request in requests:
         if not request.answers.done():
             request.answers.set_exception(error)
-
-
-# ----------------------------------------------------------------------------- windows
-
-
-def opening_facts(page: BoardPage, now: Instant) -> list[Fact]:
-    """Return the facts that open what should be open and is not."""
-    facts: list[Fact] = []
-    for recurrence in page.board.windows:
-        window = recurrence.window_at(now)
-        open_now = page.windows.get(recurrence.name)
-        if window is None or (open_now is not None and not _over(open_now.end, now)):
-            continue
-        if window.id not in page.sealed:
-            facts.append(WindowOpened(page.board.name, window.id, window.start, window.end))
-    return facts
-
-
-def due_turns(book: Book, now: Instant) -> list[Fact]:
-    """Return the facts that close windows whose time is over and open those whose time has come."""
-    facts: list[Fact] = []
-    for page in book.boards.values():
-        facts += [WindowSealed(page.board.name, window.id) for window in page.recurrence_ends(now)]
-        facts += opening_facts(page, now)
-    return facts
-
-
-def _over(end: Instant | None, now: Instant) -> bool:
-    return end is not None and end <= now
-
-
-def next_turn(book: Book, now: Instant) -> Instant:
-    """Return when the next window of any board closes or opens."""
-    turns = [NEVER]
-    for page in book.boards.values():
-        for recurrence in page.board.windows:
-            open_now = page.windows.get(recurrence.name)
-            if open_now is None:
-                coming = recurrence.next_opening(now)
-                turns.append(NEVER if coming is None or coming.start is None else coming.start)
-            elif open_now.end is not None:
-                turns.append(open_now.end)
-    return min(turns)

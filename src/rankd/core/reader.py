@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from rankd.core.book import BoardPage, Book
+from rankd.core.book import Book, Open, Sealed, Terms
+from rankd.core.projector import Projector
 from rankd.errors import FieldError, InvalidPage, NotRanked
 from rankd.model.board import Scores
 from rankd.model.facts import Position
@@ -26,15 +27,18 @@ from rankd.model.standing import (
     Way,
     neighbourhood,
     page_bounds,
+    rank_at_percentile,
     ranks_of_page,
+    stretch_around,
 )
-from rankd.ports import Clock, Placed, RankIndex, Ranking
+from rankd.model.submission import valid_player
+from rankd.ports import Clock, Placed, Ranked, RankIndex, Ranking, Stretch
 
 LOOKUP_PLAYERS_MAX = 1000
 """As many as a page holds."""
 
 
-class Page(msgspec.Struct, frozen=True):
+class Page(msgspec.Struct, frozen=True, gc=False):
     """A run of consecutive standings, and how to go on from it."""
 
     ranking: Ranking
@@ -49,33 +53,62 @@ class Found(NamedTuple):
     """Some players' standings, best first, with their places among themselves."""
 
     ranking: Ranking
+    total: int
     as_of: Position
     standings: Sequence[Standing]
     not_found: Sequence[str]
 
 
-class _Where(NamedTuple):
-    """A ranking, and the page of the book that explains its keys."""
+class Projected(NamedTuple):
+    """A rank and the scores that go with it, as things stand."""
 
-    page: BoardPage
+    ranking: Ranking
+    total: int
+    as_of: Position
+    rank: Rank | None
+    """None where nobody is ranked."""
+    scores: Scores | None
+    """None where nobody holds the rank."""
+    decimals: int
+
+
+class Where(NamedTuple):
+    """A ranking, and the terms that explain its keys."""
+
+    terms: Terms
     ranking: Ranking
 
 
 class Reader:
     """Answers questions about standings."""
 
-    def __init__(self, *, index: RankIndex, book: Book, clock: Clock) -> None:
-        self._index = index
-        self._book = book
+    def __init__(self, *, projector: Projector, clock: Clock) -> None:
+        self.projector = projector
         self._clock = clock
 
-    def _where(self, board: str, window: str | None, segment: str | None) -> _Where:
-        page = self._book.page(board)
-        if segment is not None and segment.partition(":")[0] not in page.board.segments:
-            message = "must be one of the board's segments and a value, such as region:eu"
+    @property
+    def _index(self) -> RankIndex:
+        return self.projector.index
+
+    @property
+    def _book(self) -> Book:
+        return self.projector.book
+
+    def where(self, board: str, window: str | None = None, segment: str | None = None) -> Where:
+        """Return the ranking a reader means. Raises UnknownBoard, UnknownWindow, InvalidPage."""
+        page = self.projector.book.page(board)
+        # By far the most ask for a window by its name: nobody need look at the clock for that.
+        found: Open | Sealed | None = page.windows.get(page.default if window is None else window)
+        if found is None:
+            found = page.find_window(window, self._clock.now())
+        if segment is None:
+            return Where(found.terms, found.ranking)
+        known = found.terms.board.segments
+        if segment.partition(":")[0] not in known or ":" not in segment:
+            there = ", ".join(known) or "none"
+            message = f"must be a segment of the board and a value, as region:eu; it has {there}"
             raise InvalidPage([FieldError("segment", message)])
-        found = page.find_window(window, self._clock.now())
-        return _Where(page, page.ranking(found, segment))
+        return Where(found.terms, Ranking(board, found.ranking.window, segment))
 
     # ---------------------------------------------------------------------- one player
 
@@ -83,30 +116,56 @@ class Reader:
         self, board: str, player: str, *, window: str | None = None, segment: str | None = None
     ) -> Standing | None:
         """Return where a player stands, None where it does not."""
-        where = self._where(board, window, segment)
+        where = self.where(board, window, segment)
         found = await self._index.rank(where.ranking, player)
-        if found is None:
-            return None
-        ordinal, order_key, total = found
-        rank = await self._shown(where, ordinal, order_key)
-        as_of = await self._index.checkpoint()
-        return Standing(
-            rank,
-            player,
-            where.page.order.scores(order_key),
-            total,
-            as_of,
-            where.page.board.decimals,
-        )
+        return None if found is None else await self._standing(where, player, found)
 
-    async def _shown(self, where: _Where, ordinal: Rank, order_key: bytes) -> Rank:
+    async def ranks(
+        self,
+        board: str,
+        players: Sequence[str],
+        *,
+        window: str | None = None,
+        segment: str | None = None,
+    ) -> list[Rank | None]:
+        """Return the ranks of many players, None for who has none."""
+        _check_players(players)
+        where = self.where(board, window, segment)
+        found = await self._index.ranks(where.ranking, players)
+        if where.terms.board.ties is TieRule.ORDINAL:
+            return [None if one is None else one.rank for one in found]
+        return [
+            None if one is None else await self._shown(where, one.rank, one.order_key)
+            for one in found
+        ]
+
+    async def standings(self, player: str) -> list[tuple[Ranking, Standing]]:
+        """Return where a player stands on every board, in its default window."""
+        everywhere = []
+        for name in self._book.boards:
+            where = self.where(name)
+            found = await self._index.rank(where.ranking, player)
+            if found is not None:
+                everywhere.append((where.ranking, await self._standing(where, player, found)))
+        return everywhere
+
+    async def _standing(self, where: Where, player: str, found: Ranked) -> Standing:
+        rank, order_key, metadata, total, as_of = found
+        if where.terms.board.ties is not TieRule.ORDINAL:
+            rank = await self._shown(where, rank, order_key)
+        terms, known = where.terms, self._book.profiles.get(player)
+        name = None if known is None else known.name
+        scores, decimals = terms.order.scores(order_key), terms.board.decimals
+        return Standing(rank, player, scores, total, as_of, decimals, name, metadata)
+
+    async def _shown(self, where: Where, ordinal: Rank, order_key: bytes) -> Rank:
         """Return the rank that the board's ties give an entry."""
-        ties = where.page.board.ties
+        ties, order = where.terms.board.ties, where.terms.order
         if ties is TieRule.ORDINAL:
             return ordinal
         if ties is TieRule.DENSE:
             return Rank(await self._index.scores_below(where.ranking, order_key) + 1)
-        floor = where.page.order.floor(where.page.order.scores(order_key))
+        floor = order.floor(order.scores(order_key))
         return Rank(await self._index.count_below(where.ranking, floor) + 1)
 
     # --------------------------------------------------------------------------- pages
@@ -123,64 +182,71 @@ class Reader:
         cursor: str | None = None,
     ) -> Page:
         """Return a page, begun at a rank, an offset or where a cursor points."""
-        where = self._where(board, window, segment)
-        total = await self._index.count(where.ranking)
-        if cursor is not None:
-            if offset is not None or from_rank is not None:
-                raise InvalidPage([FieldError("cursor", "cannot be combined with another start")])
-            first, count = await self._after_cursor(where, cursor, total=total, limit=limit)
+        where = self.where(board, window, segment)
+        if cursor is None:
+            first, count = page_bounds(
+                total=_EVERYBODY, limit=limit, offset=offset, from_rank=from_rank
+            )
+        elif offset is not None or from_rank is not None:
+            raise InvalidPage([FieldError("cursor", "cannot be combined with another start")])
         else:
-            first, count = page_bounds(total=total, limit=limit, offset=offset, from_rank=from_rank)
-        return await self._read(where, first, count, total)
+            first, count = await self._after_cursor(where, cursor, limit=limit)
+        return await self._read(where, first, count)
 
-    async def _after_cursor(
-        self, where: _Where, token: str, *, total: int, limit: int
-    ) -> tuple[Rank, int]:
-        page_bounds(total=total, limit=limit)  # For its opinion of the limit.
-        ranking = _cursor_name(where)
-        cursor = Cursor.decode(token, ranking, key_bytes=where.page.order.key_bytes)
+    async def top_of(self, where: Where, limit: int) -> Page:
+        """Return the top of a ranking that is known already, a draft's too."""
+        return await self._read(where, Rank(1), limit)
+
+    async def _after_cursor(self, where: Where, token: str, *, limit: int) -> tuple[Rank, int]:
+        page_bounds(total=0, limit=limit)  # For its opinion of the limit.
+        cursor = Cursor.decode(token, _cursor_name(where), key_bytes=where.terms.order.key_bytes)
         before = await self._index.count_below(where.ranking, cursor.order_key, cursor.player)
         if cursor.way is Way.PREVIOUS:
             first = max(1, before - limit + 1)
             return Rank(first), before - first + 1
         there = await self._index.rank(where.ranking, cursor.player)
-        passed = there is not None and there[1] == cursor.order_key
-        first = before + 1 + passed
-        return Rank(first), max(0, min(limit, total - first + 1))
+        passed = there is not None and there.order_key == cursor.order_key
+        return Rank(before + 1 + passed), limit
 
-    async def _read(self, where: _Where, first: Rank, count: int, total: int) -> Page:
-        placed = await self._index.read(where.ranking, first=first, limit=count) if count else []
-        standings = await self._standings(where, placed, first=first, total=total)
-        as_of = await self._index.checkpoint()
-        last = first + len(placed) - 1
+    async def _read(self, where: Where, first: Rank, count: int) -> Page:
+        stretch = await self._index.read(where.ranking, first=first, limit=count)
+        standings = await self._standings(where, stretch, first)
+        entries, total, as_of = stretch
+        last = first + len(entries) - 1
         return Page(
             where.ranking,
             total,
             as_of,
             standings,
-            _token(where, placed[-1], Way.NEXT) if placed and last < total else None,
-            _token(where, placed[0], Way.PREVIOUS) if placed and first > 1 else None,
+            _token(where, entries[-1], Way.NEXT) if entries and last < total else None,
+            _token(where, entries[0], Way.PREVIOUS) if entries and first > 1 else None,
         )
 
-    async def _standings(
-        self, where: _Where, placed: Sequence[Placed], *, first: Rank, total: int
-    ) -> list[Standing]:
-        if not placed:
+    async def _standings(self, where: Where, stretch: Stretch, first: Rank) -> list[Standing]:
+        entries, total, as_of = stretch
+        if not entries:
             return []
-        order = where.page.order
-        shown = await self._shown(where, first, placed[0].order_key)
-        ranks = ranks_of_page(
-            where.page.board.ties,
-            [score_part(entry.order_key) for entry in placed],
-            ordinal=first,
-            shown=shown,
-        )
-        as_of = await self._index.checkpoint()
-        decimals = where.page.board.decimals
+        scores, board = where.terms.order.scores, where.terms.board
+        ranks: Sequence[int] = range(first, first + len(entries))
+        if board.ties is not TieRule.ORDINAL:
+            ranks = ranks_of_page(
+                board.ties,
+                [score_part(entry.order_key) for entry in entries],
+                ordinal=first,
+                shown=await self._shown(where, first, entries[0].order_key),
+            )
+        names = self._names([entry.player for entry in entries])
         return [
-            Standing(rank, entry.player, order.scores(entry.order_key), total, as_of, decimals)
-            for rank, entry in zip(ranks, placed, strict=True)
+            Standing(Rank(rank), player, scores(key), total, as_of, board.decimals, name, metadata)
+            for rank, (player, key, metadata), name in zip(ranks, entries, names, strict=True)
         ]
+
+    def _names(self, players: Sequence[str]) -> list[str | None]:
+        profiles = self._book.profiles
+        if not profiles:
+            return [None] * len(players)
+        found = [profiles.get(player) for player in players]
+        return [None if profile is None else profile.name for profile in found]
 
     # ------------------------------------------------------------------- neighbourhoods
 
@@ -194,14 +260,28 @@ class Reader:
         window: str | None = None,
         segment: str | None = None,
     ) -> Page:
-        """Return a player's neighbourhood. Raises NotRanked."""
-        where = self._where(board, window, segment)
+        """Return a player's neighbourhood, the edges made up. Raises NotRanked."""
+        where = self.where(board, window, segment)
         found = await self._index.rank(where.ranking, player)
         if found is None:
+            neighbourhood(Rank(1), total=1, above=above, below=below)  # For its opinion of both.
             raise NotRanked(board=board, window=where.ranking.window, player=player)
-        rank, _, total = found
-        first, count = neighbourhood(rank, total=total, above=above, below=below)
-        return await self._read(where, first, count, total)
+        first, count = neighbourhood(found.rank, total=found.total, above=above, below=below)
+        return await self._read(where, first, count)
+
+    async def around_rank(
+        self,
+        board: str,
+        rank: Rank,
+        *,
+        reach: int = NEIGHBOURS_DEFAULT,
+        window: str | None = None,
+        segment: str | None = None,
+    ) -> Page:
+        """Return the standings from ``rank - reach`` to ``rank + reach``, as far as there are."""
+        where = self.where(board, window, segment)
+        first, count = stretch_around(rank, reach=reach)
+        return await self._read(where, first, count)
 
     async def lookup(
         self,
@@ -212,30 +292,20 @@ class Reader:
         segment: str | None = None,
     ) -> Found:
         """Return the standings of some players, best first, and who has none."""
-        if len(players) > LOOKUP_PLAYERS_MAX:
-            message = f"must be at most {LOOKUP_PLAYERS_MAX}"
-            raise InvalidPage([FieldError("players", message)])
-        where = self._where(board, window, segment)
-        found: list[tuple[Rank, Standing]] = []
-        missing: list[str] = []
-        for player in dict.fromkeys(players):
-            entry = await self._index.rank(where.ranking, player)
-            if entry is None:
-                missing.append(player)
-                continue
-            ordinal, order_key, total = entry
-            rank = await self._shown(where, ordinal, order_key)
-            as_of = await self._index.checkpoint()
-            scores = where.page.order.scores(order_key)
-            decimals = where.page.board.decimals
-            found.append((ordinal, Standing(rank, player, scores, total, as_of, decimals)))
-        found.sort(key=lambda pair: pair[0])
-        as_of = await self._index.checkpoint()
+        _check_players(players)
+        where = self.where(board, window, segment)
+        asked = list(dict.fromkeys(players))
+        places = await self._index.ranks(where.ranking, asked)
+        found = [(place, player) for player, place in zip(asked, places, strict=True) if place]
+        found.sort(key=lambda pair: pair[0].rank)
         standings = [
-            msgspec.structs.replace(standing, place=Rank(place))
-            for place, (_, standing) in enumerate(found, start=1)
+            msgspec.structs.replace(await self._standing(where, player, place), place=Rank(number))
+            for number, (place, player) in enumerate(found, start=1)
         ]
-        return Found(where.ranking, as_of, standings, missing)
+        missing = [player for player, place in zip(asked, places, strict=True) if place is None]
+        total = found[0][0].total if found else await self._index.count(where.ranking)
+        as_of = found[0][0].as_of if found else await self._index.checkpoint()
+        return Found(where.ranking, total, as_of, standings, missing)
 
     async def friends(
         self, board: str, player: str, *, window: str | None = None, segment: str | None = None
@@ -248,30 +318,70 @@ class Reader:
 
     async def rank_for(
         self, board: str, scores: Scores, *, window: str | None = None, segment: str | None = None
-    ) -> Rank:
+    ) -> Projected:
         """Return the rank that a newcomer with these scores would get now."""
-        where = self._where(board, window, segment)
-        order, ties = where.page.order, where.page.board.ties
+        where = self.where(board, window, segment)
+        order, ties = where.terms.order, where.terms.board.ties
         if ties is TieRule.DENSE:
-            return Rank(await self._index.scores_below(where.ranking, order.floor(scores)) + 1)
-        edge = order.ceiling(scores) if ties is TieRule.ORDINAL else order.floor(scores)
-        return Rank(await self._index.count_below(where.ranking, edge) + 1)
+            better = await self._index.scores_below(where.ranking, order.floor(scores))
+        elif ties is TieRule.STANDARD:
+            better = await self._index.count_below(where.ranking, order.floor(scores))
+        else:
+            better = await self._index.count_below(where.ranking, order.newcomer(scores))
+        return await self._projected(where, Rank(better + 1), scores)
 
-    async def scores_at(
-        self, board: str, rank: Rank, *, window: str | None = None, segment: str | None = None
-    ) -> Scores | None:
-        """Return the scores that hold a rank now, None where nobody does."""
-        where = self._where(board, window, segment)
-        placed = await self._index.read(where.ranking, first=rank, limit=1)
-        return where.page.order.scores(placed[0].order_key) if placed else None
+    async def scores_for(
+        self,
+        board: str,
+        *,
+        rank: Rank | None = None,
+        percentile: float | None = None,
+        window: str | None = None,
+        segment: str | None = None,
+    ) -> Projected:
+        """Return the scores that hold a rank now, or the last rank of a percentile."""
+        where = self.where(board, window, segment)
+        if rank is None:
+            assert percentile is not None, "a rank or a percentile is given"
+            total = await self._index.count(where.ranking)
+            rank = rank_at_percentile(percentile, total=total)
+        elif rank < 1:
+            raise InvalidPage([FieldError("rank", "must be 1 or more")])
+        if rank is None:
+            return await self._projected(where, None, None)
+        entries = (await self._index.read(where.ranking, first=rank, limit=1)).entries
+        scores = where.terms.order.scores(entries[0].order_key) if entries else None
+        return await self._projected(where, rank, scores)
+
+    async def _projected(self, where: Where, rank: Rank | None, scores: Scores | None) -> Projected:
+        total = await self._index.count(where.ranking)
+        as_of = await self._index.checkpoint()
+        return Projected(where.ranking, total, as_of, rank, scores, where.terms.board.decimals)
 
 
-def _cursor_name(where: _Where) -> str:
-    order = where.page.order
-    return f"{where.ranking}/{','.join(order.directions)}/{order.tie_break}"
+_EVERYBODY = 2**63
+"""More than any ranking has: an index knows best where it ends."""
 
 
-def _token(where: _Where, entry: Placed, way: Way) -> str:
+def _check_players(players: Sequence[str]) -> None:
+    if len(players) > LOOKUP_PLAYERS_MAX:
+        message = f"must be at most {LOOKUP_PLAYERS_MAX}"
+        raise InvalidPage([FieldError("players", message)])
+    errors = [
+        FieldError(f"players[{place}]", "is not the id of a player")
+        for place, player in enumerate(players)
+        if not valid_player(player)
+    ]
+    if errors:
+        raise InvalidPage(errors)
+
+
+def _cursor_name(where: Where) -> str:
+    order, decimals = where.terms.order, where.terms.board.decimals
+    return f"{where.ranking}/{','.join(order.directions)}/{order.tie_break}/{decimals}"
+
+
+def _token(where: Where, entry: Placed, way: Way) -> str:
     return Cursor(entry.order_key, entry.player, way).encode(_cursor_name(where))
 
 

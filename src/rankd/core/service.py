@@ -4,81 +4,389 @@ submit ─▶ intake ─▶ ledger ─▶ projector ─▶ index ◀─ reader �
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import logging
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from rankd.core.book import Book
-from rankd.core.intake import Answer, Intake, opening_facts
-from rankd.core.projector import Projector
+from rankd.core.draft import Draft, refolded
+from rankd.core.intake import Answer, Intake, Overtaken
+from rankd.core.managers import SAVE_AT_CLOSE_FACTS, Sealer, Snapshotter
+from rankd.core.preview import Preview, preview
+from rankd.core.projector import Projector, Tell
 from rankd.core.reader import Reader
-from rankd.errors import BoardDiffers, FieldError, InvalidBoard
+from rankd.core.recovery import Build, Home, folded, recover
+from rankd.core.turns import windows_at
+from rankd.errors import (
+    BoardDiffers,
+    FieldError,
+    IndexBehind,
+    IndexDiffers,
+    Invalid,
+    InvalidBoard,
+    InvalidSubmission,
+    RankdError,
+    Refused,
+)
 from rankd.model.board import Board
 from rankd.model.facts import (
     BoardDefined,
+    BoardRetired,
     Fact,
     FriendsSet,
+    PlayerErased,
     PlayerProfiled,
     Position,
-    Recorded,
+    ScoreSubmitted,
 )
-from rankd.model.receipt import Receipt
+from rankd.model.profile import check_player, read_friends, read_profile, read_reason
+from rankd.model.redefinition import check_redefinition
+from rankd.model.standing import Rank
 from rankd.model.submission import Submission
-from rankd.ports import Clock, Ledger, Progress, RankIndex
+from rankd.ports import Clock, Ledger, Progress, Ranking
+
+COMPARED_TOGETHER = 4_096
+"""How many entries are compared before others get their turn: some ten milliseconds."""
+
+DRAFT_BEHIND_MAX = 1_000
+"""How near a draft comes to the head before the writer waits for it."""
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+
+def _say_nothing(_progress: Progress) -> None:
+    pass
 
 
 class Rankd:
     """A leaderboard engine: boards, submissions and standings over one ledger and one index."""
 
-    def __init__(
-        self, *, ledger: Ledger, index: RankIndex, book: Book, intake: Intake, clock: Clock
+    def __init__(  # noqa: PLR0913 - what it is put together from
+        self,
+        *,
+        ledger: Ledger,
+        intake: Intake,
+        clock: Clock,
+        build: Build,
+        home: Home,
+        saved: Position,
+        reading: AbstractContextManager[Any],
     ) -> None:
-        self.book = book
-        self.reader = Reader(index=index, book=book, clock=clock)
+        self.reader = Reader(projector=intake.projector, clock=clock)
+        self.sealer = Sealer(intake, clock)
+        self.snapshotter = Snapshotter(intake, lambda: self._home.snapshots, saved)
         self._ledger = ledger
         self._intake = intake
-        self._clock = clock
+        self._build = build
+        self._home = home
+        self._reading = reading
+        self._defining = asyncio.Lock()
+        self._owned: set[asyncio.Task[Any]] = set()
+
+    @property
+    def book(self) -> Book:
+        """What is known of boards and players."""
+        return self._intake.projector.book
+
+    @property
+    def position(self) -> Position:
+        """The position that reads are true at."""
+        return self._intake.projector.checkpoint
+
+    @property
+    def failure(self) -> RankdError | None:
+        """Why the engine takes no more, if it does not."""
+        return self._intake.failure
+
+    async def _own(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something to its end, also if whoever asked for it goes away meanwhile."""
+        task = asyncio.ensure_future(work)
+        self._owned.add(task)
+        task.add_done_callback(self._owned.discard)
+        return await asyncio.shield(task)
+
+    async def finish(self) -> None:
+        """Wait for what is being done to its end."""
+        while self._owned:
+            await asyncio.wait(self._owned)
 
     # ------------------------------------------------------------------------- boards
 
-    async def define(self, name: str, definition: Mapping[str, object]) -> Board:
+    async def define(
+        self, name: str, definition: Mapping[str, object], *, actor: str | None = None
+    ) -> Board:
         """Define a board, or return it if it is defined just so. Raises BoardDiffers."""
-        board = Board.define(name, definition)
-        _refuse_unbuilt(board)
-        known = self.book.boards.get(name)
-        if known is not None:
-            if changes := known.board.changes(board):
-                raise BoardDiffers(board=name, fields=tuple(change.field for change in changes))
-            return known.board
-        await self._intake.put([BoardDefined(name, board.definition())])
-        await self._intake.put(opening_facts(self.book.page(name), self._intake.last_at))
-        return board
+        board = _read_board(name, definition)
+        return await self._own(self._define(board, actor))
+
+    async def _define(self, board: Board, actor: str | None) -> Board:
+        async with self._defining:
+            known = self.book.boards.get(board.name)
+            if known is None:
+                await self._put_definition(board, actor)
+            elif changes := known.board.changes(board):
+                fields = tuple(change.field for change in changes)
+                raise BoardDiffers(board=board.name, fields=fields)
+            return self.book.page(board.name).board
+
+    async def _put_definition(self, board: Board, actor: str | None) -> None:
+        """Record a definition with the windows that count from then on."""
+        async with self._intake.turn():
+            now = self._intake.now()
+            await self._intake.record([], now=now)  # Windows that are over must not go on.
+            page = self.book.boards.get(board.name)
+            windows = windows_at(page, board, now)
+            fact = BoardDefined(board.name, board.definition(), actor, windows)
+            await self._intake.record([fact], now=now)
+
+    async def preview(self, name: str, definition: Mapping[str, object]) -> Preview:
+        """Return what redefining a board would change. Nothing is changed."""
+        board = _read_board(name, definition)
+        async with self._defining:
+            page = self.book.page(name)
+            check_redefinition(page.board, board)
+            draft = Draft(self._ledger, self._intake.projector.index, page, board)
+            try:
+                await draft.catch_up(through=self.position)
+                return await preview(self.reader, page, draft)
+            finally:
+                await self._own(draft.discard())
+
+    async def redefine(
+        self,
+        name: str,
+        definition: Mapping[str, object],
+        *,
+        actor: str | None = None,
+        tell: Tell = _say_nothing,
+    ) -> Board:
+        """Change a board's definition: fold again what it changes, then switch at one moment."""
+        board = _read_board(name, definition)
+        return await self._own(self._redefine(board, actor, tell))
+
+    async def _redefine(self, board: Board, actor: str | None, tell: Tell) -> Board:
+        async with self._defining:
+            page = self.book.page(board.name)
+            if not page.board.changes(board):
+                return page.board
+            check_redefinition(page.board, board)
+            projector = self._intake.projector
+            if refolded(page, board):
+                draft = Draft(self._ledger, projector.index, page, board)
+                try:
+                    while draft.position < self.position - DRAFT_BEHIND_MAX:
+                        await draft.catch_up(through=self.position, tell=tell)
+                except BaseException:
+                    await draft.discard()
+                    raise
+                projector.drafts[board.name] = draft
+            try:
+                await self._put_definition(board, actor)
+            finally:
+                if (left := projector.drafts.pop(board.name, None)) is not None:
+                    await left.discard()
+            return self.book.page(board.name).board
+
+    async def retire(
+        self, name: str, *, actor: str | None = None, reason: str | None = None
+    ) -> Position:
+        """Take a board out of use. Its facts stay in the ledger."""
+        reason = read_reason(reason)
+        return await self._own(self._retire(name, actor, reason))
+
+    async def _retire(self, name: str, actor: str | None, reason: str | None) -> Position:
+        async with self._defining:
+            self.book.page(name)
+            return await self._put(BoardRetired(name, actor, reason))
 
     # -------------------------------------------------------------------- submissions
 
-    async def submit(self, submissions: Sequence[Submission]) -> list[Answer]:
-        """Have submissions recorded, judged and counted; return what became of each."""
-        return await self._intake.put([submission.fact() for submission in submissions])
+    async def submit(
+        self, name: str, bodies: Sequence[Mapping[str, object]], *, actor: str | None = None
+    ) -> list[Answer]:
+        """Have submissions to one board recorded, judged and counted, in one commit.
+
+        Raises InvalidSubmission if one is malformed, and then nothing is recorded.
+        """
+        while True:
+            board = self.book.page(name).board
+            facts = _read_submissions(board, bodies, actor)
+            try:
+                return await self._intake.put(facts, boards=(board,))
+            except Overtaken:
+                continue
+
+    async def submit_each(
+        self, bodies: Sequence[tuple[str, Mapping[str, object]]], *, actor: str | None = None
+    ) -> list[Answer | Refused]:
+        """Have submissions to any boards recorded, each judged for itself; one commit.
+
+        What is malformed, or made to a board that there is not, is told in its place.
+        """
+        while True:
+            checked = [self._check(name, body, actor) for name, body in bodies]
+            facts = [fact for fact in checked if isinstance(fact, ScoreSubmitted)]
+            boards = [self.book.page(name).board for name in {fact.board for fact in facts}]
+            try:
+                answers = iter(await self._intake.put(facts, boards=boards) if facts else [])
+            except Overtaken:
+                continue
+            return [next(answers) if isinstance(one, Fact) else one for one in checked]
+
+    def _check(
+        self, name: str, body: Mapping[str, object], actor: str | None
+    ) -> ScoreSubmitted | Refused:
+        try:
+            return Submission.of(self.book.page(name).board, body).fact(actor=actor)
+        except Refused as refused:
+            return refused
 
     # ------------------------------------------------------------------------ players
 
     async def profile(
-        self,
-        player: str,
-        *,
-        name: str | None = None,
-        attributes: Mapping[str, str | int | bool] | None = None,
+        self, player: str, body: Mapping[str, object], *, actor: str | None = None
     ) -> Position:
-        """Set a player's profile, whole."""
-        return await self._put(PlayerProfiled(player, name, dict(attributes or {})))
+        """Set a player's profile, whole; friends only if they are given."""
+        player = check_player(player)
+        name, attributes = read_profile(body)
+        facts: list[Fact] = [PlayerProfiled(player, name, attributes, actor)]
+        if body.get("friends") is not None:
+            friends = read_friends(body["friends"], player=player)
+            facts.append(FriendsSet(player, friends, actor))
+        return (await self._intake.put(facts))[-1].position
 
-    async def set_friends(self, player: str, friends: Sequence[str]) -> Position:
+    async def set_friends(
+        self, player: str, friends: object, *, actor: str | None = None
+    ) -> Position:
         """Set a player's friends, all of them."""
-        return await self._put(FriendsSet(player, tuple(friends)))
+        player = check_player(player)
+        return await self._put(FriendsSet(player, read_friends(friends, player=player), actor))
+
+    async def erase(
+        self, player: str, *, actor: str | None = None, reason: str | None = None
+    ) -> Position:
+        """Forget a person: the profile and the friends go, entries stay without a name."""
+        return await self._put(PlayerErased(check_player(player), actor, read_reason(reason)))
 
     async def _put(self, fact: Fact) -> Position:
         (answer,) = await self._intake.put([fact])
         return answer.position
+
+    # -------------------------------------------------------------------------- care
+
+    async def reached(self, position: Position, *, within_seconds: float) -> None:
+        """Wait until reads are true at a position. Raises IndexBehind."""
+        if self.position >= position:
+            return
+        try:
+            async with asyncio.timeout(within_seconds):
+                await self._intake.projector.reach(position)
+        except TimeoutError:
+            raise IndexBehind(position=position, checkpoint=self.position) from None
+
+    async def save(self, tell: Tell = _say_nothing) -> Position:
+        """Save the index now; return the position it is saved at."""
+        return await self.snapshotter.save(tell)
+
+    async def verify(self) -> AsyncIterator[Progress]:
+        """Check the ledger, fold all of it again and compare. Raises Corrupt; yields progress."""
+        async for progress in self._ledger.verify():
+            yield progress
+        shadow = folded(self._ledger, self._build_bare())
+        async for progress in self._fold_shadow(shadow):
+            yield progress
+        async for progress in self._compare(shadow):
+            yield progress
+
+    async def rebuild(self) -> AsyncIterator[Progress]:
+        """Fold everything from the beginning into a new index, and go on with that."""
+        home = self._build()
+        shadow = folded(self._ledger, home)
+        async for progress in self._fold_shadow(shadow):
+            yield progress
+        await self._own(self._replace(home, shadow))
+
+    def _build_bare(self) -> Home:
+        return Home(self._build().index, None)
+
+    async def _fold_shadow(self, shadow: Projector) -> AsyncIterator[Progress]:
+        while shadow.checkpoint < self.position:
+            through = min(self.position, Position(shadow.checkpoint + SHADOW_FACTS))
+            await shadow.catch_up(through=through)
+            yield Progress(shadow.checkpoint, self.position, "folding")
+            await asyncio.sleep(0)
+
+    async def _replace(self, home: Home, shadow: Projector) -> None:
+        async with self._intake.turn():
+            await shadow.catch_up(through=self.position)
+            with self._reading:
+                self._intake.projector = self.reader.projector = shadow
+                self._home = home
+
+    async def _compare(self, shadow: Projector) -> AsyncIterator[Progress]:
+        done = 0
+        for ranking in await self._rankings(shadow):
+            first = 1
+            while True:
+                async with self._intake.turn():
+                    await shadow.catch_up(through=self.position)
+                    count, total = await self._compare_some(shadow, ranking, first)
+                done, first = done + count, first + count
+                yield Progress(done, max(done, done + total - first + 1), "comparing")
+                if count == 0:
+                    break
+
+    async def _rankings(self, shadow: Projector) -> list[Ranking]:
+        """Return the rankings that either side has."""
+        async with self._intake.turn():
+            await shadow.catch_up(through=self.position)
+            both: dict[Ranking, None] = {}
+            for projector in (self._intake.projector, shadow):
+                for name in projector.book.boards:
+                    both |= dict.fromkeys(await projector.index.rankings(name))
+        return list(both)
+
+    async def _compare_some(
+        self, shadow: Projector, ranking: Ranking, first: int
+    ) -> tuple[int, int]:
+        ours, theirs = [
+            await projector.index.read(ranking, first=Rank(first), limit=COMPARED_TOGETHER)
+            for projector in (self._intake.projector, shadow)
+        ]
+        if ours.total != theirs.total or list(ours.entries) != list(theirs.entries):
+            pairs = enumerate(zip(ours.entries, theirs.entries, strict=False))
+            place = next((at for at, (one, other) in pairs if one != other), len(ours.entries))
+            raise IndexDiffers(ranking=str(ranking), rank=first + place)
+        return len(ours.entries), ours.total
+
+
+SHADOW_FACTS = 65_536
+"""How many facts are folded between two words about progress."""
+
+
+def _read_submissions(
+    board: Board, bodies: Sequence[Mapping[str, object]], actor: str | None
+) -> list[ScoreSubmitted]:
+    facts: list[ScoreSubmitted] = []
+    try:
+        for body in bodies:
+            facts.append(Submission.of(board, body).fact(actor=actor))
+    except Invalid as exc:
+        if len(bodies) == 1:
+            raise
+        item = f"[{len(facts)}]"
+        raise InvalidSubmission(
+            [FieldError(f"{item}.{field}".rstrip("."), message) for field, message in exc.errors]
+        ) from exc
+    return facts
+
+
+def _read_board(name: str, definition: Mapping[str, object]) -> Board:
+    board = Board.define(name, definition)
+    _refuse_unbuilt(board)
+    return board
 
 
 def _refuse_unbuilt(board: Board) -> None:
@@ -86,7 +394,6 @@ def _refuse_unbuilt(board: Board) -> None:
     limits = board.limits
     asked = {
         "decay": board.decay is not None,
-        "retention": bool(board.retention),
         "prize": board.prize,
         "limits.gain_per_minute_max": limits.gain_per_minute_max is not None,
         "limits.submissions_per_minute_max": limits.submissions_per_minute_max is not None,
@@ -100,32 +407,48 @@ def _refuse_unbuilt(board: Board) -> None:
 async def running(
     *,
     ledger: Ledger,
-    index: RankIndex,
+    build: Build,
     clock: Clock,
-    turn: AbstractContextManager[Any],
-    progress: Callable[[Progress], None] = lambda _: None,
+    reading: AbstractContextManager[Any],
+    tell: Tell = _say_nothing,
 ) -> AsyncIterator[Rankd]:
     """Recover from the ledger, serve, and stop once everything accepted has been answered."""
-    book = Book()
-    projector = Projector(ledger=ledger, index=index, book=book)
-    recovered = await projector.recover(progress)
-
-    async def fold(batch: Sequence[Recorded], *, after: Position) -> Mapping[Position, Receipt]:
-        with turn:  # Readers of other threads wait; the fold of an index in memory never does.
-            return await projector.fold(batch, after=after)
-
+    found = await recover(ledger, build, tell)
     intake = Intake(
-        ledger,
-        fold,
-        book,
-        clock,
-        checkpoint=recovered.checkpoint,
-        owed=recovered.owed,
-        last_at=recovered.at,
+        ledger=ledger, projector=found.projector, clock=clock, reading=reading, owed=found.owed
+    )
+    intake.link = found.link
+    rankd = Rankd(
+        ledger=ledger,
+        intake=intake,
+        clock=clock,
+        build=build,
+        home=found.home,
+        saved=found.saved,
+        reading=reading,
     )
     writer = asyncio.create_task(intake.run(), name="intake")
+    managers = [
+        asyncio.create_task(rankd.sealer.run(), name="sealer"),
+        asyncio.create_task(rankd.snapshotter.run(), name="snapshotter"),
+    ]
     try:
-        yield Rankd(ledger=ledger, index=index, book=book, intake=intake, clock=clock)
+        yield rankd
     finally:
-        intake.close()
-        await writer
+        await _stop(rankd, intake, writer, managers)
+
+
+async def _stop(
+    rankd: Rankd, intake: Intake, writer: asyncio.Task[None], managers: Sequence[asyncio.Task[None]]
+) -> None:
+    for manager in managers:
+        manager.cancel()
+    await asyncio.gather(*managers, return_exceptions=True)
+    await rankd.finish()
+    intake.close()
+    await writer
+    if intake.failure is None and rankd.snapshotter.unsaved >= SAVE_AT_CLOSE_FACTS:
+        try:
+            await rankd.save()
+        except (RankdError, OSError) as exc:
+            _log.error("the index could not be saved: %s", exc)

@@ -96,6 +96,14 @@ class Order:
         """Return a key that no entry with these scores is above, and every worse one is."""
         return self._score_part(scores) + _HIGHEST_TIE
 
+    def newcomer(self, scores: Scores) -> bytes:
+        """Return a key at the place a newcomer with these scores would take among its equals.
+
+        Where the later is ahead that is before them all; otherwise, whoever it is, behind them.
+        """
+        latest = self.tie_break is TieBreak.LATEST
+        return self.floor(scores) if latest else self.ceiling(scores)
+
     def _score_part(self, scores: Scores) -> bytes:
         return score_part(self.key(scores, _ANY_POSITION))
 

@@ -6,6 +6,7 @@ nothing that is looked up when it is read; and its bytes, like those of facts, o
 the end.
 """
 
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Literal
 
@@ -48,21 +49,39 @@ class InWindow(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return None if self.rank is None else percentile(self.rank, self.total)
 
 
-class Receipt(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What one submission did. The board's first window speaks for the whole."""
+NOWHERE = InWindow(
+    "", "rejected", code="no_window", message="the board has no window open at this time"
+)
+
+
+class Receipt(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """What one submission did. One window speaks for the whole."""
 
     board: str
     player: str
     position: Position
     decimals: int
     """Of the board's scores at the time."""
-    windows: dict[str, InWindow]
-    """By the name of their recurrence, in the order of the board's definition."""
+    windows: Mapping[str, InWindow]
+    """By the name of their recurrence, in the order of the board's definition. Empty only if the
+    board had no window open, or was retired before the submission's turn came."""
+    duplicate: bool = False
+    """Whether this is the answer to an earlier submission with the same key."""
 
     @property
     def first(self) -> InWindow:
-        """The window that speaks for the whole. A board has at least one."""
-        return next(iter(self.windows.values()))
+        """The window that speaks for the whole: ``all``, or the first of the definition."""
+        if (overall := self.windows.get("all")) is not None:
+            return overall
+        return next(iter(self.windows.values()), NOWHERE)
+
+    @property
+    def refused(self) -> InWindow | None:
+        """Why it counts nowhere, if every window rejects it."""
+        if self.first.verdict != "rejected":
+            return None
+        rejected = all(told.verdict == "rejected" for told in self.windows.values())
+        return self.first if rejected else None
 
     @property
     def verdict(self) -> VerdictName:
@@ -104,19 +123,42 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """The share of the ranking at or below the player, in percent."""
         return self.first.percentile
 
+    def __eq__(self, other: object) -> bool:
+        """Whether both are answers to one submission: whoever repeats it gets an equal one."""
+        if not isinstance(other, Receipt):
+            return NotImplemented
+        return self._told() == other._told() and self.windows == other.windows
+
+    def __hash__(self) -> int:
+        return hash(self._told())
+
     def shown(self, scores: tuple[int, ...] | None) -> int | Decimal | None:
         """Return the first column as people see it."""
         return None if scores is None else shown_score(scores[0], self.decimals)
 
     def encode(self) -> bytes:
         """Return the bytes to keep it by."""
-        return _encode(self)
+        return _encode(_Kept(*self._told(), dict(self.windows)))
+
+    def _told(self) -> tuple[str, str, Position, int]:
+        return self.board, self.player, self.position, self.decimals
 
     @staticmethod
     def decode(body: bytes) -> "Receipt":
         """Return the receipt that was kept."""
-        return _decode(body)
+        kept = _decode(body)
+        return Receipt(kept.board, kept.player, kept.position, kept.decimals, kept.windows)
+
+
+class _Kept(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A receipt as it is kept. Fields are only ever added at the end."""
+
+    board: str
+    player: str
+    position: Position
+    decimals: int
+    windows: dict[str, InWindow]
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Receipt).decode
+_decode = msgspec.msgpack.Decoder(_Kept).decode

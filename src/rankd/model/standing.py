@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from decimal import Context, Decimal
 from enum import Enum, StrEnum
 from hashlib import blake2b
-from typing import NewType
+from typing import Any, NewType
 from zlib import crc32
 
 import msgspec
@@ -57,14 +57,6 @@ class TieRule(StrEnum):
     """1 2 2 3: they share a rank, and none is skipped."""
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False):
-    """One player's counted score in one ranking. It has an order, not yet a rank."""
-
-    player: str
-    scores: tuple[int, ...]
-    order_key: bytes
-
-
 class Standing(msgspec.Struct, frozen=True, gc=False):
     """An entry with its rank, true at the position ``as_of``."""
 
@@ -76,6 +68,10 @@ class Standing(msgspec.Struct, frozen=True, gc=False):
     as_of: Position
     decimals: int = 0
     """Of the board's scores."""
+    name: str | None = None
+    """What the player is called now, from its profile."""
+    metadata_json: bytes | None = None
+    """What came with the run that counts, as JSON."""
     place: Rank | None = None
     """The rank among those who were looked up together."""
 
@@ -83,6 +79,11 @@ class Standing(msgspec.Struct, frozen=True, gc=False):
     def score(self) -> int | Decimal:
         """The first column as people see it."""
         return shown_score(self.scores[0], self.decimals)
+
+    @property
+    def metadata(self) -> Any:
+        """What came with the run that counts; None if nothing did."""
+        return None if self.metadata_json is None else msgspec.json.decode(self.metadata_json)
 
     @property
     def percentile(self) -> float:
@@ -179,6 +180,37 @@ def neighbourhood(
     count = min(above + 1 + below, total)
     first = min(max(rank - above, 1), total - count + 1)
     return Rank(first), count
+
+
+def stretch_around(rank: Rank, *, reach: int) -> tuple[Rank, int]:
+    """Return the first rank within ``reach`` of a rank, and how many ranks there are at most.
+
+    Raises InvalidPage. Here the edges are not made up: who asks for ranks gets those ranks.
+    """
+    errors = _outside("range", reach, low=0, high=NEIGHBOURS_MAX)
+    if rank < 1:
+        errors.append(FieldError("rank", "must be 1 or more"))
+    if errors:
+        raise InvalidPage(errors)
+    first = max(rank - reach, 1)
+    return Rank(first), rank + reach - first + 1
+
+
+def rank_at_percentile(share: float, *, total: int) -> Rank | None:
+    """Return the last rank whose percentile is at least ``share``; None in an empty ranking.
+
+    Raises InvalidPage unless the share lies above 0 and up to 100.
+    """
+    if not 0 < share <= 100:
+        raise InvalidPage([FieldError("percentile", "must lie above 0 and be at most 100")])
+    if total == 0:
+        return None
+    rank = Rank(min(max(int(total - share / 100 * total) + 1, 1), total))
+    while rank > 1 and percentile(rank, total) < share:
+        rank = Rank(rank - 1)
+    while rank < total and percentile(Rank(rank + 1), total) >= share:
+        rank = Rank(rank + 1)
+    return rank
 
 
 def _outside(field: str, value: int, *, low: int, high: int) -> list[FieldError]:

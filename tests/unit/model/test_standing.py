@@ -15,7 +15,6 @@ from rankd.model.standing import (
     PAGE_LIMIT_DEFAULT,
     PAGE_LIMIT_MAX,
     Cursor,
-    Entry,
     Offset,
     Rank,
     Standing,
@@ -44,11 +43,6 @@ def test_a_percentile_is_the_share_at_or_below(rank: int, total: int, expected: 
 def test_nobody_stands_outside_a_ranking(rank: int, total: int) -> None:
     with pytest.raises(AssertionError):
         percentile(R(rank), total)
-
-
-def test_an_entry_has_an_order_and_no_rank() -> None:
-    entry = Entry("p", (5,), b"\x00" * 16)
-    assert not hasattr(entry, "rank")
 
 
 # -------------------------------------------------------------------------- shown ranks

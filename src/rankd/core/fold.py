@@ -1,0 +1,440 @@
+"""The fold: facts in, moves in the index out, and the receipts that tell what became of each.
+
+There are two ways through it, and they mean the same.
+
+*In place.* Plain submissions, by far the most of all facts, go to an index that judges as columns:
+it finds, judges and moves entries where they are, and no object is made for any of them.
+
+*In moves.* Everything else is folded in three steps, so that an index across a network is asked
+twice and not a thousand times: what the entries are that the facts may touch; then, without waiting
+for anybody, every fact judged in order against those entries and what earlier facts made of
+them; then all moves as one.
+
+Invariants:
+
+1. Facts are folded in order of position, each exactly once: an index takes what follows its
+   checkpoint and nothing else.
+2. What a fact means depends on the facts before it and on nothing else: no clock, no random
+   number, no order of dictionaries that differs between processes.
+3. All rankings that a submission belongs to change together: a reader sees all of it or none.
+4. An entry's order key changes only when its scores do.
+"""
+
+from array import array
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import NamedTuple
+
+from rankd.core.book import BoardPage, Book, Open, segments_of
+from rankd.core.told import Told, receipts_of
+from rankd.model.board import ScoreRule, Scores
+from rankd.model.facts import (
+    Attributes,
+    BoardDefined,
+    BoardRetired,
+    PlayerErased,
+    PlayerProfiled,
+    Position,
+    Recorded,
+    ScoreSubmitted,
+    WindowDropped,
+    WindowOpened,
+)
+from rankd.model.receipt import InWindow, Receipt, VerdictName
+from rankd.model.standing import TieRule
+from rankd.model.submission import Counted, Held, NotBetter, Rejected, Verdict, judge
+from rankd.ports import STAY, Move, Moved, RankIndex, Ranking, Run, Shape
+
+Place = tuple[Ranking, str]
+Receipts = Mapping[Position, Receipt]
+
+
+class _Outcome(NamedTuple):
+    """What judging decided in one window, and which move tells the rest."""
+
+    window: str
+    verdict: Verdict
+    before: Scores | None
+    after: Scores | None
+    move: int
+
+
+class _Judged(NamedTuple):
+    page: BoardPage
+    fact: ScoreSubmitted
+    position: Position
+    outcomes: dict[str, _Outcome]
+
+
+@dataclass(slots=True)
+class Batch:
+    """What folding some facts in moves has come to so far."""
+
+    entries: dict[Place, bytes | None] = field(default_factory=dict)
+    """The order keys as the facts so far have made them."""
+    beside: dict[Place, bytes | None] = field(default_factory=dict)
+    """The metadata that they brought."""
+    moves: list[Move] = field(default_factory=list)
+    opened: dict[Ranking, Shape] = field(default_factory=dict)
+    dropped: list[Ranking] = field(default_factory=list)
+    adopted: dict[Ranking, Ranking] = field(default_factory=dict)
+    judged: list[_Judged] = field(default_factory=list)
+
+    def put(
+        self,
+        place: Place,
+        order_key: bytes | None,
+        metadata: bytes | None = None,
+        ties: TieRule = TieRule.ORDINAL,
+    ) -> int:
+        """Move a player; return which move it is."""
+        self.entries[place] = order_key
+        self.beside[place] = metadata
+        self.moves.append(Move(*place, order_key, metadata, ties))
+        return len(self.moves) - 1
+
+    def ask(self, place: Place, ties: TieRule) -> int:
+        """Ask for a player's rank at this moment; return which move tells it."""
+        self.moves.append(Move(*place, STAY, None, ties))
+        return len(self.moves) - 1
+
+
+Redefine = Callable[[Batch, Recorded], Awaitable[None]]
+"""Have the windows that a new definition changes folded again, and adopted with the batch."""
+
+
+class Fold:
+    """Folds facts into an index and a book."""
+
+    def __init__(self, index: RankIndex, book: Book, redefine: Redefine) -> None:
+        self._index = index
+        self._book = book
+        self._redefine = redefine
+
+    async def fold(self, facts: Sequence[Recorded], *, after: Position) -> Receipts:
+        """Fold facts that follow ``after``; return the receipts of the submissions among them."""
+        receipts: dict[Position, Receipt] = {}
+        for plain, some in self._parted(facts):
+            how = self._in_place if plain else self._in_moves
+            receipts.update(await how(some, after))
+            after = some[-1].position
+        return receipts
+
+    def _parted(self, facts: Sequence[Recorded]) -> Iterator[tuple[bool, Sequence[Recorded]]]:
+        """Part the facts where the way through changes.
+
+        What is plain depends on the book, so each part is looked at only once those before it
+        are folded.
+        """
+        start = 0
+        while start < len(facts):
+            end = self._plain_until(facts, start) if self._index.judges else start
+            if end > start:
+                yield True, facts[start:end] if end - start < len(facts) else facts
+                start = end
+            else:
+                end = self._intricate_until(facts, start)
+                yield False, facts[start:end]
+                start = end
+
+    def _plain_until(self, facts: Sequence[Recorded], start: int) -> int:
+        boards, seen = self._book.boards, None
+        plain = no_delta = False
+        width = 0
+        for place in range(start, len(facts)):
+            fact = facts[place].fact
+            if type(fact) is not ScoreSubmitted or fact.attributes:
+                return place
+            if fact.board != seen:
+                seen = fact.board
+                page = boards.get(seen)
+                plain = page is not None and judged_in_place(page)
+                width = 0 if page is None else page.board.width
+                no_delta = page is not None and page.board.rule is ScoreRule.FIRST
+            if not plain or (no_delta if fact.scores is None else len(fact.scores) != width):
+                return place
+        return len(facts)
+
+    def _intricate_until(self, facts: Sequence[Recorded], start: int) -> int:
+        """End behind what replaces or drops rankings: an apply does that last.
+
+        Else end where plain submissions begin, unless that would part what is mixed all through.
+        """
+        for place in range(start + 1, len(facts)):
+            before = facts[place - 1].fact
+            if isinstance(before, BoardDefined | BoardRetired | WindowDropped):
+                return place
+            long = place - start >= IN_MOVES_AT_LEAST
+            worth_it = self._index.judges and (long or not isinstance(before, ScoreSubmitted))
+            if worth_it and self._plain_until(facts[place : place + 1], 0):
+                return place
+        return len(facts)
+
+    # ---------------------------------------------------------------------- in place
+
+    async def _in_place(self, facts: Sequence[Recorded], after: Position) -> Receipts:
+        """Have plain submissions judged where the entries are."""
+        boards = [facts] if _one_board(facts) else _by_board(facts)
+        runs = [self._run(some) for some in boards]
+        verdicts = await self._index.judge(runs, after=after, through=facts[-1].position)
+        assert verdicts is not None, f"somebody else moved the index past {after}"
+        receipts: dict[Position, Receipt] = {}
+        for run, told in zip(runs, verdicts, strict=True):
+            page = self._book.boards[run.board.name]
+            receipts.update(receipts_of(Told(page.windows, run, told)))
+        return receipts
+
+    def _run(self, facts: Sequence[Recorded]) -> Run:
+        submitted: list[ScoreSubmitted] = [recorded.fact for recorded in facts]  # type: ignore[misc]
+        page = self._book.boards[submitted[0].board]
+        return run_of(page, submitted, array("Q", [recorded.position for recorded in facts]))
+
+    # ---------------------------------------------------------------------- in moves
+
+    async def _in_moves(self, facts: Sequence[Recorded], after: Position) -> Receipts:
+        begun = Batch(await self._entries_of(facts))
+        for recorded in facts:
+            await self._fold_one(begun, recorded)
+        moved = await self._index.apply(
+            begun.moves,
+            after=after,
+            through=facts[-1].position,
+            opened=begun.opened,
+            dropped=begun.dropped,
+            adopted=begun.adopted,
+        )
+        assert moved is not None, f"somebody else moved the index past {after}"
+        return {judged.position: _receipt(judged, moved) for judged in begun.judged}
+
+    async def _entries_of(self, facts: Sequence[Recorded]) -> dict[Place, bytes | None]:
+        """Fetch at once the entries that submissions are most likely to touch."""
+        likely: dict[Place, None] = {}
+        for recorded in facts:
+            fact = recorded.fact
+            if isinstance(fact, ScoreSubmitted) and fact.board in self._book.boards:
+                for _, ranking, _ in self._book.boards[fact.board].windows.values():
+                    likely[ranking, fact.player] = None
+        places = list(likely)
+        return dict(zip(places, await self._index.order_keys(places), strict=True))
+
+    async def _fold_one(self, begun: Batch, recorded: Recorded) -> None:
+        fact = recorded.fact
+        match fact:
+            case ScoreSubmitted():
+                await self.submit(begun, fact, recorded)
+            case PlayerProfiled():
+                await self.change_segments(begun, fact.player, fact.attributes or {})
+                self._book.note(recorded)
+            case PlayerErased():
+                await self.change_segments(begun, fact.player, {})
+                self._book.note(recorded)
+            case BoardDefined():
+                await self._define(begun, recorded, fact)
+            case BoardRetired():
+                self._book.note(recorded)
+                begun.dropped += await self._index.rankings(fact.board)
+            case WindowDropped():
+                self._book.note(recorded)
+                begun.dropped += [
+                    ranking
+                    for ranking in await self._index.rankings(fact.board)
+                    if ranking.window == fact.window
+                ]
+            case WindowOpened():
+                self._book.note(recorded)
+                self._make_room(begun, fact.board)
+            case _:
+                self._book.note(recorded)
+
+    def _make_room(self, begun: Batch, board: str) -> None:
+        page = self._book.boards.get(board)
+        for opened in () if page is None else page.windows.values():
+            begun.opened[opened.ranking] = opened.terms.shape
+
+    async def _define(self, begun: Batch, recorded: Recorded, fact: BoardDefined) -> None:
+        if fact.board in self._book.boards:
+            await self._redefine(begun, recorded)  # It needs the page as it was.
+        self._book.note(recorded)
+        drafted = set(begun.adopted.values())
+        for opened in self._book.boards[fact.board].windows.values():
+            if opened.ranking not in drafted:
+                begun.opened[opened.ranking] = opened.terms.shape
+
+    # ...... submissions
+
+    async def submit(self, begun: Batch, fact: ScoreSubmitted, recorded: Recorded) -> None:
+        """Judge a submission in every window that its time falls in."""
+        page = self._book.boards.get(fact.board)
+        if page is None:
+            return  # The board was retired while it waited: it is recorded, and counts nowhere.
+        if fact.attributes:
+            merged = {**self._book.profile(fact.player).attributes, **fact.attributes}
+            await self.change_segments(begun, fact.player, merged)
+            self._book.note_attributes(fact.player, fact.attributes)
+        segments = self._book.segments(page, fact.player)
+        outcomes: dict[str, _Outcome] = {}
+        for name, opened in page.windows.items():
+            if opened.window.contains(recorded.at):
+                outcomes[name] = await self._judge(begun, opened, fact, recorded.position, segments)
+        begun.judged.append(_Judged(page, fact, recorded.position, outcomes))
+
+    async def _judge(
+        self,
+        begun: Batch,
+        opened: Open,
+        fact: ScoreSubmitted,
+        position: Position,
+        segments: Sequence[str],
+    ) -> _Outcome:
+        window, ranking, terms = opened
+        place, board = (ranking, fact.player), terms.board
+        order_key = await self._entry(begun, place)
+        before = terms.scores(order_key)
+        verdict = judge(board, fact, before)
+        if not isinstance(verdict, Counted):
+            asked = begun.ask(place, board.ties)
+            return _Outcome(window.id, verdict, before, before, asked)
+        if verdict.moved or order_key is None:
+            order_key = terms.order.key(verdict.scores, position)
+        move = begun.put(place, order_key, fact.metadata, board.ties)
+        for segment in segments:
+            _put_in_segment(begun, opened, segment, fact.player, order_key, fact.metadata)
+        return _Outcome(window.id, verdict, before, verdict.scores, move)
+
+    async def _entry(self, begun: Batch, place: Place) -> bytes | None:
+        if place not in begun.entries:
+            (begun.entries[place],) = await self._index.order_keys([place])
+        return begun.entries[place]
+
+    async def _beside(self, begun: Batch, place: Place) -> bytes | None:
+        if place not in begun.beside:
+            (begun.beside[place],) = await self._index.metadata([place])
+        return begun.beside[place]
+
+    # ...... segments
+
+    async def change_segments(self, begun: Batch, player: str, attributes: Attributes) -> None:
+        """Move a player from the segments it was in to those it is in now, in every open window."""
+        before = self._book.profile(player).attributes
+        for page in self._book.boards.values():
+            old, new = segments_of(page.board, before), segments_of(page.board, attributes)
+            if old == new:
+                continue
+            for opened in page.windows.values():
+                await self._change_in_window(begun, opened, player, old, new)
+
+    async def _change_in_window(
+        self, begun: Batch, opened: Open, player: str, old: Sequence[str], new: Sequence[str]
+    ) -> None:
+        place = (opened.ranking, player)
+        order_key = await self._entry(begun, place)
+        if order_key is None:
+            return
+        for segment in old:
+            if segment not in new:
+                begun.put((_in_segment(opened.ranking, segment), player), None)
+        metadata = await self._beside(begun, place)
+        for segment in new:
+            if segment not in old:
+                _put_in_segment(begun, opened, segment, player, order_key, metadata)
+
+
+IN_MOVES_AT_LEAST = 64
+"""How many facts go in moves before one looks whether they could go in place again."""
+
+
+def judged_in_place(page: BoardPage) -> bool:
+    """Whether plain submissions to a board can be judged by the index, as columns."""
+    board = page.board
+    return board.ties is TieRule.ORDINAL and not board.segments and bool(page.windows)
+
+
+def run_of(page: BoardPage, facts: Sequence[ScoreSubmitted], positions: "array[int]") -> Run:
+    """Return submissions to one board as columns."""
+    width = page.board.width
+    deltas = bytes([fact.scores is None for fact in facts])
+    if 1 not in deltas and width == 1:
+        scores = array("q", [fact.scores[0] for fact in facts])  # type: ignore[index]
+    else:
+        rest = (0,) * (width - 1)
+        scores = array("q")
+        for fact in facts:
+            scores.extend(fact.scores if fact.scores is not None else (fact.delta or 0, *rest))
+    metadata = [fact.metadata for fact in facts]
+    return Run(
+        page.board,
+        [opened.ranking for opened in page.windows.values()],
+        [fact.player for fact in facts],
+        scores,
+        deltas if 1 in deltas else None,
+        positions,
+        metadata if metadata.count(None) < len(metadata) else None,
+    )
+
+
+def _one_board(facts: Sequence[Recorded]) -> bool:
+    name = facts[0].fact.board  # type: ignore[attr-defined]
+    return all(recorded.fact.board == name for recorded in facts)  # type: ignore[attr-defined]
+
+
+def _by_board(facts: Sequence[Recorded]) -> list[list[Recorded]]:
+    boards: dict[str, list[Recorded]] = {}
+    for name, some in groupby(facts, lambda recorded: recorded.fact.board):  # type: ignore[attr-defined]
+        boards.setdefault(name, []).extend(some)
+    return list(boards.values())
+
+
+def _in_segment(ranking: Ranking, segment: str) -> Ranking:
+    return Ranking(ranking.board, ranking.window, segment)
+
+
+def _put_in_segment(
+    begun: Batch,
+    opened: Open,
+    segment: str,
+    player: str,
+    order_key: bytes,
+    metadata: bytes | None,
+) -> None:
+    ranking = _in_segment(opened.ranking, segment)
+    begun.opened[ranking] = opened.terms.shape
+    begun.put((ranking, player), order_key, metadata)
+
+
+# ---------------------------------------------------------------------------- receipts
+
+
+def _receipt(judged: _Judged, moved: Sequence[Moved]) -> Receipt:
+    windows = {
+        name: _in_window(outcome, moved[outcome.move]) for name, outcome in judged.outcomes.items()
+    }
+    board = judged.page.board
+    return Receipt(judged.fact.board, judged.fact.player, judged.position, board.decimals, windows)
+
+
+def _in_window(outcome: _Outcome, moved: Moved) -> InWindow:
+    name, code, message = _named(outcome.verdict)
+    return InWindow(
+        outcome.window,
+        name,
+        outcome.after,
+        outcome.before,
+        moved.rank,
+        moved.previous_rank,
+        moved.total,
+        code,
+        message,
+    )
+
+
+def _named(verdict: Verdict) -> tuple[VerdictName, str | None, str | None]:
+    match verdict:
+        case Counted():
+            return "counted", None, None
+        case NotBetter():
+            return "not_better", None, None
+        case Held(reason):
+            return "held", reason, None
+        case Rejected(code, message):
+            return "rejected", code, message

@@ -1,0 +1,167 @@
+"""The book as bytes: what a snapshot keeps beside the index, so that a start need not fold again.
+
+Notes are taken between two batches and written while work goes on, so what is noted first is a
+copy that nothing changes any more: boards are few, and of players a copy of the dictionary is
+enough, for profiles are replaced, never changed.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from rankd.core.book import BoardPage, Book, Open, Profile, Sealed, Terms
+from rankd.errors import SnapshotDamaged
+from rankd.model.board import Board
+from rankd.model.facts import OpenWindow, Position
+from rankd.model.window import Instant, Window
+from rankd.ports import Ranking
+
+VERSION = 1
+
+PLAYERS_PER_FRAME = 4_096
+"""Encoding so many holds the interpreter for about a millisecond."""
+
+
+class Heading(msgspec.Struct, tag="heading", array_like=True):
+    """Which moment of which ledger is noted."""
+
+    version: int
+    checkpoint: Position
+    at: Instant
+    link: bytes
+    """The ledger's hash chain there: a snapshot of another ledger is told by it."""
+    profiled_at: Position
+    owed: dict[int, bytes]
+
+
+class NotedSealed(msgspec.Struct, array_like=True):
+    """A closed window."""
+
+    window: str
+    name: str
+    start: Instant | None
+    end: Instant | None
+    definition: dict[str, Any]
+    through: Position
+    at: Instant
+
+
+class NotedBoard(msgspec.Struct, tag="board", array_like=True):
+    """A page of the book."""
+
+    name: str
+    definition: dict[str, Any]
+    since: Position
+    defined_at: Position
+    windows: list[OpenWindow]
+    sealed: list[NotedSealed]
+
+
+class NotedProfiles(msgspec.Struct, tag="profiles", array_like=True):
+    """Some players' profiles."""
+
+    profiles: list[tuple[str, str | None, dict[str, str | int | bool]]]
+
+
+class NotedFriends(msgspec.Struct, tag="friends", array_like=True):
+    """Some players' friends."""
+
+    friends: list[tuple[str, tuple[str, ...]]]
+
+
+Frame = Heading | NotedBoard | NotedProfiles | NotedFriends
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Frame).decode
+
+
+class Noted(msgspec.Struct):
+    """What was read back."""
+
+    heading: Heading
+    book: Book
+
+
+def take_notes(book: Book, heading: Heading) -> Iterator[bytes]:
+    """Note a book as it is now; what is returned is encoded when it is read, and never changes."""
+    boards = [_note_page(page) for page in book.boards.values()]
+    return _frames(heading, boards, dict(book.profiles), dict(book.friends))
+
+
+def _frames(
+    heading: Heading,
+    boards: Sequence[NotedBoard],
+    profiles: dict[str, Profile],
+    friends: dict[str, tuple[str, ...]],
+) -> Iterator[bytes]:
+    yield _encode(heading)
+    yield from map(_encode, boards)
+    known = iter(profiles.items())
+    while some := list(islice(known, PLAYERS_PER_FRAME)):
+        yield _encode(NotedProfiles([(id, one.name, dict(one.attributes)) for id, one in some]))
+    circles = iter(friends.items())
+    while several := list(islice(circles, PLAYERS_PER_FRAME)):
+        yield _encode(NotedFriends(several))
+
+
+def _note_page(page: BoardPage) -> NotedBoard:
+    return NotedBoard(
+        page.board.name,
+        page.board.definition(),
+        page.since,
+        page.defined_at,
+        [OpenWindow(window.id, window.start, window.end) for window, *_ in page.windows.values()],
+        [_note_sealed(sealed) for sealed in page.sealed.values()],
+    )
+
+
+def _note_sealed(sealed: Sealed) -> NotedSealed:
+    window = sealed.window
+    return NotedSealed(
+        window.id,
+        window.name,
+        window.start,
+        window.end,
+        sealed.terms.board.definition(),
+        sealed.through,
+        sealed.at,
+    )
+
+
+def read_notes(frames: Iterable[bytes]) -> Noted:
+    """Return the book that was noted. Raises SnapshotDamaged."""
+    heading: Heading | None = None
+    book = Book()
+    try:
+        for frame in map(_decode, frames):
+            match frame:
+                case Heading():
+                    heading = frame
+                case NotedBoard():
+                    book.boards[frame.name] = _read_page(frame)
+                case NotedProfiles(profiles):
+                    book.profiles |= {id: Profile(name, known) for id, name, known in profiles}
+                case NotedFriends(friends):
+                    book.friends |= dict(friends)
+    except msgspec.MsgspecError as exc:
+        raise SnapshotDamaged(f"the notes beside the index cannot be read: {exc}") from exc
+    if heading is None or heading.version != VERSION:
+        raise SnapshotDamaged("the notes beside the index are of another version")
+    book.profiled_at = heading.profiled_at
+    return Noted(heading, book)
+
+
+def _read_page(noted: NotedBoard) -> BoardPage:
+    page = BoardPage(Board.define(noted.name, noted.definition), noted.since)
+    page.defined_at = noted.defined_at
+    windows: list[Open] = [page.opened(window) for window in noted.windows]
+    page.windows = {opened.window.name: opened for opened in windows}
+    for one in noted.sealed:
+        window = Window(one.name, one.window, one.start, one.end)
+        terms = page.terms
+        if one.definition != noted.definition:
+            terms = Terms(Board.define(noted.name, one.definition))
+        ranking = Ranking(noted.name, one.window)
+        page.sealed[one.window] = Sealed(window, ranking, terms, one.through, one.at)
+    return page

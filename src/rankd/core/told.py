@@ -1,0 +1,86 @@
+"""Receipts of submissions that were judged as columns, told only to those who ask.
+
+An index that judges in place answers with a column for each question. Most receipts are looked at
+for their rank or not at all, so a receipt is a row of these columns, and what it says of a window
+is put together when somebody reads it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rankd.core.book import Open
+from rankd.model.facts import Position
+from rankd.model.receipt import InWindow, Receipt, VerdictName
+from rankd.model.standing import Rank
+from rankd.model.submission import OUT_OF_BOUNDS, OVERFLOW, Rejected
+from rankd.ports import Run, Verdicts
+
+_NAMES: tuple[tuple[VerdictName, Rejected | None], ...] = (
+    ("counted", None),
+    ("not_better", None),
+    ("rejected", OUT_OF_BOUNDS),
+    ("rejected", OVERFLOW),
+)
+
+
+class Told:
+    """What one run of submissions did in each of its windows."""
+
+    __slots__ = ("names", "run", "verdicts", "width", "windows")
+
+    def __init__(self, windows: Mapping[str, Open], run: Run, verdicts: Sequence[Verdicts]) -> None:
+        self.names = tuple(windows)
+        self.windows = {
+            name: (opened.window.id, told)
+            for (name, opened), told in zip(windows.items(), verdicts, strict=True)
+        }
+        self.run = run
+        self.verdicts = verdicts
+        self.width = run.board.width
+
+    def of(self, row: int, name: str) -> InWindow:
+        """Return what the submission of a row did in a window."""
+        id, told = self.windows[name]
+        verdict, rejected = _NAMES[told.verdicts[row]]
+        rank, previous = told.ranks[row], told.previous_ranks[row]
+        return InWindow(
+            id,
+            verdict,
+            self._scores(told.scores, row) if rank else None,
+            self._scores(told.previous_scores, row) if previous else None,
+            Rank(rank) if rank else None,
+            Rank(previous) if previous else None,
+            told.totals[row],
+            None if rejected is None else rejected.code,
+            None if rejected is None else rejected.message,
+        )
+
+    def _scores(self, column: Sequence[int], row: int) -> tuple[int, ...]:
+        return tuple(column[row * self.width : (row + 1) * self.width])
+
+
+class Row(Mapping[str, InWindow]):
+    """What one submission did, by window."""
+
+    __slots__ = ("_row", "_told")
+
+    def __init__(self, told: Told, row: int) -> None:
+        self._told = told
+        self._row = row
+
+    def __getitem__(self, name: str) -> InWindow:
+        return self._told.of(self._row, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._told.names)
+
+    def __len__(self) -> int:
+        return len(self._told.names)
+
+
+def receipts_of(told: Told) -> Iterator[tuple[Position, Receipt]]:
+    """Yield the receipt of each submission of a run, with its position."""
+    run = told.run
+    board, decimals = run.board.name, run.board.decimals
+    for row, (player, position) in enumerate(zip(run.players, run.positions, strict=True)):
+        place = Position(position)
+        yield place, Receipt(board, player, place, decimals, Row(told, row))

@@ -1,0 +1,71 @@
+"""What a changed definition means for what was recorded before it.
+
+A fact keeps the scores as they were submitted, in the unit and the columns of the definition of
+its time. When a board is redefined its windows are folded again from the facts, and each fact is
+first put into the terms of the new definition: scaled to its decimals, its columns found again by
+their names.
+"""
+
+from collections.abc import Callable
+from operator import attrgetter
+
+import msgspec
+
+from rankd.errors import FieldError, InvalidBoard
+from rankd.model.board import SCORE_MAX, SCORE_MIN, Board
+from rankd.model.facts import ScoreSubmitted
+from rankd.model.standing import TieRule
+
+Translation = Callable[[ScoreSubmitted], ScoreSubmitted | None]
+"""A fact in the terms of another definition; None where it cannot be said in them."""
+
+_DECIDES_ENTRIES = attrgetter(
+    "columns", "rule", "decimals", "tie_break", "segments", "score_low", "score_high"
+)
+
+
+def check_redefinition(before: Board, after: Board) -> None:
+    """Refuse what would change scores rather than rules. Raises InvalidBoard."""
+    if after.decimals < before.decimals:
+        message = f"cannot be fewer than {before.decimals}: recorded scores would be rounded"
+        raise InvalidBoard([FieldError("decimals", message)])
+
+
+def changes_entries(before: Board, after: Board) -> bool:
+    """Whether entries of one definition are no entries of the other: they are folded again."""
+    dense = (before.ties is TieRule.DENSE) != (after.ties is TieRule.DENSE)
+    return dense or _DECIDES_ENTRIES(before) != _DECIDES_ENTRIES(after)
+
+
+def translation(before: Board, after: Board) -> Translation:
+    """Return how facts recorded under ``before`` are read under ``after``."""
+    factor = 10 ** (after.decimals - before.decimals)
+    names = [column.name for column in before.columns]
+    places = [
+        names.index(column.name) if column.name in names else None for column in after.columns
+    ]
+    if factor == 1 and places == list(range(before.width)):
+        return _as_it_is
+
+    def translate(fact: ScoreSubmitted) -> ScoreSubmitted | None:
+        scores, delta = fact.scores, fact.delta
+        if scores is not None:
+            found = [None if place is None else scores[place] for place in places]
+            scaled = tuple(score * factor for score in found if score is not None)
+            if len(scaled) < len(found) or not _fits(scaled):
+                return None
+            return msgspec.structs.replace(fact, scores=scaled)
+        assert delta is not None, "a submission has scores or a delta"
+        if places[0] != 0 or not _fits((delta * factor,)):
+            return None  # What it was added to is no longer what the board is ordered by.
+        return msgspec.structs.replace(fact, delta=delta * factor)
+
+    return translate
+
+
+def _as_it_is(fact: ScoreSubmitted) -> ScoreSubmitted:
+    return fact
+
+
+def _fits(scores: tuple[int, ...]) -> bool:
+    return min(scores) >= SCORE_MIN and max(scores) <= SCORE_MAX
