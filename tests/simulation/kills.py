@@ -26,7 +26,7 @@ from tests.simulation.power_loss import scratch_folder
 from rankd.adapters.sqlite import SQLiteLedger
 from rankd.adapters.sqlite import ledger as adapter
 from rankd.errors import RankdError
-from rankd.model.facts import Fact, Position, ScoreSubmitted
+from rankd.model.facts import Attributes, Fact, Position, ScoreSubmitted
 from rankd.model.window import Instant
 from rankd.testing.faults import KillAt, watched_disk
 
@@ -36,7 +36,11 @@ NEVER = -1
 
 
 def facts_of(number: int, size: int) -> list[Fact]:
-    return [ScoreSubmitted("b", f"p{n}", scores=(n,), key=f"{number}/{n}") for n in range(size)]
+    told: Attributes = {"append": number}
+    return [
+        ScoreSubmitted("b", f"p{n}", scores=(n,), key=f"{number}/{n}", attributes=told)
+        for n in range(size)
+    ]
 
 
 async def live(folder: Path, sizes: tuple[int, ...], killer: KillAt, pipe: int) -> None:

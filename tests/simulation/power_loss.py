@@ -3,8 +3,9 @@
     python -m tests.simulation.power_loss [--images N] [--seed S]
 
 One life of a ledger is recorded: it is begun, appended to in batches of many sizes, checkpointed,
-closed and opened again. Then the power fails, again and again, at a random moment of the record
-and in a random manner (rankd.testing.faults). Each time the files that are left are opened as a
+closed and opened again. Then the power fails, again and again: at each moment of the record, so
+that nothing but what was synced is left, and at random moments in a random manner
+(rankd.testing.faults). Each time the files that are left are opened as a
 ledger, and judged by one rule: what was acknowledged is there, once and in order; an append that
 was under way is there whole or not at all; the hash chain holds; and whoever repeats the append
 under way, with its keys, is counted once.
@@ -22,6 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from unittest.mock import patch
+
+import apsw
 
 from rankd.adapters.sqlite import SQLiteLedger
 from rankd.adapters.sqlite import ledger as adapter
@@ -66,6 +69,11 @@ class Findings:
     images: int = 0
     problems: list[str] = field(default_factory=list)
 
+    def note(self, problem: str | None, image: str) -> None:
+        self.images += 1
+        if problem is not None:
+            self.problems.append(f"{image}: {problem}")
+
 
 async def append_then_acknowledge(
     ledger: Ledger, facts: list[Fact], recorder: Recorder, total: int
@@ -89,18 +97,37 @@ async def live(folder: Path, append: Append = append_then_acknowledge) -> Life:
     with watched_disk(recorder) as disk, _small_measures():
         for turn in range(LIVES):
             async with SQLiteLedger.open(folder, vfs=disk) as ledger:
+                checkpoints = _hold_checkpoints(ledger)
                 for number, size in enumerate(SIZES):
                     facts = _facts(f"{turn}.{number}", size)
                     appends.append(facts)
                     total += size
                     await append(ledger, facts, recorder, total)
+                    while checkpoints:
+                        await ledger._writer.run(checkpoints.pop())
     return Life(appends, recorder.record)
 
 
+def _hold_checkpoints(ledger: SQLiteLedger) -> list[Callable[[apsw.Connection], object]]:
+    """Let checkpoints wait until their append is acknowledged.
+
+    Else it is up to the threads which of the two comes first, and each run has another record.
+    """
+    held: list[Callable[[apsw.Connection], object]] = []
+    ledger._writer.later = held.append  # type: ignore[assignment, method-assign]
+    return held
+
+
 def _facts(name: str, many: int) -> list[Fact]:
-    """Return facts of one append; the first has a key, and so have half of the others."""
+    """Return facts of one append: half of them have a key, some tell of their player."""
     return [
-        ScoreSubmitted("b", f"p{n}", scores=(n,), key=f"{name}/{n}" if n % 2 == 0 else None)
+        ScoreSubmitted(
+            "b",
+            f"p{n}",
+            scores=(n,),
+            key=f"{name}/{n}" if n % 2 == 0 else None,
+            attributes={"append": name} if n % 3 == 0 else None,
+        )
         for n in range(many)
     ]
 
@@ -109,15 +136,22 @@ def _small_measures() -> AbstractContextManager[object]:
     return patch.multiple(adapter, WAL_PAGES_MAX=WAL_PAGES, BLOCK_FACTS_MAX=BLOCK_FACTS)
 
 
-async def judge(life: Life, crash: Crash, files: dict[str, bytes], folder: Path) -> str | None:
-    """Open what a power cut left; return what is wrong with it, if anything is."""
+def _write(files: dict[str, bytes], folder: Path) -> None:
+    folder.mkdir()
     for name, data in files.items():
         (folder / name).write_bytes(data)
+
+
+async def judge(life: Life, crash: Crash, files: dict[str, bytes], folder: Path) -> str | None:
+    """Open what a power cut left; return what is wrong with it, if anything is."""
+    _write(files, folder)
     try:
         async with SQLiteLedger.open(folder) as ledger:
             return await _judge_opened(life, crash.acknowledged, ledger)
     except RankdError as exc:
         return f"{type(exc).__name__}: {exc}"
+    finally:
+        shutil.rmtree(folder)
 
 
 async def _judge_opened(life: Life, acknowledged: int, ledger: SQLiteLedger) -> str | None:
@@ -163,16 +197,23 @@ async def campaign(
         began = time.monotonic()
         for number in range(images):
             crash = Crash(life.record, after=random.randint(0, len(life.record)))
-            folder = scratch / "image"
-            folder.mkdir()
-            problem = await judge(life, crash, crash.files(random), folder)
-            shutil.rmtree(folder)
-            findings.images += 1
-            if problem is not None:
-                findings.problems.append(f"seed {seed}, image {number}: {problem}")
+            problem = await judge(life, crash, crash.files(random), scratch / "image")
+            findings.note(problem, f"seed {seed}, image {number}")
             if not quiet and (number + 1) % 1000 == 0:
                 rate = (number + 1) / (time.monotonic() - began)
                 _say(f"{number + 1:,} images, {len(findings.problems)} problems, {rate:.0f}/s")
+    return findings
+
+
+async def every_moment(append: Append = append_then_acknowledge) -> Findings:
+    """Let the power fail once at each moment, and nothing remain but what was synced."""
+    findings = Findings()
+    with scratch_folder() as scratch:
+        life = await live(scratch / "life", append)
+        for moment in range(len(life.record) + 1):
+            crash = Crash(life.record, after=moment)
+            problem = await judge(life, crash, crash.synced(), scratch / "image")
+            findings.note(problem, f"moment {moment}")
     return findings
 
 
@@ -195,7 +236,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=time.time_ns() & 0xFFFF_FFFF)
     given = parser.parse_args()
     _say(f"python -m tests.simulation.power_loss --images {given.images} --seed {given.seed}")
-    findings = asyncio.run(campaign(images=given.images, seed=given.seed, quiet=False))
+    findings = asyncio.run(every_moment())
+    at_random = asyncio.run(campaign(images=given.images, seed=given.seed, quiet=False))
+    findings.images += at_random.images
+    findings.problems += at_random.problems
     for problem in findings.problems[:20]:
         _say(problem)
     _say(f"{findings.images:,} power cuts, {len(findings.problems)} problems")

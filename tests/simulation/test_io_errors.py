@@ -15,7 +15,7 @@ import pytest
 from rankd.adapters.sqlite import SQLiteLedger
 from rankd.adapters.sqlite import ledger as adapter
 from rankd.errors import LedgerUnavailable
-from rankd.model.facts import Position, ScoreSubmitted
+from rankd.model.facts import Attributes, Position, ScoreSubmitted
 from rankd.model.window import Instant
 from rankd.testing.faults import FailAt, disk_full, io_error, watched_disk
 
@@ -40,7 +40,11 @@ class Client:
 
     async def send(self, ledger: SQLiteLedger, number: int) -> None:
         keys = {f"{number}/{n}" for n in range(3)}
-        facts = [ScoreSubmitted("b", "p", scores=(number,), key=key) for key in sorted(keys)]
+        told: Attributes = {"append": number}
+        facts = [
+            ScoreSubmitted("b", "p", scores=(number,), key=key, attributes=told)
+            for key in sorted(keys)
+        ]
         try:
             await ledger.append(facts, now=NOW)
         except LedgerUnavailable as exc:

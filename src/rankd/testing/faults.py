@@ -283,6 +283,10 @@ class Crash:
             else:
                 names[name] = file
 
+    def synced(self) -> dict[str, bytes]:
+        """Return what is found at the worst: of all that was not synced, nothing."""
+        return {name: bytes(file.durable) for name, file in self._names.items()}
+
     def files(self, random: Random) -> dict[str, bytes]:
         """Return what may be found on the disk when the power is back: one of many outcomes."""
         names = dict(self._names)
