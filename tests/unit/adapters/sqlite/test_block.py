@@ -7,12 +7,15 @@ import pytest
 
 from rankd.adapters.sqlite.block import BLOCK_FACTS_MAX, GENESIS, Block, follows, pick, seal, unpack
 from rankd.errors import LedgerCorrupt, UnknownFact
+from rankd.model.facts import FACTS as KINDS
 from rankd.model.facts import (
     BoardDefined,
+    Codec,
     Fact,
     FriendsSet,
     Position,
     ScoreSubmitted,
+    Upcaster,
     WindowSealed,
     encode,
 )
@@ -99,3 +102,35 @@ def test_a_kind_from_the_future_is_named() -> None:
 def test_a_block_is_never_longer_than_its_bound() -> None:
     with pytest.raises(AssertionError):
         sealed([FACTS[0]] * (BLOCK_FACTS_MAX + 1))
+
+
+@pytest.mark.parametrize("before", [[], [BoardDefined("b", {})]], ids=["alone", "mixed"])
+def test_a_fact_that_cannot_be_read_is_named_by_its_position(before: list[Fact]) -> None:
+    facts = [*before, *(ScoreSubmitted("b", f"player-{n}", scores=(n,)) for n in range(5))]
+    block = sealed(facts, first=10)
+    damaged = block._replace(facts=block.facts.replace(b"player-3", b"player\xff3"))
+    with pytest.raises(LedgerCorrupt) as corrupt:
+        unpack(damaged)
+    assert corrupt.value.position == 10 + len(before) + 3
+
+
+@pytest.mark.parametrize("tail", [b"", b"\xc0", b"\x81\xc0\xc0"], ids=["cut", "nil", "map"])
+def test_a_list_of_submissions_that_is_none_is_called_so(tail: bytes) -> None:
+    block = sealed([ScoreSubmitted("b", "p", scores=(1,))], first=10)
+    start = block.facts.index(b"score_submitted.1") + len(b"score_submitted.1")
+    for read in (unpack, lambda block: pick(block, [10])):
+        with pytest.raises(LedgerCorrupt) as corrupt:
+            read(block._replace(facts=block.facts[:start] + tail))
+        assert corrupt.value.position == 10
+
+
+def test_an_outlived_kind_is_read_as_the_one_that_followed_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    upcasters = {"friends_set.0": Upcaster("friends_set.1", lambda fields: [*fields, ["q"]])}
+    monkeypatch.setattr("rankd.adapters.sqlite.block.decode", Codec(KINDS, upcasters).decode)
+    runs = [("score_submitted.1", [["b", "p"]]), ("friends_set.0", [["p"], ["r"]])]
+    block = sealed(FACTS[:3])._replace(facts=msgspec.msgpack.encode(runs))
+    expected = [ScoreSubmitted("b", "p"), FriendsSet("p", ("q",)), FriendsSet("r", ("q",))]
+    assert unpack(block) == expected
+    assert pick(block, [1, 3]) == [expected[0], expected[2]]
