@@ -1,0 +1,293 @@
+"""The application behind both lanes: which headers an answer carries, and the ASGI side of it.
+
+``App`` knows the routes, the service the handlers speak to, and the settings. The fast lane asks
+it to finish answers; uvicorn calls it as an ASGI application for everything the fast lane leaves.
+The two meet in ``finish`` and ``refuse``: an answer's headers are decided there, whoever sends
+them.
+"""
+
+import asyncio
+import gzip
+import logging
+from typing import Any
+
+import msgspec
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from rankd.api import problems
+from rankd.api.exchange import HTML, Header, Request, Response
+from rankd.api.routes import Found, Route, Router
+from rankd.errors import (
+    Corrupt,
+    MalformedRequest,
+    MethodNotAllowed,
+    NotFound,
+    RankdError,
+    RequestTooLarge,
+    Stopping,
+)
+from rankd.settings import Settings
+
+GZIP_BYTES_MIN = 16 * 1024
+"""Smaller answers fit a few packets, and cost more to squeeze than to send."""
+
+GZIP_LEVEL = 1
+"""JSON shrinks to a sixth at the quickest level; higher ones hold up everybody else for little."""
+
+PREFLIGHT_SECONDS = b"600"
+"""How long a browser may remember what it was told about an origin."""
+
+CSP = b"default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+"""For pages: our own files only, so that a player's name can never run."""
+
+SINGLE_HEADERS = frozenset(
+    (b"host", b"content-type", b"content-length", b"authorization", b"idempotency-key", b"origin")
+)
+"""Headers whose second value would be a second opinion: which one counts would be a guess."""
+
+NO_CONTENT = frozenset((204, 304))
+"""Answers that have no body by their status, and so no length either."""
+
+NO_HEADERS: dict[bytes, bytes] = {}
+
+access_log = logging.getLogger("rankd.access")
+log = logging.getLogger("rankd.api")
+
+
+def gather_headers(pairs: list[Header]) -> dict[bytes, bytes]:
+    """Return headers by name, repeated ones joined. Raises MalformedRequest if one must not be."""
+    headers: dict[bytes, bytes] = {}
+    for name, padded in pairs:
+        value = padded.strip(b" \t")
+        if name not in headers:
+            headers[name] = value
+        elif name in SINGLE_HEADERS:
+            raise MalformedRequest("a header is there twice that may be there once")
+        else:
+            headers[name] += b", " + value
+    return headers
+
+
+class Disconnected(Exception):
+    """The client went away while it was still sending."""
+
+
+class App:
+    """The routes and what all their answers have in common. An ASGI application."""
+
+    def __init__(
+        self,
+        router: Router,
+        service: Any,
+        settings: Settings,
+        *,
+        fallback: ASGIApp | None = None,
+    ) -> None:
+        self.router = router
+        self.service = service
+        self.settings = settings
+        self.fallback = fallback
+        """Where paths go that the table does not know: streams, pages and their files."""
+        self._origins = frozenset(origin.encode() for origin in settings.cors_origins)
+        self._shares = bool(self._origins) or settings.cors_reads_anywhere
+        self._always: tuple[Header, ...] = (
+            (b"x-content-type-options", b"nosniff"),
+            (b"referrer-policy", b"no-referrer"),
+        )
+        if self._origins:
+            # A cache must not give one origin the answer that another one was allowed to read.
+            self._always += ((b"vary", b"origin"),)
+
+    # ------------------------------------------------------------- what both lanes share
+
+    def headers_of(self, response: Response, length: int) -> list[Header]:
+        """Return the headers every answer carries, its length last."""
+        headers = [(b"content-type", response.content_type)] if response.content_type else []
+        headers.append((b"cache-control", response.cache_control))
+        headers.extend(self._always)
+        if response.content_type == HTML:
+            headers.append((b"content-security-policy", CSP))
+        headers.extend(response.headers)
+        if response.status not in NO_CONTENT:
+            headers.append((b"content-length", b"%d" % length))
+        return headers
+
+    def finish(self, request: Request, response: Response) -> Response:
+        """Add what depends on who asks: permission for pages of other origins, and squeezing."""
+        body, headers = response.body, response.headers
+        origin = request.headers.get(b"origin")
+        if origin is not None and self._shares:
+            headers += self._permission(request.method, origin)
+        if len(body) >= GZIP_BYTES_MIN:
+            headers += ((b"vary", b"accept-encoding"),)
+            if _takes_gzip(request.headers.get(b"accept-encoding", b"")):
+                body = gzip.compress(body, GZIP_LEVEL, mtime=0)
+                headers += ((b"content-encoding", b"gzip"),)
+        if headers is response.headers:
+            return response
+        return msgspec.structs.replace(response, body=body, headers=headers)
+
+    def _permission(self, method: str, origin: bytes) -> tuple[Header, ...]:
+        if origin in self._origins:
+            return (
+                (b"access-control-allow-origin", origin),
+                (b"access-control-allow-credentials", b"true"),
+            )
+        if self.settings.cors_reads_anywhere and method in {"GET", "HEAD"}:
+            return ((b"access-control-allow-origin", b"*"),)
+        return ()
+
+    def refuse(self, error: BaseException, request: Request, route: Route | None) -> Response:
+        """Return the answer that tells of an error; log it if somebody should look."""
+        writes = route is not None and route.writes
+        if isinstance(error, asyncio.CancelledError):  # Only a stop that ran out of time does that.
+            error = Stopping(applied="unknown")
+        if isinstance(error, RankdError):
+            if isinstance(error, Corrupt):
+                log.error("request %s: %s", request.request_id, error)
+            return problems.refusal(error, request_id=request.request_id, writes=writes)
+        log.error("request %s failed", request.request_id, exc_info=error)
+        return problems.internal(request_id=request.request_id, writes=writes)
+
+    def note(self, request: Request, status: int) -> None:
+        """Log a request that was answered, if that is wanted. The query may hold names: not it."""
+        if self.settings.access_log:
+            access_log.info("%s %s %s %d", request.client, request.method, request.path, status)
+
+    # --------------------------------------------------------------------- the ASGI lane
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request that the fast lane left."""
+        if scope["type"] != "http":
+            await self._pass_on(scope, receive, send)
+            return
+        found: Found | None = None
+        request = _bare_request(scope)
+        closing = False
+        try:
+            request.headers = gather_headers(scope["headers"])
+            self._check_version(request, scope)
+            try:
+                found = self._find(request)
+            except (NotFound, MethodNotAllowed):
+                if self.fallback is not None and not self.router.allowed(request.path):
+                    await self.fallback(scope, receive, send)
+                    return
+                closing = b"expect" in request.headers
+                if not closing:
+                    await self._read_body(request, receive, self.body_max(None))
+                raise
+            route = found.route if found else None
+            request.body = await self._read_body(request, receive, self.body_max(route))
+            response = await self._answer(request, found, scope["query_string"].decode("ascii"))
+        except Disconnected:
+            return
+        except (RequestTooLarge, MalformedRequest) as exc:
+            closing = True  # What follows is the rest of a body that nobody will read.
+            response = self.refuse(exc, request, found.route if found else None)
+        except RankdError as exc:
+            response = self.refuse(exc, request, found.route if found else None)
+        await self._send(request, self.finish(request, response), send, closing=closing)
+
+    def _find(self, request: Request) -> Found | None:
+        """Return the route, or None for OPTIONS of a path that is known."""
+        if request.method == "OPTIONS" and self.router.allowed(request.path):
+            return None
+        return self.router.find(request.method, request.path)
+
+    async def _answer(self, request: Request, found: Found | None, query: str) -> Response:
+        if found is None:
+            return self._options(request)
+        route, request.params = found
+        try:
+            request.query = route.read_query(query)
+            response = await route.handler(self.service, request)
+            if type(response) is not Response:
+                raise TypeError(f"{route.operation} answered no Response")
+            return response
+        except (Exception, asyncio.CancelledError) as exc:
+            return self.refuse(exc, request, route)
+
+    def _options(self, request: Request) -> Response:
+        allow = self.router.allowed(request.path)
+        headers: tuple[Header, ...] = ((b"allow", ", ".join(allow).encode()),)
+        asked = request.headers.get(b"access-control-request-method", b"").decode("latin-1")
+        origin = request.headers.get(b"origin", b"")
+        if asked in allow and self._shares and self._permission(asked, origin):
+            # The origin's own permission is added by finish() where it is one of ours.
+            if origin not in self._origins:
+                headers += self._permission(asked, origin)
+            headers += (
+                (b"access-control-allow-methods", ", ".join(allow).encode()),
+                (b"access-control-allow-headers", b"authorization, content-type, idempotency-key"),
+                (b"access-control-max-age", PREFLIGHT_SECONDS),
+            )
+        return Response(status=204, content_type=b"", headers=headers)
+
+    def _check_version(self, request: Request, scope: Scope) -> None:
+        if b"host" not in request.headers and scope["http_version"] == "1.1":
+            raise MalformedRequest("a request of HTTP/1.1 needs a Host header")
+        if scope["http_version"] not in {"1.0", "1.1"}:
+            raise MalformedRequest("this service speaks HTTP/1.1")
+
+    def body_max(self, route: Route | None) -> int:
+        """Return how large a body may be on this route."""
+        own = route.body_bytes_max if route is not None else None
+        return self.settings.request_body_bytes_max if own is None else own
+
+    async def _read_body(self, request: Request, receive: Receive, bytes_max: int) -> bytes:
+        """Return the whole body. Raises RequestTooLarge as soon as it is known to be."""
+        if int(request.headers.get(b"content-length", b"0")) > bytes_max:
+            raise RequestTooLarge(bytes_max)
+        parts: list[bytes] = []
+        size, more = 0, True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise Disconnected
+            part = message.get("body", b"")
+            size += len(part)
+            if size > bytes_max:
+                raise RequestTooLarge(bytes_max)
+            parts.append(part)
+            more = message.get("more_body", False)
+        return b"".join(parts)
+
+    async def _send(
+        self, request: Request, response: Response, send: Send, *, closing: bool
+    ) -> None:
+        headers = self.headers_of(response, len(response.body))
+        if closing:
+            headers.append((b"connection", b"close"))
+        self.note(request, response.status)
+        await send({"type": "http.response.start", "status": response.status, "headers": headers})
+        body = b"" if request.method == "HEAD" else response.body
+        await send({"type": "http.response.body", "body": body})
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.fallback is not None:
+            await self.fallback(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.close", "code": 1000})
+
+
+def _takes_gzip(accepted: bytes) -> bool:
+    """Whether an Accept-Encoding names gzip, and does not name it with a quality of nothing."""
+    for part in accepted.lower().split(b","):
+        coding, _, quality = part.replace(b" ", b"").partition(b";")
+        if coding == b"gzip":
+            return quality not in {b"q=0", b"q=0.0", b"q=0.00", b"q=0.000"}
+    return False
+
+
+def _bare_request(scope: Scope) -> Request:
+    """What is known of a request before anything of it was checked."""
+    return Request(
+        method=scope["method"],
+        path=scope["raw_path"].decode("ascii"),
+        params={},
+        query={},
+        headers=NO_HEADERS,
+        client=scope["client"][0] if scope.get("client") else "",
+    )

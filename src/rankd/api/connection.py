@@ -1,0 +1,395 @@
+"""One connection: what it may send, how long it may take, and one request at a time.
+
+uvicorn parses HTTP and runs the application; this class stands in front of it and adds what it
+leaves open, because anybody may connect:
+
+* a bound on connections, on the head of a request and on the number of its headers;
+* a deadline for a request to arrive whole, for a connection to be idle, for an answer to be read;
+* refusals in our own words (``problems``), sent so that they can be read: after a refusal the
+  connection is closed for writing and whatever still comes is read and dropped for a while, because
+  closing at once makes the system throw away what the client has not read yet;
+* one request at a time: what comes behind a request waits, unparsed, until its answer is written.
+  Pipelining thus costs one buffer, not a parsed request for each twenty bytes;
+* an answer for a client that half-closes after its request, as ``nc`` does.
+
+Invariants:
+  (1) The parser is at the boundary between two requests exactly when the phase is IDLE or BLOCKED.
+  (2) While bytes are held, nothing newer is fed before them, and reading is paused.
+  (3) There is at most one request that is not answered: in ``cycle``, or in the fast lane's drive.
+"""
+
+import asyncio
+import enum
+from typing import Any, cast
+
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
+
+from rankd.api import problems
+from rankd.api.app import App
+from rankd.api.exchange import Response, new_request_id
+from rankd.errors import (
+    HeadTooLarge,
+    MalformedRequest,
+    RankdError,
+    RequestTimeout,
+    Stopping,
+    TooManyConnections,
+)
+
+PIECES_PER_TURN_MAX = 64
+"""How often a read is cut before others get their turn: blank lines must not hold up everybody."""
+
+_HEAD_END = b"\r\n\r\n"
+_TAIL = len(_HEAD_END) - 1
+
+
+class Phase(enum.Enum):
+    """What a connection is doing."""
+
+    IDLE = enum.auto()
+    """Between requests."""
+    RECEIVING = enum.auto()
+    """Part of a request has come."""
+    ANSWERING = enum.auto()
+    """A request has come whole and its answer is not written."""
+    BLOCKED = enum.auto()
+    """Between requests, and the client does not read: nothing more is begun."""
+    DEAD = enum.auto()
+    """Refused or closed. Whatever still comes is dropped."""
+
+
+IDLE, RECEIVING, ANSWERING = Phase.IDLE, Phase.RECEIVING, Phase.ANSWERING
+BLOCKED, DEAD = Phase.BLOCKED, Phase.DEAD
+
+
+class _Outlet:
+    """What uvicorn's cycle writes to: the transport, but for the way it is closed."""
+
+    def __init__(self, connection: "Connection") -> None:
+        self._connection = connection
+        self.write = connection.transport.write
+        self.is_closing = connection.transport.is_closing
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class Connection(HttpToolsProtocol):
+    """uvicorn's protocol with bounds. Serves every route through the application."""
+
+    def __init__(self, app: App, **uvicorns: Any) -> None:
+        super().__init__(**uvicorns)
+        self.rankd = app
+        self.settings = app.settings
+        self.client_address = ""
+        self.phase = IDLE
+        self._held = b""
+        self._stopping = False
+        self._at_eof = False
+        self._deadline: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._outlet: _Outlet
+        # Of the request that is being received:
+        self._head_bytes = 0
+        self._head_done = False
+        self._body_left: int | None = None  # None while the end is told by the bytes themselves.
+        self._tail = b""
+        self._refusal: RankdError | None = None
+
+    @property
+    def _open_cycle(self) -> RequestResponseCycle | None:
+        """The application's request, until its answer is complete."""
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        return None if cycle is None or cycle.response_complete else cycle
+
+    # ---------------------------------------------------------------- begin and end
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take the connection in, unless there are too many."""
+        super().connection_made(transport)
+        self._outlet = _Outlet(self)
+        self.client_address = self.client[0] if self.client else ""
+        self.set_deadline(self.settings.idle_seconds_max)
+        if len(self.connections) > self.settings.connections_max:
+            # No lingering: nothing was asked yet, and more of these is what we cannot afford.
+            self.connections.discard(self)
+            error = TooManyConnections(connections_max=self.settings.connections_max)
+            self._refuse(error, linger=False)
+        elif getattr(self.server_state, "stopping", False):
+            self._refuse(Stopping(), linger=False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget everything but a handler that still runs: a lost line undoes no write."""
+        self.phase = DEAD
+        self._held = b""
+        self._forget_timer()
+        super().connection_lost(exc)
+
+    def eof_received(self) -> bool | None:  # type: ignore[override]
+        """Keep the connection for an answer that is not begun; otherwise let it close."""
+        self._at_eof = True
+        streaming = self._open_cycle is not None and self._open_cycle.response_started
+        return self._held != b"" or (self.phase is ANSWERING and not streaming)
+
+    def shutdown(self) -> None:
+        """Finish what was begun and close. Called when the server stops."""
+        self._stopping = True
+        if self.phase in (IDLE, BLOCKED, DEAD):
+            self.close()
+        elif self._open_cycle is not None:
+            self._open_cycle.keep_alive = False
+
+    def close(self) -> None:
+        """Close for good, in a way that lets the last answer be read."""
+        unread = self.phase is RECEIVING
+        self.phase, self._held = DEAD, b""
+        if unread:
+            self._linger()
+        else:
+            self.transport.close()
+            self.set_deadline(self.settings.send_seconds_max)
+
+    def _linger(self) -> None:
+        lingers = self.settings.linger_seconds_max and self.transport.can_write_eof()
+        if lingers and not self._at_eof:
+            self.transport.write_eof()
+            self.flow.resume_reading()
+            self.set_deadline(self.settings.linger_seconds_max)
+        else:
+            self.transport.close()
+            self.set_deadline(self.settings.send_seconds_max)
+
+    # -------------------------------------------------------------------- deadlines
+
+    def set_deadline(self, seconds: float | None) -> None:
+        """Give the present phase so long, or for ever. Later deadlines move without a new timer."""
+        if seconds is None:
+            self._deadline = None
+            return
+        self._deadline = deadline = self.loop.time() + seconds
+        if self._timer is not None and self._timer.when() > deadline:
+            self._timer.cancel()
+            self._timer = None
+        if self._timer is None:
+            self._timer = self.loop.call_at(deadline, self._on_timer)
+
+    def _forget_timer(self) -> None:
+        self._deadline = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if self._deadline is None:
+            return
+        if self.loop.time() < self._deadline:
+            self._timer = self.loop.call_at(self._deadline, self._on_timer)
+        elif self.phase is DEAD or self.flow.write_paused:
+            self.transport.abort()
+        elif self.phase is RECEIVING:
+            self._refuse(RequestTimeout(seconds_max=self.settings.request_seconds_max))
+        elif self.phase is IDLE:
+            self.close()
+
+    # ---------------------------------------------------------------------- reading
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes in the order they came."""
+        if self._held or self.phase is ANSWERING or self.phase is BLOCKED:
+            self._hold(data)
+        elif self.phase is not DEAD:
+            self._take(data)
+
+    def _take(self, data: bytes) -> None:
+        """Serve what the bytes ask for, as far as one answer at a time allows."""
+        self._feed(data)
+
+    def _hold(self, data: bytes) -> None:
+        self._held += data
+        self.flow.pause_reading()
+
+    def _replay(self) -> None:
+        """Take up the bytes that were held, if whatever held them up is over."""
+        if self.phase in (IDLE, RECEIVING) and self._held:
+            data, self._held = self._held, b""
+            self.flow.resume_reading()
+            self._take(data)
+        self._close_if_over()
+
+    def _close_if_over(self) -> None:
+        if self.phase is IDLE and not self._held and (self._at_eof or self._stopping):
+            self.close()
+
+    def _feed(self, data: bytes) -> None:
+        """Give the parser bytes up to the end of one request, and hold the rest."""
+        for _ in range(PIECES_PER_TURN_MAX):
+            size = self._piece(data)
+            if not self._head_done:
+                self._head_bytes += size
+                if self._head_bytes > self.settings.request_head_bytes_max:
+                    self._refuse(self._head_too_large())
+                    return
+            super().data_received(data[:size])
+            self._tail = data[max(0, size - _TAIL) : size]
+            data = data[size:]
+            if not data or self.phase in (ANSWERING, DEAD):
+                break
+        if self.phase is DEAD:
+            return
+        if data:
+            self._hold(data)
+            if self.phase is not ANSWERING:
+                self.loop.call_soon(self._replay)
+
+    def _piece(self, data: bytes) -> int:
+        """Return how many bytes can be fed without reaching into the next request."""
+        if self._body_left is not None:
+            return min(self._body_left, len(data))
+        # A head ends with a blank line, and so does a body in chunks.
+        found = (self._tail + data).find(_HEAD_END)
+        return len(data) if found < 0 else max(1, found + len(_HEAD_END) - len(self._tail))
+
+    # ------------------------------------------------- what the parser tells, in order
+
+    def on_message_begin(self) -> None:
+        """A request begins: from its first byte it has a deadline."""
+        if self.phase is ANSWERING:
+            raise MalformedRequest("a request begins inside another")
+        super().on_message_begin()
+        self.phase = RECEIVING
+        self._head_done, self._body_left = False, None
+        self.set_deadline(self.settings.request_seconds_max)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep one more header, if it is not one too many. Drop what is sent behind the body."""
+        if self._head_done:
+            return
+        super().on_header(name, value)
+        if len(self.headers) > self.settings.request_headers_max:
+            self._refusal = self._head_too_large()
+            raise self._refusal
+
+    def on_headers_complete(self) -> None:
+        """Start the application, which will wait for the body."""
+        self._head_done = True
+        for name, value in self.headers:
+            if name == b"content-length":
+                self._body_left = int(value)
+        super().on_headers_complete()
+        if self.parser.should_upgrade() and self._should_upgrade():
+            return
+        self.cycle.transport = cast("asyncio.Transport", self._outlet)
+        if self._stopping:
+            self.cycle.keep_alive = False
+
+    def on_body(self, body: bytes) -> None:
+        """Pass on a part of the body."""
+        if self._body_left is not None:
+            self._body_left -= len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The request is whole; from here on it is our time that passes."""
+        super().on_message_complete()
+        self._head_bytes, self._head_done, self._body_left = 0, False, None
+        if self.phase is RECEIVING:
+            self.phase = ANSWERING
+            self.set_deadline(None)
+            if self._open_cycle is None:
+                self._ready_for_next()
+
+    def on_response_complete(self) -> None:
+        """An answer was written by the application."""
+        self.server_state.total_requests += 1
+        if self.phase is ANSWERING:
+            self._ready_for_next()
+
+    def _ready_for_next(self) -> None:
+        self.phase = BLOCKED if self.flow.write_paused else IDLE
+        blocked = self.phase is BLOCKED
+        self.set_deadline(
+            self.settings.send_seconds_max if blocked else self.settings.idle_seconds_max
+        )
+        if self._held or self._at_eof or self._stopping:
+            # Not now: an application's task may be running, and the next request is not its own.
+            self.loop.call_soon(self._replay)
+        else:
+            self.flow.resume_reading()
+
+    def handle_websocket_upgrade(self) -> None:
+        """Hand the connection to the WebSocket's own protocol, which has its own deadlines."""
+        self._forget_timer()
+        super().handle_websocket_upgrade()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """An upgrade that is not offered: answer the request as it stands, and close."""
+        if self._open_cycle is not None:
+            self._open_cycle.keep_alive = False
+
+    # ---------------------------------------------------------------------- writing
+
+    def pause_writing(self) -> None:
+        """The client does not read: begin nothing more for it."""
+        super().pause_writing()
+        self.set_deadline(self.settings.send_seconds_max)
+        if self.phase is IDLE:
+            self.phase = BLOCKED
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+        super().resume_writing()
+        if self.phase is BLOCKED:
+            self.phase = ANSWERING
+            self._ready_for_next()
+        elif self.phase is ANSWERING:
+            self.set_deadline(None)
+        elif self.phase is RECEIVING:
+            self.set_deadline(self.settings.request_seconds_max)
+
+    def encode(self, response: Response, *, closing: bool) -> bytes:
+        """Return an answer's bytes, as uvicorn would write them."""
+        headers = [*self.server_state.default_headers]
+        headers += self.rankd.headers_of(response, len(response.body))
+        if closing:
+            headers.append((b"connection", b"close"))
+        lines = [b"%b: %b\r\n" % header for header in headers]
+        return b"".join([STATUS_LINE[response.status], *lines, b"\r\n", response.body])
+
+    def send_400_response(self, msg: str) -> None:
+        """Say in our own words that the parser gave up."""
+        error = self._refusal or MalformedRequest("this is not a request of HTTP/1.1")
+        if self.phase is ANSWERING:
+            # Something odd behind a request that is still to be answered: answer it, and be done.
+            self._unsupported_upgrade_warning()
+            self._held = b""
+        else:
+            self._refuse(error)
+
+    def _refuse(self, error: RankdError, *, linger: bool = True) -> None:
+        """Answer the connection rather than a request, and close it."""
+        self.phase, self._held = DEAD, b""
+        if (cycle := self._open_cycle) is not None:
+            cycle.disconnected = True
+            cycle.message_event.set()
+            if cycle.response_started:
+                self.transport.abort()
+                return
+        request_id = new_request_id()
+        response = problems.refusal(error, request_id=request_id)
+        self.transport.write(self.encode(response, closing=True))
+        if linger:
+            self._linger()
+        else:
+            self.transport.close()
+            self.set_deadline(self.settings.send_seconds_max)
+
+    def _head_too_large(self) -> HeadTooLarge:
+        return HeadTooLarge(
+            bytes_max=self.settings.request_head_bytes_max,
+            headers_max=self.settings.request_headers_max,
+        )

@@ -1,0 +1,119 @@
+"""Running a handler without a task: most finish at once, and a task costs more than they do.
+
+A ``Drive`` starts a coroutine in place. If it finishes, that was all. If it waits for a future,
+as a write does for its commit, the future's own callback goes on with it. In the words of
+asyncio's manual this is a "third-party task": while it runs it is the current task, so
+``asyncio.timeout`` and ``asyncio.wait_for`` work in a handler as they do anywhere. What it has
+not is a place in ``asyncio.all_tasks()``; whoever starts a drive that waits must keep it.
+"""
+
+import asyncio
+from asyncio.tasks import _enter_task, _leave_task
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, cast
+
+
+class Drive:
+    """One coroutine on its way. ``start`` it; if it waits, ``on_done`` is called in the end."""
+
+    __slots__ = (
+        "__weakref__",
+        "_cancel_wanted",
+        "_cancels",
+        "_coroutine",
+        "_loop",
+        "_waits_for",
+        "error",
+        "on_done",
+        "result",
+    )
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any]
+    ) -> None:
+        self._loop = loop
+        self._coroutine = coroutine
+        self._waits_for: asyncio.Future[Any] | None = None
+        self._cancels = 0
+        self._cancel_wanted = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.on_done: Callable[[Drive], None] | None = None
+
+    def start(self) -> bool:
+        """Run until the coroutine is done (True; see ``result`` and ``error``) or waits (False)."""
+        return self._step(None)
+
+    def _step(self, error: BaseException | None) -> bool:
+        loop, me = self._loop, cast("asyncio.Task[Any]", self)
+        _enter_task(loop, me)
+        try:
+            if error is None:
+                waits_for = self._coroutine.send(None)
+            else:
+                waits_for = self._coroutine.throw(error)
+        except StopIteration as done:
+            self.result = done.value
+            return True
+        except (Exception, asyncio.CancelledError) as exc:
+            self.error = exc
+            return True
+        finally:
+            _leave_task(loop, me)
+        self._wait_for(waits_for)
+        return False
+
+    def _wait_for(self, waits_for: Any) -> None:
+        """Go on when what was yielded is done: a future, or nothing for a bare turn of the loop."""
+        if waits_for is None:
+            self._loop.call_soon(self._go_on, None)
+            return
+        assert getattr(waits_for, "_asyncio_future_blocking", False), "handlers wait on futures"
+        waits_for._asyncio_future_blocking = False
+        self._waits_for = waits_for
+        waits_for.add_done_callback(self._go_on)
+        if self._cancel_wanted and waits_for.cancel():
+            self._cancel_wanted = False
+
+    def _go_on(self, _future: asyncio.Future[Any] | None) -> None:
+        self._waits_for = None
+        error = None
+        if self._cancel_wanted:
+            self._cancel_wanted, error = False, asyncio.CancelledError()
+        # The future's own error is raised by the future, where the coroutine waits for it.
+        if self._step(error) and self.on_done is not None:
+            self.on_done(self)
+
+    # What asyncio.timeout, TaskGroup and a server that stops ask of a task.
+
+    def cancel(self, msg: object = None) -> bool:
+        """Ask the coroutine to give up, by cancelling what it waits for."""
+        self._cancels += 1
+        if self._waits_for is None or not self._waits_for.cancel(msg=msg):
+            self._cancel_wanted = True
+        return True
+
+    def cancelling(self) -> int:
+        """Return how many have asked so and not taken it back."""
+        return self._cancels
+
+    def uncancel(self) -> int:
+        """Take one of them back."""
+        self._cancels = max(0, self._cancels - 1)
+        return self._cancels
+
+    def done(self) -> bool:
+        """Whether the coroutine has ended."""
+        return self.result is not None or self.error is not None
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the loop it runs on."""
+        return self._loop
+
+    def get_coro(self) -> Generator[Any, Any, Any] | Coroutine[Any, Any, Any]:
+        """Return the coroutine."""
+        return self._coroutine
+
+    def get_name(self) -> str:
+        """Return what to call it in a log."""
+        return "rankd-drive"

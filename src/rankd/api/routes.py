@@ -1,0 +1,287 @@
+"""The table of routes, and the quick way from a path to its row.
+
+One table drives everything that has to know the routes: this router, the fast lane, the
+documentation and the tests. A template is made of whole segments: literals, parameters such
+as ``{board}``, and a parameter with a verb behind it such as ``{player}:ban``.
+
+Finding a route costs the same whether there are ten or a thousand. Templates of one length with
+their literals in the same places form a *shape*; a path is cut into segments once, and each shape
+of that length is one look into a dictionary.
+
+Segments and verbs are cut off before percent-decoding, so an encoded slash or colon belongs to
+the value it stands in: ``/v1/players/a%3Aban:ban`` bans the player ``a:ban``.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any, Literal, NamedTuple
+from urllib.parse import unquote_to_bytes
+
+from rankd.api.exchange import Request, Response
+from rankd.errors import FieldError, InvalidRequest, MalformedRequest, MethodNotAllowed, NotFound
+
+TEXT_LENGTH_MAX = 256
+"""How long a text in a query may be, unless its parameter says otherwise."""
+
+Scope = Literal["read", "submit", "moderate", "admin"]
+Handler = Callable[[Any, Request], Awaitable[Response]]
+
+_BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,19}")
+_TEMPLATE_PARAM = re.compile(r"\{(\w+)\}(?::(\w+))?")
+
+
+def decode_percent(text: str) -> str:
+    """Undo percent-encoding, once. Raises MalformedRequest where it is not UTF-8 underneath."""
+    if _BAD_PERCENT.search(text):
+        raise MalformedRequest("a percent sign in the target is not followed by two hex digits")
+    try:
+        return unquote_to_bytes(text).decode()
+    except UnicodeDecodeError:
+        raise MalformedRequest("the target is not UTF-8 once percent-decoded") from None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Param:
+    """One parameter of a query, with everything it accepts."""
+
+    name: str
+    kind: type[int] | type[str] | type[bool] = str
+    default: int | str | bool | None = None
+    required: bool = False
+    low: int = -(2**63)
+    high: int = 2**63 - 1
+    length_max: int = TEXT_LENGTH_MAX
+    choices: tuple[str, ...] = ()
+    doc: str = ""
+
+    def accepts(self) -> str:
+        """Say what is taken, as a sentence that follows the name."""
+        if self.kind is int:
+            return f"must be a whole number from {self.low} to {self.high}"
+        if self.kind is bool:
+            return "must be true or false"
+        if self.choices:
+            return f"must be one of {', '.join(self.choices)}"
+        return f"must be at most {self.length_max} characters"
+
+    def read(self, text: str) -> int | str | bool | None:
+        """Return the value of a text, or None if it is not one of those accepted."""
+        if self.kind is int:
+            if not _WHOLE_NUMBER.fullmatch(text):
+                return None
+            number = int(text)
+            return number if self.low <= number <= self.high else None
+        if self.kind is bool:
+            return {"true": True, "false": False}.get(text)
+        if self.choices and text not in self.choices:
+            return None
+        return text if len(text) <= self.length_max else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Route:
+    """One row of the table: what is asked, who answers, who may ask."""
+
+    method: str
+    path: str
+    operation: str
+    """The stable name of the route, for clients made from the table: ``submit_score``."""
+    handler: Handler
+    scope: Scope | None = None
+    """What a key must be allowed to do; None if nobody has to show one."""
+    hot: bool = False
+    """Whether the fast lane may serve it. See ``drive`` for what its handler may wait on."""
+    params: tuple[Param, ...] = ()
+    body: Any = None
+    """The type that ``decode_body`` reads, or None if a body means nothing here."""
+    body_bytes_max: int | None = None
+    """A bound of its own, where the service's would be too small or too generous."""
+    writes: bool = False
+    """Whether a problem's answer has to say if anything was applied."""
+    responses: Mapping[int, Any] = field(default_factory=dict)
+    """What it answers with: the type of each status, for the documentation."""
+    _by_name: Mapping[str, Param] = field(init=False, repr=False)
+    _defaults: Mapping[str, Any] = field(init=False, repr=False)
+    _needs_query: bool = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        by_name = {param.name: param for param in self.params}
+        assert len(by_name) == len(self.params), f"{self.operation} declares a parameter twice"
+        assert self.method != "HEAD", "a GET answers HEAD too"
+        object.__setattr__(self, "_by_name", by_name)
+        object.__setattr__(self, "_defaults", {p.name: p.default for p in self.params})
+        object.__setattr__(self, "_needs_query", any(p.required for p in self.params))
+
+    def read_query(self, query: str) -> Mapping[str, Any]:
+        """Return the declared parameters with their values. Raises InvalidRequest, naming all."""
+        if not query and not self._needs_query:
+            return self._defaults
+        values = dict(self._defaults)
+        seen: set[str] = set()
+        errors: list[FieldError] = []
+        for part in query.split("&"):
+            if part:
+                self._read_part(part, values, seen, errors)
+        errors += [
+            FieldError(param.name, "is required")
+            for param in self.params
+            if param.required and param.name not in seen
+        ]
+        if errors:
+            raise InvalidRequest(errors)
+        return values
+
+    def _read_part(
+        self, part: str, values: dict[str, Any], seen: set[str], errors: list[FieldError]
+    ) -> None:
+        name, _, text = part.replace("+", " ").partition("=")
+        param = self._by_name.get(decode_percent(name))
+        if param is None:
+            # The name is a stranger's text, so the answer tells what there is instead.
+            known = ", ".join(self._by_name) or "none"
+            errors.append(FieldError("", f"a query parameter is unknown; there are: {known}"))
+            return
+        value = param.read(decode_percent(text))
+        if param.name in seen:
+            errors.append(FieldError(param.name, "is given more than once"))
+        elif value is None:
+            errors.append(FieldError(param.name, param.accepts()))
+        seen.add(param.name)
+        values[param.name] = value
+
+
+class Found(NamedTuple):
+    """A route, and the values of its template's parameters."""
+
+    route: Route
+    params: dict[str, str]
+
+
+class _Row(NamedTuple):
+    route: Route
+    names: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Shape:
+    """Templates of one length whose literals, parameters and verb stand in the same places."""
+
+    literals: Callable[[list[str]], Any]
+    places: tuple[int, ...]
+    verb_place: int | None
+    rows: dict[Any, dict[str, _Row]] = field(default_factory=dict)
+
+    def methods_of(self, segments: list[str]) -> dict[str, _Row] | None:
+        if self.verb_place is None:
+            return self.rows.get(self.literals(segments))
+        player, _, verb = segments[self.verb_place].rpartition(":")
+        return self.rows.get((verb, self.literals(segments))) if player else None
+
+    def values_of(self, segments: list[str]) -> list[str]:
+        if self.verb_place is None:
+            return [segments[place] for place in self.places]
+        return [
+            segments[place].rpartition(":")[0] if place == self.verb_place else segments[place]
+            for place in self.places
+        ]
+
+
+class Router:
+    """Finds the route of a method and a path."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self.routes = tuple(routes)
+        self._shapes: dict[int, list[_Shape]] = {}
+        made: dict[tuple[int, tuple[int, ...], int | None], _Shape] = {}
+        for route in self.routes:
+            self._add(route, made)
+        for shapes in self._shapes.values():
+            # A verb before a bare parameter, and more literals before fewer.
+            shapes.sort(key=lambda shape: (shape.verb_place is None, len(shape.places)))
+        operations = [route.operation for route in self.routes]
+        assert len(set(operations)) == len(operations), "an operation is named twice"
+
+    def _add(
+        self, route: Route, made: dict[tuple[int, tuple[int, ...], int | None], _Shape]
+    ) -> None:
+        segments = route.path.split("/")
+        assert route.path.startswith("/"), route.path
+        found = [
+            (n, m) for n, text in enumerate(segments) if (m := _TEMPLATE_PARAM.fullmatch(text))
+        ]
+        places = tuple(place for place, _ in found)
+        names = tuple(match[1] for _, match in found)
+        verbs = [(place, match[2]) for place, match in found if match[2]]
+        assert len(verbs) <= 1 and len(set(names)) == len(names), route.path
+        verb_place, verb = verbs[0] if verbs else (None, None)
+
+        identity = (len(segments), places, verb_place)
+        if identity not in made:
+            fixed = [place for place in range(len(segments)) if place not in places]
+            # Twice the first, so that the key is a tuple for every shape.
+            shape = _Shape(itemgetter(fixed[0], *fixed), places, verb_place)
+            made[identity] = shape
+            self._shapes.setdefault(len(segments), []).append(shape)
+        shape = made[identity]
+        key = shape.literals(segments) if verb is None else (verb, shape.literals(segments))
+        rows = shape.rows.setdefault(key, {})
+        assert route.method not in rows, f"{route.method} {route.path} is there twice"
+        rows[route.method] = _Row(route, names)
+
+    def find(self, method: str, path: str) -> Found:
+        """Return the route, or raise NotFound, MethodNotAllowed or MalformedRequest."""
+        segments = path.split("/")
+        if "%" in path:
+            return self._find_encoded(method, segments)
+        wanted = "GET" if method == "HEAD" else method
+        for shape in self._shapes.get(len(segments), ()):
+            rows = shape.methods_of(segments)
+            if rows is not None and (row := rows.get(wanted)) is not None:
+                values = shape.values_of(segments)
+                if "" in values:
+                    raise NotFound
+                return Found(row.route, dict(zip(row.names, values, strict=True)))
+        raise self._nothing(segments)
+
+    def _find_encoded(self, method: str, segments: list[str]) -> Found:
+        """Find with the encoding still on, so that what is encoded never cuts; then undo it."""
+        plain = [text if ":" in text else decode_percent(text) for text in segments]
+        wanted = "GET" if method == "HEAD" else method
+        for shape in self._shapes.get(len(segments), ()):
+            literal = [
+                encoded if place in shape.places else text
+                for place, (encoded, text) in enumerate(zip(segments, plain, strict=True))
+            ]
+            rows = shape.methods_of(literal)
+            if rows is not None and (row := rows.get(wanted)) is not None:
+                values = [decode_percent(text) for text in shape.values_of(literal)]
+                if "" in values:
+                    raise NotFound
+                return Found(row.route, dict(zip(row.names, values, strict=True)))
+        raise self._nothing(plain)
+
+    def allowed(self, path: str) -> tuple[str, ...]:
+        """Return the methods this path takes; none if it is unknown."""
+        segments = path.split("/")
+        if "%" in path:
+            segments = [text if ":" in text else decode_percent(text) for text in segments]
+        return self._allowed(segments)
+
+    def _allowed(self, segments: list[str]) -> tuple[str, ...]:
+        methods: set[str] = set()
+        for shape in self._shapes.get(len(segments), ()):
+            rows = shape.methods_of(segments)
+            if rows and "" not in shape.values_of(segments):
+                methods.update(rows)
+        if not methods:
+            return ()
+        if "GET" in methods:
+            methods.add("HEAD")
+        return tuple(sorted(methods | {"OPTIONS"}))
+
+    def _nothing(self, segments: list[str]) -> NotFound | MethodNotAllowed:
+        allow = self._allowed(segments)
+        return MethodNotAllowed(allow) if allow else NotFound()

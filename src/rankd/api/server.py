@@ -1,0 +1,153 @@
+"""Listening, serving and stopping.
+
+``serve`` is everything between a table of routes and a socket: it listens, tells when it can
+answer, and stops in an order that loses nothing: first no new connection, then what is running
+gets its time, then whoever is left is cut off. The service itself is closed by the caller
+afterwards, when no handler runs any more.
+"""
+
+import asyncio
+import contextlib
+import functools
+import signal
+import socket
+import threading
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, cast
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from rankd.api.app import App
+from rankd.api.connection import Connection
+from rankd.api.fastlane import FastLane, Heads, Lines
+from rankd.api.routes import Route, Router
+from rankd.settings import Settings
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+Ready = Callable[[str, int], None]
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """Return the loop to serve on: uvloop where there is one, asyncio's own elsewhere."""
+    try:
+        import uvloop
+    except ImportError:  # There is none for some systems, and nothing but speed depends on it.
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def listen(settings: Settings, *, share_port: bool = False) -> socket.socket:
+    """Return a socket bound to the address of the settings. Raises OSError if it is taken.
+
+    With ``share_port`` several processes may listen on one port and the system deals out what
+    comes in. Where a name has several addresses, the first of IPv4 is taken.
+    """
+    found = socket.getaddrinfo(
+        settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    family, kind, protocol, _, address = min(found, key=lambda row: row[0] != socket.AF_INET)
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if share_port:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listener.bind(address)
+        listener.setblocking(False)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+async def serve(  # noqa: PLR0913 - one door to everything between a table and a socket
+    routes: Iterable[Route],
+    service: Any,
+    settings: Settings,
+    *,
+    ready: Ready | None = None,
+    stop: asyncio.Event | None = None,
+    fallback: ASGIApp | None = None,
+    listener: socket.socket | None = None,
+) -> None:
+    """Serve until told to stop, by ``stop`` or by a signal, and return when all is finished.
+
+    ``ready`` is called with the address once connections are taken. ``fallback`` gets the paths
+    the table does not know. A ``listener`` that is given is closed here like one's own.
+    """
+    app = App(Router(routes), service, settings, fallback=fallback)
+    server = Server(app, ready or (lambda _host, _port: None))
+    listener = listener or listen(settings)
+    waiting = asyncio.ensure_future(_stop_when_told(server, stop)) if stop else None
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        listener.close()
+        if waiting is not None:
+            waiting.cancel()
+
+
+async def _stop_when_told(server: "Server", stop: asyncio.Event) -> None:
+    await stop.wait()
+    server.should_exit = True
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server with our connections, our signals and our way of stopping."""
+
+    def __init__(self, app: App, ready: Ready) -> None:
+        self._app = app
+        self._ready = ready
+        super().__init__(protocol_config(app))
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take connections, and say so."""
+        await super().startup(sockets=sockets)
+        assert sockets, "serve() listens itself"
+        host, port = sockets[0].getsockname()[:2]
+        self._ready(host, port)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no more, let what runs finish in its time, and cut off whoever is left."""
+        self.server_state.stopping = True  # type: ignore[attr-defined]
+        await super().shutdown(sockets=sockets)
+        for connection in list(self.server_state.connections):
+            cast("Connection", connection).transport.abort()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Stop on a signal and exit like anybody else, rather than die of it in the end."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        for number in STOP_SIGNALS:
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        try:
+            yield
+        finally:
+            for number in STOP_SIGNALS:
+                loop.remove_signal_handler(number)
+
+
+def protocol_config(app: App) -> uvicorn.Config:
+    """Return uvicorn's configuration: our protocol, and nothing that guesses."""
+    protocol: Callable[..., Connection] = functools.partial(Connection, app)
+    if app.settings.fast_lane:
+        protocol = functools.partial(FastLane, app, Lines(app), Heads(app))
+    return uvicorn.Config(
+        app,
+        http=cast("type[asyncio.Protocol]", protocol),
+        interface="asgi3",
+        lifespan="off",
+        log_config=None,
+        log_level="error",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=True,
+        backlog=app.settings.backlog_max,
+        ws_per_message_deflate=False,
+        timeout_graceful_shutdown=cast("int", app.settings.stop_seconds_max),
+    )

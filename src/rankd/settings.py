@@ -1,0 +1,228 @@
+"""Every setting and every bound of the service: one table, three places to set it.
+
+The command line wins over the environment (``RANKD_`` and the name in capitals), which wins over
+``rankd.toml``. Whatever is set in any of them is checked before anything is opened, also where a
+stronger place overrules it: a mistake that waits until the stronger one is taken away is found by
+nobody.
+
+To add a setting, add a field to ``Settings``: its name, its type, its default and a ``Doc``. The
+table, the environment's names and the checks follow.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+
+from rankd.errors import InvalidSetting
+
+ENVIRONMENT_PREFIX = "RANKD_"
+
+_TRUTHS = {"true": True, "yes": True, "1": True, "on": True}
+_LIES = {"false": False, "no": False, "0": False, "off": False}
+
+
+class Doc(NamedTuple):
+    """What a setting is for, and the least and greatest value it may have."""
+
+    help: str
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """The settings in force. Frozen: what was checked at the start stays as it was checked."""
+
+    host: Annotated[str, Doc("Address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, Doc("Port to listen on; 0 takes a free one.", 0, 65535)] = 8700
+    data: Annotated[str, Doc("Folder that holds the ledger and its snapshots.")] = "rankd-data"
+
+    connections_max: Annotated[
+        int, Doc("Connections open at once; one more is answered 503 and closed.", 1, 1_000_000)
+    ] = 10_000
+    backlog_max: Annotated[
+        int, Doc("Connections the system may hold ready before they are accepted.", 1, 65535)
+    ] = 2048
+    request_head_bytes_max: Annotated[
+        int, Doc("Size of a request's target and headers; beyond it 431.", 1024, 1 << 20)
+    ] = 16 * 1024
+    request_headers_max: Annotated[
+        int, Doc("Headers of one request; beyond it 431.", 8, 10_000)
+    ] = 100
+    request_body_bytes_max: Annotated[
+        int, Doc("Size of a request's body; beyond it 413.", 1024, 1 << 30)
+    ] = 1 << 20
+    request_seconds_max: Annotated[
+        float, Doc("Time for a request to arrive whole, from its first byte; then 408.", 0.01, 3600)
+    ] = 10.0
+    idle_seconds_max: Annotated[
+        float, Doc("Time a connection may stay open without a request.", 0.01, 86_400)
+    ] = 75.0
+    send_seconds_max: Annotated[
+        float, Doc("Time a client may leave its answer unread; then it is cut off.", 0.01, 3600)
+    ] = 30.0
+    linger_seconds_max: Annotated[
+        float, Doc("Time to go on reading after a refusal, so that it can be read.", 0.0, 60)
+    ] = 2.0
+    stop_seconds_max: Annotated[
+        float, Doc("Time running requests get to finish when the service stops.", 0.0, 3600)
+    ] = 30.0
+
+    cors_origins: Annotated[
+        tuple[str, ...], Doc("Origins whose pages may call everything: https://game.example.")
+    ] = ()
+    cors_reads_anywhere: Annotated[
+        bool, Doc("Whether pages of any origin may read (GET), without credentials.")
+    ] = False
+    access_log: Annotated[bool, Doc("Whether each request is logged, with its status.")] = False
+    fast_lane: Annotated[
+        bool, Doc("Whether hot routes are answered on the spot; off only to compare.")
+    ] = True
+
+
+class Setting(NamedTuple):
+    """One row of the table."""
+
+    name: str
+    kind: type
+    default: Any
+    help: str
+    low: float | None
+    high: float | None
+
+    @property
+    def environment(self) -> str:
+        """The name of its variable."""
+        return ENVIRONMENT_PREFIX + self.name.upper()
+
+    def accepts(self) -> str:
+        """Say what is taken, as the end of a sentence that begins with the name."""
+        if self.kind is bool:
+            return "takes true or false"
+        if self.kind is tuple:
+            return "takes a list of texts, separated by commas where it is one text"
+        if self.kind is str:
+            return "takes a text that is not empty"
+        noun = "a whole number" if self.kind is int else "a number"
+        return f"takes {noun} from {self.low:g} to {self.high:g}"
+
+    def read(self, given: Any, source: str) -> Any:
+        """Return the value that was given. Raises InvalidSetting."""
+        value = _READERS[self.kind](given)
+        below = self.low is not None and value is not None and value < self.low
+        above = self.high is not None and value is not None and value > self.high
+        if value is None or below or above:
+            raise InvalidSetting(setting=self.name, source=source, problem=self.accepts())
+        return value
+
+
+def _read_text(given: Any) -> str | None:
+    return given if isinstance(given, str) and given else None
+
+
+def _read_int(given: Any) -> int | None:
+    if isinstance(given, str) and given.isascii() and given.lstrip("-").isdigit():
+        return int(given[:20])
+    return given if isinstance(given, int) and not isinstance(given, bool) else None
+
+
+def _read_float(given: Any) -> float | None:
+    if isinstance(given, bool) or not isinstance(given, str | int | float):
+        return None
+    try:
+        number = float(given)
+    except ValueError:
+        return None
+    return number if abs(number) < float("inf") else None
+
+
+def _read_bool(given: Any) -> bool | None:
+    if isinstance(given, str):
+        return (_TRUTHS | _LIES).get(given.strip().lower())
+    return given if isinstance(given, bool) else None
+
+
+def _read_list(given: Any) -> tuple[str, ...] | None:
+    if isinstance(given, str):
+        return tuple(part.strip() for part in given.split(",") if part.strip())
+    if isinstance(given, list | tuple) and all(isinstance(part, str) for part in given):
+        return tuple(given)
+    return None
+
+
+_READERS: Mapping[type, Any] = {
+    str: _read_text,
+    int: _read_int,
+    float: _read_float,
+    bool: _read_bool,
+    tuple: _read_list,
+}
+
+
+def _rows() -> list[Setting]:
+    hints = get_type_hints(Settings, include_extras=True)
+    rows = []
+    for made in fields(Settings):
+        kind, doc = get_args(hints[made.name])
+        kind = get_origin(kind) or kind
+        rows.append(Setting(made.name, kind, made.default, doc.help, doc.low, doc.high))
+    return rows
+
+
+TABLE: tuple[Setting, ...] = tuple(_rows())
+_BY_NAME = {row.name: row for row in TABLE}
+
+
+def resolve(
+    *,
+    command_line: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+    file: Path | None = None,
+) -> Settings:
+    """Return the settings in force, each from the strongest place that has it.
+
+    ``command_line`` holds what was given there by the setting's name; None means it was not
+    given. A ``file`` that is None or missing sets nothing.
+    """
+    values: dict[str, Any] = {}
+    if file is not None and file.exists():
+        values |= _from_file(file)
+    values |= _from_environment(environment or {})
+    values |= _from_command_line(command_line or {})
+    return Settings(**values)
+
+
+def _from_file(file: Path) -> dict[str, Any]:
+    try:
+        given = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as exc:
+        raise InvalidSetting(
+            setting="the file", source=str(file), problem=f"cannot be read: {exc}"
+        ) from None
+    return {name: _known(name, str(file)).read(value, str(file)) for name, value in given.items()}
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    """Names of ours only: the prefix is shared with switches of the build and of the tests."""
+    return {
+        row.name: row.read(environment[row.environment], f"the environment ({row.environment})")
+        for row in TABLE
+        if row.environment in environment
+    }
+
+
+def _from_command_line(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _known(name, "the command line").read(value, "the command line")
+        for name, value in given.items()
+        if value is not None
+    }
+
+
+def _known(name: str, source: str) -> Setting:
+    if name not in _BY_NAME:
+        problem = f"is not a setting; there are: {', '.join(_BY_NAME)}"
+        raise InvalidSetting(setting=name[:64], source=source, problem=problem)
+    return _BY_NAME[name]
