@@ -1,18 +1,22 @@
 """The index in this process, under any history, agrees with a dictionary and ``sorted``.
 
 Method: apply random moves to the index and to the model, in batches of one and of many, sometimes
-repeating an old apply as a restarted projector would; open and drop rankings; save and go on with
-what was loaded; and compare every answer after every step. Few players, few keys and few rankings,
+repeating an old apply as a restarted projector would; open, drop, stage and adopt rankings; save,
+while all of that goes on between any two steps of the save, and go on with what was loaded; and
+compare every answer after every step. Few players, few keys and few rankings,
 so that ties, repeats and returning players are the rule. Bounds are made small, so that dropped
 rankings wait and small batches are put together, as large ones are.
 """
 
+import asyncio
 import random
 import tempfile
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from copy import deepcopy
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from unittest import mock
 
 import hypothesis.strategies as st
@@ -28,7 +32,9 @@ from hypothesis.stateful import (
 )
 
 from rankd.adapters.memory import index as module
+from rankd.adapters.memory import loading, saving
 from rankd.adapters.memory.index import NativeIndex
+from rankd.adapters.memory.snapshot import SnapshotFolder
 from rankd.model.facts import Position
 from rankd.model.standing import Rank
 from rankd.ports import DRAFT, Move, Moved, Placed, Ranked, Ranking, Shape, Stretch
@@ -114,6 +120,10 @@ class RankIndexMachine(RuleBasedStateMachine):
         self.index = NativeIndex(**self.make)
         self.model = Model()
         self.history: list[tuple[Sequence[Move], dict[str, Any]]] = []
+        self.loop = asyncio.new_event_loop()
+
+    def teardown(self) -> None:
+        self.loop.close()
 
     # -- applies --
 
@@ -247,16 +257,71 @@ class RankIndexMachine(RuleBasedStateMachine):
 
     # -- copies --
 
-    @precondition(lambda self: not any(draft in self.model.shapes for draft in DRAFTS))
-    @rule()
-    def save_and_load(self) -> None:
-        """From here on what was loaded goes on."""
-        with tempfile.TemporaryDirectory() as folder:
-            self.index.save(Path(folder))
-            loaded = NativeIndex.load(Path(folder), **self.make)
-        assert loaded is not None
-        assert loaded.digest() == self.index.digest()
-        self.index = loaded
+    @rule(seed=SEEDS, busy=st.sampled_from([0.0, 0.2, 0.5, 1.0]), goes_on=st.booleans())
+    def save_and_load(self, seed: int, busy: float, goes_on: bool) -> None:
+        """While anything happens between any two steps; what comes back is the noted moment.
+
+        From here on either of the two goes on, the saved one or the one that was loaded.
+        """
+        dice = random.Random(seed)
+        noted: list[tuple[bytes, Model, int]] = []
+
+        def notes() -> list[bytes]:
+            noted.append((self.index.digest(), deepcopy(self.model), len(self.history)))
+            return [noted[0][0]]
+
+        with tempfile.TemporaryDirectory() as name:
+            folder = SnapshotFolder(Path(name), self.index)
+            for _ in self._steps(folder.save(notes)):
+                if dice.random() < busy:
+                    self._disturb(dice)
+            loaded = NativeIndex(**self.make)
+            again = self.loop.run_until_complete(
+                SnapshotFolder(Path(name), loaded).load(lambda _: None)
+            )
+        ((digest, model, happened),) = noted
+        assert again == [digest]
+        loaded.check()
+        assert loaded.digest() == digest
+        assert now(loaded.checkpoint()) == model.checkpoint
+        if not goes_on:
+            self.index, self.model = loaded, model
+            del self.history[happened:]
+            for draft in DRAFTS:
+                self.model.drop(draft)
+
+    @rule(seed=SEEDS, after=st.integers(1, 8))
+    def break_off(self, seed: int, after: int) -> None:
+        """A save that ends early leaves nothing, and the index can be saved again."""
+        dice = random.Random(seed)
+        with tempfile.TemporaryDirectory() as name:
+            saving = SnapshotFolder(Path(name), self.index).save(list)
+            for _ in islice(self._steps(saving), after):
+                self._disturb(dice)
+            self.loop.run_until_complete(cast("AsyncGenerator[object]", saving).aclose())
+            left = {path.name for path in Path(name).iterdir()} - {"current"}
+            assert len(left) == (Path(name) / "current").exists()
+
+    def _steps(self, saving: AsyncIterator[object]) -> Iterator[object]:
+        while (step := self.loop.run_until_complete(anext(saving, None))) is not None:
+            yield step
+
+    def _disturb(self, dice: random.Random) -> None:
+        """Let anything happen that is not itself a save."""
+        ranking, shape = dice.choice(RANKINGS), Shape(dice.choice([16, 24]), dice.random() < 0.5)
+        seed, leaving = dice.randrange(2**32), dice.choice([0.0, 0.2, 0.9])
+        staged = [draft for draft in DRAFTS if draft in self.model.shapes]
+        match dice.randrange(6):
+            case 0:
+                self.open(ranking, shape)
+            case 1:
+                self.drop(ranking)
+            case 2:
+                self.stage(dice.choice(DRAFTS), shape, seed, dice.randrange(12))
+            case 3 if staged:
+                self._apply([], adopted={dice.choice(staged): ranking})
+            case _ if self.model.open_rankings():
+                self.move_many(seed, dice.choice([1, 2, 9]), leaving, 0.3, 2, dice.randrange(2))
 
     @rule(seed=SEEDS)
     def rebuild(self, seed: int) -> None:
@@ -370,5 +435,10 @@ def test_an_index_agrees_with_a_dictionary_and_sorted(
     with (
         mock.patch.object(module, "PLAYERS_RELEASED_PER_APPLY", 1),
         mock.patch.object(module, "MOVES_TOGETHER_MIN", 4),
+        mock.patch.multiple(
+            saving, STEP_ENTRIES=3, STEP_TOUCHES=2, RANKING_ENTRIES=1, LAST_TOUCHES_MAX=1
+        ),
+        mock.patch.object(loading, "PUT_TOGETHER", 2),
+        mock.patch("os.fsync"),  # No power fails here, and the disk is slow.
     ):
         run_state_machine_as_test(machine, settings=settings(stateful_step_count=20))

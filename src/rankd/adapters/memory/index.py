@@ -13,20 +13,17 @@ was. What fails after it, which only a lack of memory can bring about, leaves an
 everything from then on: it can be thrown away, and the ledger or a snapshot gives another.
 """
 
-import sys
 from array import array
-from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import repeat
-from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
-from rankd.adapters.memory import snapshot
-from rankd.adapters.memory.state import Entries, State, is_draft
+from rankd.adapters.memory import judging
+from rankd.adapters.memory.state import Entries, State, count_before, is_draft
 from rankd.adapters.memory.touched import Touched
 from rankd.model.facts import Position
 from rankd.model.order import TIE_BREAK_BYTES, score_part
@@ -36,11 +33,12 @@ from rankd.ports import (
     Move,
     Moved,
     Placed,
-    Progress,
     Ranked,
     Ranking,
+    Run,
     Shape,
     Stretch,
+    Verdicts,
 )
 from rankd.rank import NOBODY, PlayerTable, RankList
 
@@ -55,7 +53,6 @@ _NOTHING: Mapping[Ranking, Shape] = MappingProxyType({})
 _NONE: Mapping[Ranking, Entries] = MappingProxyType({})
 _NO_DRAFTS: Mapping[Ranking, Ranking] = MappingProxyType({})
 _NOWHERE = Moved(None, None, 0)
-_ALL = sys.maxsize
 
 # In C throughout: calling the class costs twice as much, and there is one for every move.
 _moved: Callable[[tuple[int | None, int | None, int]], Moved] = partial(tuple.__new__, Moved)
@@ -103,7 +100,7 @@ class NativeIndex:
     """A RankIndex of native rank lists, or of others that behave alike."""
 
     immediate: ClassVar[bool] = True
-    judges: ClassVar[bool] = False
+    judges: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -111,7 +108,7 @@ class NativeIndex:
         make_players: Callable[[], PlayerTable] = PlayerTable,
         make_list: Callable[..., RankList] = RankList,
     ) -> None:
-        self._make_list = make_list
+        self.make_players, self.make_list = make_players, make_list
         self._hold(State(make_players()))
 
     def _hold(self, state: State) -> None:
@@ -148,6 +145,29 @@ class NativeIndex:
         moved = self._change(moves, opened, dropped, adopted, draft=False)
         self._state.checkpoint = through
         return moved
+
+    async def judge(
+        self, runs: Sequence[Run], *, after: Position, through: Position
+    ) -> Sequence[Sequence[Verdicts]] | None:
+        state = self._sound()
+        if after != state.checkpoint:
+            return None
+        assert through > after, f"runs after {after} lead past it, not to {through}"
+        cases = judging.prepare(state, runs)
+        try:
+            told = judging.judge(state, cases)
+            if self._saving is not None:
+                for case in cases:
+                    for entries in case.rankings:
+                        self._saving.touched(entries, case.numbers)
+            if self._leaving:
+                count = sum(len(case.numbers) * len(case.rankings) for case in cases)
+                self._release(max(count, PLAYERS_RELEASED_PER_APPLY))
+        except BaseException as exc:
+            self._failure = exc
+            raise
+        state.checkpoint = through
+        return told
 
     async def stage(
         self,
@@ -217,7 +237,7 @@ class NativeIndex:
             if (known := self._rankings.get(ranking)) is not None:
                 assert known.shape == shape, f"{ranking} is open as {known.shape}, not {shape}"
             else:
-                ranks = self._make_list(shape.key_bytes, players=self._players, dense=shape.dense)
+                ranks = self.make_list(shape.key_bytes, players=self._players, dense=shape.dense)
                 new[ranking] = Entries(ranks, draft=is_draft(ranking))
         self._rankings.update(new)
         return new
@@ -489,21 +509,7 @@ class NativeIndex:
         entries = self._sound().rankings.get(ranking)
         if entries is None:
             return Offset(0)
-        below = entries.ranks.count_below(order_key)
-        return Offset(below + self._equals_before(entries.ranks, order_key, player, below))
-
-    def _equals_before(self, ranks: RankList, key: bytes, player: str, below: int) -> int:
-        """Count those with this very key and a lesser id, by halving: all may have one key."""
-        if not player:
-            return 0
-        following = _following(key)
-        end = len(ranks) if following is None else ranks.count_below(following)
-
-        def id_at(offset: int) -> str:
-            return self._players.id_of(ranks.read(offset + 1, 1)[1][0])
-
-        # Strings compare by code points, which is how their UTF-8 compares byte by byte.
-        return bisect_left(range(below, end), player, key=id_at)
+        return Offset(count_before(self._players, entries.ranks, order_key, player))
 
     async def scores_below(self, ranking: Ranking, order_key: bytes) -> Offset:
         entries = self._sound().rankings.get(ranking)
@@ -544,34 +550,27 @@ class NativeIndex:
 
     # ------------------------------------------------------------------------- saving
 
-    def save(self, folder: Path, *, progress: Callable[[Progress], None] | None = None) -> None:
-        """Save everything, as of the checkpoint. O(n).
+    @property
+    def state(self) -> State:
+        """All that it holds. Whoever looks changes nothing."""
+        return self._sound()
 
-        What was saved there before stays until this is on the disk. The caller sees to it that
-        nothing is applied meanwhile: it calls between two applies, or in a fork of the process.
-        """
-        self._sound()
-        self._release(_ALL)
-        snapshot.save(self._state, folder, progress=progress)
+    def begin_saving(self) -> Touched:
+        """Note whom it moves from now on, until the saving ends. Only one can go on at a time."""
+        assert self._saving is None, "this index is being saved already"
+        self._saving = Touched(self._sound().rankings.values())
+        return self._saving
 
-    @classmethod
-    def load(
-        cls,
-        folder: Path,
-        *,
-        make_players: Callable[[], PlayerTable] = PlayerTable,
-        make_list: Callable[..., RankList] = RankList,
-        progress: Callable[[Progress], None] | None = None,
-    ) -> "NativeIndex | None":
-        """Return the index saved in a folder, None if there is none. Raises SnapshotDamaged."""
-        state = snapshot.load(
-            folder, make_players=make_players, make_list=make_list, progress=progress
-        )
-        if state is None:
-            return None
-        index = cls(make_players=make_players, make_list=make_list)
-        index._hold(state)
-        return index
+    def end_saving(self, touched: Touched) -> None:
+        """Note nothing any more for this saving. Safe to repeat."""
+        if self._saving is touched:
+            self._saving = None
+
+    def fill(self, state: State) -> None:
+        """Hold what was saved; only an index that holds nothing can."""
+        assert not self._sound().rankings and not self._state.checkpoint, "this index is not empty"
+        assert self._saving is None, "this index is being saved"
+        self._hold(state)
 
 
 def _show(entries: Entries, numbers: Iterable[int], metadata: Iterable[bytes | None]) -> None:
@@ -582,9 +581,3 @@ def _show(entries: Entries, numbers: Iterable[int], metadata: Iterable[bytes | N
             beside.pop(number, None)
         else:
             beside[number] = value
-
-
-def _following(key: bytes) -> bytes | None:
-    """Return the least key that is greater, if there is one."""
-    number = int.from_bytes(key, "big") + 1
-    return number.to_bytes(len(key), "big") if number < 1 << (8 * len(key)) else None

@@ -10,13 +10,14 @@ Invariants, asserted by ``State.check``:
 """
 
 import hashlib
-import sys
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import msgspec
 
+from rankd.adapters.memory.layout import little_endian
 from rankd.model.facts import Position
 from rankd.ports import DRAFT, Ranking, Shape
 from rankd.rank import PlayerTable, RankList
@@ -112,9 +113,30 @@ def _by_name(item: tuple[Ranking, Entries]) -> tuple[str, str, bool, str]:
     return ranking.board, ranking.window, ranking.segment is not None, ranking.segment or ""
 
 
-def little_endian(numbers: "array[int]") -> "array[int]":
-    """Return the numbers as files and digests have them: mostly as they are."""
-    if sys.byteorder == "big":
-        numbers = numbers[:]
-        numbers.byteswap()
-    return numbers
+def count_before(players: PlayerTable, ranks: RankList, key: bytes, player: str) -> int:
+    """Count the entries before a place, which nobody needs to hold. O(log² n).
+
+    Among those with this very key, by halving: all may have one key.
+    """
+    below = ranks.count_below(key)
+    if not player:
+        return below
+    following = _following(key)
+    end = len(ranks) if following is None else ranks.count_below(following)
+
+    def id_at(offset: int) -> str:
+        return players.id_of(ranks.read(offset + 1, 1)[1][0])
+
+    # Strings compare by code points, which is how their UTF-8 compares byte by byte.
+    return below + bisect_left(range(below, end), player, key=id_at)
+
+
+def count_through(players: PlayerTable, ranks: RankList, key: bytes, player: str) -> int:
+    """Count the entries before a place and whoever holds it."""
+    return count_before(players, ranks, key, player + "\0")  # No id lies between the two.
+
+
+def _following(key: bytes) -> bytes | None:
+    """Return the least key that is greater, if there is one."""
+    number = int.from_bytes(key, "big") + 1
+    return number.to_bytes(len(key), "big") if number < 1 << (8 * len(key)) else None

@@ -24,9 +24,14 @@ class Touched:
         """Those that began as drafts, where nobody noted who got which number."""
         self.players = array("I")
         """Who may have got a number."""
-        self.waiting = 0
-        """How many touches of entries are noted."""
         self._notes: dict[Entries, array[int]] = {}
+        self._count = 0
+        """How many numbers the notes have."""
+
+    @property
+    def waiting(self) -> int:
+        """How many touches were not taken yet."""
+        return max(self._count, len(self.players))
 
     def touched(self, entries: Entries, numbers: Iterable[int]) -> None:
         """Note that these were put into a ranking, moved in it, taken out, or shown otherwise.
@@ -40,7 +45,7 @@ class Touched:
             notes = self._notes[entries] = array("I")
         before = len(notes)
         notes.extend(numbers)
-        self.waiting += len(notes) - before
+        self._count += len(notes) - before
         self.players += notes[before:]
 
     def adopted(self, entries: Entries) -> None:
@@ -51,18 +56,21 @@ class Touched:
     def dropped(self, entries: Entries) -> None:
         """Note that a ranking is gone."""
         self.unread.pop(entries, None)
-        self.waiting -= len(self._notes.pop(entries, ()))
+        self._count -= len(self._notes.pop(entries, ()))
 
-    def take(self, count: int) -> Iterator[tuple[Entries, set[int]]]:
-        """Yield up to so many touches that were not taken yet, each number of a ranking once."""
+    def take(self, count: int, cost: int) -> Iterator[tuple[Entries, set[int]]]:
+        """Yield up to so many touches that were not taken yet, each number of a ranking once.
+
+        A ranking costs as much as so many touches more.
+        """
         while count > 0 and self._notes:
             entries, notes = self._notes.popitem()
             some = notes[-count:]
             del notes[-count:]  # From the end: what is left need not move.
             if notes:
                 self._notes[entries] = notes
-            self.waiting -= len(some)
-            count -= len(some)
+            self._count -= len(some)
+            count -= len(some) + cost
             yield entries, set(some)
 
     def take_players(self, count: int) -> set[int]:

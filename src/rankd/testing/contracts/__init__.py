@@ -5,5 +5,6 @@ An adapter's test is a fixture and a subclass; the names of the tests are the po
 
 from rankd.testing.contracts.index import RankIndexContract
 from rankd.testing.contracts.ledger import LedgerContract
+from rankd.testing.contracts.snapshots import SnapshotsContract
 
-__all__ = ["LedgerContract", "RankIndexContract"]
+__all__ = ["LedgerContract", "RankIndexContract", "SnapshotsContract"]

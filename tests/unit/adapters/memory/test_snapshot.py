@@ -1,237 +1,255 @@
-"""A saved index comes back as it was, or is refused: whatever happened to its files."""
+"""A folder of snapshots: one save at a time, nothing left behind, and the disk's errors told."""
 
-import shutil
-from collections.abc import Coroutine
+import asyncio
+import errno
+import os
+import threading
+from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, cast
 
-import msgspec
 import pytest
 
-from rankd.adapters.memory import index as module
-from rankd.adapters.memory import snapshot
+from rankd.adapters.memory import layout, saving
 from rankd.adapters.memory.index import NativeIndex
-from rankd.errors import SnapshotDamaged
+from rankd.adapters.memory.snapshot import SnapshotFolder
 from rankd.model.facts import Position
 from rankd.ports import Move, Progress, Ranking, Shape
 
-T = TypeVar("T")
+pytestmark = pytest.mark.anyio
 
-WIDE, EMPTY, PLAIN = Ranking("b", "wide"), Ranking("b", "empty", "x:y"), Ranking("c", "plain")
-SHAPES = {WIDE: Shape(40, True), EMPTY: Shape(16, False), PLAIN: Shape(16, False)}
-
-
-def now(call: Coroutine[Any, Any, T]) -> T:
-    try:
-        call.send(None)
-    except StopIteration as done:
-        answer: T = done.value
-        return answer
-    raise AssertionError("the call suspended")
+FOREVER = Ranking("b", "forever")
 
 
-def made(count: int = 5, *, through: int = 7) -> NativeIndex:
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def index(monkeypatch: pytest.MonkeyPatch) -> NativeIndex:
+    monkeypatch.setattr(saving, "STEP_ENTRIES", 3)
     index = NativeIndex()
-    moves = [Move(WIDE, f"p{n}", bytes([n]) * 40, b"m" * n or None) for n in range(count)]
-    moves += [Move(PLAIN, f"p{n}", bytes([n]) * 16) for n in range(count + 1)]
-    now(index.apply(moves, after=Position(0), through=Position(through), opened=SHAPES))
+    await add(index, 10, opened={FOREVER: Shape(16, False)})
     return index
 
 
-def loaded(folder: Path) -> NativeIndex:
-    index = NativeIndex.load(folder)
-    assert index is not None
+@pytest.fixture
+def snapshots(index: NativeIndex, tmp_path: Path) -> SnapshotFolder:
+    return SnapshotFolder(tmp_path, index)
+
+
+async def add(index: NativeIndex, count: int, **rest: Any) -> None:
+    after = await index.checkpoint()
+    moves = [Move(FOREVER, f"p{after}/{n}", n.to_bytes(16, "big")) for n in range(count)]
+    await index.apply(moves, after=after, through=Position(after + 1), **rest)
+
+
+async def move(index: NativeIndex, turn: int) -> None:
+    after = await index.checkpoint()
+    moves = [Move(FOREVER, f"p0/{n}", bytes([n + turn % 5] * 16), b"run") for n in range(4)]
+    await index.apply(moves, after=after, through=Position(after + 1))
+
+
+def begin(snapshots: SnapshotFolder) -> AsyncGenerator[Progress, None]:
+    return cast("AsyncGenerator[Progress, None]", snapshots.save(list))
+
+
+async def saved(snapshots: SnapshotFolder) -> list[Progress]:
+    return [progress async for progress in snapshots.save(list)]
+
+
+async def loaded(folder: Path) -> NativeIndex:
+    index = NativeIndex()
+    assert await SnapshotFolder(folder, index).load(lambda _: None) == []
     index.check()
     return index
 
 
-def home(folder: Path) -> Path:
-    (found,) = (path for path in folder.iterdir() if path.is_dir())
-    return found
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
 
 
-def everything(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file())
+# ---- Saving ------------------------------------------------------------------------------------
 
 
-def test_where_nothing_was_saved_nothing_is_loaded(tmp_path: Path) -> None:
-    assert NativeIndex.load(tmp_path) is None
-    assert NativeIndex.load(tmp_path / "absent") is None
+async def test_a_save_tells_how_far_it_is(snapshots: SnapshotFolder) -> None:
+    told = await saved(snapshots)
+    assert [each.done for each in told] == [3, 6, 9, 10, 13, 16, 19, 20, 20, 20]
+    assert {each.total for each in told} == {20}
+    assert [each.stage for each in told[-3:]] == ["reading", "writing", "saved"]
 
 
-def test_what_was_saved_is_loaded_with_its_checkpoint(tmp_path: Path) -> None:
-    index = made()
-    index.save(tmp_path / "new" / "folder")
-    again = loaded(tmp_path / "new" / "folder")
-    assert again.digest() == index.digest()
-    assert now(again.checkpoint()) == 7
-    assert set(now(again.rankings("b"))) == {WIDE, EMPTY}
+async def test_one_save_at_a_time(snapshots: SnapshotFolder, index: NativeIndex) -> None:
+    """Also while the first one only waits for the disk."""
+    first = begin(snapshots)
+    while (await anext(first)).stage == "reading":
+        with pytest.raises(AssertionError, match="already"):
+            await anext(begin(snapshots))
+        with pytest.raises(AssertionError, match="already"):
+            await anext(begin(SnapshotFolder(Path("elsewhere"), index)))
+    with pytest.raises(AssertionError, match="already"):
+        await anext(begin(snapshots))
+    await first.aclose()
+    await saved(snapshots)
 
 
-def test_what_was_loaded_goes_on_like_what_was_saved(tmp_path: Path) -> None:
-    index = made()
-    now(index.apply([], after=Position(7), through=Position(8), dropped=[PLAIN]))
-    index.save(tmp_path)
-    again = loaded(tmp_path)
-    moves = [Move(WIDE, "p1", None), Move(WIDE, "new", bytes(40), b"car")]
-    for each in (index, again):
-        now(each.apply(moves, after=Position(8), through=Position(9)))
-        each.check()
-    assert again.digest() == index.digest()
-
-
-def test_players_that_wait_to_be_released_are_not_saved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_an_end_that_comes_late_does_not_end_another_save(
+    snapshots: SnapshotFolder, index: NativeIndex, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(module, "PLAYERS_RELEASED_PER_APPLY", 1)
-    index = made()
-    now(index.apply([], after=Position(7), through=Position(8), dropped=[PLAIN, WIDE]))
-    index.save(tmp_path)
-    again = loaded(tmp_path)
-    assert set(now(again.rankings("b"))) == {EMPTY}
-    index.check()
+    first, second = begin(snapshots), begin(SnapshotFolder(tmp_path / "other", index))
+    while (await anext(first)).stage == "reading":
+        pass
+    await anext(second)
+    await first.aclose()
+    await add(index, 20)
+    assert [progress async for progress in second]
+    assert (await loaded(tmp_path / "other")).digest() == index.digest()
 
 
-def test_an_empty_index_can_be_saved(tmp_path: Path) -> None:
-    NativeIndex().save(tmp_path)
-    assert now(loaded(tmp_path).checkpoint()) == 0
-
-
-def test_a_save_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
-    made().save(tmp_path)
-    second = made(3, through=9)
-    second.save(tmp_path)
-    assert loaded(tmp_path).digest() == second.digest()
-    assert {path.name for path in tmp_path.iterdir()} == {"current", home(tmp_path).name}
-
-
-def test_metadata_and_counts_that_fill_several_frames_come_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_an_index_that_failed_is_not_saved(
+    snapshots: SnapshotFolder, index: NativeIndex, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(snapshot, "HELD_PER_FRAME", 3)
-    monkeypatch.setattr(snapshot, "METADATA_PER_FRAME", 2)
-    index = made(50)
-    index.save(tmp_path)
-    assert loaded(tmp_path).digest() == index.digest()
+    save = begin(snapshots)
+    await anext(save)
+    index._failure = RuntimeError("broken")
+    with pytest.raises(AssertionError, match="refuses everything"):
+        await anext(save)
+    assert names(tmp_path) == set()
 
 
-def test_progress_is_told_from_the_first_file_to_the_last(tmp_path: Path) -> None:
-    told: list[Progress] = []
-    made().save(tmp_path, progress=told.append)
-    assert told == [Progress(6, 17), Progress(11, 17), Progress(17, 17)]
-    told.clear()
-    NativeIndex.load(tmp_path, progress=told.append)
-    assert told == [Progress(6, 17), Progress(11, 17), Progress(17, 17)]
+async def test_a_storm_of_touches_ends_with_the_last_pass(
+    snapshots: SnapshotFolder,
+    index: NativeIndex,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Four are touched during each step, and a step tells of one, or of two."""
+    monkeypatch.setattr(saving, "STEP_TOUCHES", 1)
+    monkeypatch.setattr(saving, "LAST_TOUCHES_MAX", 0)
+    monkeypatch.setattr(saving, "PASSES_MAX", 2)
+    steps, digest = 0, b""
+    async for progress in snapshots.save(list):
+        if progress.stage == "reading":
+            steps += 1
+            await move(index, steps)
+            digest = index.digest()
+    assert steps < 200
+    assert (await loaded(tmp_path)).digest() == digest
 
 
-# ---- Interrupted -------------------------------------------------------------------------------
+async def test_what_others_keep_in_the_folder_stays(
+    snapshots: SnapshotFolder, tmp_path: Path
+) -> None:
+    (tmp_path / "mine").mkdir()
+    await saved(snapshots)
+    assert "mine" in names(tmp_path)
 
 
-class Cut(Exception):
-    """The power went out."""
-
-
-def cut(_: Progress) -> None:
-    raise Cut
-
-
-def test_a_save_that_fails_leaves_the_one_before_and_nothing_else(tmp_path: Path) -> None:
-    index = made()
-    index.save(tmp_path)
-    files = everything(tmp_path)
-    with pytest.raises(Cut):
-        made(3).save(tmp_path, progress=cut)
-    assert everything(tmp_path) == files
-    assert loaded(tmp_path).digest() == index.digest()
-
-
-def test_a_save_that_was_cut_off_is_not_seen_and_cleared_away_by_the_next(tmp_path: Path) -> None:
-    index = made()
-    index.save(tmp_path)
-    shutil.copytree(home(tmp_path), tmp_path / ("0" * 32))
+async def test_what_a_dead_process_left_is_not_seen_and_cleared_away_by_the_next_save(
+    snapshots: SnapshotFolder, index: NativeIndex, tmp_path: Path
+) -> None:
+    await saved(snapshots)
+    (tmp_path / ("0" * 32)).mkdir()
     (tmp_path / ".current.unfinished").write_bytes(b'{"vers')
-    assert loaded(tmp_path).digest() == index.digest()
-    index.save(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"current", home(tmp_path).name}
+    assert (await loaded(tmp_path)).digest() == index.digest()
+    await saved(snapshots)
+    assert len(names(tmp_path)) == 2
+    assert (await loaded(tmp_path)).digest() == index.digest()
 
 
-def test_what_others_keep_in_the_folder_stays(tmp_path: Path) -> None:
-    (tmp_path / "notes").mkdir()
-    made().save(tmp_path)
-    assert (tmp_path / "notes").is_dir()
+# ---- Broken off --------------------------------------------------------------------------------
 
 
-# ---- Damaged -----------------------------------------------------------------------------------
+@pytest.mark.parametrize("sync", range(1, 9))
+async def test_whichever_sync_fails_a_whole_save_counts(
+    snapshots: SnapshotFolder,
+    index: NativeIndex,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    sync: int,
+) -> None:
+    """The old one, or from the last sync on perhaps the new one: both are there."""
+    await saved(snapshots)
+    before = index.digest()
+    await add(index, 5)
+    calls, fsync = 0, os.fsync
+
+    def failing(descriptor: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == sync:
+            raise OSError(errno.EIO, "input/output error")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(OSError, match="input/output"):
+        await saved(snapshots)
+    digest = (await loaded(tmp_path)).digest()
+    assert digest == before if sync < 8 else digest in (before, index.digest())
+    await saved(snapshots)
+    assert (await loaded(tmp_path)).digest() == index.digest()
 
 
-def test_any_changed_byte_is_found(tmp_path: Path) -> None:
-    made().save(tmp_path)
-    for path in everything(tmp_path):
-        sound = path.read_bytes()
-        for at in range(len(sound)):
-            path.write_bytes(sound[:at] + bytes([sound[at] ^ 1 << at % 8]) + sound[at + 1 :])
-            with pytest.raises(SnapshotDamaged):
-                NativeIndex.load(tmp_path)
-        path.write_bytes(sound)
-    loaded(tmp_path)
+async def test_a_save_cancelled_while_it_decides_is_finished_first(
+    snapshots: SnapshotFolder,
+    index: NativeIndex,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Clearing away what the thread is about to name would leave nothing at all."""
+    reached, allowed = asyncio.Event(), threading.Event()
+    loop, write = asyncio.get_running_loop(), layout.write_synced
+
+    def waiting(path: Path, body: bytes) -> None:
+        loop.call_soon_threadsafe(reached.set)
+        allowed.wait()
+        write(path, body)
+
+    monkeypatch.setattr(layout, "write_synced", waiting)
+    saving = asyncio.create_task(saved(snapshots))
+    await reached.wait()
+    saving.cancel()
+    await asyncio.sleep(0)
+    saving.cancel()
+    await asyncio.sleep(0)
+    assert not saving.done()
+    allowed.set()
+    with pytest.raises(asyncio.CancelledError):
+        await saving
+    assert (await loaded(tmp_path)).digest() == index.digest()
 
 
-def test_any_missing_end_is_found(tmp_path: Path) -> None:
-    made().save(tmp_path)
-    for path in everything(tmp_path):
-        sound = path.read_bytes()
-        for length in range(len(sound)):
-            path.write_bytes(sound[:length])
-            with pytest.raises(SnapshotDamaged):
-                NativeIndex.load(tmp_path)
-        path.write_bytes(sound + b"\0")
-        with pytest.raises(SnapshotDamaged):
-            NativeIndex.load(tmp_path)
-        path.write_bytes(sound)
-    loaded(tmp_path)
+# ---- Loading -----------------------------------------------------------------------------------
 
 
-def test_a_missing_file_is_found(tmp_path: Path) -> None:
-    made().save(tmp_path)
-    for path in everything(home(tmp_path)):
-        sound = path.read_bytes()
-        path.unlink()
-        with pytest.raises(SnapshotDamaged):
-            NativeIndex.load(tmp_path)
-        path.write_bytes(sound)
-    shutil.rmtree(home(tmp_path))
-    with pytest.raises(SnapshotDamaged):
-        NativeIndex.load(tmp_path)
+async def test_progress_of_a_load_is_told_on_the_event_loop_before_it_ends(
+    snapshots: SnapshotFolder, tmp_path: Path
+) -> None:
+    await saved(snapshots)
+    told: list[tuple[int, Progress]] = []
+    await SnapshotFolder(tmp_path, NativeIndex()).load(
+        lambda progress: told.append((threading.get_ident(), progress))
+    )
+    assert {thread for thread, _ in told} == {threading.get_ident()}
+    assert told[-1][1].done == told[-1][1].total
 
 
-def test_a_file_of_another_save_is_found(tmp_path: Path) -> None:
-    made().save(tmp_path / "a")
-    made().save(tmp_path / "b")
-    ours, theirs = home(tmp_path / "a"), home(tmp_path / "b")
-    for path in everything(ours):
-        sound = path.read_bytes()
-        shutil.copy(theirs / path.name, path)
-        with pytest.raises(SnapshotDamaged):
-            NativeIndex.load(tmp_path / "a")
-        path.write_bytes(sound)
+async def test_a_load_that_is_cancelled_leaves_the_index_empty(
+    snapshots: SnapshotFolder, tmp_path: Path
+) -> None:
+    await saved(snapshots)
+    for patience in range(6):
+        index = NativeIndex()
+        loading = asyncio.create_task(SnapshotFolder(tmp_path, index).load(lambda _: None))
+        for _ in range(patience):
+            await asyncio.sleep(0)
+        loading.cancel()
+        await asyncio.wait([loading])
+        assert loading.cancelled() == (not await index.count(FOREVER))
 
 
-def test_lists_that_changed_places_are_found(tmp_path: Path) -> None:
-    made().save(tmp_path)
-    one, two = home(tmp_path) / "1", home(tmp_path) / "2"
-    contents = one.read_bytes(), two.read_bytes()
-    one.write_bytes(contents[1])
-    two.write_bytes(contents[0])
-    with pytest.raises(SnapshotDamaged, match="another save"):
-        NativeIndex.load(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "change", [{"version": 2}, {"mark": "../elsewhere"}, {"mark": "0" * 32}, {"sha256": ""}]
-)
-def test_a_name_that_leads_elsewhere_is_found(tmp_path: Path, change: dict[str, Any]) -> None:
-    made().save(tmp_path)
-    current = msgspec.json.decode((tmp_path / "current").read_bytes())
-    (tmp_path / "current").write_bytes(msgspec.json.encode({**current, **change}))
-    with pytest.raises(SnapshotDamaged):
-        NativeIndex.load(tmp_path)
+async def test_only_an_empty_index_is_filled(snapshots: SnapshotFolder) -> None:
+    await saved(snapshots)
+    with pytest.raises(AssertionError, match="not empty"):
+        await snapshots.load(lambda _: None)

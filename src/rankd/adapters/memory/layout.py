@@ -1,0 +1,212 @@
+"""A saved index as files: what they are called, what is in them, and how to tell that it is true.
+
+    folder/
+        current             names the save that counts, and the SHA-256 of its contents
+        5f0c…/              one save, under a name that was never used before
+            contents        checkpoint, rankings, size and SHA-256 of each other file
+            base            players and entries, read while the index went on
+            touched         what became of everybody who was touched meanwhile
+            notes           what the core wants to find again, beside the index
+
+``base``, ``touched`` and ``notes`` are rows of frames, each 4 bytes of length (little-endian) and
+so many bytes. Those of the first two are MessagePack. Players come first in ``base``, then one
+ranking after another, each in its order. In ``touched`` a later frame outdoes an earlier one, and
+all outdo ``base``. Rankings go by the place they were given in this save, players by the numbers
+they had in it. What the contents do not name does not count, whatever the other files say of it.
+"""
+
+import hashlib
+import os
+import re
+import sys
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from rankd.errors import SnapshotDamaged
+from rankd.ports import Ranking
+
+VERSION = 2
+
+FRAME_BYTES_MAX = 1 << 28
+"""A damaged length must not ask for all memory; a step's entries and their metadata are less."""
+
+READ_BYTES = 1 << 20
+"""So much is hashed at once."""
+
+CURRENT, CONTENTS, BASE, TOUCHED, NOTES = "current", "contents", "base", "touched", "notes"
+MARK = re.compile(r"[0-9a-f]{32}")
+
+HEAD_BYTES = 4
+"""The length of a frame, little-endian."""
+
+
+class Current(msgspec.Struct, forbid_unknown_fields=True):
+    """Which save counts."""
+
+    version: int
+    mark: str
+    sha256: str
+
+
+class Saved(msgspec.Struct, array_like=True):
+    """A ranking that was saved."""
+
+    place: int
+    ranking: Ranking
+    key_bytes: int
+    dense: bool
+    count: int
+
+
+class Written(msgspec.Struct, array_like=True):
+    """What a file must be to be believed."""
+
+    size: int
+    sha256: bytes
+
+
+class Contents(msgspec.Struct, forbid_unknown_fields=True):
+    """What was saved, and in which files."""
+
+    mark: str
+    checkpoint: int
+    rankings: list[Saved]
+    files: dict[str, Written]
+
+
+class Named(msgspec.Struct, tag="named", array_like=True):
+    """Players: numbers, 4 bytes each; lengths of ids, 2 bytes each; ids end to end."""
+
+    numbers: bytes
+    lengths: bytes
+    text: bytes
+
+
+class Piece(msgspec.Struct, tag="piece", array_like=True):
+    """Entries of one ranking, and what is shown beside some of them."""
+
+    place: int
+    numbers: bytes
+    keys: bytes
+    shown: list[int]
+    values: list[bytes]
+
+
+class Gone(msgspec.Struct, tag="gone", array_like=True):
+    """Players who have no entry in a ranking."""
+
+    place: int
+    numbers: bytes
+
+
+Frame = Named | Piece | Gone
+
+encode = msgspec.msgpack.Encoder().encode
+decode = msgspec.msgpack.Decoder(Frame).decode
+
+
+def packed(numbers: "array[int]") -> bytes:
+    """Return numbers as files have them."""
+    return little_endian(numbers).tobytes()
+
+
+def unpacked(typecode: str, raw: bytes) -> "array[int]":
+    """Return the numbers that were packed."""
+    numbers = array(typecode)
+    numbers.frombytes(raw)
+    return little_endian(numbers)
+
+
+def little_endian(numbers: "array[int]") -> "array[int]":
+    """Return the numbers as files and digests have them: mostly as they are."""
+    if sys.byteorder == "big":
+        numbers = numbers[:]
+        numbers.byteswap()
+    return numbers
+
+
+# ------------------------------------------------------------------------------ writing
+
+
+class FrameFile:
+    """A file of frames that is being written."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("xb", buffering=0)
+        self._digest, self._size = hashlib.sha256(), 0
+
+    def write(self, bodies: Iterable[bytes]) -> None:
+        """Write frames, one after another.
+
+        All in one call: each call lets other threads run, and waits until they let this one.
+        """
+        parts: list[bytes] = []
+        for body in bodies:
+            assert len(body) <= FRAME_BYTES_MAX, f"a frame of {len(body)} bytes"
+            parts += (len(body).to_bytes(HEAD_BYTES, "little"), body)
+        if parts:
+            self._append(b"".join(parts))
+
+    def _append(self, data: bytes) -> None:
+        self._digest.update(data)
+        self._size += len(data)
+        rest = memoryview(data)
+        while rest:  # A disk that is nearly full takes what it can.
+            rest = rest[self._file.write(rest) :]
+
+    def finish(self) -> Written:
+        """Bring everything to the disk, and tell by what it can be known again."""
+        os.fsync(self._file.fileno())
+        self._file.close()
+        return Written(self._size, self._digest.digest())
+
+    def close(self) -> None:
+        """Let go of the file, finished or not. Safe to repeat."""
+        self._file.close()
+
+
+def write_synced(path: Path, body: bytes) -> None:
+    """Write a whole file to the disk."""
+    with path.open("wb") as file:
+        file.write(body)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_names(folder: Path) -> None:
+    """Let the names in a folder survive a power cut: they are written there, not in the files."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# ------------------------------------------------------------------------------ reading
+
+
+def check(path: Path, written: Written, tell: Callable[[int], None]) -> None:
+    """Raise SnapshotDamaged unless a file is what was written; tell how many bytes were read."""
+    if path.stat().st_size != written.size:
+        raise SnapshotDamaged(f"{path} has another size than when it was saved")
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while part := file.read(READ_BYTES):
+            digest.update(part)
+            tell(len(part))
+    if digest.digest() != written.sha256:
+        raise SnapshotDamaged(f"{path} is not what was saved")
+
+
+def frames(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield the frames of a file."""
+    while head := file.read(HEAD_BYTES):
+        length = int.from_bytes(head, "little") if len(head) == HEAD_BYTES else FRAME_BYTES_MAX + 1
+        body = file.read(length) if length <= FRAME_BYTES_MAX else b""
+        if len(body) != length:
+            raise SnapshotDamaged(f"{file.name} is damaged or cut short at byte {file.tell()}")
+        yield body

@@ -1,0 +1,286 @@
+"""An index from its files, exactly as it was at the moment they tell of.
+
+Each file is hashed before a byte of it is believed. Then come the players; those who were touched
+are told last, so whoever got a number later outdoes whoever had it before. They get new numbers, in
+the order in which they come: where nobody left, the old ones. Then each ranking is loaded in one go
+without those who were touched in it, who may stand there twice, and these are put in after it.
+Players whom no ranking holds in the end had gone, or were a draft's, and are forgotten.
+"""
+
+import hashlib
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain, compress, groupby, islice
+from operator import attrgetter, itemgetter
+from pathlib import Path
+
+import msgspec
+
+from rankd.adapters.memory import layout
+from rankd.adapters.memory.layout import Contents, Frame, Gone, Named, Piece, Saved, unpacked
+from rankd.adapters.memory.state import Entries, State
+from rankd.errors import SnapshotDamaged
+from rankd.model.facts import Position
+from rankd.ports import Progress
+from rankd.rank import PlayerTable, RankList
+
+PUT_TOGETHER = 1 << 14
+"""So many touched entries are put in at once."""
+
+Tell = Callable[[Progress], None]
+
+_DAMAGE = (msgspec.MsgspecError, ValueError, LookupError, OverflowError)
+_MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+
+
+def load(
+    folder: Path,
+    *,
+    make_players: Callable[[], PlayerTable],
+    make_list: Callable[..., RankList],
+    tell: Tell,
+) -> tuple[State, list[bytes]] | None:
+    """Return what was saved in a folder and its notes, None if nothing was. O(n).
+
+    Raises SnapshotDamaged.
+    """
+    try:
+        body = (folder / layout.CURRENT).read_bytes()
+    except FileNotFoundError:
+        return None
+    with _damage(folder):
+        current = _current(folder, body)
+        home = folder / current.mark
+        contents = _contents(home, current)
+        sizes = {name: written.size for name, written in contents.files.items()}
+        told = _Told(tell, sum(sizes.values()) + sizes[layout.BASE])
+        for name in (layout.BASE, layout.TOUCHED, layout.NOTES):
+            layout.check(home / name, contents.files[name], told.checked)
+        loading = _Loading(contents, make_players(), make_list)
+        with (home / layout.BASE).open("rb") as base, (home / layout.TOUCHED).open("rb") as touched:
+            state = loading.state(told.read(layout.frames(base)), layout.frames(touched))
+        with (home / layout.NOTES).open("rb") as notes:
+            return state, list(layout.frames(notes))
+
+
+@contextmanager
+def _damage(folder: Path) -> Iterator[None]:
+    """Turn whatever is wrong with the files into ours; a failing disk is the caller's to see."""
+    try:
+        yield
+    except (*_DAMAGE, *_MISSING) as exc:
+        raise SnapshotDamaged(f"{folder} does not hold what was saved: {exc}") from exc
+
+
+def _current(folder: Path, body: bytes) -> layout.Current:
+    current = msgspec.json.decode(body, type=layout.Current)
+    if current.version != layout.VERSION:
+        raise SnapshotDamaged(f"{folder} has version {current.version}, not {layout.VERSION}")
+    if not layout.MARK.fullmatch(current.mark):
+        raise SnapshotDamaged(f"{folder} names a save that cannot be one")
+    return current
+
+
+def _contents(home: Path, current: layout.Current) -> Contents:
+    body = (home / layout.CONTENTS).read_bytes()
+    if hashlib.sha256(body).hexdigest() != current.sha256:
+        raise SnapshotDamaged(f"{home / layout.CONTENTS} is not what was saved")
+    contents = msgspec.msgpack.decode(body, type=Contents)
+    if contents.mark != current.mark:
+        raise SnapshotDamaged(f"{home} holds the contents of another save")
+    return contents
+
+
+class _Told:
+    """How far the files have come: each is hashed once, and the long one is read once more."""
+
+    def __init__(self, tell: Tell, total: int) -> None:
+        self._tell, self._done, self._total = tell, 0, total
+
+    def checked(self, size: int) -> None:
+        self._done += size
+        self._tell(Progress(self._done, self._total, "checking"))
+
+    def read(self, bodies: Iterable[bytes]) -> Iterator[bytes]:
+        for body in bodies:
+            yield body
+            self._done += len(body) + layout.HEAD_BYTES
+            self._tell(Progress(self._done, self._total, "loading"))
+
+
+class _Numbers:
+    """The numbers that players have now, by those they had in the save."""
+
+    def __init__(self, players: PlayerTable) -> None:
+        self._players = players
+        self._now: array[int] | None = None
+        """None while all have the numbers they had."""
+
+    def add(self, named: Named) -> None:
+        """Give numbers to players; the last of several who had one number keeps it."""
+        then = unpacked("I", named.numbers)
+        now = self._players.intern_packed(named.text, unpacked("H", named.lengths))
+        if len(now) != len(then) or not then:
+            raise ValueError("each player needs one number")
+        if self._now is None:
+            if now == then:
+                return
+            self._now = array("I", range(len(self._players)))
+        missing = max(then) + 1 - len(self._now)
+        if missing > 0:
+            self._now.frombytes(b"\xff" * (missing * self._now.itemsize))  # NOBODY
+        for number, new in zip(then, now, strict=True):
+            self._now[number] = new
+
+    def of(self, then: "array[int]") -> "array[int]":
+        """Return the numbers that players have now. LookupError if one was never heard of."""
+        if (now := self._now) is None:
+            return then
+        return array("I", [now[number] for number in then])
+
+
+class _Touched:
+    """What became of those who were touched in one ranking."""
+
+    def __init__(self) -> None:
+        self.keys: dict[int, bytes | None] = {}
+        """None of those who left."""
+        self.beside: dict[int, bytes] = {}
+
+    def add(self, frame: Piece | Gone) -> None:
+        numbers = unpacked("I", frame.numbers)
+        if self.beside:
+            for number in numbers:
+                self.beside.pop(number, None)
+        if isinstance(frame, Gone):
+            self.keys.update(dict.fromkeys(numbers))
+        else:
+            self.keys.update(zip(numbers, _split(frame.keys, len(numbers)), strict=True))
+            self.beside.update(zip(frame.shown, frame.values, strict=True))
+
+    def kept(self) -> Iterator[tuple[int, bytes]]:
+        """Yield those who did not leave, in the order of their keys: putting them in is quicker."""
+        kept = [(number, key) for number, key in self.keys.items() if key is not None]
+        kept.sort(key=itemgetter(1))
+        return iter(kept)
+
+
+def _piece(frame: Frame) -> Piece:
+    if not isinstance(frame, Piece):
+        raise ValueError("behind the players come entries")
+    return frame
+
+
+def _split(keys: bytes, count: int) -> list[bytes]:
+    width = len(keys) // count
+    return [keys[at : at + width] for at in range(0, len(keys), width)]
+
+
+class _Loading:
+    """The making of a state from files that are known to be sound."""
+
+    def __init__(
+        self,
+        contents: Contents,
+        players: PlayerTable,
+        make_list: Callable[..., RankList],
+    ) -> None:
+        self._contents, self._make_list = contents, make_list
+        self._players, self._numbers = players, _Numbers(players)
+        self._touched: defaultdict[int, _Touched] = defaultdict(_Touched)
+
+    def state(self, base_bodies: Iterable[bytes], touched_bodies: Iterable[bytes]) -> State:
+        saved = self._contents.rankings
+        base = map(layout.decode, base_bodies)
+        first = self._load_players(base)
+        self._read_touched(map(layout.decode, touched_bodies))
+        lists = self._load_lists(chain(first, base))
+        rankings = {each.ranking: self._complete(each, lists) for each in saved}
+        if len(rankings) != len(saved):
+            raise ValueError("a ranking comes twice")
+        held = _held(self._players, rankings.values())
+        return State(self._players, Position(self._contents.checkpoint), rankings, held)
+
+    def _load_players(self, base: Iterator[Frame]) -> list[Frame]:
+        """Load the players, and return the frame behind them."""
+        for frame in base:
+            if not isinstance(frame, Named):
+                return [frame]
+            self._numbers.add(frame)
+        return []
+
+    def _read_touched(self, frames: Iterable[Frame]) -> None:
+        for frame in frames:
+            if isinstance(frame, Named):
+                self._numbers.add(frame)
+            else:
+                self._touched[frame.place].add(frame)
+
+    # -- rankings --
+
+    def _load_lists(self, base: Iterable[Frame]) -> dict[int, Entries]:
+        """Load each ranking that counts, but for those who were touched in it."""
+        wanted = {saved.place: saved for saved in self._contents.rankings}
+        lists: dict[int, Entries] = {}
+        for place, pieces in groupby(map(_piece, base), key=attrgetter("place")):
+            if place in lists:
+                raise ValueError(f"{wanted[place].ranking} comes in two parts")
+            if place in wanted:
+                entries = lists[place] = self._empty(wanted[place])
+                entries.ranks.load(self._blocks(entries, pieces, self._touched[place]))
+        return lists
+
+    def _empty(self, saved: Saved) -> Entries:
+        return Entries(self._make_list(saved.key_bytes, players=self._players, dense=saved.dense))
+
+    def _blocks(
+        self, entries: Entries, pieces: Iterable[Piece], touched: _Touched
+    ) -> Iterator[tuple[bytes, "array[int]"]]:
+        for piece in pieces:
+            numbers, keys = unpacked("I", piece.numbers), piece.keys
+            if piece.shown:
+                beside = zip(piece.shown, piece.values, strict=True)
+                self._show(entries, {n: value for n, value in beside if n not in touched.keys})
+            if not touched.keys.keys().isdisjoint(numbers):
+                untouched = [number not in touched.keys for number in numbers]
+                keys = b"".join(compress(_split(keys, len(numbers)), untouched))
+                numbers = array("I", compress(numbers, untouched))
+            if numbers:
+                yield keys, self._numbers.of(numbers)
+
+    def _show(self, entries: Entries, beside: dict[int, bytes]) -> None:
+        entries.metadata.update(
+            zip(self._numbers.of(array("I", beside)), beside.values(), strict=True)
+        )
+
+    def _complete(self, saved: Saved, lists: dict[int, Entries]) -> Entries:
+        """Put in those who were touched, and see whether all are there."""
+        entries = lists.pop(saved.place, None) or self._empty(saved)
+        touched = self._touched.pop(saved.place, None)
+        if touched is not None:
+            kept = touched.kept()
+            while some := list(islice(kept, PUT_TOGETHER)):
+                numbers = self._numbers.of(array("I", [number for number, _ in some]))
+                entries.ranks.put_many(numbers, b"".join([key for _, key in some]))
+            self._show(entries, touched.beside)
+        if len(entries.ranks) != saved.count:
+            raise ValueError(f"{saved.ranking} should have {saved.count} entries")
+        return entries
+
+
+def _held(players: PlayerTable, rankings: Iterable[Entries]) -> "array[int]":
+    """Count how many lists hold each player, and forget whom none holds."""
+    lists = [entries.ranks for entries in rankings]
+    everywhere = sum(len(ranks) == len(players) for ranks in lists)
+    held = array("I", [everywhere]) * len(players)
+    for ranks in lists:
+        if len(ranks) < len(players):
+            for _, numbers in ranks.blocks():
+                for number in numbers:
+                    held[number] += 1
+    if not everywhere:
+        for number in [number for number, times in enumerate(held) if not times]:
+            players.remove(number)
+    return held

@@ -1,0 +1,188 @@
+"""Reading an index that goes on changing, a step at a time, so that what was read adds up.
+
+Each step is short, and between two of them anybody may change the index. The players are read by
+their numbers, each ranking in its order, going on behind the last entry seen. Whoever is touched
+meanwhile may be met twice, or not at all, or with a key of long ago; but who was touched is noted,
+and what became of them is written behind the rest. While that is being written others are touched,
+fewer each time; and when only few are left, the last step takes them, the checkpoint and the notes
+together, between two applies. What was written then tells of that one moment:
+
+1. Who was not touched in a ranking stood in one place of it throughout, and was met there once.
+2. Of who was touched, the last word was written after the last touch.
+3. Who is in a ranking has the number it had then. Either both were so throughout, or the player was
+   put there meanwhile, which is a touch, and tells the number too; or a draft brought it, whose
+   players are told as it is read.
+"""
+
+from array import array
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import chain
+from typing import NamedTuple
+
+from rankd.adapters.memory.layout import Frame, Gone, Named, Piece, Saved, packed
+from rankd.adapters.memory.state import Entries, State, count_through
+from rankd.adapters.memory.touched import Touched
+from rankd.model.facts import Position
+from rankd.ports import Progress
+
+STEP_ENTRIES = 1 << 13
+"""A few milliseconds of work, and enough to be worth handing to a thread."""
+
+RANKING_ENTRIES = 1 << 4
+"""What a ranking costs by itself, be it empty, counted in entries: there may be very many."""
+
+STEP_TOUCHES = 1 << 12
+"""Fewer than entries: each is looked up by itself, and so is its player."""
+
+LAST_TOUCHES_MAX = 1 << 12
+"""So few are left to the last step."""
+
+PASSES_MAX = 8
+"""Each pass is over what was touched during the one before. Where the disk is slow and the applies
+are many they may not become shorter, so their steps become longer; and what is left after so many
+passes is left to the last step: a pause, but a true save."""
+
+
+class Step(NamedTuple):
+    """What was read at one moment."""
+
+    base: list[Frame]
+    touched: list[Frame]
+
+
+class Ending(NamedTuple):
+    """What was read at the last moment, which is the one that all of it tells of."""
+
+    step: Step
+    checkpoint: Position
+    rankings: list[Saved]
+    notes: Iterable[bytes]
+
+
+class Survey:
+    """The reading of one index, from the first step to the last."""
+
+    def __init__(self, state: Callable[[], State], touched: Touched) -> None:
+        self._state, self._touched = state, touched
+        self._places: dict[Entries, int] = {}
+        self._reading: Entries | None = None
+        """The ranking that was read last, if not to its end."""
+        self._last: tuple[bytes, str] = (b"", "")
+        """The last entry read of it."""
+        entries = sum(len(entries.ranks) for entries in touched.unread)
+        self._done, self._total = 0, len(state().held) + entries
+
+    @property
+    def progress(self) -> Progress:
+        """How far it has come; touches are not counted, nobody knows how many there will be."""
+        return Progress(min(self._done, self._total), self._total, "reading")
+
+    def steps(self) -> Iterator[Step]:
+        """Yield step after step until few touches are left: then ``ending`` must follow at once."""
+        for base in chain(self._table(), self._lists()):
+            # Also before the end, so that the notes of a long save stay small.
+            full = self._touched.waiting >= STEP_TOUCHES
+            yield Step(base, self._touches(STEP_TOUCHES) if full else [])
+        for longer in range(1, PASSES_MAX + 1):
+            if self._touched.waiting <= LAST_TOUCHES_MAX and not self._touched.unread:
+                return
+            for _ in range(0, self._touched.waiting, STEP_TOUCHES * longer):
+                yield Step([], self._touches(STEP_TOUCHES * longer))
+            yield from (Step(base, []) for base in self._lists())
+
+    def ending(self, notes: Callable[[], Iterable[bytes]]) -> Ending:
+        """Read all that is left."""
+        step = Step([frame for base in self._lists() for frame in base], [])
+        while self._touched.waiting:
+            step.touched.extend(self._touches(self._touched.waiting))
+        state = self._state()
+        rankings = [
+            Saved(self._place(entries), ranking, *entries.shape, len(entries.ranks))
+            for ranking, entries in state.rankings.items()
+            if not entries.draft
+        ]
+        return Ending(step, state.checkpoint, rankings, notes())
+
+    def _place(self, entries: Entries) -> int:
+        return self._places.setdefault(entries, len(self._places))
+
+    # -- players --
+
+    def _table(self) -> Iterator[list[Frame]]:
+        first = 0
+        while first < (end := len(self._state().held)):
+            last = min(first + STEP_ENTRIES, end)
+            self._done += last - first
+            named = self._named(range(first, last))
+            first = last
+            yield named
+
+    def _named(self, numbers: Iterable[int]) -> list[Frame]:
+        """Say who has these numbers. Those whom nobody has are in no ranking."""
+        players = self._state().players
+        known = array("I", [number for number in numbers if number in players])
+        if not known:
+            return []
+        ids = [id.encode() for id in players.ids_of(known)]
+        return [Named(packed(known), packed(array("H", map(len, ids))), b"".join(ids))]
+
+    # -- entries --
+
+    def _lists(self) -> Iterator[list[Frame]]:
+        while self._touched.unread:
+            yield self._pieces()
+
+    def _pieces(self) -> list[Frame]:
+        """Go on reading where the last step ended, and into the next rankings if there is time."""
+        pieces: list[Frame] = []
+        time = STEP_ENTRIES
+        while time > 0 and (entries := next(iter(self._touched.unread), None)) is not None:
+            keys, numbers = self._read(entries, time)
+            if len(numbers) < time:
+                del self._touched.unread[entries]
+                self._reading = None
+            if numbers:
+                shown, values = _beside(entries, numbers)
+                pieces.append(Piece(self._place(entries), packed(numbers), keys, shown, values))
+            if entries in self._touched.adoptions:
+                self._touched.players += numbers
+            self._done += len(numbers)
+            time -= len(numbers) + RANKING_ENTRIES
+        return pieces
+
+    def _read(self, entries: Entries, count: int) -> tuple[bytes, "array[int]"]:
+        """Read on behind the last entry seen, wherever that place is now, and whoever holds it."""
+        ranks, players = entries.ranks, self._state().players
+        before = 0
+        if entries is self._reading:
+            before = count_through(players, ranks, *self._last)
+        keys, numbers = ranks.read(before + 1, count)
+        if numbers:
+            self._reading = entries
+            self._last = keys[-ranks.width :], players.id_of(numbers[-1])
+        return keys, numbers
+
+    # -- touches --
+
+    def _touches(self, count: int) -> list[Frame]:
+        """Say what became of so many, at least one, who were touched."""
+        touches: list[Frame] = []
+        for entries, numbers in self._touched.take(count, RANKING_ENTRIES):
+            touches += self._touch(entries, numbers)
+        return touches + self._named(self._touched.take_players(count))
+
+    def _touch(self, entries: Entries, numbers: set[int]) -> Iterator[Frame]:
+        place, key_of = self._place(entries), entries.ranks.key_of
+        keys = {number: key for number in numbers if (key := key_of(number)) is not None}
+        if keys:
+            shown, values = _beside(entries, keys.keys())
+            kept = packed(array("I", keys))
+            yield Piece(place, kept, b"".join(keys.values()), shown, values)
+        if len(keys) < len(numbers):
+            yield Gone(place, packed(array("I", numbers - keys.keys())))
+
+
+def _beside(entries: Entries, numbers: Collection[int]) -> tuple[list[int], list[bytes]]:
+    beside = entries.metadata
+    shown = [number for number in numbers if number in beside] if beside else []
+    return shown, [beside[number] for number in shown]

@@ -1,0 +1,294 @@
+"""What it means to keep Snapshots of an index. Subclass, provide the fixtures, and be judged.
+
+``kept`` makes an empty index and its Snapshots; what one saves the next one finds. ``files`` tells
+where the bytes are, so that they can be spoiled. Steps must be small enough for a hundred entries
+to take several: whatever happens beside a save is made to happen before each of them.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from rankd.errors import SnapshotDamaged
+from rankd.model.standing import Rank
+from rankd.ports import DRAFT, Move, Placed, Progress, RankIndex, Ranking, Shape, Snapshots
+from rankd.testing.contracts.index import DAILY, FOREVER, OTHER, PLAIN, fold, key, left, placed
+
+Kept = Callable[[], tuple[RankIndex, Snapshots]]
+Files = Callable[[], Sequence[Path]]
+Seen = dict[Ranking, list[Placed]]
+
+REDONE = Ranking(DRAFT + "race", "forever")
+BOARDS = ("race", "other", REDONE.board)
+
+
+def crowd(count: int, *, at: Ranking = FOREVER, first: int = 0) -> list[Move]:
+    """Return moves of as many players, some with metadata."""
+    return [
+        placed(f"p{n:03}", n % 7, at=at, beside=b"%d" % n if n % 3 == 0 else None)
+        for n in range(first, first + count)
+    ]
+
+
+async def seen(index: RankIndex) -> Seen:
+    """Return everything that can be read of an index."""
+    return {
+        ranking: list((await index.read(ranking, first=Rank(1), limit=10_000)).entries)
+        for board in BOARDS
+        for ranking in await index.rankings(board)
+    }
+
+
+def save(snapshots: Snapshots, *notes: bytes) -> AsyncGenerator[Progress, None]:
+    """Begin to save, as a generator that can be closed."""
+    return cast("AsyncGenerator[Progress, None]", snapshots.save(lambda: notes))
+
+
+async def save_all(snapshots: Snapshots, *notes: bytes) -> int:
+    """Save, and return how many steps it took."""
+    return len([progress async for progress in snapshots.save(lambda: notes)])
+
+
+def unheard(_: Progress) -> None:
+    """Nobody wants to know."""
+
+
+def now(call: object) -> object:
+    """Return what an immediate call answers, from where nothing can be awaited."""
+    try:
+        call.send(None)  # type: ignore[attr-defined]
+    except StopIteration as done:
+        return done.value
+    raise AssertionError("the call suspended")
+
+
+@pytest.mark.anyio
+class SnapshotsContract:
+    """The promises of ``rankd.ports.Snapshots``, by their numbers."""
+
+    @pytest.fixture
+    def anyio_backend(self) -> str:
+        return "asyncio"
+
+    # ------------------------------------------------------------ (1) what comes back
+
+    async def test_where_nothing_was_saved_nothing_is_loaded(self, kept: Kept) -> None:
+        index, snapshots = kept()
+        assert await snapshots.load(unheard) is None
+        assert await index.checkpoint() == 0
+
+    async def test_an_index_comes_back_as_it_was_and_the_notes_beside_it(self, kept: Kept) -> None:
+        index, snapshots = kept()
+        opened = {FOREVER: PLAIN, DAILY: PLAIN, OTHER: Shape(40, True)}
+        wide = [Move(OTHER, f"p{n:03}", key(n % 5, n, width=40)) for n in range(40)]
+        await fold(index, *crowd(60), *wide, opened=opened)
+        await fold(index, left("p001"), left("p002"))
+        await save_all(snapshots, b"one", b"", b"three" * 1000)
+        again, others = kept()
+        assert list(await others.load(unheard) or ()) == [b"one", b"", b"three" * 1000]
+        assert await again.checkpoint() == 2
+        assert await seen(again) == await seen(index)
+        assert await again.scores_below(OTHER, key(3, width=40)) == 3
+
+    async def test_an_empty_index_can_be_saved(self, kept: Kept) -> None:
+        await save_all(kept()[1])
+        again, others = kept()
+        assert list(await others.load(unheard) or ()) == []
+        assert await seen(again) == {}
+
+    async def test_what_was_loaded_goes_on_like_what_was_saved(self, kept: Kept) -> None:
+        index, snapshots = kept()
+        await fold(index, *crowd(60), *crowd(60, at=DAILY, first=30), opened=[FOREVER, DAILY])
+        await fold(index, dropped=[DAILY])
+        await save_all(snapshots)
+        again, others = kept()
+        await others.load(unheard)
+        for each in (index, again):
+            await fold(each, *crowd(5, first=95), left("p000"), placed("p001", 0), opened=[OTHER])
+        assert await seen(again) == await seen(index)
+        assert await again.checkpoint() == await index.checkpoint()
+
+    async def test_the_last_save_counts_whole(self, kept: Kept) -> None:
+        index, snapshots = kept()
+        await fold(index, *crowd(60), opened=[FOREVER])
+        await save_all(snapshots, b"first")
+        await fold(index, *(left(f"p{n:03}") for n in range(40)), opened=[DAILY])
+        await save_all(snapshots, b"second")
+        again, others = kept()
+        assert list(await others.load(unheard) or ()) == [b"second"]
+        assert await seen(again) == await seen(index)
+
+    async def test_drafts_are_left_out(self, kept: Kept) -> None:
+        index, snapshots = kept()
+        await fold(index, *crowd(20), opened=[FOREVER])
+        before = await seen(index)
+        await index.stage(crowd(60, at=REDONE), opened={REDONE: PLAIN})
+        await save_all(snapshots)
+        again, others = kept()
+        await others.load(unheard)
+        assert await seen(again) == before
+
+    # -------------------------------------------------- (2) beside reads and applies
+
+    async def test_it_is_the_index_at_the_moment_of_the_notes(self, kept: Kept) -> None:
+        """The index goes on before every step, the last ones included."""
+        index, snapshots = kept()
+        await fold(index, *crowd(60), *crowd(60, at=DAILY), opened=[FOREVER, DAILY])
+        moments: list[tuple[Seen, object]] = []
+
+        def notes() -> Iterable[bytes]:
+            moment = now(seen(index)) if index.immediate else {}
+            moments.append((cast("Seen", moment), now(index.checkpoint())))
+            return [b"noted"]
+
+        turn = 0
+        async for _ in snapshots.save(notes):
+            turn += 1
+            await fold(
+                index,
+                placed(f"p{turn * 7 % 60:03}", turn % 5, beside=b"turn %d" % turn),
+                placed(f"p{turn * 11 % 60:03}", 8, at=DAILY),
+                placed(f"new{turn}", 3),
+                left(f"p{turn * 13 % 60:03}"),
+                left(f"new{turn - 3}"),
+            )
+        assert turn > 5, "the save took too few steps to tell"
+        ((expected, checkpoint),) = moments
+        again, others = kept()
+        assert list(await others.load(unheard) or ()) == [b"noted"]
+        assert await again.checkpoint() == checkpoint
+        assert await seen(again) == expected
+
+    async def test_what_happens_at_any_one_step_is_saved(self, kept: Kept) -> None:
+        """Moves forward and back, leaving and returning, opening, dropping and adopting."""
+        at = 0
+        while at < (await self._disturbed(kept, at)) - 1:
+            at += 1
+
+    async def _disturbed(self, kept: Kept, at: int) -> int:
+        index, snapshots = kept()
+        await fold(index, *crowd(40), *crowd(40, at=DAILY, first=20), opened=[FOREVER, DAILY])
+        await index.stage(crowd(30, at=REDONE, first=50), opened={REDONE: PLAIN})
+        steps, expected = 0, await seen(index)
+        saving = save(snapshots)
+        async with aclosing(saving):
+            async for _ in saving:
+                if steps == at:
+                    expected = await self._disturb(index)
+                steps += 1
+        if at >= steps - 2:  # The moment had passed.
+            return steps
+        again, others = kept()
+        await others.load(unheard)
+        assert await seen(again) == expected, f"disturbed at step {at}"
+        return steps
+
+    async def _disturb(self, index: RankIndex) -> Seen:
+        await fold(index, *(placed(f"p{n:03}", 9) for n in range(5)), dropped=[DAILY])
+        await fold(index, left("p030"), left("p031"), placed("p005", 0, beside=b"first"))
+        await index.stage(crowd(10, at=REDONE, first=90))
+        await fold(
+            index,
+            *crowd(3, at=DAILY, first=200),
+            placed("p030", 4),
+            opened=[DAILY],
+            adopted={REDONE: OTHER},
+        )
+        await fold(index, placed("p095", 0, at=OTHER), left("p091", at=OTHER))
+        found = await seen(index)
+        return {ranking: entries for ranking, entries in found.items() if ranking != REDONE}
+
+    async def test_others_have_their_turns_while_it_goes_on(self, kept: Kept) -> None:
+        index, snapshots = kept()
+        await fold(index, *crowd(60), opened=[FOREVER])
+        saving = asyncio.create_task(save_all(snapshots))
+        turns = 0
+        while not saving.done():
+            assert await index.count(FOREVER) == 60
+            turns += 1
+            await asyncio.sleep(0)
+        assert turns >= await saving
+
+    # ------------------------------------------------------------- (3) broken off
+
+    async def test_a_save_that_is_broken_off_leaves_the_one_before(
+        self, kept: Kept, files: Files
+    ) -> None:
+        """At each step; and the index can be saved again."""
+        index, snapshots = kept()
+        await fold(index, *crowd(40), opened=[FOREVER])
+        steps = await save_all(snapshots, b"before")
+        expected, there = await seen(index), files()
+        await fold(index, *crowd(10, first=80))
+        for after in range(1, steps):
+            saving = save(snapshots, b"broken")
+            for _ in range(after):
+                await anext(saving)
+            await saving.aclose()
+            assert files() == there
+        again, others = kept()
+        assert list(await others.load(unheard) or ()) == [b"before"]
+        assert await seen(again) == expected
+        await save_all(snapshots, b"after")
+        assert list(await kept()[1].load(unheard) or ()) == [b"after"]
+
+    async def test_a_save_that_fails_leaves_the_one_before(self, kept: Kept, files: Files) -> None:
+        index, snapshots = kept()
+        await fold(index, *crowd(40), opened=[FOREVER])
+        await save_all(snapshots, b"before")
+        there = files()
+
+        def refused() -> Iterable[bytes]:
+            raise RuntimeError("no notes today")
+
+        def broken() -> Iterable[bytes]:
+            yield b"some"
+            raise RuntimeError("no more notes today")
+
+        for notes in (refused, broken):
+            with pytest.raises(RuntimeError, match="notes today"):
+                async for _ in snapshots.save(notes):
+                    pass
+            assert files() == there
+        assert list(await kept()[1].load(unheard) or ()) == [b"before"]
+
+    async def test_a_cancelled_save_leaves_the_one_before_or_itself(self, kept: Kept) -> None:
+        index, snapshots = kept()
+        await fold(index, *crowd(40), opened=[FOREVER])
+        await save_all(snapshots, b"before")
+        for patience in range(40):
+            saving = asyncio.create_task(save_all(snapshots, b"cancelled"))
+            for _ in range(patience):
+                await asyncio.sleep(0)
+            saving.cancel()
+            await asyncio.wait([saving])
+            again, others = kept()
+            assert list(await others.load(unheard) or ()) in ([b"before"], [b"cancelled"])
+            assert await seen(again) == await seen(index)
+
+    # ------------------------------------------------------------------ (4) damage
+
+    async def test_damage_is_found_and_never_loaded(self, kept: Kept, files: Files) -> None:
+        index, snapshots = kept()
+        await fold(index, *crowd(10), opened=[FOREVER])
+        saving = save(snapshots, b"note")
+        async with aclosing(saving):
+            async for _ in saving:
+                await fold(index, placed("p001", 3))
+        for path in files():
+            sound = path.read_bytes()
+            middle = len(sound) // 2
+            flipped = sound[:middle] + bytes([sound[middle] ^ 1]) + sound[middle + 1 :]
+            for spoiled in (flipped, sound[:-1], sound[:middle], sound + b"\0", b""):
+                path.write_bytes(spoiled)
+                again, others = kept()
+                with pytest.raises(SnapshotDamaged):
+                    await others.load(unheard)
+                assert await seen(again) == {}
+                assert await again.checkpoint() == 0
+            path.write_bytes(sound)
+        assert list(await kept()[1].load(unheard) or ()) == [b"note"]
