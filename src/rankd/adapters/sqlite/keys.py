@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from hashlib import blake2b
-from operator import attrgetter
 
 from rankd.model.facts import (
     Fact,
@@ -16,12 +15,10 @@ from rankd.model.facts import (
 
 Name = tuple[str, str]
 
-_key = attrgetter("key")
-
 
 def name_of(fact: Fact) -> Name | None:
     """Return a fact's board and key, or None if it may repeat."""
-    if type(fact) is ScoreSubmitted:  # Nearly all facts are, and each is asked.
+    if type(fact) is ScoreSubmitted:
         return None if fact.key is None else (fact.board, fact.key)
     key = key_of(fact)
     if key is None:
@@ -30,10 +27,25 @@ def name_of(fact: Fact) -> Name | None:
     return fact.board, key
 
 
-def nameless(facts: Sequence[Fact]) -> bool:
-    """Return whether these are all submissions without a key: most appends are, and often large."""
-    plain = set(map(type, facts)) <= {ScoreSubmitted}
-    return plain and list(map(_key, facts)).count(None) == len(facts)
+def names_of(facts: Sequence[Fact]) -> list[Name | None]:
+    """Return the name of each fact; without a call for each, nearly all being submissions."""
+    return [
+        (fact.board, fact.key)
+        if type(fact) is ScoreSubmitted and fact.key is not None
+        else name_of(fact)
+        for fact in facts
+    ]
+
+
+def plain(facts: Sequence[Fact]) -> bool:
+    """Return whether these are submissions with neither a key nor word of their players.
+
+    Most are: then nothing is to be looked up, and nothing to be written but the facts.
+    """
+    for fact in facts:  # A loop, because each other way to ask takes longer.
+        if type(fact) is not ScoreSubmitted or fact.key is not None or fact.attributes:
+            return False
+    return True
 
 
 def hash_of(board: str, key: str) -> int:

@@ -32,9 +32,9 @@ from rankd.adapters.sqlite.database import (
     prepare,
     translated,
 )
-from rankd.adapters.sqlite.keys import Name, fingerprint_of, hash_of, name_of, nameless
+from rankd.adapters.sqlite.keys import Name, fingerprint_of, hash_of, name_of, names_of, plain
 from rankd.adapters.sqlite.lane import Lane, stepwise
-from rankd.adapters.sqlite.players import changes, project
+from rankd.adapters.sqlite.players import Changes, changes, project
 from rankd.adapters.sqlite.reading import Reader, facts_at
 from rankd.adapters.sqlite.statements import QUERIES, fetch
 from rankd.adapters.sqlite.verification import checksum, verification
@@ -141,8 +141,7 @@ class SQLiteLedger:
         with self._transaction(database):
             batch = _number(facts, self._tail.head, partial(_used_before, database))
             tail = self._write(database, batch, at)
-            changed = changes(batch.fresh, first=Position(self._tail.head + 1))
-            project(database, changed)
+            project(database, batch.changes)
             database.executemany(QUERIES["add_receipt"], map(_receipt_row, receipts))
         self._tail = tail
         self._checkpoint_if_due()
@@ -300,6 +299,8 @@ class _Batch(NamedTuple):
     fresh: Sequence[Fact]
     hashes: Sequence[int | None]
     """For each fresh fact, the hash of its key; empty if none has one."""
+    changes: Changes
+    """Those that tell of players."""
     positions: Sequence[Position]
     first_uses: Mapping[int, FirstUse]
 
@@ -310,14 +311,15 @@ def _number(
     used_before: Callable[[Mapping[Name, int]], Mapping[Name, FirstUse]],
 ) -> _Batch:
     """Give each fact its position, unless its key has one already."""
-    if nameless(facts):
-        return _Batch(facts, (), _positions(head, len(facts)), {})
-    names = [name_of(fact) for fact in facts]
+    if plain(facts):
+        return _Batch(facts, (), (), _positions(head, len(facts)), {})
+    names = names_of(facts)
     hashes = {name: hash_of(*name) for name in names if name is not None}
-    uses = dict(used_before(hashes))
+    uses = dict(used_before(hashes)) if hashes else {}
     if not uses and len(hashes) == len(names) - names.count(None):
-        placed = [None if name is None else hashes[name] for name in names]
-        return _Batch(facts, placed, _positions(head, len(facts)), {})
+        placed = [name and hashes[name] for name in names] if hashes else []
+        changed = changes(facts, first=Position(head + 1))
+        return _Batch(facts, placed, changed, _positions(head, len(facts)), {})
     return _number_with_care(facts, names, hashes, head, uses)
 
 
@@ -328,6 +330,7 @@ def _number_with_care(
     head: Position,
     uses: dict[Name, FirstUse],
 ) -> _Batch:
+    first = Position(head + 1)
     fresh: list[Fact] = []
     fresh_hashes: list[int | None] = []
     positions: list[Position] = []
@@ -343,7 +346,7 @@ def _number_with_care(
         positions.append(head)
         if name is not None:
             uses[name] = FirstUse(head, fingerprint_of(fact), None)
-    return _Batch(fresh, fresh_hashes, positions, first_uses)
+    return _Batch(fresh, fresh_hashes, changes(fresh, first=first), positions, first_uses)
 
 
 def _positions(head: Position, count: int) -> Sequence[Position]:

@@ -8,8 +8,7 @@ A row says nothing of facts that changed nothing: a game may send a player's reg
 every score, and the table is written when the region is another.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from operator import attrgetter
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import apsw
@@ -41,24 +40,17 @@ class Player(NamedTuple):
     """Of the last fact that changed it."""
 
 
-_attributes = attrgetter("attributes")
+_TELLING = (ScoreSubmitted, PlayerProfiled, FriendsSet, PlayerErased)
 _as_json = msgspec.json.Encoder(order="deterministic").encode
 
 
 def changes(facts: Sequence[Fact], *, first: Position) -> Changes:
     """Return the facts that may change a player, with their positions."""
-    if set(map(type, facts)) == {ScoreSubmitted} and not any(map(_attributes, facts)):
-        return ()  # Nearly always, and nearly all facts are asked: so it must cost next to nothing.
-    return list(_changes(facts, first))
-
-
-def _changes(facts: Sequence[Fact], first: Position) -> Iterator[tuple[Position, PlayerFact]]:
-    for position, fact in enumerate(facts, first):
-        match fact:
-            case ScoreSubmitted() if not fact.attributes:
-                pass
-            case ScoreSubmitted() | PlayerProfiled() | FriendsSet() | PlayerErased():
-                yield Position(position), fact
+    return [
+        (Position(position), fact)
+        for position, fact in enumerate(facts, first)
+        if (type(fact) is not ScoreSubmitted or fact.attributes) and isinstance(fact, _TELLING)
+    ]
 
 
 def fold(players: dict[str, Player], changes: Changes) -> None:

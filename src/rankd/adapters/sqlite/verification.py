@@ -24,7 +24,7 @@ import apsw
 import msgspec
 
 from rankd.adapters.sqlite.block import GENESIS, Block, follows, unpack
-from rankd.adapters.sqlite.keys import hash_of, name_of, nameless
+from rankd.adapters.sqlite.keys import hash_of, name_of, names_of, plain
 from rankd.adapters.sqlite.players import Player, changes, fold
 from rankd.adapters.sqlite.reading import blocks_after, facts_at
 from rankd.adapters.sqlite.statements import MIGRATIONS, QUERIES, fetch
@@ -101,11 +101,10 @@ def _chain(database: apsw.Connection, head: Position) -> Iterator[Block]:
 def _check_facts(database: apsw.Connection, block: Block, players: dict[str, Player]) -> int:
     """Read each fact of a block and look its key up. Return how many have one."""
     facts = unpack(block)
-    fold(players, changes(facts, first=block.first))
-    if nameless(facts):
+    if plain(facts):
         return 0
-    names = [name_of(fact) for fact in facts]
-    hashes = [None if name is None else hash_of(*name) for name in names]
+    fold(players, changes(facts, first=block.first))
+    hashes = [None if name is None else hash_of(*name) for name in names_of(facts)]
     listed = msgspec.json.encode(hashes).decode()
     rows = fetch(database, QUERIES["check_keys"], hashes=listed, first=block.first)
     keyed = {block.first + offset for offset, hashed in enumerate(hashes) if hashed is not None}
