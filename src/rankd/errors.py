@@ -25,6 +25,8 @@ RankdError
 │   ├── Unauthenticated
 │   ├── Forbidden
 │   ├── InvalidSetting
+│   ├── UnknownKey
+│   ├── UnknownPlayer
 │   ├── NothingToBackUp
 │   └── LedgerInUse
 ├── Unavailable    may succeed later: retry with back-off, same key       (503)
@@ -205,6 +207,26 @@ class BoardDiffers(Refused):
     def __init__(self, *, board: str, fields: tuple[str, ...]) -> None:
         super().__init__(f"board {board!r} is defined otherwise: {', '.join(fields)}")
         self.board, self.fields = board, fields
+
+
+class UnknownKey(Refused):
+    """There is no key of this id, or it was revoked."""
+
+    code = "unknown_key"
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"there is no key {id[:64]!r}")
+        self.id = id
+
+
+class UnknownPlayer(Refused):
+    """Nothing is known of this player but, perhaps, its scores."""
+
+    code = "unknown_player"
+
+    def __init__(self, player: str) -> None:
+        super().__init__(f"there is no profile of {player!r}")
+        self.player = player
 
 
 class NothingToBackUp(Refused):

@@ -1,18 +1,33 @@
 """The only module that knows both core and adapters. It builds, and decides nothing."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    nullcontext,
+)
 from dataclasses import dataclass
+from ipaddress import ip_address
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.ledger import MemoryLedger
+from rankd.adapters.memory.snapshot import SnapshotFolder
 from rankd.adapters.sqlite import SQLiteLedger
+from rankd.api.access import Gate
+from rankd.api.server import Ready, serve
+from rankd.api.service import Service
+from rankd.api.table import ROUTES
 from rankd.core.recovery import Home
 from rankd.core.service import Rankd, running
+from rankd.errors import InvalidSetting
 from rankd.ports import Clock, Ledger, Progress
+from rankd.settings import Settings
 
 INDEX = "index"
 """The folder of the saved index, beside the ledger. It can be removed: it is folded again."""
@@ -25,6 +40,7 @@ class Engine:
     """A running engine, and what only its ledger can do."""
 
     rankd: Rankd
+    ledger: Ledger
     durable: bool
     """Whether anything outlives the process."""
     backup: Callable[[Path], AsyncIterator[Progress]] | None
@@ -52,14 +68,57 @@ async def engine(
 
         def build() -> Home:
             index = NativeIndex()
-            return Home(index, None)
+            return Home(index, None if saved is None else SnapshotFolder(saved, index))
 
         rankd = await stack.enter_async_context(
             running(ledger=ledger, build=build, clock=clock, reading=reading, tell=tell)
         )
-        yield Engine(rankd, ledger.durable, backup)
+        yield Engine(rankd, ledger, ledger.durable, backup)
 
 
 def restoration(backup: Folder, folder: Folder) -> AsyncIterator[Progress]:
     """Copy a backup into an empty folder, and verify the copy."""
     return SQLiteLedger.restore(Path(backup), Path(folder))
+
+
+async def service(
+    settings: Settings,
+    *,
+    clock: Clock,
+    tell: Callable[[Progress], None],
+    ready: Ready,
+    stop: asyncio.Event | None = None,
+    beside: Callable[[Rankd], AbstractAsyncContextManager[None]] | None = None,
+) -> None:
+    """Serve the API over an engine in a folder until told to stop.
+
+    ``beside`` is entered once the engine runs and left before it stops.
+    """
+    async with AsyncExitStack() as stack:
+        opened = await stack.enter_async_context(
+            engine(settings.data, clock=clock, reading=nullcontext(), tell=tell)
+        )
+        rankd = opened.rankd
+        loopback = is_loopback(settings.host)
+        if not loopback and not rankd.book.keys:
+            raise InvalidSetting(
+                setting="host",
+                source="the settings",
+                problem=f"{settings.host} can be reached by others: create a key first "
+                f"(rankd keys create --scope admin --data {settings.data})",
+            )
+        if beside is not None:
+            await stack.enter_async_context(beside(rankd))
+        gate = Gate(lambda: rankd.book, loopback=loopback)
+        working = Service(rankd, opened.ledger, gate, clock, opened.durable)
+        await serve(ROUTES, working, settings, ready=ready, stop=stop)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody but this machine can reach an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

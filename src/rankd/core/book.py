@@ -17,6 +17,8 @@ from rankd.model.facts import (
     BoardDefined,
     BoardRetired,
     FriendsSet,
+    KeyCreated,
+    KeyRevoked,
     OpenWindow,
     PlayerErased,
     PlayerProfiled,
@@ -188,6 +190,8 @@ class Book:
         self.boards: dict[str, BoardPage] = {}
         self.profiles: dict[str, Profile] = {}
         self.friends: dict[str, tuple[str, ...]] = {}
+        self.keys: dict[bytes, KeyCreated] = {}
+        """The keys that open something, by their digests."""
         self.profiled_at = Position(0)
         """Where a profile changed last: whoever keeps names beside ranks may go by it."""
 
@@ -237,6 +241,10 @@ class Book:
                 self.profiles.pop(fact.player, None)
                 self.friends.pop(fact.player, None)
                 self.profiled_at = position
+            case KeyCreated():
+                self.keys[fact.digest] = fact
+            case KeyRevoked():
+                self.keys = {digest: key for digest, key in self.keys.items() if key.id != fact.id}
             case _:
                 pass
 

@@ -82,6 +82,8 @@ class Intake:
         """Receipts of submissions with a key that the ledger does not keep yet."""
         self.link = b""
         """The ledger's hash chain at the last append."""
+        self.commits = 0
+        """How many appends there were."""
         self.failure: RankdError | None = None
         """Why it stopped, if it did."""
         self._ledger = ledger
@@ -100,6 +102,11 @@ class Intake:
     def turn_at(self) -> Instant:
         """When the next window opens, closes or is dropped: until then nobody need look."""
         return self._turn_at
+
+    @property
+    def waiting(self) -> int:
+        """How many facts wait for a commit."""
+        return self._waiting_facts
 
     # ------------------------------------------------------------------------- callers
 
@@ -218,6 +225,7 @@ class Intake:
         handed_in = [Kept(position, receipt) for position, receipt in owed.items()]
         appended = await self._ledger.append(batch, now=now, receipts=handed_in)
         self.owed = {}
+        self.commits += 1
         self.link = appended.link
         receipts = await self._fold(batch, appended)
         self._look_ahead(max(now, appended.at), changed=skipped > 0 or _changes_book(batch))

@@ -14,7 +14,7 @@ import msgspec
 from rankd.core.book import BoardPage, Book, Open, Profile, Sealed, Terms
 from rankd.errors import SnapshotDamaged
 from rankd.model.board import Board
-from rankd.model.facts import OpenWindow, Position
+from rankd.model.facts import KeyCreated, OpenWindow, Position
 from rankd.model.window import Instant, Window
 from rankd.ports import Ranking
 
@@ -34,6 +34,12 @@ class Heading(msgspec.Struct, tag="heading", array_like=True):
     """The ledger's hash chain there: a snapshot of another ledger is told by it."""
     profiled_at: Position
     owed: dict[int, bytes]
+
+
+class NotedKeys(msgspec.Struct, tag="keys", array_like=True):
+    """Who may do what."""
+
+    keys: list[KeyCreated]
 
 
 class NotedSealed(msgspec.Struct, array_like=True):
@@ -71,7 +77,7 @@ class NotedFriends(msgspec.Struct, tag="friends", array_like=True):
     friends: list[tuple[str, tuple[str, ...]]]
 
 
-Frame = Heading | NotedBoard | NotedProfiles | NotedFriends
+Frame = Heading | NotedKeys | NotedBoard | NotedProfiles | NotedFriends
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Frame).decode
 
@@ -85,18 +91,18 @@ class Noted(msgspec.Struct):
 
 def take_notes(book: Book, heading: Heading) -> Iterator[bytes]:
     """Note a book as it is now; what is returned is encoded when it is read, and never changes."""
-    boards = [_note_page(page) for page in book.boards.values()]
-    return _frames(heading, boards, dict(book.profiles), dict(book.friends))
+    few: list[Frame] = [NotedKeys(list(book.keys.values())), *map(_note_page, book.boards.values())]
+    return _frames(heading, few, dict(book.profiles), dict(book.friends))
 
 
 def _frames(
     heading: Heading,
-    boards: Sequence[NotedBoard],
+    few: Sequence[Frame],
     profiles: dict[str, Profile],
     friends: dict[str, tuple[str, ...]],
 ) -> Iterator[bytes]:
     yield _encode(heading)
-    yield from map(_encode, boards)
+    yield from map(_encode, few)
     known = iter(profiles.items())
     while some := list(islice(known, PLAYERS_PER_FRAME)):
         yield _encode(NotedProfiles([(id, one.name, dict(one.attributes)) for id, one in some]))
@@ -138,6 +144,8 @@ def read_notes(frames: Iterable[bytes]) -> Noted:
             match frame:
                 case Heading():
                     heading = frame
+                case NotedKeys(keys):
+                    book.keys = {key.digest: key for key in keys}
                 case NotedBoard():
                     book.boards[frame.name] = _read_page(frame)
                 case NotedProfiles(profiles):

@@ -193,6 +193,10 @@ class Reader:
             first, count = await self._after_cursor(where, cursor, limit=limit)
         return await self._read(where, first, count)
 
+    async def count(self, ranking: Ranking) -> int:
+        """Return how many entries a ranking has."""
+        return await self._index.count(ranking)
+
     async def top_of(self, where: Where, limit: int) -> Page:
         """Return the top of a ranking that is known already, a draft's too."""
         return await self._read(where, Rank(1), limit)

@@ -28,6 +28,7 @@ from rankd.errors import (
     InvalidSubmission,
     RankdError,
     Refused,
+    UnknownKey,
 )
 from rankd.model.board import Board
 from rankd.model.facts import (
@@ -35,6 +36,8 @@ from rankd.model.facts import (
     BoardRetired,
     Fact,
     FriendsSet,
+    KeyCreated,
+    KeyRevoked,
     PlayerErased,
     PlayerProfiled,
     Position,
@@ -99,6 +102,16 @@ class Rankd:
     def failure(self) -> RankdError | None:
         """Why the engine takes no more, if it does not."""
         return self._intake.failure
+
+    @property
+    def waiting(self) -> int:
+        """How many facts wait for a commit."""
+        return self._intake.waiting
+
+    @property
+    def commits(self) -> int:
+        """How many appends there were since the start."""
+        return self._intake.commits
 
     async def _own(self, work: Coroutine[Any, Any, T]) -> T:
         """Do something to its end, also if whoever asked for it goes away meanwhile."""
@@ -274,6 +287,18 @@ class Rankd:
         (answer,) = await self._intake.put([fact])
         return answer.position
 
+    # --------------------------------------------------------------------------- keys
+
+    async def create_key(self, key: KeyCreated) -> Position:
+        """Let a key open what its scopes say."""
+        return await self._put(key)
+
+    async def revoke_key(self, id: str, *, actor: str | None = None) -> Position:
+        """Let a key open nothing any more. Raises UnknownKey."""
+        if all(key.id != id for key in self.book.keys.values()):
+            raise UnknownKey(id)
+        return await self._put(KeyRevoked(id, actor))
+
     # -------------------------------------------------------------------------- care
 
     async def reached(self, position: Position, *, within_seconds: float) -> None:
@@ -370,9 +395,10 @@ def _read_submissions(
     board: Board, bodies: Sequence[Mapping[str, object]], actor: str | None
 ) -> list[ScoreSubmitted]:
     facts: list[ScoreSubmitted] = []
+    add, read = facts.append, Submission.of
     try:
         for body in bodies:
-            facts.append(Submission.of(board, body).fact(actor=actor))
+            add(read(board, body).fact(actor=actor))
     except Invalid as exc:
         if len(bodies) == 1:
             raise

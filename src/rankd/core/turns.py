@@ -79,20 +79,31 @@ def windows_at(page: BoardPage | None, board: Board, now: Instant) -> tuple[Open
     return tuple(windows)
 
 
+def next_turn_of(page: BoardPage, now: Instant) -> Instant | None:
+    """Return when the next window of a board opens or closes; None if none ever does."""
+    closing = [opened.window.end for opened in page.windows.values()]
+    ends = [end for end in closing if end is not None]
+    return min([*ends, *_openings(page, now)], default=None)
+
+
 def next_turn(book: Book, now: Instant) -> Instant:
     """Return when the next window of any board closes, opens or is dropped."""
     return min((at for page in book.boards.values() for at in _coming(page, now)), default=NEVER)
 
 
-def _coming(page: BoardPage, now: Instant) -> Iterator[Instant]:
+def _openings(page: BoardPage, now: Instant) -> Iterator[Instant]:
     for recurrence in page.board.windows:
-        open_now = page.windows.get(recurrence.name)
-        if open_now is None:
+        if recurrence.name not in page.windows:
             coming = recurrence.next_opening(now)
             if coming is not None and coming.start is not None:
                 yield coming.start
-        elif open_now.window.end is not None:
-            yield open_now.window.end
+
+
+def _coming(page: BoardPage, now: Instant) -> Iterator[Instant]:
+    yield from _openings(page, now)
+    for opened in page.windows.values():
+        if opened.window.end is not None:
+            yield opened.window.end
     for sealed in page.sealed.values():
         if (until := page.kept_until(sealed)) is not None:
             yield until

@@ -185,6 +185,31 @@ class PlayerErased(Fact, frozen=True):
     reason: str | None = None
 
 
+class KeyCreated(Fact, frozen=True):
+    """Whoever shows this key may do what its scopes say."""
+
+    kind = "key_created.1"
+
+    id: str
+    """What the key is called in answers, logs and facts."""
+    digest: bytes
+    """SHA-256 of the key; the key itself is kept nowhere."""
+    scopes: tuple[str, ...]
+    boards: tuple[str, ...] | None = None
+    """The boards it is for; absent for all."""
+    title: str | None = None
+    actor: str | None = None
+
+
+class KeyRevoked(Fact, frozen=True):
+    """A key opens nothing any more."""
+
+    kind = "key_revoked.1"
+
+    id: str
+    actor: str | None = None
+
+
 class Recorded(msgspec.Struct, frozen=True, gc=False):
     """A fact in its place: where the ledger put it, and when by the ledger's clock."""
 
@@ -303,6 +328,8 @@ FACTS: tuple[type[Fact], ...] = (
     FriendsSet,
     PlayerErased,
     WindowDropped,
+    KeyCreated,
+    KeyRevoked,
 )
 
 _CODEC = Codec(FACTS)

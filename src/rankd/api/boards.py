@@ -1,0 +1,115 @@
+"""Boards: defining, changing, listing and retiring them, and their windows."""
+
+from typing import Any
+
+from rankd import wire
+from rankd.api import shown
+from rankd.api.body import decode_body
+from rankd.api.exchange import Request, Response
+from rankd.api.service import Service, show_time
+from rankd.core.book import BoardPage
+from rankd.core.preview import Preview
+from rankd.core.turns import next_turn_of
+from rankd.model.window import Window
+from rankd.ports import Ranking
+
+
+async def put_board(service: Service, request: Request) -> Response:
+    """Define a board; tell what a changed definition would change, or change it."""
+    name, rankd = request.params["board"], service.rankd
+    actor = service.gate.admit(request, "admin", name)
+    definition = decode_body(request, dict[str, Any]) if request.body else {}
+    page = rankd.book.boards.get(name)
+    if page is None:
+        await rankd.define(name, definition, actor=actor.name)
+        return Response(wire.encode(await _show(service, rankd.book.page(name))), 201)
+    preview = await rankd.preview(name, definition)
+    if not preview.changes:
+        return Response(wire.encode(await _show(service, page)))
+    if request.query["apply"]:
+        await rankd.redefine(name, definition, actor=actor.name)
+        return Response(wire.encode(_previewed(name, preview, page, applied=True)))
+    return Response(wire.encode(_previewed(name, preview, page, applied=False)))
+
+
+def _previewed(name: str, preview: Preview, page: BoardPage, *, applied: bool) -> wire.Preview:
+    return wire.Preview(
+        name,
+        applied,
+        [wire.Change(*change) for change in preview.changes],
+        [
+            wire.WindowPreview(
+                each.window,
+                each.total,
+                each.total_after,
+                [shown.row(standing, page.board) for standing in each.top],
+                [shown.row(standing, page.board) for standing in each.top_after],
+            )
+            for each in preview.windows
+        ],
+    )
+
+
+async def get_board(service: Service, request: Request) -> Response:
+    """Return a board: its definition, its windows, when it resets next."""
+    name = request.params["board"]
+    service.gate.admit(request, "read", name)
+    return Response(wire.encode(await _show(service, service.rankd.book.page(name))))
+
+
+async def list_boards(service: Service, request: Request) -> Response:
+    """Return every board."""
+    service.gate.admit(request, "read")
+    pages = list(service.rankd.book.boards.values())
+    boards = [await _show(service, page) for page in pages]
+    return Response(wire.encode(wire.Boards(boards, show_time(service.clock.now()) or "")))
+
+
+async def retire_board(service: Service, request: Request) -> Response:
+    """Take a board out of use."""
+    name = request.params["board"]
+    actor = service.gate.admit(request, "admin", name)
+    position = await service.rankd.retire(name, actor=actor.name, reason=request.query["reason"])
+    return Response(wire.encode(wire.Done(position)))
+
+
+async def list_windows(service: Service, request: Request) -> Response:
+    """Return a board's windows, open and closed, newest first."""
+    name = request.params["board"]
+    service.gate.admit(request, "read", name)
+    page = service.rankd.book.page(name)
+    windows = await _windows(service, page)
+    closed = [
+        await _window(service, sealed.window, sealed.ranking, "closed")
+        for sealed in reversed(page.sealed.values())
+    ]
+    body = wire.Windows(board=name, windows=windows + closed, as_of=service.rankd.position)
+    return Response(wire.encode(body))
+
+
+async def _windows(service: Service, page: BoardPage) -> list[wire.Window]:
+    return [
+        await _window(service, opened.window, opened.ranking, "open")
+        for opened in page.windows.values()
+    ]
+
+
+async def _window(service: Service, window: Window, ranking: Ranking, state: str) -> wire.Window:
+    total = await service.rankd.reader.count(ranking)
+    start, end = show_time(window.start), show_time(window.end)
+    return wire.Window(window.id, window.name, start, end, state, total)
+
+
+async def _show(service: Service, page: BoardPage) -> wire.BoardBody:
+    windows = await _windows(service, page)
+    now = service.clock.now()
+    totals = {window.name: window.total for window in windows}
+    return wire.BoardBody(
+        name=page.board.name,
+        definition=page.board.definition(),
+        windows=windows,
+        next_reset=show_time(next_turn_of(page, now)),
+        total=totals.get(page.default, 0),
+        as_of=service.rankd.position,
+        server_time=show_time(now) or "",
+    )

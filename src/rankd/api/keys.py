@@ -1,0 +1,140 @@
+"""Keys of programs: making, listing and revoking them."""
+
+import secrets
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from rankd import wire
+from rankd.api.body import decode_body
+from rankd.api.exchange import Request, Response
+from rankd.api.problems import Problem
+from rankd.api.routes import Route
+from rankd.api.service import Service
+from rankd.errors import FieldError, InvalidRequest
+from rankd.model.facts import KeyCreated
+
+SCOPES = ("read", "submit", "moderate", "admin")
+"""What a key may be for; ``admin`` includes the others."""
+
+KEY_BYTES = 32
+"""256 bits: nobody guesses one."""
+
+KEYS_MAX = 10_000
+"""More than any game has servers."""
+
+KEY_BOARDS_MAX = 100
+TITLE_LENGTH_MAX = 100
+
+KEY_PREFIX = "rk_"
+"""So that a key that was left lying somewhere is known for what it is."""
+
+
+class NewKey(msgspec.Struct, forbid_unknown_fields=True):
+    """What a key is to be for."""
+
+    scopes: list[str]
+    boards: list[str] | None = None
+    title: str | None = None
+
+
+class Key(msgspec.Struct, omit_defaults=True):
+    """A key as it is listed."""
+
+    id: str
+    scopes: list[str]
+    boards: list[str] | None
+    title: str | None
+    key: str | None = None
+    """The key itself: told once, when it is made, and kept nowhere."""
+
+
+class Keys(msgspec.Struct):
+    """Every key there is."""
+
+    keys: list[Key]
+
+
+def make_key(asked: NewKey, *, actor: str | None) -> tuple[KeyCreated, str]:
+    """Return the fact that creates a key, and the key. Raises InvalidRequest."""
+    errors: list[FieldError] = []
+    if not asked.scopes or not set(asked.scopes) <= set(SCOPES):
+        errors.append(FieldError("scopes", f"must be some of {', '.join(SCOPES)}"))
+    if asked.boards is not None and not 0 < len(asked.boards) <= KEY_BOARDS_MAX:
+        errors.append(FieldError("boards", f"must be 1 to {KEY_BOARDS_MAX} names, or absent"))
+    if asked.title is not None and not 0 < len(asked.title) <= TITLE_LENGTH_MAX:
+        errors.append(FieldError("title", f"must be at most {TITLE_LENGTH_MAX} characters"))
+    if errors:
+        raise InvalidRequest(errors)
+    secret = KEY_PREFIX + secrets.token_urlsafe(KEY_BYTES)
+    fact = KeyCreated(
+        secrets.token_hex(6),
+        sha256(secret.encode()).digest(),
+        tuple(scope for scope in SCOPES if scope in asked.scopes),
+        None if asked.boards is None else tuple(dict.fromkeys(asked.boards)),
+        asked.title,
+        actor,
+    )
+    return fact, secret
+
+
+def show_key(key: KeyCreated, secret: str | None = None) -> Key:
+    """Return a key as it is listed."""
+    boards = None if key.boards is None else list(key.boards)
+    return Key(key.id, list(key.scopes), boards, key.title, secret)
+
+
+async def create_key(service: Service, request: Request) -> Response:
+    """Make a key. The answer has it for the only time."""
+    actor = service.gate.admit(request, "admin")
+    if len(service.rankd.book.keys) >= KEYS_MAX:
+        raise InvalidRequest([FieldError("", f"there may be at most {KEYS_MAX} keys")])
+    fact, secret = make_key(decode_body(request, NewKey), actor=actor.name)
+    await service.rankd.create_key(fact)
+    return Response(wire.encode(show_key(fact, secret)), 201)
+
+
+async def list_keys(service: Service, request: Request) -> Response:
+    """Return the keys there are, without the keys themselves."""
+    service.gate.admit(request, "admin")
+    known: list[Any] = [show_key(key) for key in service.rankd.book.keys.values()]
+    return Response(wire.encode(Keys(known)))
+
+
+async def revoke_key(service: Service, request: Request) -> Response:
+    """Let a key open nothing any more."""
+    actor = service.gate.admit(request, "admin")
+    position = await service.rankd.revoke_key(request.params["key"], actor=actor.name)
+    return Response(wire.encode(wire.Done(position)))
+
+
+ROUTES = (
+    Route(
+        method="POST",
+        path="/v1/keys",
+        operation="create_key",
+        handler=create_key,
+        scope="admin",
+        body=NewKey,
+        writes=True,
+        responses={201: Key, 422: Problem},
+    ),
+    Route(
+        method="GET",
+        path="/v1/keys",
+        operation="list_keys",
+        handler=list_keys,
+        scope="admin",
+        responses={200: Keys},
+    ),
+    Route(
+        method="DELETE",
+        path="/v1/keys/{key}",
+        operation="revoke_key",
+        handler=revoke_key,
+        scope="admin",
+        writes=True,
+        responses={200: wire.Done, 404: Problem},
+    ),
+)

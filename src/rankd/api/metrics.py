@@ -1,0 +1,33 @@
+"""Figures for Prometheus, in its text format."""
+
+import resource
+from collections.abc import Iterator
+
+from rankd._version import __version__
+from rankd.api.service import Service
+
+
+def render(service: Service) -> bytes:
+    """Return every figure as it is now."""
+    return "".join(_lines(service)).encode()
+
+
+def _lines(service: Service) -> Iterator[str]:
+    rankd = service.rankd
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    yield _one("rankd_info", "gauge", "The version that runs.", 1, f'{{version="{__version__}"}}')
+    yield _one("rankd_position", "counter", "The last position folded.", rankd.position)
+    yield _one("rankd_boards", "gauge", "Boards that are defined.", len(rankd.book.boards))
+    yield _one("rankd_profiles", "gauge", "Players with a profile.", len(rankd.book.profiles))
+    yield _one("rankd_up", "gauge", "1 while writes are taken.", int(rankd.failure is None))
+    yield _one("rankd_waiting_facts", "gauge", "Facts that wait for a commit.", rankd.waiting)
+    yield _one("rankd_commits_total", "counter", "Appends to the ledger.", rankd.commits)
+    yield _one("rankd_unsaved_facts", "gauge", "A start folds so many.", rankd.snapshotter.unsaved)
+    cpu = usage.ru_utime + usage.ru_stime
+    yield _one("process_cpu_seconds_total", "counter", "Processor time.", f"{cpu:.2f}")
+    peak = usage.ru_maxrss * 1024
+    yield _one("process_resident_memory_max_bytes", "gauge", "Most memory ever held.", peak)
+
+
+def _one(name: str, kind: str, help: str, value: object, labels: str = "") -> str:
+    return f"# HELP {name} {help}\n# TYPE {name} {kind}\n{name}{labels} {value}\n"

@@ -1,0 +1,53 @@
+"""Players: profiles, friends, and being forgotten."""
+
+from typing import Any
+
+from rankd import wire
+from rankd.api.body import decode_body
+from rankd.api.exchange import Request, Response
+from rankd.api.service import Service
+from rankd.errors import FieldError, InvalidProfile, UnknownPlayer
+
+
+async def put_player(service: Service, request: Request) -> Response:
+    """Set a player's profile, whole."""
+    actor = service.gate.admit(request, "submit")
+    player = request.params["player"]
+    await service.rankd.profile(player, decode_body(request, dict[str, Any]), actor=actor.name)
+    return Response(wire.encode(_shown(service, player)))
+
+
+async def get_player(service: Service, request: Request) -> Response:
+    """Return what is known of a player."""
+    service.gate.admit(request, "read")
+    book, player = service.rankd.book, request.params["player"]
+    if player not in book.profiles and player not in book.friends:
+        raise UnknownPlayer(player)
+    return Response(wire.encode(_shown(service, player)))
+
+
+async def erase_player(service: Service, request: Request) -> Response:
+    """Forget a person; others' ranks stay as they are."""
+    actor = service.gate.admit(request, "moderate")
+    position = await service.rankd.erase(
+        request.params["player"], actor=actor.name, reason=request.query["reason"]
+    )
+    return Response(wire.encode(wire.Done(position)))
+
+
+async def put_friends(service: Service, request: Request) -> Response:
+    """Set a player's friends, all of them."""
+    actor = service.gate.admit(request, "submit")
+    body = decode_body(request, dict[str, Any])
+    if set(body) != {"friends"}:
+        raise InvalidProfile([FieldError("friends", "must be given, and nothing else")])
+    player = request.params["player"]
+    await service.rankd.set_friends(player, body["friends"], actor=actor.name)
+    return Response(wire.encode(_shown(service, player)))
+
+
+def _shown(service: Service, player: str) -> wire.Profile:
+    book = service.rankd.book
+    known = book.profile(player)
+    friends = list(book.friends.get(player, ()))
+    return wire.Profile(player, known.name, dict(known.attributes), friends)

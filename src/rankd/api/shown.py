@@ -1,0 +1,149 @@
+"""From what the core knows to what the wire shows."""
+
+from collections.abc import Sequence
+
+from msgspec import UNSET, Raw, UnsetType
+
+from rankd import wire
+from rankd.core.reader import Found, Page, Projected
+from rankd.errors import Invalid, RankdError, SubmissionRejected
+from rankd.model.board import Board
+from rankd.model.receipt import InWindow, Receipt
+from rankd.model.standing import Standing, percentile, shown_score
+from rankd.ports import Ranking
+
+
+def row(standing: Standing, board: Board) -> wire.Row:
+    """Show a standing in a list."""
+    beside = standing.metadata_json
+    return wire.Row(
+        standing.rank,
+        standing.player,
+        standing.name,
+        shown_score(standing.scores[0], standing.decimals),
+        None,
+        None if beside is None else Raw(beside),
+        columns_of(standing.scores, board, standing.decimals),
+        UNSET if standing.place is None else standing.place,
+    )
+
+
+def columns_of(
+    scores: Sequence[int], board: Board, decimals: int
+) -> dict[str, wire.Score] | UnsetType:
+    """Show every column, where there are several."""
+    if len(scores) == 1:
+        return UNSET
+    names = [column.name for column in board.columns]
+    if len(names) != len(scores):  # A window that was closed under another definition.
+        names = [f"column_{number}" for number in range(1, len(scores) + 1)]
+    shown = [shown_score(score, decimals) for score in scores]
+    return dict(zip(names, shown, strict=True))
+
+
+def page(found: Page, board: Board) -> wire.Page:
+    """Show a page."""
+    ranking = found.ranking
+    return wire.Page(
+        ranking.board,
+        ranking.window,
+        ranking.segment,
+        found.total,
+        found.as_of,
+        "exact",
+        False,
+        [row(standing, board) for standing in found.standings],
+        found.next_cursor,
+        found.prev_cursor,
+    )
+
+
+def one(standing: Standing, ranking: Ranking, board: Board) -> wire.Standing:
+    """Show one player's standing."""
+    beside = standing.metadata_json
+    return wire.Standing(
+        ranking.board,
+        ranking.window,
+        ranking.segment,
+        standing.player,
+        standing.name,
+        standing.rank,
+        shown_score(standing.scores[0], standing.decimals),
+        None,
+        standing.percentile,
+        standing.total,
+        None if beside is None else Raw(beside),
+        standing.as_of,
+        columns=columns_of(standing.scores, board, standing.decimals),
+    )
+
+
+def found(some: Found, board: Board) -> wire.Found:
+    """Show players who were asked for together."""
+    return wire.Found(
+        board=some.ranking.board,
+        window=some.ranking.window,
+        segment=some.ranking.segment,
+        total=some.total,
+        as_of=some.as_of,
+        standings=[row(standing, board) for standing in some.standings],
+        not_found=list(some.not_found),
+    )
+
+
+def projection(what: Projected, board: Board) -> wire.Projection:
+    """Show a rank and the score that goes with it."""
+    rank, scores, total = what.rank, what.scores, what.total
+    held = rank is not None and rank <= total
+    return wire.Projection(
+        board=what.ranking.board,
+        window=what.ranking.window,
+        segment=what.ranking.segment,
+        total=total,
+        as_of=what.as_of,
+        rank=rank,
+        score=None if scores is None else shown_score(scores[0], what.decimals),
+        percentile=percentile(rank, total) if held and rank is not None else None,
+        columns=UNSET if scores is None else columns_of(scores, board, what.decimals),
+    )
+
+
+def receipt(told: Receipt) -> wire.Receipt:
+    """Show what a submission did."""
+    speaks = told.first
+    return wire.Receipt(
+        told.board,
+        told.player,
+        speaks.verdict,
+        told.shown(speaks.scores),
+        told.shown(speaks.previous_scores),
+        speaks.rank,
+        speaks.previous_rank,
+        speaks.rank_change,
+        speaks.total,
+        speaks.percentile,
+        told.position,
+        {name: _in_window(told, each) for name, each in told.windows.items()},
+        True if told.duplicate else UNSET,
+    )
+
+
+def _in_window(told: Receipt, each: InWindow) -> wire.InWindow:
+    return wire.InWindow(
+        each.window,
+        told.shown(each.scores),
+        each.rank,
+        each.previous_rank,
+        each.rank_change,
+        each.total,
+        each.verdict,
+    )
+
+
+def refusal(error: RankdError) -> wire.Refusal:
+    """Show why one submission of a batch was not counted."""
+    wrong: list[wire.WrongField] | UnsetType = UNSET
+    if isinstance(error, Invalid):
+        wrong = [wire.WrongField(field, message) for field, message in error.errors]
+    code = error.reason if isinstance(error, SubmissionRejected) else error.code
+    return wire.Refusal(code, str(error), getattr(error, "applied", "no"), errors=wrong)

@@ -1,0 +1,210 @@
+"""Reading: who is where."""
+
+from hashlib import blake2b
+from typing import Any
+
+from rankd import wire
+from rankd.api import shown
+from rankd.api.body import decode_body
+from rankd.api.exchange import Request, Response
+from rankd.api.service import MIN_POSITION_SECONDS_MAX, Service
+from rankd.core.reader import LOOKUP_PLAYERS_MAX
+from rankd.core.reader import Page as FoundPage
+from rankd.errors import FieldError, InvalidPage, InvalidRequest, NotRanked
+from rankd.model.facts import Position
+from rankd.model.standing import Offset, Rank
+
+PAGE_CACHE = b"public, max-age=1, stale-while-revalidate=5"
+"""A browser may show a list that is a second old; whoever needs to know asks for no cache."""
+
+SURROGATE = (b"surrogate-control", b"max-age=1, stale-while-revalidate=5")
+"""The same for a content delivery network, which keeps this header to itself."""
+
+
+async def _admitted(service: Service, request: Request) -> dict[str, Any]:
+    """Return which ranking is asked for, once the asker may know and the position is there."""
+    service.gate.admit(request, "read", request.params.get("board"))
+    query = request.query
+    wanted = query.get("min_position")
+    if wanted is not None and wanted > service.rankd.position:
+        await service.rankd.reached(Position(wanted), within_seconds=MIN_POSITION_SECONDS_MAX)
+    return {"window": query.get("window"), "segment": query.get("segment")}
+
+
+async def get_standing(service: Service, request: Request) -> Response:
+    """Return one player's standing."""
+    which = await _admitted(service, request)
+    board, player = request.params["board"], request.params["player"]
+    reader = service.rankd.reader
+    where = reader.where(board, **which)
+    standing = await reader.standing(board, player, **which)
+    if standing is None:
+        raise NotRanked(board=board, window=where.ranking.window, player=player)
+    return Response(wire.encode(shown.one(standing, where.ranking, where.terms.board)))
+
+
+async def list_standings(service: Service, request: Request) -> Response:
+    """Return a page: by offset, by rank, or on from a cursor."""
+    which = await _admitted(service, request)
+    board, query = request.params["board"], request.query
+    limit, offset, from_rank = query["limit"], query["offset"], query["from_rank"]
+    cursor = query["cursor"]
+    rankd = service.rankd
+    at = (rankd.position, rankd.book.profiled_at)
+    what = (board, which["window"], which["segment"], limit, offset, from_rank, cursor)
+    response = service.pages.find(at, what)
+    if response is None:
+        where = rankd.reader.where(board, **which)
+        page = await rankd.reader.page(
+            board,
+            limit=limit,
+            offset=None if offset is None else Offset(offset),
+            from_rank=None if from_rank is None else Rank(from_rank),
+            cursor=cursor,
+            **which,
+        )
+        response = _ready_made(page, where.terms.board)
+        if page.as_of == rankd.position:
+            service.pages.keep(at, what, response)
+    return _unless_known(request, response)
+
+
+def _ready_made(page: FoundPage, board: Any) -> Response:
+    filled = shown.page(page, board)
+    # The position moves with every write anywhere; what people see of this page may not.
+    seen = (filled.board, filled.window, filled.segment, filled.total, filled.standings)
+    etag = b'"%s"' % blake2b(wire.encode(seen), digest_size=12).hexdigest().encode()
+    return Response(
+        wire.encode(filled),
+        cache_control=PAGE_CACHE,
+        headers=((b"etag", etag), SURROGATE),
+    )
+
+
+def _unless_known(request: Request, response: Response) -> Response:
+    """Answer 304 where the asker has this very page."""
+    known = request.headers.get(b"if-none-match")
+    if known is None:
+        return response
+    etag = response.headers[0][1]
+    tags = [tag.strip().removeprefix(b"W/") for tag in known.split(b",")]
+    if etag not in tags and b"*" not in tags:
+        return response
+    return Response(b"", 304, content_type=b"", cache_control=PAGE_CACHE, headers=response.headers)
+
+
+async def around_player(service: Service, request: Request) -> Response:
+    """Return a player's neighbourhood."""
+    which = await _admitted(service, request)
+    board, query = request.params["board"], request.query
+    page = await service.rankd.reader.around(
+        board,
+        request.params["player"],
+        above=query["above"],
+        below=query["below"],
+        **which,
+    )
+    return _page(service, page, board, which)
+
+
+async def around_rank(service: Service, request: Request) -> Response:
+    """Return the standings around a rank."""
+    which = await _admitted(service, request)
+    board = request.params["board"]
+    rank = _read_rank(request.params["rank"])
+    page = await service.rankd.reader.around_rank(
+        board, rank, reach=request.query["range"], **which
+    )
+    return _page(service, page, board, which)
+
+
+def _read_rank(text: str) -> Rank:
+    if not (text.isascii() and text.isdigit() and len(text) <= 18) or int(text) < 1:
+        raise InvalidPage([FieldError("rank", "must be a whole number of 1 or more")])
+    return Rank(int(text))
+
+
+def _page(service: Service, page: FoundPage, board: str, which: dict[str, Any]) -> Response:
+    where = service.rankd.reader.where(board, **which)
+    return Response(wire.encode(shown.page(page, where.terms.board)))
+
+
+async def lookup_standings(service: Service, request: Request) -> Response:
+    """Return the standings of some players, ranked among themselves."""
+    which = await _admitted(service, request)
+    players = decode_body(request, wire.Lookup).players
+    if len(players) > LOOKUP_PLAYERS_MAX:
+        raise InvalidRequest([FieldError("players", f"must be at most {LOOKUP_PLAYERS_MAX}")])
+    board = request.params["board"]
+    found = await service.rankd.reader.lookup(board, players, **which)
+    where = service.rankd.reader.where(board, **which)
+    return Response(wire.encode(shown.found(found, where.terms.board)))
+
+
+async def list_friends(service: Service, request: Request) -> Response:
+    """Return a player and its friends, ranked among themselves."""
+    which = await _admitted(service, request)
+    board = request.params["board"]
+    found = await service.rankd.reader.friends(board, request.params["player"], **which)
+    where = service.rankd.reader.where(board, **which)
+    return Response(wire.encode(shown.found(found, where.terms.board)))
+
+
+async def get_projection(service: Service, request: Request) -> Response:
+    """Return the rank a score would get, or the score that a rank or a percentile needs."""
+    which = await _admitted(service, request)
+    board, query = request.params["board"], request.query
+    given = [name for name in ("score", "rank", "percentile") if query[name] is not None]
+    if len(given) != 1:
+        message = "or rank or percentile must be given, and only one of them"
+        raise InvalidRequest([FieldError("score", message)])
+    reader = service.rankd.reader
+    where = reader.where(board, **which)
+    definition = where.terms.board
+    if query["score"] is not None:
+        texts = query["score"].split(",")
+        if len(texts) != definition.width:
+            message = f"must be {definition.width} scores, parted by commas"
+            raise InvalidRequest([FieldError("score", message)])
+        try:
+            scores = tuple(definition.parse_score(text) for text in texts)
+        except ValueError as exc:
+            raise InvalidRequest([FieldError("score", str(exc))]) from None
+        projected = await reader.rank_for(board, scores, **which)
+    elif query["rank"] is not None:
+        projected = await reader.scores_for(board, rank=Rank(query["rank"]), **which)
+    else:
+        share = _read_share(query["percentile"])
+        projected = await reader.scores_for(board, percentile=share, **which)
+    return Response(wire.encode(shown.projection(projected, definition)))
+
+
+def _read_share(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidRequest([FieldError("percentile", "must be a number")]) from None
+
+
+async def player_standings(service: Service, request: Request) -> Response:
+    """Return one player on every board."""
+    await _admitted(service, request)
+    player, rankd = request.params["player"], service.rankd
+    found = await rankd.reader.standings(player)
+    body = wire.Everywhere(
+        player=player,
+        name=rankd.book.profile(player).name,
+        as_of=rankd.position,
+        standings=[
+            wire.OnBoard(
+                ranking.board,
+                ranking.window,
+                standing.rank,
+                standing.score,
+                standing.percentile,
+                standing.total,
+            )
+            for ranking, standing in found
+        ],
+    )
+    return Response(wire.encode(body))

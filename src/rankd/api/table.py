@@ -1,0 +1,276 @@
+"""The one table of routes: it drives the router, the fast lane, the documentation and the tests."""
+
+from rankd import wire
+from rankd.api import boards, keys, operations, players, scores, standings, trail
+from rankd.api.problems import Problem
+from rankd.api.routes import Param, Route
+from rankd.model.profile import REASON_LENGTH_MAX
+from rankd.model.standing import (
+    CURSOR_LENGTH_MAX,
+    NEIGHBOURS_DEFAULT,
+    NEIGHBOURS_MAX,
+    PAGE_LIMIT_DEFAULT,
+    PAGE_LIMIT_MAX,
+)
+
+BATCH_BYTES_MAX = 8 << 20
+"""8,192 submissions of a kilobyte each."""
+
+FACTS_LIMIT_DEFAULT = 100
+
+_POSITION_MAX = 2**63 - 1
+
+WHICH = (
+    Param(name="window", doc="all, daily (today's), daily:2026-11-14 (a past one), daily:-1"),
+    Param(name="segment", doc="an attribute and its value, as region:eu; everybody if absent"),
+    Param(
+        name="min_position",
+        kind=int,
+        low=0,
+        high=_POSITION_MAX,
+        doc="wait, for a bounded time, until the answer is true at this position",
+    ),
+)
+REASON = Param(name="reason", length_max=REASON_LENGTH_MAX, doc="kept in the audit trail")
+
+
+def _limit(default: int, doc: str) -> Param:
+    return Param(name="limit", kind=int, default=default, low=1, high=PAGE_LIMIT_MAX, doc=doc)
+
+
+def _neighbours(name: str, doc: str) -> Param:
+    return Param(
+        name=name, kind=int, default=NEIGHBOURS_DEFAULT, low=0, high=NEIGHBOURS_MAX, doc=doc
+    )
+
+
+_ONE = "/v1/boards/{board}"
+_PLAYER = "/v1/players/{player}"
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        method="PUT",
+        path=_ONE,
+        operation="put_board",
+        handler=boards.put_board,
+        scope="admin",
+        params=(Param(name="apply", kind=bool, default=False, doc="make the change"),),
+        body=dict,
+        writes=True,
+        responses={200: (wire.Preview, wire.BoardBody), 201: wire.BoardBody, 422: Problem},
+    ),
+    Route(
+        method="GET",
+        path="/v1/boards",
+        operation="list_boards",
+        handler=boards.list_boards,
+        scope="read",
+        responses={200: wire.Boards},
+    ),
+    Route(
+        method="GET",
+        path=_ONE,
+        operation="get_board",
+        handler=boards.get_board,
+        scope="read",
+        responses={200: wire.BoardBody, 404: Problem},
+    ),
+    Route(
+        method="DELETE",
+        path=_ONE,
+        operation="retire_board",
+        handler=boards.retire_board,
+        scope="admin",
+        params=(REASON,),
+        writes=True,
+        responses={200: wire.Done, 404: Problem},
+    ),
+    Route(
+        method="POST",
+        path=f"{_ONE}/scores",
+        operation="submit_score",
+        handler=scores.submit_score,
+        scope="submit",
+        hot=True,
+        body=dict,
+        writes=True,
+        responses={200: wire.Receipt, 202: wire.Receipt, 404: Problem, 422: Problem},
+    ),
+    Route(
+        method="POST",
+        path="/v1/scores:batch",
+        operation="submit_scores",
+        handler=scores.submit_scores,
+        scope="submit",
+        hot=True,
+        body=wire.Batch,
+        body_bytes_max=BATCH_BYTES_MAX,
+        writes=True,
+        responses={200: wire.Results, 422: Problem},
+    ),
+    Route(
+        method="GET",
+        path=f"{_ONE}/standings",
+        operation="list_standings",
+        handler=standings.list_standings,
+        scope="read",
+        hot=True,
+        params=(
+            *WHICH,
+            _limit(PAGE_LIMIT_DEFAULT, "how many"),
+            Param(name="offset", kind=int, low=0, doc="how many to leave out; counts from 0"),
+            Param(name="from_rank", kind=int, low=1, doc="the first rank; counts from 1"),
+            Param(name="cursor", length_max=CURSOR_LENGTH_MAX, doc="next_cursor or prev_cursor"),
+        ),
+        responses={200: wire.Page, 304: None, 404: Problem, 422: Problem},
+    ),
+    Route(
+        method="GET",
+        path=f"{_ONE}/standings/{{player}}",
+        operation="get_standing",
+        handler=standings.get_standing,
+        scope="read",
+        hot=True,
+        params=WHICH,
+        responses={200: wire.Standing, 404: Problem},
+    ),
+    Route(
+        method="GET",
+        path=f"{_ONE}/standings/{{player}}/around",
+        operation="around_player",
+        handler=standings.around_player,
+        scope="read",
+        hot=True,
+        params=(*WHICH, _neighbours("above", "how many"), _neighbours("below", "how many")),
+        responses={200: wire.Page, 404: Problem},
+    ),
+    Route(
+        method="GET",
+        path=f"{_ONE}/around/{{rank}}",
+        operation="around_rank",
+        handler=standings.around_rank,
+        scope="read",
+        hot=True,
+        params=(*WHICH, _neighbours("range", "ranks either side")),
+        responses={200: wire.Page, 404: Problem, 422: Problem},
+    ),
+    Route(
+        method="POST",
+        path=f"{_ONE}/standings:lookup",
+        operation="lookup_standings",
+        handler=standings.lookup_standings,
+        scope="read",
+        hot=True,
+        params=WHICH,
+        body=wire.Lookup,
+        responses={200: wire.Found, 404: Problem, 422: Problem},
+    ),
+    Route(
+        method="GET",
+        path=f"{_ONE}/friends/{{player}}",
+        operation="list_friends",
+        handler=standings.list_friends,
+        scope="read",
+        params=WHICH,
+        responses={200: wire.Found, 404: Problem},
+    ),
+    Route(
+        method="GET",
+        path=f"{_ONE}/projection",
+        operation="get_projection",
+        handler=standings.get_projection,
+        scope="read",
+        params=(
+            *WHICH,
+            Param(name="score", doc="which rank would it get? several columns parted by commas"),
+            Param(name="rank", kind=int, low=1, doc="which score holds it?"),
+            Param(name="percentile", length_max=32, doc="which score reaches it? up to 100"),
+        ),
+        responses={200: wire.Projection, 404: Problem, 422: Problem},
+    ),
+    Route(
+        method="GET",
+        path=f"{_ONE}/windows",
+        operation="list_windows",
+        handler=boards.list_windows,
+        scope="read",
+        responses={200: wire.Windows, 404: Problem},
+    ),
+    Route(
+        method="GET",
+        path=f"{_ONE}/history/{{player}}",
+        operation="player_history",
+        handler=trail.player_history,
+        scope="read",
+        params=(
+            _limit(FACTS_LIMIT_DEFAULT, "how many"),
+            Param(name="before", kind=int, low=1, doc="next_before of the page before"),
+        ),
+        responses={200: wire.History, 404: Problem},
+    ),
+    Route(
+        method="GET",
+        path=f"{_PLAYER}/standings",
+        operation="player_standings",
+        handler=standings.player_standings,
+        scope="read",
+        params=(WHICH[2],),
+        responses={200: wire.Everywhere},
+    ),
+    Route(
+        method="PUT",
+        path=_PLAYER,
+        operation="put_player",
+        handler=players.put_player,
+        scope="submit",
+        body=dict,
+        writes=True,
+        responses={200: wire.Profile, 422: Problem},
+    ),
+    Route(
+        method="GET",
+        path=_PLAYER,
+        operation="get_player",
+        handler=players.get_player,
+        scope="read",
+        responses={200: wire.Profile, 404: Problem},
+    ),
+    Route(
+        method="DELETE",
+        path=_PLAYER,
+        operation="erase_player",
+        handler=players.erase_player,
+        scope="moderate",
+        params=(REASON,),
+        writes=True,
+        responses={200: wire.Done, 422: Problem},
+    ),
+    Route(
+        method="PUT",
+        path=f"{_PLAYER}/friends",
+        operation="put_friends",
+        handler=players.put_friends,
+        scope="submit",
+        body=dict,
+        writes=True,
+        responses={200: wire.Profile, 422: Problem},
+    ),
+    Route(
+        method="GET",
+        path="/v1/facts",
+        operation="list_facts",
+        handler=trail.list_facts,
+        scope="admin",
+        params=(
+            Param(name="after", kind=int, default=0, low=0, doc="the position before the first"),
+            _limit(FACTS_LIMIT_DEFAULT, "how many"),
+            Param(name="kind", doc="such as score_submitted"),
+            Param(name="board"),
+            Param(name="player"),
+            Param(name="actor", doc="the id of the key that wrote it"),
+        ),
+        responses={200: wire.Facts},
+    ),
+    *keys.ROUTES,
+    *operations.ROUTES,
+)

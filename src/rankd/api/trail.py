@@ -1,0 +1,127 @@
+"""The audit trail: what was recorded, by whom, in which order."""
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from rankd import wire
+from rankd.api.exchange import Request, Response
+from rankd.api.service import Service, show_time
+from rankd.api.shown import columns_of
+from rankd.model.board import Board
+from rankd.model.facts import Fact, KeyCreated, Position, Recorded, ScoreSubmitted
+from rankd.model.standing import shown_score
+
+SCANNED_FACTS_MAX = 65_536
+"""Looked at for one answer; a rare player's next page may need several calls."""
+
+READ_FACTS = 8_192
+"""Read at once."""
+
+
+async def player_history(service: Service, request: Request) -> Response:
+    """Return a player's submissions to a board, newest first."""
+    board, player = request.params["board"], request.params["player"]
+    service.gate.admit(request, "read", board)
+    definition = service.rankd.book.page(board).board
+    before, limit = request.query["before"], request.query["limit"]
+    end = service.rankd.position + 1 if before is None else min(before, service.rankd.position + 1)
+    found: list[wire.HistoryItem] = []
+    scanned = 0
+    while end > 1 and len(found) < limit and scanned < SCANNED_FACTS_MAX:
+        start = max(1, end - READ_FACTS)
+        facts = await service.ledger.read(after=Position(start - 1), limit=end - start)
+        for recorded in reversed(facts):
+            fact = recorded.fact
+            if recorded.position >= end or not isinstance(fact, ScoreSubmitted):
+                continue
+            if (fact.board, fact.player) == (board, player):
+                found.append(_item(recorded, fact, definition))
+                if len(found) == limit:
+                    start = recorded.position
+                    break
+        scanned, end = scanned + READ_FACTS, start
+    body = wire.History(
+        board=board,
+        player=player,
+        facts=found,
+        next_before=end if end > 1 else None,
+        as_of=service.rankd.position,
+    )
+    return Response(wire.encode(body))
+
+
+def _item(recorded: Recorded, fact: ScoreSubmitted, board: Board) -> wire.HistoryItem:
+    scores, decimals = fact.scores, board.decimals
+    columns = None if scores is None else columns_of(scores, board, decimals)
+    return wire.HistoryItem(
+        recorded.position,
+        show_time(recorded.at) or "",
+        fact.kind,
+        None if scores is None else shown_score(scores[0], decimals),
+        None if fact.delta is None else shown_score(fact.delta, decimals),
+        columns if isinstance(columns, dict) else None,
+        fact.key,
+        fact.build,
+        None if fact.metadata is None else Raw(fact.metadata),
+    )
+
+
+async def list_facts(service: Service, request: Request) -> Response:
+    """Return the audit trail from a position on."""
+    service.gate.admit(request, "admin")
+    query = request.query
+    after, limit = Position(query["after"]), query["limit"]
+    found: list[wire.FactItem] = []
+    scanned, ended = 0, False
+    while len(found) < limit and scanned < SCANNED_FACTS_MAX and not ended:
+        facts = await service.ledger.read(after=after, limit=READ_FACTS)
+        ended = not facts
+        for recorded in facts:
+            after, scanned = recorded.position, scanned + 1
+            if _wanted(recorded.fact, query):
+                found.append(_shown(recorded))
+                if len(found) == limit:
+                    break
+    body = wire.Facts(
+        facts=found, next_after=None if ended else after, as_of=service.rankd.position
+    )
+    return Response(wire.encode(body))
+
+
+def _wanted(fact: Fact, query: Any) -> bool:
+    asked = {
+        "kind": fact.kind.partition(".")[0],
+        "board": getattr(fact, "board", None),
+        "player": getattr(fact, "player", None),
+        "actor": getattr(fact, "actor", None),
+    }
+    return all(query[name] in (None, value) for name, value in asked.items())
+
+
+def _shown(recorded: Recorded) -> wire.FactItem:
+    fact = recorded.fact
+    body = {
+        name: _plain(fact, name)
+        for name in fact.__struct_fields__
+        if getattr(fact, name) is not None
+    }
+    return wire.FactItem(
+        recorded.position,
+        show_time(recorded.at) or "",
+        fact.kind.partition(".")[0],
+        getattr(fact, "board", None),
+        getattr(fact, "player", None),
+        getattr(fact, "actor", None),
+        body,
+    )
+
+
+def _plain(fact: Fact, name: str) -> Any:
+    value = getattr(fact, name)
+    if name == "metadata":
+        return Raw(value)
+    if isinstance(fact, KeyCreated) and name == "digest":
+        return value.hex()[:8]  # Enough to tell keys apart, and nothing to try them with.
+    return msgspec.to_builtins(value)

@@ -1,0 +1,333 @@
+"""The shapes of the wire: what every JSON answer looks like, field by field.
+
+Nothing here computes. The doors fill these shapes in, the documentation is made from them, and the
+client reads them back. A field is only ever added; its name and meaning stay.
+
+Scores are whole numbers, or numbers with exactly the decimals their board declares: they are
+Decimals here and are written digit for digit.
+"""
+
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+Score = int | Decimal
+
+encode = msgspec.json.Encoder(decimal_format="number").encode
+"""Return a shape as JSON."""
+
+decode_any = msgspec.json.Decoder(float_hook=Decimal).decode
+"""Return JSON as plain values, numbers with a point exactly as they were written."""
+
+
+class Read(Struct, gc=False, kw_only=True):
+    """What every answer to a read carries."""
+
+    as_of: int
+    """The position at which it is true."""
+    exactness: str = "exact"
+    stale: bool = False
+
+
+class Row(Struct, gc=False):
+    """A standing in a list."""
+
+    rank: int
+    player: str
+    name: str | None
+    score: Score
+    rank_change: int | None
+    """Against a baseline in time; null while there is none."""
+    metadata: Raw | None
+    """What came with the run that counts."""
+    columns: dict[str, Score] | UnsetType = UNSET
+    """Every column by its name, on boards with more than one."""
+    place: int | UnsetType = UNSET
+    """The rank among those who were asked for together."""
+
+
+class Page(Struct, gc=False):
+    """Consecutive standings of one ranking."""
+
+    board: str
+    window: str
+    segment: str | None
+    total: int
+    as_of: int
+    exactness: str
+    stale: bool
+    standings: list[Row]
+    next_cursor: str | None
+    prev_cursor: str | None
+
+
+class Standing(Struct, gc=False):
+    """One player's standing."""
+
+    board: str
+    window: str
+    segment: str | None
+    player: str
+    name: str | None
+    rank: int
+    score: Score
+    rank_change: int | None
+    percentile: float
+    total: int
+    metadata: Raw | None
+    as_of: int
+    exactness: str = "exact"
+    stale: bool = False
+    columns: dict[str, Score] | UnsetType = UNSET
+
+
+class Found(Read, gc=False, kw_only=True):
+    """Some players' standings, ranked among themselves."""
+
+    board: str
+    window: str
+    segment: str | None
+    total: int
+    standings: list[Row]
+    not_found: list[str]
+
+
+class Lookup(Struct):
+    """Who is asked for."""
+
+    players: list[str]
+
+
+class Projection(Read, gc=False, kw_only=True):
+    """A rank and the score that goes with it, as things stand."""
+
+    board: str
+    window: str
+    segment: str | None
+    total: int
+    rank: int | None
+    score: Score | None
+    percentile: float | None
+    columns: dict[str, Score] | UnsetType = UNSET
+
+
+class OnBoard(Struct, gc=False):
+    """A player's standing on one of the boards."""
+
+    board: str
+    window: str
+    rank: int
+    score: Score
+    percentile: float
+    total: int
+
+
+class Everywhere(Read, gc=False, kw_only=True):
+    """One player on every board."""
+
+    player: str
+    name: str | None
+    standings: list[OnBoard]
+
+
+class InWindow(Struct, gc=False):
+    """What a submission did in one window."""
+
+    window: str
+    score: Score | None
+    rank: int | None
+    previous_rank: int | None
+    rank_change: int | None
+    total: int
+    verdict: str
+
+
+class Receipt(Struct, gc=False):
+    """What a submission did."""
+
+    board: str
+    player: str
+    verdict: str
+    score: Score | None
+    previous_score: Score | None
+    rank: int | None
+    previous_rank: int | None
+    rank_change: int | None
+    total: int
+    percentile: float | None
+    position: int
+    windows: dict[str, InWindow]
+    duplicate: bool | UnsetType = UNSET
+    """True on the answer to a repeated key, which is otherwise the first answer."""
+
+
+class BatchItem(Struct):
+    """One submission of a batch; what else it may say is what a single one may."""
+
+    board: str
+    player: str
+
+
+class Batch(Struct):
+    """Many submissions, to any boards."""
+
+    scores: list[dict[str, Any]]
+
+
+class WrongField(Struct):
+    """One thing wrong with one field."""
+
+    field: str
+    message: str
+
+
+class Refusal(Struct):
+    """Why one submission of a batch was not counted."""
+
+    code: str
+    detail: str
+    applied: str
+    verdict: str = "refused"
+    errors: list[WrongField] | UnsetType = UNSET
+
+
+class Results(Struct):
+    """One verdict for each submission of a batch, in its order: a Receipt or a Refusal."""
+
+    results: list[Any]
+    position: int
+
+
+class Window(Struct, gc=False):
+    """A window of a board."""
+
+    window: str
+    name: str
+    start: str | None
+    end: str | None
+    state: str
+    """``open`` or ``closed``."""
+    total: int
+
+
+class Windows(Read, gc=False, kw_only=True):
+    """The windows of a board, newest first."""
+
+    board: str
+    windows: list[Window]
+
+
+class BoardBody(Struct, kw_only=True):
+    """A board: what it is defined as, and how it stands."""
+
+    name: str
+    definition: dict[str, Any]
+    windows: list[Window]
+    next_reset: str | None
+    total: int
+    as_of: int
+    server_time: str
+
+
+class Boards(Struct):
+    """Every board."""
+
+    boards: list[BoardBody]
+    server_time: str
+
+
+class Change(Struct):
+    """One field in which two definitions differ."""
+
+    field: str
+    before: Any
+    after: Any
+
+
+class WindowPreview(Struct):
+    """One window as it is and as it would be."""
+
+    window: str
+    total: int
+    total_after: int
+    top: list[Row]
+    top_after: list[Row]
+
+
+class Preview(Struct):
+    """What redefining a board would change; nothing was changed."""
+
+    board: str
+    applied: bool
+    changes: list[Change]
+    windows: list[WindowPreview]
+
+
+class Profile(Struct):
+    """What is known of a player."""
+
+    player: str
+    name: str | None
+    attributes: dict[str, str | int | bool]
+    friends: list[str]
+
+
+class Done(Struct):
+    """A write that leaves nothing to tell but where it was recorded."""
+
+    position: int
+
+
+class HistoryItem(Struct, omit_defaults=True):
+    """One of a player's facts on a board."""
+
+    position: int
+    at: str
+    kind: str
+    score: Score | None = None
+    delta: Score | None = None
+    columns: dict[str, Score] | None = None
+    key: str | None = None
+    build: str | None = None
+    metadata: Raw | None = None
+
+
+class History(Read, gc=False, kw_only=True):
+    """A player's facts on a board, newest first."""
+
+    board: str
+    player: str
+    facts: list[HistoryItem]
+    next_before: int | None
+    """Give it as ``before`` to go on; null at the end."""
+
+
+class FactItem(Struct):
+    """One fact of the audit trail."""
+
+    position: int
+    at: str
+    kind: str
+    board: str | None
+    player: str | None
+    actor: str | None
+    body: dict[str, Any]
+
+
+class Facts(Read, gc=False, kw_only=True):
+    """A stretch of the audit trail, oldest first."""
+
+    facts: list[FactItem]
+    next_after: int | None
+    """Give it as ``after`` to go on; null at the end."""
+
+
+class Health(Struct):
+    """Whether the service answers, and whether it should be asked."""
+
+    status: str
+    position: int
+    durable: bool
+    problem: str | None = None
