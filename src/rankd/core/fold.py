@@ -157,13 +157,15 @@ class Fold:
         return len(facts)
 
     def _intricate_until(self, facts: Sequence[Recorded], start: int) -> int:
-        """End behind what replaces or drops rankings: an apply does that last.
+        """Let what replaces or drops rankings be alone.
 
-        Else end where plain submissions begin, unless that would part what is mixed all through.
+        An apply does it last, so nothing may follow; and what is dropped is what the index has,
+        so nothing that makes room or is told in the terms of its board may come before. Else end
+        where plain submissions begin, unless that would part what is mixed all through.
         """
         for place in range(start + 1, len(facts)):
             before = facts[place - 1].fact
-            if isinstance(before, BoardDefined | BoardRetired | WindowDropped):
+            if isinstance(before, _ALONE) or isinstance(facts[place].fact, _ALONE):
                 return place
             long = place - start >= IN_MOVES_AT_LEAST
             worth_it = self._index.judges and (long or not isinstance(before, ScoreSubmitted))
@@ -339,6 +341,8 @@ class Fold:
             if segment not in old:
                 _put_in_segment(begun, opened, segment, player, order_key, metadata)
 
+
+_ALONE = (BoardDefined, BoardRetired, WindowDropped)
 
 IN_MOVES_AT_LEAST = 64
 """How many facts go in moves before one looks whether they could go in place again."""
