@@ -16,6 +16,8 @@ from rankd.model.facts import (
     Codec,
     Fact,
     FriendsSet,
+    KeyCreated,
+    KeyRevoked,
     OpenWindow,
     PlayerErased,
     PlayerProfiled,
@@ -127,6 +129,17 @@ GOLDEN: list[tuple[str, str, Fact]] = [
         "93a6676c6f62616cb06461696c793a323032362d31312d313407",
         WindowDropped("global", "daily:2026-11-14", Position(7)),
     ),
+    (
+        "key_created.1",
+        (
+            "96a26b31c420000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f92a472656164"
+            "a67375626d697491a6676c6f62616ca87468652067616d65a561646d696e"
+        ),
+        KeyCreated(
+            "k1", bytes(range(32)), ("read", "submit"), ("global",), title="the game", actor="admin"
+        ),
+    ),
+    ("key_revoked.1", "92a26b31a561646d696e", KeyRevoked("k1", "admin")),
 ]
 
 # What was written before a kind had its last fields. It is read for ever, and written no more.

@@ -41,6 +41,7 @@ class Player(NamedTuple):
 
 
 _TELLING = (ScoreSubmitted, PlayerProfiled, FriendsSet, PlayerErased)
+_attributes = msgspec.json.Decoder(Attributes).decode
 _as_json = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -60,28 +61,27 @@ def fold(players: dict[str, Player], changes: Changes) -> None:
             players.pop(fact.player, None)
             continue
         before = players.get(fact.player)
-        after = _changed(before, fact, position)
-        if before is None or after[:-1] != before[:-1]:
-            players[fact.player] = after
+        known = before or Player(fact.player, None, "{}", "[]", position)
+        told = _told(known, fact)
+        if before is None or told != known[1:4]:
+            players[fact.player] = Player(fact.player, *told, position)
 
 
-def _changed(
-    before: Player | None, fact: ScoreSubmitted | PlayerProfiled | FriendsSet, position: Position
-) -> Player:
-    known = before or Player(fact.player, None, "{}", "[]", position)
-    match fact:
-        case ScoreSubmitted():
-            merged = _merged(known.attributes, fact.attributes or {})
-            return known._replace(attributes=merged, position=position)
-        case PlayerProfiled():
-            attributes = _text(fact.attributes or {})
-            return known._replace(name=fact.name, attributes=attributes, position=position)
-        case FriendsSet():
-            return known._replace(friends=_text(fact.friends), position=position)
+def _told(
+    known: Player, fact: ScoreSubmitted | PlayerProfiled | FriendsSet
+) -> tuple[str | None, str, str]:
+    """Return name, attributes and friends after a fact."""
+    _, name, attributes, friends, _ = known
+    if type(fact) is ScoreSubmitted:
+        return name, _merged(attributes, fact.attributes or {}), friends
+    if type(fact) is PlayerProfiled:
+        return fact.name, _text(fact.attributes or {}), friends
+    assert type(fact) is FriendsSet
+    return name, attributes, _text(fact.friends)
 
 
 def _merged(known: str, told: Attributes) -> str:
-    return _text(msgspec.json.decode(known, type=Attributes) | told)
+    return _text(_attributes(known) | told)
 
 
 def _text(value: object) -> str:
