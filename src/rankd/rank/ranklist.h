@@ -81,7 +81,7 @@ uint64_t rk_list_put_many(rk_list *list, uint64_t count, const uint32_t *players
 void rk_list_rank_many(const rk_list *list, uint64_t count, const uint32_t *players,
                        uint32_t *ranks);
 
-/* The same, and where not NULL `keys` receives the key of each, big-endian; zeros if it has none. */
+/* The same; where not NULL, `keys` receives the key of each, big-endian, or zeros. */
 void rk_list_find_many(const rk_list *list, uint64_t count, const uint32_t *players,
                        uint32_t *ranks, uint8_t *keys);
 
