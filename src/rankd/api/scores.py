@@ -92,6 +92,7 @@ def _told(answer: Answer, board: str) -> wire.Receipt | RankdError:
         return answer.error
     if answer.receipt is None:
         return UnknownBoard(board)
-    if (refused := answer.receipt.refused) is not None:
-        return SubmissionRejected(reason=refused.code or "", message=refused.message or "")
+    if answer.receipt.rejected:
+        why = answer.receipt.first
+        return SubmissionRejected(reason=why.code or "", message=why.message or "")
     return shown.receipt(answer.receipt)

@@ -41,7 +41,7 @@ from rankd.model.facts import (
     WindowDropped,
     WindowOpened,
 )
-from rankd.model.receipt import InWindow, Receipt, VerdictName
+from rankd.model.receipt import InWindow, Receipt, VerdictName, is_rejected
 from rankd.model.standing import TieRule
 from rankd.model.submission import Counted, Held, NotBetter, Rejected, Verdict, judge
 from rankd.ports import STAY, Move, Moved, RankIndex, Ranking, Run, Shape
@@ -413,8 +413,10 @@ def _receipt(judged: _Judged, moved: Sequence[Moved]) -> Receipt:
     windows = {
         name: _in_window(outcome, moved[outcome.move]) for name, outcome in judged.outcomes.items()
     }
-    board = judged.page.board
-    return Receipt(judged.fact.board, judged.fact.player, judged.position, board.decimals, windows)
+    fact, decimals = judged.fact, judged.page.board.decimals
+    return Receipt(
+        fact.board, fact.player, judged.position, decimals, windows, is_rejected(windows)
+    )
 
 
 def _in_window(outcome: _Outcome, moved: Moved) -> InWindow:

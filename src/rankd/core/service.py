@@ -23,9 +23,7 @@ from rankd.errors import (
     FieldError,
     IndexBehind,
     IndexDiffers,
-    Invalid,
     InvalidBoard,
-    InvalidSubmission,
     RankdError,
     Refused,
     UnknownKey,
@@ -46,7 +44,7 @@ from rankd.model.facts import (
 from rankd.model.profile import check_player, read_friends, read_profile, read_reason
 from rankd.model.redefinition import check_redefinition
 from rankd.model.standing import Rank
-from rankd.model.submission import Submission
+from rankd.model.submission import Item, read_facts
 from rankd.ports import Clock, Ledger, Progress, Ranking
 
 COMPARED_TOGETHER = 4_096
@@ -217,7 +215,7 @@ class Rankd:
     # -------------------------------------------------------------------- submissions
 
     async def submit(
-        self, name: str, bodies: Sequence[Mapping[str, object]], *, actor: str | None = None
+        self, name: str, items: Sequence[Item], *, actor: str | None = None
     ) -> list[Answer]:
         """Have submissions to one board recorded, judged and counted, in one commit.
 
@@ -225,7 +223,7 @@ class Rankd:
         """
         while True:
             board = self.book.page(name).board
-            facts = _read_submissions(board, bodies, actor)
+            facts = read_facts(board, items, actor=actor)
             try:
                 return await self._intake.put(facts, boards=(board,))
             except Overtaken:
@@ -252,7 +250,7 @@ class Rankd:
         self, name: str, body: Mapping[str, object], actor: str | None
     ) -> ScoreSubmitted | Refused:
         try:
-            return Submission.of(self.book.page(name).board, body).fact(actor=actor)
+            return read_facts(self.book.page(name).board, [body], actor=actor)[0]
         except Refused as refused:
             return refused
 
@@ -389,24 +387,6 @@ class Rankd:
 
 SHADOW_FACTS = 65_536
 """How many facts are folded between two words about progress."""
-
-
-def _read_submissions(
-    board: Board, bodies: Sequence[Mapping[str, object]], actor: str | None
-) -> list[ScoreSubmitted]:
-    facts: list[ScoreSubmitted] = []
-    add, read = facts.append, Submission.of
-    try:
-        for body in bodies:
-            add(read(board, body).fact(actor=actor))
-    except Invalid as exc:
-        if len(bodies) == 1:
-            raise
-        item = f"[{len(facts)}]"
-        raise InvalidSubmission(
-            [FieldError(f"{item}.{field}".rstrip("."), message) for field, message in exc.errors]
-        ) from exc
-    return facts
 
 
 def _read_board(name: str, definition: Mapping[str, object]) -> Board:

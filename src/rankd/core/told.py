@@ -5,13 +5,14 @@ for their rank or not at all, so a receipt is a row of these columns, and what i
 is put together when somebody reads it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from rankd.core.book import Open
 from rankd.model.facts import Position
 from rankd.model.receipt import InWindow, Receipt, VerdictName
 from rankd.model.standing import Rank
 from rankd.model.submission import OUT_OF_BOUNDS, OVERFLOW, Rejected
+from rankd.ports import OUT_OF_BOUNDS as OUT_OF_BOUNDS_SAID
 from rankd.ports import Run, Verdicts
 
 _NAMES: tuple[tuple[VerdictName, Rejected | None], ...] = (
@@ -54,6 +55,18 @@ class Told:
             None if rejected is None else rejected.message,
         )
 
+    def rejected(self) -> Set[int]:
+        """Return the rows that every window rejects: mostly none."""
+        first, *others = [each.verdicts for each in self.verdicts]
+        if max(first) < OUT_OF_BOUNDS_SAID:
+            return frozenset()
+        return {
+            row
+            for row, verdict in enumerate(first)
+            if verdict >= OUT_OF_BOUNDS_SAID
+            and all(other[row] >= OUT_OF_BOUNDS_SAID for other in others)
+        }
+
     def _scores(self, column: Sequence[int], row: int) -> tuple[int, ...]:
         return tuple(column[row * self.width : (row + 1) * self.width])
 
@@ -80,7 +93,8 @@ class Row(Mapping[str, InWindow]):
 def receipts_of(told: Told) -> Iterator[tuple[Position, Receipt]]:
     """Yield the receipt of each submission of a run, with its position."""
     run = told.run
-    board, decimals = run.board.name, run.board.decimals
-    for row, (player, position) in enumerate(zip(run.players, run.positions, strict=True)):
-        place = Position(position)
-        yield place, Receipt(board, player, place, decimals, Row(told, row))
+    board, decimals, rejected = run.board.name, run.board.decimals, told.rejected()
+    positions: Iterable[Position] = run.positions  # type: ignore[assignment]
+    for row, (player, position) in enumerate(zip(run.players, positions, strict=True)):
+        windows = Row(told, row)
+        yield position, Receipt(board, player, position, decimals, windows, row in rejected)

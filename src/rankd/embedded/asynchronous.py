@@ -9,7 +9,6 @@ from rankd.core.reader import Found, Page, Projected
 from rankd.errors import (
     FieldError,
     InvalidPage,
-    InvalidSubmission,
     NothingToBackUp,
     RankdError,
     Refused,
@@ -28,12 +27,10 @@ from rankd.model.standing import (
     Rank,
     Standing,
 )
+from rankd.model.submission import Item
 from rankd.model.window import Window
 from rankd.terminal import Show, showing
 from rankd.wiring import Engine, Folder
-
-Item = tuple[str, object] | Mapping[str, object]
-"""A player with a score, or a mapping as ``submit`` takes arguments."""
 
 
 class AsyncBoard:
@@ -87,15 +84,15 @@ class AsyncBoard:
         refused when its turn comes, or reuses a key, the others count all the same and the first
         refusal is raised.
         """
-        bodies = [_body(item) for item in items]
+        wanted = items if isinstance(items, list) else list(items)
         answers: list[Answer] = []
-        for first in range(0, len(bodies), BATCH_FACTS_MAX):
-            some = bodies[first : first + BATCH_FACTS_MAX]
+        for first in range(0, len(wanted), BATCH_FACTS_MAX):
+            some = wanted[first : first + BATCH_FACTS_MAX]
             try:
                 answers += await self._rankd.submit(self.name, some)
             except (Refused, Unavailable) as exc:
                 if first:
-                    exc.add_note(f"the first {first} of {len(bodies)} submissions were recorded")
+                    exc.add_note(f"the first {first} of {len(wanted)} submissions were recorded")
                 raise
         return [receipt_of(answer, self.name) for answer in answers]
 
@@ -341,20 +338,13 @@ def receipt_of(answer: Answer, board: str) -> Receipt:
     receipt = answer.receipt
     if error is None and receipt is None:
         error = UnknownBoard(board)
-    elif error is None and receipt is not None and (refused := receipt.refused) is not None:
-        error = SubmissionRejected(reason=refused.code or "", message=refused.message or "")
+    elif receipt is not None and receipt.rejected:
+        why = receipt.first
+        error = SubmissionRejected(reason=why.code or "", message=why.message or "")
     if error is not None:
         raise error
     assert receipt is not None
     return receipt
-
-
-def _body(item: Item) -> Mapping[str, object]:
-    if not isinstance(item, tuple):
-        return item
-    if len(item) != 2:
-        raise InvalidSubmission([FieldError("", "must be a player and a score, or an object")])
-    return {"player": item[0], "score": item[1]}
 
 
 def _read_scores(board: Definition, values: Sequence[object]) -> tuple[int, ...]:

@@ -11,11 +11,12 @@ from typing import Any, TypeVar
 
 from rankd.core.preview import Preview
 from rankd.core.reader import Found, Page, Projected
-from rankd.embedded.asynchronous import AsyncBoard, AsyncRanks, Item
+from rankd.embedded.asynchronous import AsyncBoard, AsyncRanks
 from rankd.errors import LedgerUnavailable
 from rankd.model.facts import Position
 from rankd.model.receipt import Receipt
 from rankd.model.standing import NEIGHBOURS_DEFAULT, PAGE_LIMIT_DEFAULT, Rank, Standing
+from rankd.model.submission import Item
 from rankd.model.window import Window
 from rankd.terminal import Show
 from rankd.wiring import Folder

@@ -65,6 +65,8 @@ class Receipt(msgspec.Struct, frozen=True, eq=False, gc=False):
     windows: Mapping[str, InWindow]
     """By the name of their recurrence, in the order of the board's definition. Empty only if the
     board had no window open, or was retired before the submission's turn came."""
+    rejected: bool = False
+    """Whether it counts nowhere: every window rejects it."""
     duplicate: bool = False
     """Whether this is the answer to an earlier submission with the same key."""
 
@@ -74,14 +76,6 @@ class Receipt(msgspec.Struct, frozen=True, eq=False, gc=False):
         if (overall := self.windows.get("all")) is not None:
             return overall
         return next(iter(self.windows.values()), NOWHERE)
-
-    @property
-    def refused(self) -> InWindow | None:
-        """Why it counts nowhere, if every window rejects it."""
-        if self.first.verdict != "rejected":
-            return None
-        rejected = all(told.verdict == "rejected" for told in self.windows.values())
-        return self.first if rejected else None
 
     @property
     def verdict(self) -> VerdictName:
@@ -147,7 +141,19 @@ class Receipt(msgspec.Struct, frozen=True, eq=False, gc=False):
     def decode(body: bytes) -> "Receipt":
         """Return the receipt that was kept."""
         kept = _decode(body)
-        return Receipt(kept.board, kept.player, kept.position, kept.decimals, kept.windows)
+        return Receipt(
+            kept.board,
+            kept.player,
+            kept.position,
+            kept.decimals,
+            kept.windows,
+            is_rejected(kept.windows),
+        )
+
+
+def is_rejected(windows: Mapping[str, InWindow]) -> bool:
+    """Whether a submission counts nowhere."""
+    return all(told.verdict == "rejected" for told in windows.values())
 
 
 class _Kept(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -13,7 +13,7 @@ fact was recorded.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from math import isfinite
@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypeGuard
 
 import msgspec
 
-from rankd.errors import FieldError, InvalidSubmission, ScoreOutOfBounds
+from rankd.errors import FieldError, Invalid, InvalidSubmission, ScoreOutOfBounds
 from rankd.model.board import (
     NAME,
     SCORE_MAX,
@@ -218,6 +218,85 @@ def _judge_total(board: Board, total: Scores, current: Scores | None) -> Verdict
 
 def _fits(scores: Scores) -> bool:
     return min(scores) >= SCORE_MIN and max(scores) <= SCORE_MAX
+
+
+# --------------------------------------------------------------------- reading many
+
+Item = tuple[str, object] | Mapping[str, object]
+"""A player with a score, or a mapping as a request has it."""
+
+_PLAIN = frozenset({"board", "player", "score", "key"})
+
+
+def read_facts(
+    board: Board, items: Sequence[Item], *, actor: str | None = None
+) -> list[ScoreSubmitted]:
+    """Return the facts that record some submissions to one board.
+
+    Raises InvalidSubmission, naming the first item that is wrong, or ScoreOutOfBounds.
+    """
+    facts: list[ScoreSubmitted] = []
+    add, name = facts.append, board.name
+    low, high = board.score_low, board.score_high
+    # What nearly all are: one column of whole numbers, within bounds that sums are held to later.
+    plain = board.width == 1 and board.decimals == 0 and board.rule is not _SUM
+    for item in items:
+        if type(item) is tuple and len(item) == 2:
+            player, score = item
+            if (
+                plain
+                and type(score) is int
+                and low <= score <= high
+                and type(player) is str
+                and 0 < len(player) <= PLAYER_ID_BYTES_MAX
+                and player.isascii()
+                and player.isprintable()
+            ):
+                add(
+                    ScoreSubmitted(
+                        name, player, (score,), None, None, None, None, None, None, None, actor
+                    )
+                )
+                continue
+            item = {"player": player, "score": score}
+        elif plain and type(item) is dict and item.keys() <= _PLAIN:
+            fact = _read_plain(item, name, low, high, actor)
+            if fact is not None:
+                add(fact)
+                continue
+        try:
+            add(Submission.of(board, _as_body(item)).fact(actor=actor))
+        except Invalid as exc:
+            if len(items) == 1:
+                raise
+            raise _at(len(facts), exc) from exc
+    return facts
+
+
+def _read_plain(
+    item: Mapping[str, object], name: str, low: int, high: int, actor: str | None
+) -> ScoreSubmitted | None:
+    """Return the fact of a plain request, None where it has to be looked at with care."""
+    score, player, key = item.get("score"), item.get("player"), item.get("key")
+    if type(score) is not int or not low <= score <= high or item.get("board", name) != name:
+        return None
+    if not _is_text(player, PLAYER_ID_BYTES_MAX):
+        return None
+    if key is not None and not _is_text(key, SUBMISSION_KEY_BYTES_MAX):
+        return None
+    return ScoreSubmitted(name, player, (score,), None, key, None, None, None, None, None, actor)
+
+
+def _as_body(item: Item) -> Mapping[str, object]:
+    if isinstance(item, tuple):
+        raise InvalidSubmission([FieldError("", "must be a player and a score, or an object")])
+    return item
+
+
+def _at(place: int, error: Invalid) -> InvalidSubmission:
+    return InvalidSubmission(
+        [FieldError(f"[{place}].{field}".rstrip("."), said) for field, said in error.errors]
+    )
 
 
 # ----------------------------------------------------------------- reading a request
