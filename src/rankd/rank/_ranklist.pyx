@@ -150,7 +150,11 @@ def bytes_in_use():
 
 
 cdef column _numbers(Py_ssize_t count):
-    return clone(_NUMBERS, count, zero=True)
+    return clone(_NUMBERS, count, zero=count > 0)  # An empty array has nothing to clear.
+
+
+cdef column _scores(Py_ssize_t count):
+    return clone(_SCORES, count, zero=count > 0)
 
 
 cdef int _raise(rk_status status, str what) except -1:
@@ -553,8 +557,8 @@ cdef class RankList:
         if by.rule == RK_FIRST and deltas is not None and any(deltas):
             raise ValueError("where the first scores stay there are no deltas")
         verdicts = PyBytes_FromStringAndSize(NULL, count)
-        cdef column scores_after = clone(_SCORES, count * columns, zero=True)
-        cdef column scores_before = clone(_SCORES, count * columns, zero=True)
+        cdef column scores_after = _scores(count * columns)
+        cdef column scores_before = _scores(count * columns)
         cdef column after = _numbers(count), before = _numbers(count), totals = _numbers(count)
         told = (verdicts, scores_after, scores_before, after, before, totals)
         if count == 0:
