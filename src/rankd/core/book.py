@@ -30,7 +30,7 @@ from rankd.model.facts import (
 )
 from rankd.model.order import Order
 from rankd.model.standing import TieRule
-from rankd.model.window import Instant, Recurrence, Window
+from rankd.model.window import Instant, Window
 from rankd.ports import Ranking, Shape
 
 EDITION = "~"
@@ -76,13 +76,15 @@ class Sealed(NamedTuple):
 class BoardPage:
     """One board's page of the book."""
 
-    __slots__ = ("alias", "default", "defined_at", "sealed", "since", "terms", "windows")
+    __slots__ = ("alias", "default", "defined_at", "earlier", "sealed", "since", "terms", "windows")
 
     def __init__(self, board: Board, position: Position, *, alias: str | None = None) -> None:
         self.since = position
         """Where a board of this name was defined first, since one was last retired."""
         self.alias = alias
         """What its rankings are called while nobody is to read them."""
+        self.earlier: list[tuple[Position, Board]] = []
+        """The definitions before the present one, and where each came into force."""
         self.windows: dict[str, Open] = {}
         """The open ones, by the name of their recurrence, in the order of the definition."""
         self.sealed: dict[str, Sealed] = {}
@@ -90,7 +92,7 @@ class BoardPage:
         self.adopt(board, position)
 
     def adopt(self, board: Board, position: Position) -> None:
-        """Go by another definition from here on. Windows are told apart by whoever knows them."""
+        """Go by a definition from here on."""
         self.terms = Terms(board)
         self.defined_at = position
         names = [recurrence.name for recurrence in board.windows]
@@ -100,6 +102,13 @@ class BoardPage:
     def board(self) -> Board:
         """The definition in force."""
         return self.terms.board
+
+    def board_at(self, position: Position) -> Board:
+        """Return the definition that was in force at a position."""
+        for since, board in reversed([*self.earlier, (self.defined_at, self.board)]):
+            if since <= position:
+                return board
+        return self.board
 
     def opened(self, window: OpenWindow) -> Open:
         """Return an open window of this board, under its present terms."""
@@ -123,11 +132,14 @@ class BoardPage:
             return None
         return sealed.at + int(kept.total_seconds() * 1_000_000)
 
-    def edition(self, recurrence: Recurrence, window: Window) -> OpenWindow:
-        """Return what to open for a window: under its own id, or a new one if it was used."""
-        taken = {*self.sealed, *(window.id for window, *_ in self.windows.values())}
+    def edition(self, window: Window) -> OpenWindow:
+        """Return what to open for a window: under its own id, or a new one if it was used.
+
+        A window of the very same time was taken out of the definition and is put back.
+        """
+        used = {id: (known.window.start, known.window.end) for id, known in self.sealed.items()}
         id, number = window.id, 1
-        while id in taken:
+        while id in used and used[id] != (window.start, window.end):
             number += 1
             id = f"{window.id}{EDITION}{number}"
         return OpenWindow(id, window.start, window.end)
@@ -139,8 +151,12 @@ class BoardPage:
         """
         if text is None:
             text = self.default
-        known = self.windows.get(text) or self.sealed.get(text)
+        known = self.windows.get(text) or self.sealed.get(text) or self._open_by_id(text)
         return known if known is not None else self._resolve(text, now)
+
+    def _open_by_id(self, id: str) -> Open | None:
+        opened = self.windows.get(name_of_window(id))
+        return opened if opened is not None and opened.window.id == id else None
 
     def _resolve(self, text: str, now: Instant) -> Open | Sealed:
         name = name_of_window(text)
@@ -258,9 +274,12 @@ class Book:
             for window, *_ in list(page.windows.values()):
                 if window.id not in going_on:
                     self._seal(page, window.id, position, at)
+            page.earlier.append((page.defined_at, page.board))
             page.adopt(board, position)
         windows = [page.opened(window) for window in fact.windows]
         page.windows = {opened.window.name: opened for opened in windows}
+        for opened in windows:
+            page.sealed.pop(opened.window.id, None)  # Taken out earlier, and put back now.
 
     def _open(self, fact: WindowOpened) -> None:
         page = self.boards.get(fact.board)

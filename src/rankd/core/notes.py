@@ -63,6 +63,7 @@ class NotedBoard(msgspec.Struct, tag="board", array_like=True):
     defined_at: Position
     windows: list[OpenWindow]
     sealed: list[NotedSealed]
+    earlier: list[tuple[Position, dict[str, Any]]]
 
 
 class NotedProfiles(msgspec.Struct, tag="profiles", array_like=True):
@@ -119,6 +120,7 @@ def _note_page(page: BoardPage) -> NotedBoard:
         page.defined_at,
         [OpenWindow(window.id, window.start, window.end) for window, *_ in page.windows.values()],
         [_note_sealed(sealed) for sealed in page.sealed.values()],
+        [(position, board.definition()) for position, board in page.earlier],
     )
 
 
@@ -163,6 +165,7 @@ def read_notes(frames: Iterable[bytes]) -> Noted:
 def _read_page(noted: NotedBoard) -> BoardPage:
     page = BoardPage(Board.define(noted.name, noted.definition), noted.since)
     page.defined_at = noted.defined_at
+    page.earlier = [(at, Board.define(noted.name, before)) for at, before in noted.earlier]
     windows: list[Open] = [page.opened(window) for window in noted.windows]
     page.windows = {opened.window.name: opened for opened in windows}
     for one in noted.sealed:

@@ -142,7 +142,9 @@ class Reader:
     async def standings(self, player: str) -> list[tuple[Ranking, Standing]]:
         """Return where a player stands on every board, in its default window."""
         everywhere = []
-        for name in self._book.boards:
+        for name, page in self._book.boards.items():
+            if page.default not in page.windows:
+                continue  # Between two seasons.
             where = self.where(name)
             found = await self._index.rank(where.ranking, player)
             if found is not None:

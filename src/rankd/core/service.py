@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any, TypeVar
 
-from rankd.core.book import Book
+from rankd.core.book import BoardPage, Book
 from rankd.core.draft import Draft, refolded
 from rankd.core.intake import Answer, Intake, Overtaken
 from rankd.core.managers import SAVE_AT_CLOSE_FACTS, Sealer, Snapshotter
@@ -23,6 +23,7 @@ from rankd.errors import (
     FieldError,
     IndexBehind,
     IndexDiffers,
+    Invalid,
     InvalidBoard,
     RankdError,
     Refused,
@@ -44,7 +45,7 @@ from rankd.model.facts import (
 from rankd.model.profile import check_player, read_friends, read_profile, read_reason
 from rankd.model.redefinition import check_redefinition
 from rankd.model.standing import Rank
-from rankd.model.submission import Item, read_facts
+from rankd.model.submission import Item, at_item, read_facts
 from rankd.ports import Clock, Ledger, Progress, Ranking
 
 COMPARED_TOGETHER = 4_096
@@ -222,12 +223,37 @@ class Rankd:
         Raises InvalidSubmission if one is malformed, and then nothing is recorded.
         """
         while True:
-            board = self.book.page(name).board
-            facts = read_facts(board, items, actor=actor)
+            page = self.book.page(name)
+            board = page.board
+            facts = (
+                await self._read_as_then(page, items, actor)
+                if page.earlier and any(map(_has_key, items))
+                else read_facts(board, items, actor=actor)
+            )
             try:
                 return await self._intake.put(facts, boards=(board,))
             except Overtaken:
                 continue
+
+    async def _read_as_then(
+        self, page: BoardPage, items: Sequence[Item], actor: str | None
+    ) -> list[ScoreSubmitted]:
+        """Read submissions to a board that was redefined.
+
+        A repeated one is read as it was the first time, so that it is known for the same.
+        """
+        facts: list[ScoreSubmitted] = []
+        for place, item in enumerate(items):
+            key = item.get("key") if isinstance(item, Mapping) else None
+            first = None
+            if isinstance(key, str):
+                first = await self._ledger.first_use(board=page.board.name, key=key)
+            board = page.board if first is None else page.board_at(first.position)
+            try:
+                facts += read_facts(board, [item], actor=actor)
+            except Invalid as exc:
+                raise (exc if len(items) == 1 else at_item(place, exc)) from exc
+        return facts
 
     async def submit_each(
         self, bodies: Sequence[tuple[str, Mapping[str, object]]], *, actor: str | None = None
@@ -237,7 +263,7 @@ class Rankd:
         What is malformed, or made to a board that there is not, is told in its place.
         """
         while True:
-            checked = [self._check(name, body, actor) for name, body in bodies]
+            checked = [await self._check(name, body, actor) for name, body in bodies]
             facts = [fact for fact in checked if isinstance(fact, ScoreSubmitted)]
             boards = [self.book.page(name).board for name in {fact.board for fact in facts}]
             try:
@@ -246,11 +272,14 @@ class Rankd:
                 continue
             return [next(answers) if isinstance(one, Fact) else one for one in checked]
 
-    def _check(
+    async def _check(
         self, name: str, body: Mapping[str, object], actor: str | None
     ) -> ScoreSubmitted | Refused:
         try:
-            return read_facts(self.book.page(name).board, [body], actor=actor)[0]
+            page = self.book.page(name)
+            if page.earlier:
+                return (await self._read_as_then(page, [body], actor))[0]
+            return read_facts(page.board, [body], actor=actor)[0]
         except Refused as refused:
             return refused
 
@@ -387,6 +416,10 @@ class Rankd:
 
 SHADOW_FACTS = 65_536
 """How many facts are folded between two words about progress."""
+
+
+def _has_key(item: Item) -> bool:
+    return isinstance(item, Mapping) and item.get("key") is not None
 
 
 def _read_board(name: str, definition: Mapping[str, object]) -> Board:

@@ -39,7 +39,7 @@ def _turns_of(page: BoardPage, now: Instant) -> Iterator[Fact]:
         window_now = recurrence.window_at(now)
         if window_now is None or _was_sealed(page, recurrence.name, window_now.start):
             continue
-        opened = page.edition(recurrence, window_now)
+        opened = page.edition(window_now)
         yield WindowOpened(name, opened.window, opened.start, opened.end, since)
     for sealed in page.sealed.values():
         until = page.kept_until(sealed)
@@ -75,7 +75,7 @@ def windows_at(page: BoardPage | None, board: Board, now: Instant) -> tuple[Open
         ):
             windows.append(OpenWindow(open_now.window.id, window.start, window.end))
         else:
-            windows.append(scratch.edition(recurrence, window))
+            windows.append(scratch.edition(window))
     return tuple(windows)
 
 

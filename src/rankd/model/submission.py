@@ -269,7 +269,7 @@ def read_facts(
         except Invalid as exc:
             if len(items) == 1:
                 raise
-            raise _at(len(facts), exc) from exc
+            raise at_item(len(facts), exc) from exc
     return facts
 
 
@@ -293,7 +293,8 @@ def _as_body(item: Item) -> Mapping[str, object]:
     return item
 
 
-def _at(place: int, error: Invalid) -> InvalidSubmission:
+def at_item(place: int, error: Invalid) -> InvalidSubmission:
+    """Return what is wrong with one item of many."""
     return InvalidSubmission(
         [FieldError(f"[{place}].{field}".rstrip("."), said) for field, said in error.errors]
     )
