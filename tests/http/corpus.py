@@ -4,12 +4,28 @@
 fuzzer mutates it. An entry is what a client sends on one connection, possibly several requests.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.http.toys import SMALL
 
-LIMITS = {"request_body_bytes_max": 2048, "request_head_bytes_max": 1024, "request_headers_max": 8}
+LIMITS: dict[str, Any] = {
+    "request_body_bytes_max": 2048,
+    "request_head_bytes_max": 1024,
+    "request_headers_max": 8,
+}
 """Small, so that the entries beyond them stay small too."""
+
+NEVER = 3600.0
+"""A time limit that must not strike, however long the machine pauses."""
+
+PATIENT: dict[str, Any] = {
+    "request_seconds_max": NEVER,
+    "idle_seconds_max": NEVER,
+    "send_seconds_max": NEVER,
+    "linger_seconds_max": 60.0,
+    "stop_seconds_max": NEVER,
+}
+"""For whatever compares answers: none of them may depend on time."""
 
 GET = b"GET /v1/boards/g/standings/p1 HTTP/1.1\r\nHost: t\r\n\r\n"
 SUBMISSION = b'{"player":"p1","score":5}'

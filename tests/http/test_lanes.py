@@ -1,25 +1,12 @@
 """Both lanes say the same, byte for byte, however a request is cut into reads."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable
-from typing import Any, TypeVar
+from collections.abc import Iterable
 
 import pytest
-from tests.http.corpus import CORPUS
-from tests.http.wire import Side, statuses, without_what_varies
-
-from rankd.api.server import new_event_loop
-
-T = TypeVar("T")
-
-
-def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    async def within_reason() -> T:
-        async with asyncio.timeout(100):  # Nothing here waits; a hang becomes a failure.
-            return await coroutine
-
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(within_reason())
+from tests.http.corpus import CORPUS, GET, submit
+from tests.http.running import run
+from tests.http.wire import Side, from_the_loop, statuses, without_what_varies
 
 
 async def answer(side: Side, pieces: Iterable[bytes]) -> bytes:
@@ -51,3 +38,49 @@ def test_an_answer_does_not_depend_on_how_the_request_was_cut(name: str) -> None
             assert await answer(side, [bytes([byte]) for byte in entry.sent]) == whole
 
     run(compare())
+
+
+# Those the fast lane must not leave to the other: without this list it could leave all of them.
+OWN = [
+    *("standing", "two in turn", "page", "page encoded", "submit", "submit twice", "verb"),
+    *("read behind a write", "encoded colon", "encoded slash", "headers reach", "keep-alive"),
+    *("post without length", "waits by timeout", "large", "empty", "own headers", "origin"),
+    *("unknown outcome", "broken", "not json", "missing field"),
+]
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_the_fast_lane_serves_what_it_is_for(name: str) -> None:
+    async def watch() -> None:
+        side = Side(fast=True)
+        wire = side.connect()
+        await from_the_loop(wire.protocol.data_received, CORPUS[name].sent)
+        if not await from_the_loop(wire.protocol.eof_received):
+            wire.close()
+        await wire.lost.wait()
+        assert statuses(bytes(wire.sent), heads=False) == CORPUS[name].statuses
+        assert wire.protocol.cycle is None, "uvicorn was asked"
+        assert side.state.total_requests == len(CORPUS[name].statuses)
+
+    run(watch())
+
+
+@pytest.mark.parametrize("fast", [True, False], ids=["fast", "asgi"])
+def test_nothing_is_read_while_a_request_waits_behind_another(fast: bool) -> None:
+    """Otherwise a client that asks without reading fills the memory with what it asked."""
+
+    async def crowd() -> None:
+        side = Side(fast=fast)
+        side.service.gate = asyncio.Event()
+        wire = side.connect()
+        await from_the_loop(wire.protocol.data_received, submit() + GET)
+        await side.service.entered.wait()
+        assert not wire.readable.is_set()
+        side.service.gate.set()
+        await wire.readable.wait()
+        assert not await from_the_loop(wire.protocol.eof_received)
+        wire.close()
+        await wire.lost.wait()
+        assert statuses(bytes(wire.sent), heads=False) == (200, 200)
+
+    run(crowd())

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from tests.http.corpus import LIMITS
+from tests.http.corpus import LIMITS, PATIENT
 from tests.http.toys import ROUTES, Service
 from uvicorn.server import ServerState
 
@@ -80,7 +80,7 @@ class Side:
 
     def __init__(self, *, fast: bool, **settings: Any) -> None:
         self.service = Service()
-        given = {"cors_origins": ("https://game.example",), **LIMITS, **settings}
+        given = {"cors_origins": ("https://game.example",), **LIMITS, **PATIENT, **settings}
         self.settings = Settings(fast_lane=fast, **given)
         app = App(Router(ROUTES), self.service, self.settings)
         self._config = protocol_config(app)
@@ -132,13 +132,13 @@ def without_what_varies(answer: bytes) -> bytes:
 
 def statuses(answers: bytes, *, heads: bool) -> tuple[int, ...]:
     """Return the statuses of answers that follow one another, each read by its length."""
-    found = []
-    while answers:
-        head, end, answers = answers.partition(b"\r\n\r\n")
-        assert end, "an answer was cut"
+    found, at = [], 0
+    while at < len(answers):
+        end = answers.find(b"\r\n\r\n", at)
+        assert end > 0, "an answer was cut"
+        head = answers[at:end]
         found.append(int(head.split(b" ")[1]))
         length = re.search(rb"\r\ncontent-length: (\d+)", head)
-        if length is not None and not heads:
-            assert len(answers) >= int(length[1]), "a body was cut"
-            answers = answers[int(length[1]) :]
+        at = end + 4 + (int(length[1]) if length is not None and not heads else 0)
+    assert at == len(answers), "a body was cut"
     return tuple(found)

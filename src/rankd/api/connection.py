@@ -22,6 +22,7 @@ import asyncio
 import enum
 from typing import Any, cast
 
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import (
     STATUS_LINE,
     HttpToolsProtocol,
@@ -78,6 +79,22 @@ class _Outlet:
         self._connection.close()
 
 
+class _Flow(FlowControl):
+    """uvicorn's flow control, which must not open what is held up here.
+
+    An application that waits for its request makes uvicorn read on, also when what it then reads
+    is the next ten thousand requests.
+    """
+
+    def __init__(self, connection: "Connection") -> None:
+        super().__init__(connection.transport)
+        self._connection = connection
+
+    def resume_reading(self) -> None:
+        if not self._connection.holds:
+            super().resume_reading()
+
+
 class Connection(HttpToolsProtocol):
     """uvicorn's protocol with bounds. Serves every route through the application."""
 
@@ -101,6 +118,11 @@ class Connection(HttpToolsProtocol):
         self._refusal: RankdError | None = None
 
     @property
+    def holds(self) -> bool:
+        """Whether bytes wait here that came too early."""
+        return bool(self._held)
+
+    @property
     def _open_cycle(self) -> RequestResponseCycle | None:
         """The application's request, until its answer is complete."""
         cycle = cast("RequestResponseCycle | None", self.cycle)
@@ -111,7 +133,7 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take the connection in, unless there are too many."""
         super().connection_made(transport)
-        self._outlet = _Outlet(self)
+        self._outlet, self.flow = _Outlet(self), _Flow(self)
         self.client_address = self.client[0] if self.client else ""
         self.set_deadline(self.settings.idle_seconds_max)
         if len(self.connections) > self.settings.connections_max:
@@ -222,7 +244,10 @@ class Connection(HttpToolsProtocol):
         self._close_if_over()
 
     def _close_if_over(self) -> None:
-        if self.phase is IDLE and not self._held and (self._at_eof or self._stopping):
+        """Close when nothing more can come of this connection."""
+        if self._held or self.phase not in (IDLE, RECEIVING):
+            return
+        if self._at_eof or (self._stopping and self.phase is IDLE):
             self.close()
 
     def _feed(self, data: bytes) -> None:
@@ -250,9 +275,12 @@ class Connection(HttpToolsProtocol):
         """Return how many bytes can be fed without reaching into the next request."""
         if self._body_left is not None:
             return min(self._body_left, len(data))
-        # A head ends with a blank line, and so does a body in chunks.
-        found = (self._tail + data).find(_HEAD_END)
-        return len(data) if found < 0 else max(1, found + len(_HEAD_END) - len(self._tail))
+        # A head ends with a blank line, and so does a body in chunks. It may have begun before.
+        begun = (self._tail + data[:_TAIL]).find(_HEAD_END)
+        if begun >= 0:
+            return max(1, begun + len(_HEAD_END) - len(self._tail))
+        found = data.find(_HEAD_END)
+        return len(data) if found < 0 else found + len(_HEAD_END)
 
     # ------------------------------------------------- what the parser tells, in order
 

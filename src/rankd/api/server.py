@@ -26,6 +26,11 @@ from rankd.settings import Settings
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
+LAST_WORDS_SECONDS_MAX = 1.0
+"""How long handlers that ran out of time have to answer that they did."""
+
+_LOOK_AGAIN_SECONDS = 0.01
+
 Ready = Callable[[str, int], None]
 
 
@@ -112,8 +117,17 @@ class Server(uvicorn.Server):
         """Take no more, let what runs finish in its time, and cut off whoever is left."""
         self.server_state.stopping = True  # type: ignore[attr-defined]
         await super().shutdown(sockets=sockets)
+        await self._until_closed(LAST_WORDS_SECONDS_MAX)
         for connection in list(self.server_state.connections):
             cast("Connection", connection).transport.abort()
+
+    async def _until_closed(self, seconds: float) -> None:
+        """Give the handlers that were ended a moment to say so to their clients."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                # uvicorn keeps sets, not events, and looks at them in the same way.
+                while self.server_state.connections or self.server_state.tasks:  # noqa: ASYNC110
+                    await asyncio.sleep(_LOOK_AGAIN_SECONDS)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:

@@ -1,0 +1,128 @@
+"""python -m tests.http.fuzz --requests N --seed S: any bytes get a clean answer, whoever gives it.
+
+Method: requests of the corpus are mutated (bytes changed, cut out, doubled, pieces of others put
+in, cut into several writes) and sent over real sockets to two servers, one with the fast lane and
+one without. Each must answer or close; what they say must be equal but for dates and request ids,
+complete, and never a 5xx. The same seed sends the same bytes, so a failure prints the command
+that repeats it.
+"""
+
+import argparse
+import asyncio
+import random
+import sys
+import time
+from collections import Counter
+
+from tests.http.corpus import CORPUS, LIMITS, PATIENT
+from tests.http.running import Running, running
+from tests.http.wire import statuses, without_what_varies
+
+from rankd.api.server import new_event_loop
+
+HANG_SECONDS = 60
+"""A client that waited so long waits for ever."""
+
+# Those that fail on purpose would hide a failure that is none.
+_SEEDS = [
+    entry.sent for entry in CORPUS.values() if not any(code >= 500 for code in entry.statuses)
+]
+_INTERESTING = [
+    *(b"\r\n", b"\r\n\r\n", b"\n", b"\r", b" ", b"\t", b"\x00", b"\xff", b"%", b"%00", b"%2f"),
+    *(b":", b"/", b"?", b"&", b"#", b"..", b"HTTP/1.1", b"HTTP/1.0", b"HEAD ", b"OPTIONS "),
+    *(b"Content-Length: 5\r\n", b"Content-Length: 99999999999\r\n", b"Host: u\r\n"),
+    *(b"Transfer-Encoding: chunked\r\n", b"Connection: close\r\n", b"Expect: 100-continue\r\n"),
+    *(b"Connection: upgrade\r\n", b"Upgrade: websocket\r\n", b"0\r\n\r\n", b"ffffffff\r\n"),
+    *(b"-1", b"{", b'{"a":', b"[" * 50, b'"\\ud800"', b"1e400", b"NaN"),
+    *(b"Origin: https://game.example\r\n", b"Accept-Encoding: gzip\r\n"),
+    b"X: " + b"a" * 200 + b"\r\n",
+]
+
+
+def mutated(dice: random.Random) -> list[bytes]:
+    """Return the writes of one connection."""
+    data = bytearray(b"".join(dice.choices(_SEEDS, k=dice.choice([1, 1, 1, 2, 3]))))
+    for _ in range(dice.choice([0, 1, 1, 2, 3, 8])):
+        _mutate(data, dice)
+    cuts = sorted(dice.randrange(len(data) + 1) for _ in range(dice.choice([0, 0, 0, 1, 3])))
+    ends = [*cuts, len(data)]
+    return [bytes(data[a:b]) for a, b in zip([0, *cuts], ends, strict=True) if a < b]
+
+
+def _mutate(data: bytearray, dice: random.Random) -> None:
+    at = dice.randrange(len(data) + 1)
+    end = min(len(data), at + dice.choice([1, 1, 2, 8, 64]))
+    match dice.randrange(6):
+        case 0:
+            data[at:end] = bytes(dice.randrange(256) for _ in range(end - at))
+        case 1:
+            del data[at:end]
+        case 2:
+            data[at:at] = data[at:end]
+        case 3:
+            data[at:at] = dice.choice(_INTERESTING)
+        case 4:
+            other = dice.choice(_SEEDS)
+            start = dice.randrange(len(other))
+            data[at:end] = other[start : start + dice.choice([1, 4, 16, 64])]
+        case _:
+            if at < len(data):
+                data[at] ^= 1 << dice.randrange(8)
+
+
+async def ask(server: Running, writes: list[bytes]) -> bytes:
+    """Send the writes, close for writing, and return what comes until the server closes."""
+    async with asyncio.timeout(HANG_SECONDS), await server.connect() as client:
+        for write in writes:
+            client.send(write)
+            await asyncio.sleep(0)
+        client.end()
+        return await client.rest()
+
+
+def check(writes: list[bytes], fast: bytes, other: bytes) -> Counter[int]:
+    """Compare the two answers and return the statuses in them."""
+    assert without_what_varies(fast) == without_what_varies(other), "the lanes differ"
+    # Where HEAD was asked the bodies are missing, and lengths cannot be followed.
+    heads = any(b"HEAD" in write for write in [b"".join(writes)])
+    if heads:
+        return Counter()
+    found = statuses(fast, heads=False)
+    assert all(code < 500 for code in found), found
+    return Counter(found)
+
+
+async def campaign(*, requests: int, seed: int) -> Counter[int]:
+    """Send so many mutated connections and return the statuses that were answered."""
+    met: Counter[int] = Counter()
+    given = {**LIMITS, **PATIENT, "cors_origins": ("https://game.example",)}
+    async with running(**given) as fast, running(fast_lane=False, **given) as other:
+        for number in range(requests):
+            writes = mutated(random.Random(f"{seed}/{number}"))
+            try:
+                met += check(writes, await ask(fast, writes), await ask(other, writes))
+            except BaseException as exc:
+                exc.add_note(f"seed {seed}, number {number}: {writes!r}")
+                raise
+        assert not fast.serving.done() and not other.serving.done()
+    return met
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.http.fuzz", description=__doc__)
+    parser.add_argument("--requests", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    began = time.monotonic()
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        met = runner.run(campaign(requests=options.requests, seed=options.seed))
+    seconds = time.monotonic() - began
+    told = ", ".join(f"{code}: {count}" for code, count in sorted(met.items()))
+    sys.stdout.write(
+        f"{options.requests} connections on each lane, seed {options.seed}, {seconds:.0f} s;"
+        f" no 5xx, no hang, no difference. Answers: {told}\n"
+    )
+
+
+if __name__ == "__main__":
+    main()
