@@ -97,6 +97,8 @@ class Intake:
         self._turn = asyncio.Lock()
         self._closing = False
         self._turn_at: Instant = 0
+        self._at: Instant = 0
+        """The ledger's time at the last append, though it may have brought no new fact."""
 
     @property
     def turn_at(self) -> Instant:
@@ -199,17 +201,17 @@ class Intake:
 
     def now(self) -> Instant:
         """Return the ledger's time: the clock's, unless that has gone back."""
-        return max(self._clock.now(), self.projector.at)
+        return max(self._clock.now(), self.projector.at, self._at)
 
     async def record(self, facts: Sequence[Fact], *, now: Instant | None = None) -> list[Answer]:
         """Append and fold facts, behind the turns of windows that are due. Only in its turn.
 
         A ledger that fails, or a fold that does, stops the intake for good.
         """
-        now = self.now() if now is None else now
-        turns = due_turns(self.projector.book, now) if now >= self._turn_at else []
-        batch = [*turns, *facts] if turns else facts
         try:
+            now = self.now() if now is None else now
+            turns = due_turns(self.projector.book, now) if now >= self._turn_at else []
+            batch = [*turns, *facts] if turns else facts
             return await self._record(batch, now, skipped=len(turns))
         except BaseException as exc:
             self.failure = exc if isinstance(exc, RankdError) else _broken(exc)
@@ -227,6 +229,7 @@ class Intake:
         self.owed = {}
         self.commits += 1
         self.link = appended.link
+        self._at = appended.at
         receipts = await self._fold(batch, appended)
         self._look_ahead(max(now, appended.at), changed=skipped > 0 or _changes_book(batch))
         if not appended.first_uses:
@@ -248,7 +251,10 @@ class Intake:
         if not recorded:
             return {}
         with self._reading:  # Readers of other threads wait; an index in memory never does.
-            receipts = await self.projector.fold(recorded)
+            try:
+                receipts = await self.projector.fold(recorded)
+            except LedgerUnavailable as exc:  # Out of a read: it does not know what is appended.
+                raise _broken(exc) from exc
         self.owed = keyed(recorded, receipts)
         return receipts
 

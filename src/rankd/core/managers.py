@@ -47,9 +47,11 @@ class Sealer:
                 return  # The engine has stopped, and says so itself.
 
     async def turn(self) -> None:
-        """Turn what is due now."""
-        async with self._intake.turn():
-            await self._intake.record([])
+        """Turn what is due now.
+
+        The writer does it, as it does for every batch: who asks may be told to stop meanwhile.
+        """
+        await self._intake.put([])
 
 
 class Snapshotter:
