@@ -36,6 +36,7 @@ RankdError
 │   ├── RequestTimeout
 │   ├── TooManyConnections
 │   ├── Stopping
+│   ├── TokenKeysUnavailable
 │   └── IndexBehind
 └── Corrupt        a promise does not hold: stop and tell a human         (500)
     ├── UnknownFact
@@ -414,6 +415,15 @@ class Stopping(Unavailable):
     def __init__(self, *, applied: Literal["no", "unknown"] = "no") -> None:
         super().__init__("the service is stopping")
         self.applied = applied
+
+
+class TokenKeysUnavailable(Unavailable):
+    """The keys that players' tokens are checked with are not here yet. Nothing was done."""
+
+    code = "token_keys_unavailable"
+
+    def __init__(self) -> None:
+        super().__init__("the keys to check tokens with have not been fetched yet")
 
 
 # ----------------------------------------------------------------------------- corrupt

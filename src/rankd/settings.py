@@ -76,6 +76,32 @@ class Settings:
     cors_reads_anywhere: Annotated[
         bool, Doc("Whether pages of any origin may read (GET), without credentials.")
     ] = False
+    jwt_algorithm: Annotated[
+        str, Doc("How players' tokens are signed: HS256, RS256 or EdDSA; no tokens if absent.")
+    ] = ""
+    jwt_key_file: Annotated[
+        str, Doc("File with the secret (HS256) or the public key as PEM that checks tokens.")
+    ] = ""
+    jwt_jwks: Annotated[
+        str, Doc("Instead of it: a set of public keys (JWKS), a file or an https address.")
+    ] = ""
+    jwt_issuer: Annotated[str, Doc("The iss that every token must have.")] = ""
+    jwt_audience: Annotated[str, Doc("The aud that every token must have.")] = ""
+    rate_per_key: Annotated[
+        float, Doc("Requests a second with one key; beyond it 429; 0 for no bound.", 0, 1_000_000)
+    ] = 0.0
+    rate_per_player: Annotated[
+        float, Doc("The same for a player, by its token or by whom a score is for.", 0, 1_000_000)
+    ] = 0.0
+    rate_per_address: Annotated[
+        float, Doc("The same for an address, or for a /64 of IPv6.", 0, 1_000_000)
+    ] = 0.0
+    rate_burst: Annotated[
+        int, Doc("Requests that may come at once before a rate holds.", 1, 1_000_000)
+    ] = 20
+    trusted_proxies: Annotated[
+        tuple[str, ...], Doc("Addresses and networks whose X-Forwarded-For is believed.")
+    ] = ()
     access_log: Annotated[bool, Doc("Whether each request is logged, with its status.")] = False
     fast_lane: Annotated[
         bool, Doc("Whether hot routes are answered on the spot; off only to compare.")

@@ -1,8 +1,18 @@
 """Who may do what: keys of programs, tokens of players, and nobody at all while trying it out.
 
 A key is shown as ``Authorization: Bearer``. It is looked up by its SHA-256, so the place in memory
-where it is found tells nothing of the key. With no key created, and only on a loopback address,
-everybody may do everything: the first key that is created ends that at once.
+where it is found tells nothing of the key, and what the book says at that moment counts: a key
+opens from the request after its creation and no more from the one after its revocation.
+
+A key that is limited to boards opens what belongs to one of them, and nothing that is about
+players, about all boards or about the service.
+
+A player's token reads what a ``read`` key may, and submits for that player alone, to boards that
+take scores from clients. It creates nothing.
+
+With no key created, and only on a loopback address, everybody may do everything: the first key
+that is created ends that at once. Being reached over loopback proves little if something forwards
+to it, so a request that says it was forwarded, or that was sent to another name, is not let in.
 """
 
 import hmac
@@ -12,12 +22,18 @@ from hashlib import sha256
 import msgspec
 
 from rankd.api.exchange import Request
+from rankd.api.limits import Limits
 from rankd.api.routes import Scope
 from rankd.core.book import Book
 from rankd.errors import Forbidden, Unauthenticated
+from rankd.model.board import Writes
+from rankd.model.facts import KeyCreated
 
-AUTHORIZATION_BYTES_MAX = 4096
-"""A token of a few claims with the largest signature in use; more is not looked at."""
+AUTHORIZATION_BYTES_MAX = 4096 + len(b"bearer ")
+"""A token of the largest size that is read; more is not looked at."""
+
+LOOPBACK_NAMES = frozenset((b"localhost", b"127.0.0.1", b"[::1]"))
+"""What a browser on this machine calls it. A page elsewhere can give it another name, no other."""
 
 _BEARER = b"bearer "
 
@@ -29,6 +45,13 @@ class Actor(msgspec.Struct, frozen=True, gc=False):
     """What facts say of who wrote them; None while the service is open."""
     player: str | None = None
     """The player whose token it is; it may act for nobody else."""
+    limited: bool = False
+    """Whether it is a key for some boards only."""
+
+    @property
+    def may_create(self) -> bool:
+        """Whether a first score may bring its board into being: not for players, nor one board."""
+        return self.player is None and not self.limited
 
 
 ANYBODY = Actor(None)
@@ -41,11 +64,17 @@ class Gate:
     """Lets requests in, or not."""
 
     def __init__(
-        self, book: Callable[[], Book], *, loopback: bool, token: ReadToken | None = None
+        self,
+        book: Callable[[], Book],
+        *,
+        loopback: bool,
+        token: ReadToken | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self._book = book
         self._loopback = loopback
         self._token = token
+        self._limits = limits
 
     @property
     def open(self) -> bool:
@@ -53,33 +82,79 @@ class Gate:
         return self._loopback and not self._book().keys
 
     def admit(self, request: Request, scope: Scope, board: str | None = None) -> Actor:
-        """Return who asks. Raises Unauthenticated and Forbidden."""
+        """Return who asks. Raises Unauthenticated, Forbidden and RateLimited.
+
+        ``board`` is the board it is about; a request about several is admitted once for each, and
+        counts once for each.
+        """
+        if self._limits is not None:
+            self._limits.take_address(request)
         book = self._book()
         shown = request.headers.get(b"authorization")
         if shown is None:
-            if self._loopback and not book.keys:
-                return ANYBODY
-            raise Unauthenticated
-        secret = _bearer(shown)
-        if self._token is not None and secret.count(b".") == 2:
-            return self._admit_player(self._token(secret), scope)
-        digest = sha256(secret).digest()
-        key = book.keys.get(digest)
-        if key is None or not hmac.compare_digest(key.digest, digest):
-            raise Unauthenticated("the key is unknown or was revoked")
+            if book.keys or not self._loopback:
+                raise Unauthenticated
+            _check_local(request)
+            actor = ANYBODY
+        else:
+            secret = _bearer(shown)
+            if self._token is not None and secret.count(b".") == 2:
+                actor = self._admit_player(self._token(secret), scope, board)
+            else:
+                actor = self._admit_key(_find(book, secret), scope, board)
+        if self._limits is not None and scope == "submit":
+            self._limits.take_submitted(request, board)
+        return actor
+
+    def _admit_key(self, key: KeyCreated, scope: Scope, board: str | None) -> Actor:
+        if self._limits is not None:
+            self._limits.take_key(key.id)
         if scope not in key.scopes and "admin" not in key.scopes:
             raise Forbidden(f"the key does not have the scope {scope}")
-        if key.boards is not None and (board is None or board not in key.boards):
+        if key.boards is None:
+            return Actor(key.id)
+        if board is None or board not in key.boards:
             raise Forbidden("the key is not for this board")
-        return Actor(key.id)
+        return Actor(key.id, limited=True)
 
-    def _admit_player(self, actor: Actor, scope: Scope) -> Actor:
-        if scope not in ("read", "submit"):
-            raise Forbidden(f"a player's token does not have the scope {scope}")
+    def _admit_player(self, actor: Actor, scope: Scope, board: str | None) -> Actor:
+        if self._limits is not None and actor.player is not None and scope != "submit":
+            self._limits.take_player(actor.player)
+        if scope == "read":
+            return actor
+        if scope != "submit" or board is None:
+            raise Forbidden("a player's token reads, and submits scores; nothing else")
+        page = self._book().boards.get(board)
+        if page is not None and page.board.writes is not Writes.CLIENT:
+            raise Forbidden("this board takes scores from servers only")
         return actor
+
+
+def _find(book: Book, secret: bytes) -> KeyCreated:
+    digest = sha256(secret).digest()
+    key = book.keys.get(digest)
+    if key is None or not hmac.compare_digest(key.digest, digest):
+        raise Unauthenticated("the key is unknown or was revoked")
+    return key
 
 
 def _bearer(shown: bytes) -> bytes:
     if len(shown) > AUTHORIZATION_BYTES_MAX or shown[:7].lower() != _BEARER:
         raise Unauthenticated
     return shown[7:].strip()
+
+
+def _check_local(request: Request) -> None:
+    """Raise Unauthenticated unless nothing says that the request comes from elsewhere."""
+    headers = request.headers
+    if b"x-forwarded-for" in headers or b"forwarded" in headers:
+        raise Unauthenticated("create a key first: requests are forwarded here from elsewhere")
+    host = headers.get(b"host")
+    # Whoever speaks HTTP/1.0 without a Host is no browser, and only browsers can be led here.
+    if host is not None and _name_of(host) not in LOOPBACK_NAMES:
+        raise Unauthenticated("create a key first, or ask for localhost: this is another name")
+
+
+def _name_of(host: bytes) -> bytes:
+    name, colon, port = host.rpartition(b":")
+    return (name if colon and port.isdigit() else host).lower()

@@ -1,0 +1,383 @@
+"""Players' tokens: JWTs that somebody else signs and this service only checks.
+
+What is accepted is fixed when the service starts, and nothing in a token can change it: one
+algorithm, one type of key, one issuer, one audience. A token that names another algorithm, or says
+where its key is to be found (``jku``, ``x5u``, ``jwk``, ``x5c``), is refused unread.
+
+The key comes from a file, or from a set of keys (JWKS) in a file or at an address. A set is read
+when the first token needs it and kept; a token with a ``kid`` that is not in it has it read
+again, at most once a minute however many such tokens come. An address is asked in the background:
+the gate never waits, it answers 503 until the keys are there.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import jwt
+import msgspec
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+from rankd.api.access import Actor
+from rankd.errors import InvalidSetting, TokenKeysUnavailable, Unauthenticated
+from rankd.model.submission import valid_player
+from rankd.settings import Settings
+
+ALGORITHMS = ("HS256", "RS256", "EdDSA")
+"""One of them is set; the others are refused."""
+
+TOKEN_BYTES_MAX = 4096
+"""Any honest token is a quarter of that."""
+
+LEEWAY_SECONDS = 30
+"""How far the clock of the issuer may be from ours."""
+
+SECRET_BYTES_MIN = 32
+"""As long as the hash: a shorter one can be searched for."""
+
+RSA_BITS_MIN = 2048
+
+KEY_FILE_BYTES_MAX = 16 * 1024
+KEY_SET_BYTES_MAX = 64 * 1024
+KEYS_MAX = 64
+"""Of one set: an issuer has two or three, one of them on its way out."""
+
+KID_LENGTH_MAX = 256
+
+REFRESH_SECONDS_MIN = 60.0
+"""A set of keys is read again at most this often, whatever tokens ask for."""
+
+FETCH_SECONDS_MAX = 5.0
+
+REQUIRED_CLAIMS = ("exp", "iss", "aud", "sub")
+
+_REFUSED_HEADERS = ("jku", "x5u", "jwk", "x5c", "crit")
+_KEY_TYPES = {"RS256": "RSA", "EdDSA": "OKP"}
+_LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
+
+log = logging.getLogger("rankd.api.tokens")
+
+VerifyKey = bytes | RSAPublicKey | Ed25519PublicKey
+
+
+class KeySource(Protocol):
+    """Where the keys are."""
+
+    def find(self, kid: str | None) -> VerifyKey | None:
+        """Return the key of this name; None if there is none. Raises TokenKeysUnavailable."""
+
+    async def close(self) -> None:
+        """Stop whatever is going on in the background."""
+
+
+class TokenReader:
+    """Checks tokens against what was set."""
+
+    def __init__(self, *, algorithm: str, issuer: str, audience: str, keys: KeySource) -> None:
+        self._algorithm, self._issuer, self._audience = algorithm, issuer, audience
+        self._keys = keys
+
+    def read(self, token: bytes) -> Actor:
+        """Return the player whose token it is. Raises Unauthenticated, TokenKeysUnavailable."""
+        if len(token) > TOKEN_BYTES_MAX:
+            raise Unauthenticated("the token is longer than a token may be")
+        key = self._keys.find(self._kid(token))
+        if key is None:
+            raise Unauthenticated("the token is signed with a key that is not known")
+        player = self._claims(token, key)["sub"]
+        if not valid_player(player):
+            raise Unauthenticated("the token's sub is not the id of a player")
+        return Actor(f"player:{player}", player)
+
+    def _kid(self, token: bytes) -> str | None:
+        """Return the name of the key, once the header holds nothing that we refuse."""
+        try:
+            header = jwt.get_unverified_header(token)
+        except (jwt.PyJWTError, ValueError, RecursionError):
+            raise Unauthenticated("the token cannot be read") from None
+        if header.get("alg") != self._algorithm:
+            raise Unauthenticated(f"the token is not signed with {self._algorithm}")
+        if any(name in header for name in _REFUSED_HEADERS):
+            raise Unauthenticated("the token's header brings its own key, or more than is known")
+        kid = header.get("kid")
+        if kid is not None and not (isinstance(kid, str) and len(kid) <= KID_LENGTH_MAX):
+            raise Unauthenticated("the token cannot be read")
+        return kid
+
+    def _claims(self, token: bytes, key: VerifyKey) -> Mapping[str, Any]:
+        try:
+            return jwt.decode(
+                token,
+                key,
+                algorithms=[self._algorithm],
+                issuer=self._issuer,
+                audience=self._audience,
+                leeway=LEEWAY_SECONDS,
+                options={"require": list(REQUIRED_CLAIMS)},
+            )
+        except jwt.ExpiredSignatureError:
+            raise Unauthenticated("the token has expired") from None
+        except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
+            # What exactly is wrong helps its owner little, and whoever forges one a lot.
+            raise Unauthenticated("the token is not valid here") from None
+
+
+@asynccontextmanager
+async def _reading(reader: TokenReader, keys: KeySource) -> Any:
+    try:
+        yield reader.read
+    finally:
+        await keys.close()
+
+
+@asynccontextmanager
+async def _reading_none() -> Any:
+    yield None
+
+
+def reading_tokens(
+    settings: Settings, *, now: Callable[[], float]
+) -> AbstractAsyncContextManager[Callable[[bytes], Actor] | None]:
+    """Yield what reads the tokens that are set; None if none are. Raises InvalidSetting."""
+    given = {
+        "jwt_algorithm": settings.jwt_algorithm,
+        "jwt_issuer": settings.jwt_issuer,
+        "jwt_audience": settings.jwt_audience,
+        "jwt_key_file": settings.jwt_key_file or settings.jwt_jwks,
+    }
+    if not any(given.values()):
+        return _reading_none()
+    for name, value in given.items():
+        if not value:
+            more = " (or jwt_jwks)" if name == "jwt_key_file" else ""
+            raise _wrong(name, f"{more} must be set too, or none of the jwt settings".strip())
+    if settings.jwt_algorithm not in ALGORITHMS:
+        raise _wrong("jwt_algorithm", f"takes one of {', '.join(ALGORITHMS)}")
+    if settings.jwt_key_file and settings.jwt_jwks:
+        raise _wrong("jwt_jwks", "cannot be combined with jwt_key_file")
+    keys = _source(settings, now)
+    reader = TokenReader(
+        algorithm=settings.jwt_algorithm,
+        issuer=settings.jwt_issuer,
+        audience=settings.jwt_audience,
+        keys=keys,
+    )
+    return _reading(reader, keys)
+
+
+def _source(settings: Settings, now: Callable[[], float]) -> KeySource:
+    algorithm, address = settings.jwt_algorithm, settings.jwt_jwks
+    if settings.jwt_key_file:
+        return OneKey(read_key_file(Path(settings.jwt_key_file), algorithm))
+    if algorithm == "HS256":
+        raise _wrong("jwt_jwks", "holds public keys: HS256 takes its secret from jwt_key_file")
+    if "://" in address:
+        _check_address(address)
+        return FetchedKeys(address, algorithm, now=now)
+    return KeysInFile(Path(address), algorithm, now=now)
+
+
+def _check_address(address: str) -> None:
+    """Refuse an address whose answer anybody on the way could have written."""
+    parts = urlsplit(address)
+    local = parts.scheme == "http" and parts.hostname in _LOOPBACK_HOSTS
+    if not parts.hostname or not (parts.scheme == "https" or local):
+        raise _wrong("jwt_jwks", "takes a file, an https address, or http on this machine")
+
+
+def _wrong(setting: str, problem: str) -> InvalidSetting:
+    return InvalidSetting(setting=setting, source="the settings", problem=problem)
+
+
+# ------------------------------------------------------------------------------- keys
+
+
+def read_key_file(file: Path, algorithm: str) -> VerifyKey:
+    """Return the secret or the public key in a file. Raises InvalidSetting, quoting none of it."""
+    text = _read_file(file, KEY_FILE_BYTES_MAX, "jwt_key_file")
+    if algorithm == "HS256":
+        secret = text.strip(b"\r\n")
+        if len(secret) < SECRET_BYTES_MIN or secret.startswith(b"-----BEGIN"):
+            # A public key is no secret: whoever has it could sign.
+            raise _wrong("jwt_key_file", f"must hold a secret of {SECRET_BYTES_MIN} bytes or more")
+        return secret
+    try:
+        key = load_pem_public_key(text)
+    except (ValueError, UnsupportedAlgorithm):
+        raise _wrong("jwt_key_file", "must hold a public key as PEM") from None
+    if not _fits(key, algorithm):
+        raise _wrong("jwt_key_file", f"must hold a key for {algorithm} ({_WANTED[algorithm]})")
+    return key  # type: ignore[return-value]  # _fits has told
+
+
+_WANTED = {"RS256": f"RSA of {RSA_BITS_MIN} bits or more", "EdDSA": "Ed25519"}
+
+
+def _fits(key: object, algorithm: str) -> bool:
+    if algorithm == "RS256":
+        return isinstance(key, RSAPublicKey) and key.key_size >= RSA_BITS_MIN
+    return isinstance(key, Ed25519PublicKey)
+
+
+def _read_file(file: Path, bytes_max: int, setting: str) -> bytes:
+    try:
+        with file.open("rb") as opened:
+            text = opened.read(bytes_max + 1)
+    except OSError as exc:
+        raise _wrong(setting, f"cannot be read: {exc.strerror}") from None
+    if len(text) > bytes_max:
+        raise _wrong(setting, f"must be a file of at most {bytes_max} bytes")
+    return text
+
+
+def read_key_set(text: bytes, algorithm: str) -> dict[str | None, VerifyKey]:
+    """Return the keys of a JWKS that are for this algorithm, by ``kid``. Raises ValueError.
+
+    A key of another type or use is left out: a set may hold keys for other purposes. If one key
+    is left, tokens that name none are checked with it.
+    """
+    decoded = msgspec.json.decode(text)
+    listed = decoded.get("keys") if isinstance(decoded, dict) else None
+    if not isinstance(listed, list) or len(listed) > KEYS_MAX:
+        raise ValueError(f"not a set of at most {KEYS_MAX} keys")
+    found: dict[str | None, VerifyKey] = {}
+    for item in listed:
+        if isinstance(item, dict) and _is_for(item, algorithm):
+            key = _public_key(item, algorithm)
+            if key is not None:
+                found[item.get("kid")] = key
+    if len(found) == 1:
+        found[None] = next(iter(found.values()))
+    else:
+        found.pop(None, None)
+    return found
+
+
+def _is_for(item: Mapping[str, Any], algorithm: str) -> bool:
+    kid = item.get("kid")
+    return (
+        item.get("kty") == _KEY_TYPES[algorithm]
+        and item.get("use", "sig") == "sig"
+        and item.get("alg", algorithm) == algorithm
+        and (kid is None or (isinstance(kid, str) and len(kid) <= KID_LENGTH_MAX))
+        and "d" not in item  # A private key was published: nobody's signature with it means much.
+    )
+
+
+def _public_key(item: dict[str, Any], algorithm: str) -> VerifyKey | None:
+    try:
+        key = jwt.PyJWK(item, algorithm=algorithm).key
+    except (jwt.PyJWTError, ValueError, TypeError):
+        return None
+    return key if _fits(key, algorithm) else None
+
+
+class OneKey:
+    """The key of a file, whatever a token calls it."""
+
+    def __init__(self, key: VerifyKey) -> None:
+        self._key = key
+
+    def find(self, kid: str | None) -> VerifyKey | None:
+        """Return the key."""
+        del kid
+        return self._key
+
+    async def close(self) -> None:
+        """There is nothing to stop."""
+
+
+class KeysInFile:
+    """The keys of a JWKS file, read again when a key is missing."""
+
+    def __init__(self, file: Path, algorithm: str, *, now: Callable[[], float]) -> None:
+        self._file, self._algorithm, self._now = file, algorithm, now
+        self._keys: dict[str | None, VerifyKey] = {}
+        self._read()  # A mistake is told at the start.
+
+    def _read(self) -> None:
+        self._read_at = self._now()
+        text = _read_file(self._file, KEY_SET_BYTES_MAX, "jwt_jwks")
+        try:
+            self._keys = read_key_set(text, self._algorithm)
+        except (ValueError, msgspec.MsgspecError):
+            raise _wrong("jwt_jwks", f"must hold a JWKS of at most {KEYS_MAX} keys") from None
+
+    def find(self, kid: str | None) -> VerifyKey | None:
+        """Return the key of this name, from a new reading if the last one is old enough."""
+        if kid not in self._keys and self._now() - self._read_at >= REFRESH_SECONDS_MIN:
+            try:
+                self._read()
+            except InvalidSetting as exc:
+                log.warning("players' keys stay as they were: %s", exc)
+        return self._keys.get(kid)
+
+    async def close(self) -> None:
+        """There is nothing to stop."""
+
+
+class FetchedKeys:
+    """The keys of a JWKS at an address, asked for in the background."""
+
+    def __init__(self, address: str, algorithm: str, *, now: Callable[[], float]) -> None:
+        self._address, self._algorithm, self._now = address, algorithm, now
+        self._keys: dict[str | None, VerifyKey] = {}
+        self._asked_at: float | None = None
+        self._asking: asyncio.Task[None] | None = None
+
+    def find(self, kid: str | None) -> VerifyKey | None:
+        """Return the key of this name. Raises TokenKeysUnavailable while it may be on its way."""
+        key = self._keys.get(kid)
+        if key is not None:
+            return key
+        if self._may_ask():
+            self._asked_at = self._now()
+            self._asking = asyncio.get_running_loop().create_task(self._fetch())
+        if self._asking is not None or not self._keys:
+            raise TokenKeysUnavailable
+        return None
+
+    def _may_ask(self) -> bool:
+        if self._asking is not None:
+            return False
+        return self._asked_at is None or self._now() - self._asked_at >= REFRESH_SECONDS_MIN
+
+    async def _fetch(self) -> None:
+        try:
+            async with asyncio.timeout(FETCH_SECONDS_MAX):
+                self._keys = read_key_set(await _download(self._address), self._algorithm)
+        except Exception as exc:  # Whatever it was, tokens are refused and the service goes on.
+            log.warning("players' keys could not be fetched: %s", type(exc).__name__)
+        finally:
+            self._asking = None
+
+    async def close(self) -> None:
+        """Give up asking."""
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.gather(self._asking, return_exceptions=True)
+
+
+async def _download(address: str) -> bytes:
+    """Return what is at an address, without following it elsewhere. Raises on anything odd."""
+    import httpx  # Here, because nobody else on the server needs it.
+
+    async with (
+        httpx.AsyncClient(trust_env=False, follow_redirects=False) as client,
+        client.stream("GET", address, headers={"accept": "application/json"}) as answer,
+    ):
+        if answer.status_code != 200:
+            raise ValueError(f"the answer was {answer.status_code}")
+        text = b""
+        async for part in answer.aiter_bytes():
+            text += part
+            if len(text) > KEY_SET_BYTES_MAX:
+                raise ValueError("the answer is too large")
+    return text
