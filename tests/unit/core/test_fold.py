@@ -2,10 +2,8 @@
 
 import asyncio
 from collections.abc import Sequence
-from itertools import accumulate
 
-import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.core.doubles import (
     FaultyLedger,
@@ -22,8 +20,6 @@ from rankd.core.book import Book
 from rankd.core.projector import Projector
 from rankd.model.facts import Position, Recorded
 from rankd.ports import Ledger
-
-pytestmark = pytest.mark.anyio
 
 
 class Folded:

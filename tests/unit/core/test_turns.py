@@ -1,0 +1,195 @@
+"""Turns: a window closes once, opens once and is dropped once, whatever was redefined meanwhile."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from tests.unit.core.doubles import (
+    DAY,
+    HOUR,
+    NOON,
+    FaultyLedger,
+    SetClock,
+    engine,
+    facts_of,
+    state_of,
+    verified,
+)
+
+from rankd.core.book import Book
+from rankd.core.service import Rankd
+from rankd.core.turns import NEVER, due_turns, next_turn, windows_at
+from rankd.model.board import Board
+from rankd.model.facts import WindowDropped, WindowOpened, WindowSealed
+from rankd.model.window import Instant
+
+pytestmark = pytest.mark.anyio
+DAILY: Mapping[str, Any] = {"rule": "sum", "windows": ["daily"], "retention": {"daily": "1h"}}
+
+
+def shift(every: str, **more: str) -> dict[str, str]:
+    return {"name": "shift", "start": "2026-11-14T00:00:00Z", "every": every, **more}
+
+
+class Lived:
+    """An engine with a clock that is set."""
+
+    def __init__(self, rankd: Rankd, clock: SetClock, ledger: FaultyLedger) -> None:
+        self.rankd, self.clock, self.ledger = rankd, clock, ledger
+
+    async def at(self, time: Instant) -> None:
+        """Let it be so late, and windows turn."""
+        self.clock.time = time
+        await self.rankd.sealer.turn()
+        assert not due_turns(self.rankd.book, time)
+        assert next_turn(self.rankd.book, time) > time
+
+    def open(self) -> list[str]:
+        return [window.id for window, *_ in self.rankd.book.page("b").windows.values()]
+
+    def sealed(self) -> list[str]:
+        return list(self.rankd.book.page("b").sealed)
+
+    async def submit(self, score: int = 1) -> None:
+        await self.rankd.submit("b", [{"player": "p", "score": score}])
+
+    async def kinds(self) -> list[tuple[str, str]]:
+        turns = (WindowOpened, WindowSealed, WindowDropped)
+        return [
+            (type(one.fact).__name__.removeprefix("Window"), one.fact.window)
+            for one in await facts_of(self.ledger)
+            if isinstance(one.fact, turns)
+        ]
+
+
+async def lived(story: Any) -> None:
+    clock, ledger = SetClock(), FaultyLedger()
+    async with engine(ledger, clock) as rankd:
+        await story(Lived(rankd, clock, ledger))
+        await verified(rankd)
+        living = state_of(rankd.reader.projector)
+    async with engine(ledger.anew(), clock) as rankd:
+        assert state_of(rankd.reader.projector) == living
+
+
+async def test_days_that_nobody_played_are_passed_over() -> None:
+    async def story(life: Lived) -> None:
+        await life.rankd.define("b", {"rule": "sum", "windows": ["daily"]})
+        await life.at(NOON + 3 * DAY)
+        assert life.open() == ["daily:2026-11-17"]
+        assert life.sealed() == ["daily:2026-11-14"]
+        assert await life.kinds() == [
+            ("Sealed", "daily:2026-11-14"),
+            ("Opened", "daily:2026-11-17"),
+        ]
+
+    await lived(story)
+
+
+async def test_a_closed_window_is_dropped_when_it_was_kept_enough_and_never_an_open_one() -> None:
+    async def story(life: Lived) -> None:
+        await life.rankd.define("b", DAILY)
+        await life.submit()
+        await life.at(NOON + 12 * HOUR)
+        assert (life.open(), life.sealed()) == (["daily:2026-11-15"], ["daily:2026-11-14"])
+        await life.submit()
+        await life.at(NOON + 13 * HOUR - 1)
+        assert life.sealed() == ["daily:2026-11-14"]
+        await life.at(NOON + 13 * HOUR)
+        assert (life.open(), life.sealed()) == (["daily:2026-11-15"], [])
+        index = life.rankd.reader.projector.index
+        assert [ranking.window for ranking in await index.rankings("b")] == ["daily:2026-11-15"]
+        assert (await life.rankd.reader.page("b")).total == 1
+
+    await lived(story)
+
+
+async def test_a_window_with_a_gap_opens_after_it() -> None:
+    async def story(life: Lived) -> None:
+        definition = {"rule": "sum", "windows": [shift("6h", gap="6h")]}
+        await life.rankd.define("b", definition)  # At noon a shift begins.
+        assert len(life.open()) == 1
+        await life.at(NOON + 7 * HOUR)
+        assert life.open() == []
+        await life.submit()  # It counts nowhere, and is answered.
+        assert next_turn(life.rankd.book, life.clock.time) == NOON + 12 * HOUR
+        await life.at(NOON + 12 * HOUR)
+        assert len(life.open()) == 1
+        assert (await life.rankd.reader.page("b")).total == 0
+
+    await lived(story)
+
+
+async def test_a_window_under_a_used_id_closes_when_its_time_is_over() -> None:
+    """Shifts are numbered: the third of one definition was dropped, and then comes another's."""
+
+    async def story(life: Lived) -> None:
+        rules = {"rule": "sum", "retention": {"shift": "1h"}}
+        await life.rankd.define("b", {**rules, "windows": [shift("6h")]})
+        assert life.open() == ["shift:3"]
+        await life.at(NOON + 6 * HOUR)
+        await life.at(NOON + 7 * HOUR)
+        other = {**shift("6h"), "start": "2026-11-14T05:00:00Z"}
+        await life.rankd.redefine("b", {**rules, "windows": [other]})
+        assert life.open() == ["shift:3"]
+        await life.submit(1)
+        await life.at(NOON + 11 * HOUR)
+        await life.submit(10)
+        assert (life.open(), life.sealed()) == (["shift:4~2"], ["shift:3"])
+        page = await life.rankd.reader.page("b")
+        assert [one.scores for one in page.standings] == [(10,)]
+        await life.at(NOON + 12 * HOUR)
+        assert life.sealed() == []
+
+    await lived(story)
+
+
+async def test_a_window_of_the_same_time_goes_on_under_its_id() -> None:
+    async def story(life: Lived) -> None:
+        await life.rankd.define("b", {"rule": "sum", "windows": ["all", "daily"]})
+        await life.submit(5)
+        await life.rankd.redefine("b", {"rule": "best", "windows": ["daily", "all"]})
+        assert life.open() == ["daily:2026-11-14", "all"]
+        assert life.sealed() == []
+
+    await lived(story)
+
+
+async def test_a_board_of_the_same_name_has_windows_of_its_own() -> None:
+    async def story(life: Lived) -> None:
+        for _ in range(3):
+            await life.rankd.define("b", DAILY)
+            await life.submit()
+            await life.rankd.retire("b")
+        await life.rankd.define("b", DAILY)
+        await life.at(NOON + 12 * HOUR)
+        assert life.open() == ["daily:2026-11-15"]
+        await life.rankd.retire("b")
+        await life.rankd.define("b", DAILY)
+        await life.at(NOON + 36 * HOUR)
+        assert life.open() == ["daily:2026-11-16"]
+
+    await lived(story)
+
+
+async def test_who_notices_at_the_same_time_turns_once() -> None:
+    async def story(life: Lived) -> None:
+        await life.rankd.define("b", {"rule": "sum", "windows": ["daily"]})
+        life.clock.time += DAY
+        await asyncio.gather(*[life.rankd.sealer.turn() for _ in range(3)], life.submit())
+        assert len(await life.kinds()) == 2
+
+    await lived(story)
+
+
+def test_an_empty_book_never_turns() -> None:
+    assert due_turns(Book(), NOON) == []
+    assert next_turn(Book(), NOON) == NEVER
+
+
+def test_a_new_board_opens_the_windows_of_its_time() -> None:
+    board = Board.define("b", {"rule": "sum", "windows": ["all", "daily", shift("6h", gap="6h")]})
+    assert [one.window for one in windows_at(None, board, NOON)][:2] == ["all", "daily:2026-11-14"]
+    assert len(windows_at(None, board, NOON)) == 3
+    assert len(windows_at(None, board, NOON + 7 * HOUR)) == 2
