@@ -29,7 +29,9 @@ def due_turns(book: Book, now: Instant) -> list[Fact]:
 
 
 def _turns_of(page: BoardPage, now: Instant) -> Iterator[Fact]:
-    name, since = page.board.name, page.since
+    # Not where the board was defined first: another definition may use an id again that was
+    # dropped, and a key that was used is left out.
+    name, since = page.board.name, page.defined_at
     ending = {window.name for window in page.over(now)}
     for window in page.over(now):
         yield WindowSealed(name, window.id, since=since)
