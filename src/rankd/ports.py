@@ -57,7 +57,30 @@ class Kept(NamedTuple):
     receipt: bytes
 
 
-class Ledger(Protocol):
+class LedgerReader(Protocol):
+    """The half of a ledger that a process needs which follows another's writes."""
+
+    async def read(self, *, after: Position, limit: int) -> Sequence[Recorded]:
+        """Return up to ``limit`` facts after ``after``, oldest first. Empty at the head."""
+
+    async def head(self) -> Position:
+        """Return the last committed position, or 0 for an empty ledger."""
+
+    async def first_use(self, *, board: str, key: str) -> FirstUse | None:
+        """Return where this board used the key, if it did."""
+
+    async def receipts_through(self) -> Position:
+        """Return up to where every submission with a key has its receipt kept; 0 if none has.
+
+        Receipts are handed in with the append after the one that earned them, so the last kept
+        one tells: whatever had a key before it was handed in with it, or earlier.
+        """
+
+    async def link_at(self, position: Position) -> bytes | None:
+        """Return the hash-chain link behind this position, None if no append ended there."""
+
+
+class Ledger(LedgerReader, Protocol):
     """The durable, totally ordered record of every fact. The only source of truth.
 
     1. An acknowledged append survives the death of this process and of its host.
@@ -88,27 +111,8 @@ class Ledger(Protocol):
         is folded again from the facts behind it.
         """
 
-    async def read(self, *, after: Position, limit: int) -> Sequence[Recorded]:
-        """Return up to ``limit`` facts after ``after``, oldest first. Empty at the head."""
-
-    async def head(self) -> Position:
-        """Return the last committed position, or 0 for an empty ledger."""
-
-    async def link_at(self, position: Position) -> bytes | None:
-        """Return the hash-chain link behind this position, None if no append ended there."""
-
-    async def first_use(self, *, board: str, key: str) -> FirstUse | None:
-        """Return where this board used the key, if it did."""
-
     async def keep_receipts(self, receipts: Sequence[Kept]) -> None:
         """Keep receipts now: before a snapshot forgets how to fold them again."""
-
-    async def receipts_through(self) -> Position:
-        """Return up to where every submission with a key has its receipt kept; 0 if none has.
-
-        Receipts are handed in with the append after the one that earned them, so the last kept
-        one tells: whatever had a key before it was handed in with it, or earlier.
-        """
 
     def verify(self) -> AsyncIterator["Progress"]:
         """Check the hash chain, every fact's bytes and every key. Raises LedgerCorrupt."""

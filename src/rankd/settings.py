@@ -39,6 +39,8 @@ class Settings:
     port: Annotated[int, Doc("Port to listen on; 0 takes a free one.", 0, 65535)] = 8700
     data: Annotated[str, Doc("Folder that holds the ledger and its snapshots.")] = "rankd-data"
 
+    workers: Annotated[int, Doc("Processes that answer; one of them also writes.", 1, 64)] = 1
+
     connections_max: Annotated[
         int, Doc("Connections open at once; one more is answered 503 and closed.", 1, 1_000_000)
     ] = 10_000
@@ -136,6 +138,8 @@ class Setting(NamedTuple):
 
     def read(self, given: Any, source: str) -> Any:
         """Return the value that was given. Raises InvalidSetting."""
+        if given == self.default == "":  # Not set: the way to overrule a weaker place with nothing.
+            return given
         value = _READERS[self.kind](given)
         below = self.low is not None and value is not None and value < self.low
         above = self.high is not None and value is not None and value > self.high

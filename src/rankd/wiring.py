@@ -9,20 +9,27 @@ from contextlib import (
     asynccontextmanager,
     nullcontext,
 )
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from os import PathLike
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.ledger import MemoryLedger
 from rankd.adapters.memory.snapshot import SnapshotFolder
 from rankd.adapters.sqlite import SQLiteLedger
+from rankd.adapters.sqlite.following import FollowedLedger
 from rankd.api.access import Gate
-from rankd.api.server import Ready, serve
+from rankd.api.forwarding import forwarding
+from rankd.api.limits import limits_of
+from rankd.api.server import Ready, listen, serve
 from rankd.api.service import Service
 from rankd.api.table import ROUTES
+from rankd.api.tokens import reading_tokens
+from rankd.api.workers import workers
+from rankd.core.follower import following
 from rankd.core.recovery import Home
 from rankd.core.service import Rankd, running
 from rankd.errors import InvalidSetting
@@ -109,9 +116,50 @@ async def service(
             )
         if beside is not None:
             await stack.enter_async_context(beside(rankd))
-        gate = Gate(lambda: rankd.book, loopback=loopback)
-        working = Service(rankd, opened.ledger, gate, clock, opened.durable)
-        await serve(ROUTES, working, settings, ready=ready, stop=stop)
+        gate = Gate(
+            lambda: rankd.book,
+            loopback=loopback,
+            token=await stack.enter_async_context(reading_tokens(settings, now=monotonic)),
+            limits=limits_of(settings, now=monotonic),
+        )
+        working = Service(rankd, opened.ledger, gate, clock, opened.durable, rankd)
+        listener = listen(settings, share_port=settings.workers > 1)
+        if settings.workers > 1:
+            port = listener.getsockname()[1]
+            beside_us = workers(working, replace(settings, port=port), settings.workers - 1)
+            await stack.enter_async_context(beside_us)
+        await serve(ROUTES, working, settings, ready=ready, stop=stop, listener=listener)
+
+
+async def worker(settings: Settings, socket: str, *, clock: Clock) -> None:
+    """Serve reads over an index of one's own, and hand writes on to the process at a socket."""
+    folder = Path(settings.data)
+
+    def build() -> Home:
+        index = NativeIndex()
+        return Home(index, SnapshotFolder(folder / INDEX, index))
+
+    async with AsyncExitStack() as stack:
+        ledger = await stack.enter_async_context(FollowedLedger.open(folder))
+        follower = await stack.enter_async_context(
+            following(ledger=ledger, build=build, clock=clock, tell=lambda _: None)
+        )
+        forwarder = await stack.enter_async_context(forwarding(socket, follower.wake))
+        gate = Gate(
+            lambda: follower.book,
+            loopback=is_loopback(settings.host),
+            token=await stack.enter_async_context(reading_tokens(settings, now=monotonic)),
+            limits=limits_of(settings, now=monotonic),
+        )
+        working = Service(follower, ledger, gate, clock, durable=True)
+        await serve(
+            forwarder.routes(ROUTES),
+            working,
+            settings,
+            ready=lambda _host, _port: forwarder.say_listening(),
+            stop=forwarder.gone,
+            listener=listen(settings, share_port=True),
+        )
 
 
 def is_loopback(host: str) -> bool:

@@ -16,7 +16,7 @@ from rankd.ports import Ranking
 
 async def put_board(service: Service, request: Request) -> Response:
     """Define a board; tell what a changed definition would change, or change it."""
-    name, rankd = request.params["board"], service.rankd
+    name, rankd = request.params["board"], service.writer
     actor = service.gate.admit(request, "admin", name)
     definition = decode_body(request, dict[str, Any]) if request.body else {}
     page = rankd.book.boards.get(name)
@@ -69,7 +69,7 @@ async def retire_board(service: Service, request: Request) -> Response:
     """Take a board out of use."""
     name = request.params["board"]
     actor = service.gate.admit(request, "admin", name)
-    position = await service.rankd.retire(name, actor=actor.name, reason=request.query["reason"])
+    position = await service.writer.retire(name, actor=actor.name, reason=request.query["reason"])
     return Response(wire.encode(wire.Done(position)))
 
 

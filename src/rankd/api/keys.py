@@ -91,7 +91,7 @@ async def create_key(service: Service, request: Request) -> Response:
     if len(service.rankd.book.keys) >= KEYS_MAX:
         raise InvalidRequest([FieldError("", f"there may be at most {KEYS_MAX} keys")])
     fact, secret = make_key(decode_body(request, NewKey), actor=actor.name)
-    await service.rankd.create_key(fact)
+    await service.writer.create_key(fact)
     return Response(wire.encode(show_key(fact, secret)), 201)
 
 
@@ -105,7 +105,7 @@ async def list_keys(service: Service, request: Request) -> Response:
 async def revoke_key(service: Service, request: Request) -> Response:
     """Let a key open nothing any more."""
     actor = service.gate.admit(request, "admin")
-    position = await service.rankd.revoke_key(request.params["key"], actor=actor.name)
+    position = await service.writer.revoke_key(request.params["key"], actor=actor.name)
     return Response(wire.encode(wire.Done(position)))
 
 

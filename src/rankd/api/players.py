@@ -13,7 +13,7 @@ async def put_player(service: Service, request: Request) -> Response:
     """Set a player's profile, whole."""
     actor = service.gate.admit(request, "submit")
     player = request.params["player"]
-    await service.rankd.profile(player, decode_body(request, dict[str, Any]), actor=actor.name)
+    await service.writer.profile(player, decode_body(request, dict[str, Any]), actor=actor.name)
     return Response(wire.encode(_shown(service, player)))
 
 
@@ -29,7 +29,7 @@ async def get_player(service: Service, request: Request) -> Response:
 async def erase_player(service: Service, request: Request) -> Response:
     """Forget a person; others' ranks stay as they are."""
     actor = service.gate.admit(request, "moderate")
-    position = await service.rankd.erase(
+    position = await service.writer.erase(
         request.params["player"], actor=actor.name, reason=request.query["reason"]
     )
     return Response(wire.encode(wire.Done(position)))
@@ -42,7 +42,7 @@ async def put_friends(service: Service, request: Request) -> Response:
     if set(body) != {"friends"}:
         raise InvalidProfile([FieldError("friends", "must be given, and nothing else")])
     player = request.params["player"]
-    await service.rankd.set_friends(player, body["friends"], actor=actor.name)
+    await service.writer.set_friends(player, body["friends"], actor=actor.name)
     return Response(wire.encode(_shown(service, player)))
 
 

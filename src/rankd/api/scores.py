@@ -31,7 +31,7 @@ async def submit_score(service: Service, request: Request) -> Response:
     actor = service.gate.admit(request, "submit", board)
     body = _with_key(decode_body(request, dict[str, Any]), request)
     _check_player_may(service, actor, board, body)
-    (answer,) = await service.rankd.submit(board, [body], actor=actor.name)
+    (answer,) = await service.writer.submit(board, [body], actor=actor.name)
     told = _told(answer, board)
     if isinstance(told, RankdError):
         raise told
@@ -50,7 +50,7 @@ async def submit_scores(service: Service, request: Request) -> Response:
         actor = service.gate.admit(request, "submit", name)
     for name, body in bodies:
         _check_player_may(service, actor, name, body)
-    answers = await service.rankd.submit_each(bodies, actor=actor.name)
+    answers = await service.writer.submit_each(bodies, actor=actor.name)
     results: list[wire.Receipt | wire.Refusal] = []
     for (name, _), answer in zip(bodies, answers, strict=True):
         told = answer if isinstance(answer, Refused) else _told(answer, name)

@@ -27,7 +27,7 @@ from rankd.model.facts import (
 )
 from rankd.model.redefinition import Translation, changes_entries, translation
 from rankd.model.window import Instant
-from rankd.ports import DRAFT, Ledger, Progress, RankIndex, Ranking
+from rankd.ports import DRAFT, LedgerReader, Progress, RankIndex, Ranking
 
 FACTS_TOGETHER_MAX = 1_000
 """How many facts a draft folds before others get their turn: some 20 ms."""
@@ -38,7 +38,9 @@ _numbers = count(1)
 class Draft:
     """Some windows of a board, folded again under another definition."""
 
-    def __init__(self, ledger: Ledger, index: RankIndex, page: BoardPage, board: Board) -> None:
+    def __init__(
+        self, ledger: LedgerReader, index: RankIndex, page: BoardPage, board: Board
+    ) -> None:
         self.board = board
         self._ledger = ledger
         self._index = index

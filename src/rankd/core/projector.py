@@ -13,7 +13,7 @@ from rankd.core.fold import Batch, Fold, Receipts
 from rankd.model.board import Board
 from rankd.model.facts import BoardDefined, Position, Recorded, ScoreSubmitted
 from rankd.model.window import Instant
-from rankd.ports import Ledger, Progress, RankIndex
+from rankd.ports import LedgerReader, Progress, RankIndex
 
 FACTS_TOGETHER_MAX = 8_192
 """How many facts are folded at once while catching up: enough to be quick, few enough that other
@@ -31,7 +31,7 @@ class Projector:
     def __init__(
         self,
         *,
-        ledger: Ledger,
+        ledger: LedgerReader,
         index: RankIndex,
         book: Book,
         checkpoint: Position = BEGINNING,

@@ -15,7 +15,7 @@ from rankd.core.notes import Noted, read_notes
 from rankd.core.projector import Projector, Tell
 from rankd.errors import SnapshotDamaged
 from rankd.model.facts import Position
-from rankd.ports import Ledger, RankIndex, Snapshots
+from rankd.ports import LedgerReader, RankIndex, Snapshots
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class Recovered(NamedTuple):
     link: bytes
 
 
-async def recover(ledger: Ledger, build: Build, tell: Tell) -> Recovered:
+async def recover(ledger: LedgerReader, build: Build, tell: Tell) -> Recovered:
     """Return the state at the ledger's head."""
     head, kept = await ledger.head(), await ledger.receipts_through()
     home = build()
@@ -67,12 +67,12 @@ async def recover(ledger: Ledger, build: Build, tell: Tell) -> Recovered:
     return Recovered(home, projector, saved, owed, link)
 
 
-def folded(ledger: Ledger, home: Home) -> Projector:
+def folded(ledger: LedgerReader, home: Home) -> Projector:
     """Return a projector that knows nothing yet."""
     return Projector(ledger=ledger, index=home.index, book=Book())
 
 
-async def _load(ledger: Ledger, home: Home, head: Position, tell: Tell) -> Noted | None:
+async def _load(ledger: LedgerReader, home: Home, head: Position, tell: Tell) -> Noted | None:
     if home.snapshots is None:
         return None
     try:

@@ -9,19 +9,18 @@ from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any, TypeVar
 
-from rankd.core.book import BoardPage, Book
+from rankd.core.book import BoardPage
 from rankd.core.draft import Draft, refolded
 from rankd.core.intake import Answer, Intake, Overtaken
 from rankd.core.managers import SAVE_AT_CLOSE_FACTS, Sealer, Snapshotter
 from rankd.core.preview import Preview, preview
 from rankd.core.projector import Projector, Tell
-from rankd.core.reader import Reader
 from rankd.core.recovery import Build, Home, folded, recover
 from rankd.core.turns import windows_at
+from rankd.core.view import View
 from rankd.errors import (
     BoardDiffers,
     FieldError,
-    IndexBehind,
     IndexDiffers,
     Invalid,
     InvalidBoard,
@@ -62,7 +61,7 @@ def _say_nothing(_progress: Progress) -> None:
     pass
 
 
-class Rankd:
+class Rankd(View):
     """A leaderboard engine: boards, submissions and standings over one ledger and one index."""
 
     def __init__(  # noqa: PLR0913 - what it is put together from
@@ -76,7 +75,7 @@ class Rankd:
         saved: Position,
         reading: AbstractContextManager[Any],
     ) -> None:
-        self.reader = Reader(projector=intake.projector, clock=clock)
+        super().__init__(intake.projector, clock)
         self.sealer = Sealer(intake, clock)
         self.snapshotter = Snapshotter(intake, lambda: self._home.snapshots, saved)
         self._ledger = ledger
@@ -86,16 +85,6 @@ class Rankd:
         self._reading = reading
         self._defining = asyncio.Lock()
         self._owned: set[asyncio.Task[Any]] = set()
-
-    @property
-    def book(self) -> Book:
-        """What is known of boards and players."""
-        return self._intake.projector.book
-
-    @property
-    def position(self) -> Position:
-        """The position that reads are true at."""
-        return self._intake.projector.checkpoint
 
     @property
     def failure(self) -> RankdError | None:
@@ -111,6 +100,11 @@ class Rankd:
     def commits(self) -> int:
         """How many appends there were since the start."""
         return self._intake.commits
+
+    @property
+    def unsaved(self) -> int:
+        """How many positions a start would have to fold again."""
+        return self.snapshotter.unsaved
 
     async def _own(self, work: Coroutine[Any, Any, T]) -> T:
         """Do something to its end, also if whoever asked for it goes away meanwhile."""
@@ -328,16 +322,6 @@ class Rankd:
 
     # -------------------------------------------------------------------------- care
 
-    async def reached(self, position: Position, *, within_seconds: float) -> None:
-        """Wait until reads are true at a position. Raises IndexBehind."""
-        if self.position >= position:
-            return
-        try:
-            async with asyncio.timeout(within_seconds):
-                await self._intake.projector.reach(position)
-        except TimeoutError:
-            raise IndexBehind(position=position, checkpoint=self.position) from None
-
     async def save(self, tell: Tell = _say_nothing) -> Position:
         """Save the index now; return the position it is saved at."""
         return await self.snapshotter.save(tell)
@@ -374,7 +358,7 @@ class Rankd:
         async with self._intake.turn():
             await shadow.catch_up(through=self.position)
             with self._reading:
-                self._intake.projector = self.reader.projector = shadow
+                self._intake.projector = self.reader.projector = self.projector = shadow
                 self._home = home
 
     async def _compare(self, shadow: Projector) -> AsyncIterator[Progress]:

@@ -66,7 +66,7 @@ class MemoryLedger:
         for kept in receipts:
             self._receipts.setdefault(kept.position, kept.receipt)
             self._receipts_through = max(self._receipts_through, kept.position)
-        return Appended(positions, first_uses, self._at)
+        return Appended(positions, first_uses, self._at, self._chain)
 
     async def read(self, *, after: Position, limit: int) -> Sequence[Recorded]:
         return self._recorded[after : after + limit]

@@ -139,13 +139,13 @@ class SQLiteLedger:
         self._refuse_if_broken()
         at = max(now, self._tail.at)
         with self._transaction(database):
-            batch = _number(facts, self._tail.head, partial(_used_before, database))
+            batch = _number(facts, self._tail.head, partial(used_before, database))
             tail = self._write(database, batch, at)
             project(database, batch.changes)
             database.executemany(QUERIES["add_receipt"], map(_receipt_row, receipts))
         self._tail = tail
         self._checkpoint_if_due()
-        return Appended(batch.positions, batch.first_uses, at)
+        return Appended(batch.positions, batch.first_uses, at, tail.link)
 
     def _write(self, database: apsw.Connection, batch: "_Batch", at: Instant) -> _Tail:
         tail = self._tail._replace(at=at)
@@ -225,7 +225,7 @@ class SQLiteLedger:
         return rows[0][0] if rows else None
 
     async def first_use(self, *, board: str, key: str) -> FirstUse | None:
-        found = await self._read(partial(_used_before, names={(board, key): hash_of(board, key)}))
+        found = await self._read(partial(used_before, names={(board, key): hash_of(board, key)}))
         return found.get((board, key))
 
     async def receipts_through(self) -> Position:
@@ -353,7 +353,7 @@ def _positions(head: Position, count: int) -> Sequence[Position]:
     return range(head + 1, head + count + 1)  # type: ignore[return-value]
 
 
-def _used_before(database: apsw.Connection, names: Mapping[Name, int]) -> Mapping[Name, FirstUse]:
+def used_before(database: apsw.Connection, names: Mapping[Name, int]) -> Mapping[Name, FirstUse]:
     """Return which of the keys are in the ledger, and where they were used first."""
     hashes = msgspec.json.encode(list(names.values())).decode()
     found: dict[Name, FirstUse] = {}

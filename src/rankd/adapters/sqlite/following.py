@@ -1,0 +1,69 @@
+"""The ledger as another process writes it: everything can be read, nothing written.
+
+SQLite lets any number of processes read a file in WAL mode while one writes. Only the writer has
+the folder's lock; whoever follows it needs none, and sees each commit as soon as it is whole.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from rankd.adapters.sqlite.database import FILE, connect_reader
+from rankd.adapters.sqlite.keys import hash_of
+from rankd.adapters.sqlite.lane import Lane
+from rankd.adapters.sqlite.ledger import used_before
+from rankd.adapters.sqlite.reading import Reader
+from rankd.adapters.sqlite.statements import QUERIES, fetch
+from rankd.errors import LedgerUnavailable
+from rankd.model.facts import Position, Recorded
+from rankd.ports import FirstUse
+
+T = TypeVar("T")
+
+
+class FollowedLedger:
+    """A LedgerReader over a folder that another process has open."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lane = Lane("follower")
+        self._in_order = Reader()
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, folder: Path) -> AsyncIterator["FollowedLedger"]:
+        """Open the ledger in a folder to read it."""
+        if not (folder / FILE).exists():
+            raise LedgerUnavailable(f"{folder} holds no ledger", applied="no")
+        followed = cls(folder)
+        await followed._lane.open(partial(connect_reader, folder))
+        try:
+            yield followed
+        finally:
+            await followed._lane.close()
+
+    async def read(self, *, after: Position, limit: int) -> Sequence[Recorded]:
+        return await self._run(partial(self._in_order.read, after=after, limit=limit))
+
+    async def head(self) -> Position:
+        rows = await self._run(partial(fetch, query=QUERIES["last_block"]))
+        return Position(rows[0][0]) if rows else Position(0)
+
+    async def first_use(self, *, board: str, key: str) -> FirstUse | None:
+        found = await self._run(partial(used_before, names={(board, key): hash_of(board, key)}))
+        return found.get((board, key))
+
+    async def receipts_through(self) -> Position:
+        ((last,),) = await self._run(partial(fetch, query=QUERIES["last_receipt"]))
+        return Position(last)
+
+    async def link_at(self, position: Position) -> bytes | None:
+        rows = await self._run(partial(fetch, query=QUERIES["read_link"], position=position))
+        return rows[0][0] if rows else None
+
+    async def _run(self, work: Callable[[apsw.Connection], T]) -> T:
+        return await self._lane.run(work)

@@ -1,0 +1,264 @@
+"""Between the processes of one service: writes go to the one that owns the ledger.
+
+A worker answers reads itself and hands every request that writes on, whole, over a Unix socket. The
+writer runs the same handler as for a request of its own and hands the response back, so a
+client cannot tell which process it met. In the other direction the writer says how far the ledger
+has come, and a worker reads on at once.
+
+A frame is four bytes of length and so many of MessagePack. Many requests are under way at a time.
+"""
+
+import asyncio
+import logging
+import struct
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from rankd.api import problems
+from rankd.api.exchange import Request, Response
+from rankd.api.routes import Route
+from rankd.api.service import Service
+from rankd.errors import LedgerUnavailable, Overloaded, RankdError
+from rankd.model.facts import Position
+
+FRAME_BYTES_MAX = 64 << 20
+"""Far more than the largest body and the largest answer."""
+
+UNDERWAY_MAX = 4_096
+"""Requests of one worker that wait for the writer; one more is refused at once."""
+
+LOOK_SECONDS = 0.5
+"""How long the writer waits for its next commit before it looks whether the index was replaced."""
+
+_LENGTH = struct.Struct("<I")
+_log = logging.getLogger(__name__)
+
+
+class Handed(msgspec.Struct, array_like=True, tag="request"):
+    """A request on its way to the writer."""
+
+    number: int
+    operation: str
+    method: str
+    path: str
+    params: dict[str, str]
+    query: dict[str, Any]
+    headers: dict[bytes, bytes]
+    body: bytes
+    client: str
+
+
+class Answered(msgspec.Struct, array_like=True, tag="response"):
+    """A response on its way back."""
+
+    number: int
+    response: Response
+
+
+class Listening(msgspec.Struct, array_like=True, tag="listening"):
+    """A worker takes connections."""
+
+
+class Reached(msgspec.Struct, array_like=True, tag="reached"):
+    """The ledger has come so far."""
+
+    position: int
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_to_writer = msgspec.msgpack.Decoder(Handed | Listening).decode
+_to_worker = msgspec.msgpack.Decoder(Answered | Reached).decode
+
+
+def _frame(message: msgspec.Struct) -> bytes:
+    body = _encode(message)
+    return _LENGTH.pack(len(body)) + body
+
+
+async def _frames(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """Yield what comes in until the other side is gone."""
+    while True:
+        try:
+            (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+            assert length <= FRAME_BYTES_MAX, length
+            yield await reader.readexactly(length)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return
+
+
+# ------------------------------------------------------------------------------- writer
+
+
+class Receiver:
+    """The writer's side."""
+
+    def __init__(self, routes: Iterable[Route], service: Service) -> None:
+        self._routes = {route.operation: route for route in routes if route.writes}
+        self._service = service
+        self._workers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._on_listening: Callable[[], None] = lambda: None
+
+    @asynccontextmanager
+    async def listening(self, path: str, on_listening: Callable[[], None]) -> AsyncIterator[None]:
+        """Take workers at a path; ``on_listening`` is called for each that takes connections."""
+        self._on_listening = on_listening
+        server = await asyncio.start_unix_server(self._meet, path)
+        telling = asyncio.create_task(self._tell(), name="tell workers")
+        try:
+            yield
+        finally:
+            telling.cancel()
+            server.close()
+            await asyncio.gather(telling, *self._tasks, return_exceptions=True)
+            for worker in self._workers:
+                worker.close()
+
+    async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._workers.add(writer)
+        try:
+            async for body in _frames(reader):
+                message = _to_writer(body)
+                if isinstance(message, Listening):
+                    self._on_listening()
+                    continue
+                task = asyncio.create_task(self._serve(message, writer))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+        finally:
+            self._workers.discard(writer)
+            writer.close()
+
+    async def _serve(self, handed: Handed, writer: asyncio.StreamWriter) -> None:
+        response = await self._respond(handed)
+        if not writer.is_closing():
+            writer.write(_frame(Answered(handed.number, response)))
+
+    async def _respond(self, handed: Handed) -> Response:
+        request = Request(
+            handed.method,
+            handed.path,
+            handed.params,
+            handed.query,
+            handed.headers,
+            handed.body,
+            handed.client,
+        )
+        try:
+            return await self._routes[handed.operation].handler(self._service, request)
+        except RankdError as exc:
+            return problems.refusal(exc, request_id=request.request_id, writes=True)
+        except Exception:
+            _log.exception("request %s failed", request.request_id)
+            return problems.internal(request_id=request.request_id, writes=True)
+
+    async def _tell(self) -> None:
+        """Say how far the ledger has come, after each commit."""
+        told = Position(0)
+        while True:
+            view = self._service.rankd
+            try:
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await view.projector.reach(Position(told + 1))
+            except TimeoutError:
+                continue
+            told = view.position
+            frame = _frame(Reached(told))
+            for worker in self._workers:
+                worker.write(frame)
+
+
+# ------------------------------------------------------------------------------- worker
+
+
+class Forwarder:
+    """A worker's side."""
+
+    def __init__(self, writer: asyncio.StreamWriter, on_reached: Callable[[], None]) -> None:
+        self._writer = writer
+        self._on_reached = on_reached
+        self._underway: dict[int, asyncio.Future[Response]] = {}
+        self._number = 0
+        self.gone = asyncio.Event()
+        """Set when the writer is: nothing can be written any more."""
+
+    def routes(self, routes: Iterable[Route]) -> tuple[Route, ...]:
+        """Return the table of a worker: what writes is handed on."""
+        return tuple(
+            replace(route, handler=self._handler(route)) if route.writes else route
+            for route in routes
+        )
+
+    def _handler(self, route: Route) -> Any:
+        async def hand_on(_service: Service, request: Request) -> Response:
+            return await self._forward(route.operation, request)
+
+        hand_on.__doc__ = route.handler.__doc__
+        return hand_on
+
+    async def _forward(self, operation: str, request: Request) -> Response:
+        if self.gone.is_set():
+            raise LedgerUnavailable("the process that writes is gone", applied="no")
+        if len(self._underway) >= UNDERWAY_MAX:
+            raise Overloaded(waiting_max=UNDERWAY_MAX)
+        self._number = number = self._number + 1
+        answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self._underway[number] = answer
+        handed = Handed(
+            number,
+            operation,
+            request.method,
+            request.path,
+            dict(request.params),
+            dict(request.query),
+            _plain(request.headers),
+            request.body,
+            request.client,
+        )
+        self._writer.write(_frame(handed))
+        try:
+            return await answer
+        finally:
+            self._underway.pop(number, None)
+
+    def say_listening(self) -> None:
+        """Tell the writer that this worker takes connections."""
+        self._writer.write(_frame(Listening()))
+
+    async def run(self, reader: asyncio.StreamReader) -> None:
+        """Take what the writer says until it is gone."""
+        try:
+            async for body in _frames(reader):
+                message = _to_worker(body)
+                if isinstance(message, Reached):
+                    self._on_reached()
+                elif (answer := self._underway.get(message.number)) and not answer.done():
+                    answer.set_result(message.response)
+        finally:
+            self.gone.set()
+            lost = LedgerUnavailable("the process that writes went away", applied="unknown")
+            for answer in self._underway.values():
+                if not answer.done():
+                    answer.set_exception(lost)
+
+
+def _plain(headers: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    return dict(headers)
+
+
+@asynccontextmanager
+async def forwarding(path: str, on_reached: Callable[[], None]) -> AsyncIterator[Forwarder]:
+    """Reach the writer at a path."""
+    reader, writer = await asyncio.open_unix_connection(path)
+    forwarder = Forwarder(writer, on_reached)
+    task = asyncio.create_task(forwarder.run(reader), name="forwarder")
+    try:
+        yield forwarder
+    finally:
+        writer.close()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

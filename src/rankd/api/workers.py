@@ -1,0 +1,120 @@
+"""The other processes of a service: started with it, kept running, stopped before it.
+
+Each worker listens on the service's own port, and the system deals out what comes in. A worker that
+dies is started again; if the service dies, its workers notice that nobody writes and stop.
+"""
+
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rankd.api.forwarding import Receiver
+from rankd.api.service import Service
+from rankd.api.table import ROUTES
+from rankd.settings import Settings
+
+WORKER_VARIABLE = "RANKD_WORKER"
+"""The environment variable that tells a worker what it is for."""
+
+WORKER_MODULE = "rankd.worker"
+
+RESTART_SECONDS = 1.0
+"""A worker that dies at once must not be started in a circle."""
+
+_log = logging.getLogger(__name__)
+
+
+class WorkerTask(msgspec.Struct):
+    """What a worker is told at its start."""
+
+    settings: dict[str, Any]
+    socket: str
+
+
+class Workers:
+    """The processes beside the one that writes."""
+
+    def __init__(self, settings: Settings, socket: str, count: int) -> None:
+        self._settings = settings
+        self._socket = socket
+        self._count = count
+        self._running: set[asyncio.subprocess.Process] = set()
+        self._stopping = False
+        self._listening = 0
+        self._ready = asyncio.Event()
+
+    def note_listening(self) -> None:
+        """Count a worker that takes connections."""
+        self._listening += 1
+        if self._listening >= self._count:
+            self._ready.set()
+
+    async def run(self) -> None:
+        """Keep all of them running."""
+        await asyncio.gather(*(self._keep_one() for _ in range(self._count)))
+
+    async def _keep_one(self) -> None:
+        while not self._stopping:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", WORKER_MODULE, env=self._environment(), stdin=-3
+            )
+            self._running.add(process)
+            code = await process.wait()
+            self._running.discard(process)
+            if not self._stopping:
+                _log.error("worker %d ended with %d; another is started", process.pid, code)
+                await asyncio.sleep(RESTART_SECONDS)
+
+    def _environment(self) -> dict[str, str]:
+        task = WorkerTask(asdict(self._settings), self._socket)
+        return {**os.environ, WORKER_VARIABLE: msgspec.json.encode(task).decode()}
+
+    async def ready(self) -> None:
+        """Wait until every worker takes connections."""
+        await self._ready.wait()
+
+    async def stop(self) -> None:
+        """Let all of them finish what they have, in the time there is."""
+        self._stopping = True
+        for process in self._running:
+            with suppress(ProcessLookupError):
+                process.send_signal(signal.SIGTERM)
+        waits = [process.wait() for process in self._running]
+        try:
+            async with asyncio.timeout(self._settings.stop_seconds_max + RESTART_SECONDS):
+                await asyncio.gather(*waits)
+        except TimeoutError:
+            for process in self._running:
+                process.kill()
+
+
+@asynccontextmanager
+async def workers(service: Service, settings: Settings, count: int) -> AsyncIterator[None]:
+    """Run so many workers beside this process, which writes for them."""
+    folder = Path(tempfile.mkdtemp(prefix="rankd-"))  # For this user only.
+    path = str(folder / "writer")
+    beside = Workers(settings, path, count)
+    receiver = Receiver(ROUTES, service)
+    try:
+        async with receiver.listening(path, beside.note_listening):
+            keeping = asyncio.create_task(beside.run(), name="workers")
+            try:
+                await beside.ready()
+                yield
+            finally:
+                await beside.stop()
+                keeping.cancel()
+                await asyncio.gather(keeping, return_exceptions=True)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,27 @@
+"""A worker process of ``rankd serve --workers N``, started by the one that writes."""
+
+import asyncio
+import logging
+import os
+import sys
+
+import msgspec
+
+from rankd.api.server import new_event_loop
+from rankd.api.workers import WORKER_VARIABLE, WorkerTask
+from rankd.embedded import WallClock
+from rankd.settings import Settings
+from rankd.wiring import worker
+
+
+def main() -> None:
+    """Serve until the writer goes or says so."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
+    task = msgspec.json.decode(os.environ[WORKER_VARIABLE], type=WorkerTask)
+    settings = msgspec.convert(task.settings, Settings)
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(worker(settings, task.socket, clock=WallClock()))
+
+
+if __name__ == "__main__":
+    main()
