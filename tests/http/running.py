@@ -96,7 +96,12 @@ async def running(**settings: Any) -> AsyncIterator[Running]:
     serving = asyncio.create_task(
         serve(ROUTES, service, Settings(port=0, **settings), ready=tell, stop=stop)
     )
-    await asyncio.wait([ready, serving], return_when=asyncio.FIRST_COMPLETED)
+
+    def failed(task: "asyncio.Task[None]") -> None:
+        if not ready.done():
+            ready.set_exception(task.exception() or RuntimeError("never ready"))
+
+    serving.add_done_callback(failed)
     try:
         yield Running(*await ready, service, stop, serving)
     finally:

@@ -1,0 +1,116 @@
+"""Every error has a status and a body that tells no more than it should."""
+
+import inspect
+from typing import Any
+
+import msgspec
+import pytest
+
+from rankd import errors
+from rankd.api import problems
+from rankd.api.exchange import PROBLEM_JSON
+from rankd.errors import Corrupt, FieldError, RankdError, Refused, Unavailable
+
+LEAVES = sorted(
+    (kind for kind in vars(errors).values() if inspect.isclass(kind) and "code" in vars(kind)),
+    key=lambda kind: kind.__name__,
+)
+
+
+def made(kind: type[RankdError]) -> RankdError:
+    """One error of a kind, with something evil wherever a text goes."""
+    if issubclass(kind, errors.Invalid) and kind is not errors.ScoreOutOfBounds:
+        return kind([FieldError("score", "must be a number")])
+    given: dict[str, Any] = {}
+    for name, parameter in inspect.signature(kind).parameters.items():
+        note = str(parameter.annotation)
+        if "applied" in name:
+            given[name] = "unknown"
+        elif "tuple" in note:
+            given[name] = ("GET", "PUT")
+        elif "int" in note or "float" in note:
+            given[name] = 5
+        else:
+            given[name] = "<script>"
+    return kind(**given)
+
+
+@pytest.mark.parametrize("kind", LEAVES, ids=lambda kind: kind.__name__)
+def test_every_error_is_answered_as_its_branch_demands(kind: type[RankdError]) -> None:
+    response = problems.refusal(made(kind), request_id="r", writes=True)
+    body = msgspec.json.decode(response.body)
+    branch = next(b for b in (Refused, Unavailable, Corrupt) if issubclass(kind, b))
+    allowed = {Refused: range(400, 500), Unavailable: (408, 429, 503), Corrupt: (500,)}
+    assert response.status in allowed[branch]
+    assert response.content_type == PROBLEM_JSON
+    assert body["status"] == response.status
+    assert (body["code"], body["request_id"]) == (kind.code, "r")
+    assert body["type"] == f"urn:rankd:error:{kind.code}"
+    assert body["applied"] in {"no", "unknown"}
+    assert body["title"] and body["detail"]
+
+
+NAMES_INPUT = [
+    errors.UnknownBoard,
+    errors.UnknownWindow,
+    errors.NotRanked,
+    errors.SubmissionKeyReused,
+    errors.BoardDiffers,
+    errors.InvalidCursor,
+    errors.LedgerUnavailable,
+    errors.LedgerCorrupt,
+]
+
+
+@pytest.mark.parametrize("kind", NAMES_INPUT, ids=lambda kind: kind.__name__)
+def test_an_answer_never_repeats_what_an_error_names(kind: type[RankdError]) -> None:
+    assert b"script" not in problems.refusal(made(kind), request_id="r").body
+
+
+def test_wrong_fields_are_listed() -> None:
+    error = errors.InvalidPage([FieldError("limit", "must be less"), FieldError("", "is odd")])
+    body = msgspec.json.decode(problems.refusal(error, request_id="r").body)
+    assert body["status"] == 422
+    assert body["errors"] == [
+        {"field": "limit", "message": "must be less"},
+        {"field": "", "message": "is odd"},
+    ]
+    assert "applied" not in body
+
+
+def test_whether_a_write_was_applied_is_what_the_error_says() -> None:
+    def applied(error: RankdError) -> str:
+        response = problems.refusal(error, request_id="r", writes=True)
+        return str(msgspec.json.decode(response.body)["applied"])
+
+    assert applied(errors.LedgerUnavailable("x", applied="unknown")) == "unknown"
+    assert applied(errors.LedgerUnavailable("x", applied="no")) == "no"
+    assert applied(errors.Overloaded(waiting_max=1)) == "no"
+    assert applied(errors.UnknownBoard("x")) == "no"
+    assert applied(errors.LedgerCorrupt("x")) == "unknown"
+
+
+def test_headers_say_when_to_come_back_and_how() -> None:
+    def headers(error: RankdError) -> dict[bytes, bytes]:
+        return dict(problems.refusal(error, request_id="r").headers)
+
+    assert headers(errors.RateLimited(retry_after_seconds=7)) == {b"retry-after": b"7"}
+    assert headers(errors.Overloaded(waiting_max=1)) == {b"retry-after": b"1"}
+    assert headers(errors.MethodNotAllowed(("GET", "PUT"))) == {b"allow": b"GET, PUT"}
+    assert headers(errors.Unauthenticated()) == {b"www-authenticate": b"Bearer"}
+    assert headers(errors.NotFound()) == {}
+
+
+def test_a_mistake_of_our_own_leaves_the_outcome_open_and_explains_nothing() -> None:
+    response = problems.internal(request_id="r", writes=True)
+    body = msgspec.json.decode(response.body)
+    assert (response.status, body["code"], body["applied"]) == (500, "internal", "unknown")
+
+
+def test_an_error_without_a_row_takes_that_of_its_branch() -> None:
+    class Unheard(Unavailable):
+        """An error somebody adds and does not put into the table."""
+
+    response = problems.refusal(Unheard("<script>"), request_id="r")
+    assert response.status == 503
+    assert b"script" not in response.body

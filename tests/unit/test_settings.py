@@ -1,0 +1,111 @@
+"""Where a setting comes from, what it may be, and what is said when it may not."""
+
+from pathlib import Path
+
+import pytest
+
+from rankd.errors import InvalidSetting
+from rankd.settings import TABLE, Settings, resolve
+
+
+def test_without_anything_given_the_defaults_are_in_force(tmp_path: Path) -> None:
+    assert resolve() == Settings()
+    assert resolve(file=tmp_path / "rankd.toml") == Settings()
+
+
+def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "rankd.toml"
+    file.write_text('host = "file"\nport = 1\nidle_seconds_max = 3\n')
+    environment = {"RANKD_HOST": "environment", "RANKD_PORT": "2", "RANKD_UNRELATED": "x"}
+    settings = resolve(
+        command_line={"host": "line", "data": None}, environment=environment, file=file
+    )
+    assert (settings.host, settings.port, settings.idle_seconds_max) == ("line", 2, 3.0)
+    assert settings.data == Settings().data
+
+
+def test_every_setting_is_explained_and_its_default_is_one_it_takes() -> None:
+    for row in TABLE:
+        assert row.help.endswith("."), row.name
+        assert row.read(row.default, "here") == row.default
+        assert type(row.default) is row.kind
+        if row.kind in (int, float):
+            assert row.low is not None and row.high is not None, row.name
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("port", "0", 0),
+        ("request_seconds_max", "0.5", 0.5),
+        ("request_seconds_max", "3", 3.0),
+        ("access_log", "Yes", True),
+        ("access_log", "off", False),
+        ("cors_origins", "https://a, https://b,", ("https://a", "https://b")),
+        ("cors_origins", "", ()),
+    ],
+)
+def test_a_text_of_the_environment_becomes_a_value(name: str, text: str, value: object) -> None:
+    settings = resolve(environment={f"RANKD_{name.upper()}": text})
+    assert getattr(settings, name) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("port", "65536"),
+        ("port", "-1"),
+        ("port", "eight"),
+        ("port", ""),
+        ("port", "8.0"),
+        ("port", "9" * 5000),
+        ("request_seconds_max", "nan"),
+        ("request_seconds_max", "inf"),
+        ("request_seconds_max", "0"),
+        ("access_log", "maybe"),
+        ("host", ""),
+    ],
+)
+def test_a_bad_value_is_refused_with_its_name_its_place_and_what_is_taken(
+    name: str, text: str
+) -> None:
+    variable = f"RANKD_{name.upper()}"
+    with pytest.raises(InvalidSetting) as told:
+        resolve(environment={variable: text})
+    assert told.value.setting == name
+    assert variable in told.value.source
+    assert "takes" in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "port = true",
+        "port = 1.5",
+        "access_log = 1",
+        "host = 5",
+        "cors_origins = [1]",
+        "request_seconds_max = nan",
+        "unknown = 1",
+        "[server]\nport = 1",
+        "port = ",
+        "port = 1\nport = 2",
+    ],
+)
+def test_a_mistake_in_the_file_is_told_even_if_something_stronger_hides_it(
+    tmp_path: Path, line: str
+) -> None:
+    file = tmp_path / "rankd.toml"
+    file.write_text(line)
+    with pytest.raises(InvalidSetting) as told:
+        resolve(command_line={"port": 5, "host": "h"}, file=file)
+    assert str(file) in str(told.value)
+
+
+def test_an_unknown_name_is_told_together_with_the_known_ones(tmp_path: Path) -> None:
+    file = tmp_path / "rankd.toml"
+    file.write_text("prot = 1")
+    with pytest.raises(InvalidSetting, match="prot is not a setting; there are: host, port"):
+        resolve(file=file)
+    with pytest.raises(InvalidSetting, match="the command line"):
+        resolve(command_line={"prot": 1})
