@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 Score = int | Decimal
 
@@ -40,7 +40,7 @@ class Row(Struct, gc=False):
     score: Score
     rank_change: int | None
     """Against a baseline in time; null while there is none."""
-    metadata: Raw | None
+    metadata: Any
     """What came with the run that counts."""
     columns: dict[str, Score] | UnsetType = UNSET
     """Every column by its name, on boards with more than one."""
@@ -76,7 +76,7 @@ class Standing(Struct, gc=False):
     rank_change: int | None
     percentile: float
     total: int
-    metadata: Raw | None
+    metadata: Any
     as_of: int
     exactness: str = "exact"
     stale: bool = False
@@ -291,7 +291,7 @@ class HistoryItem(Struct, omit_defaults=True):
     columns: dict[str, Score] | None = None
     key: str | None = None
     build: str | None = None
-    metadata: Raw | None = None
+    metadata: Any = None
 
 
 class History(Read, gc=False, kw_only=True):

@@ -6,7 +6,7 @@ submit ─▶ intake ─▶ ledger ─▶ projector ─▶ index ◀─ reader �
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from rankd.core.book import BoardPage
@@ -242,9 +242,13 @@ class Rankd(View):
             first = None
             if isinstance(key, str):
                 first = await self._ledger.first_use(board=page.board.name, key=key)
-            board = page.board if first is None else page.board_at(first.position)
             try:
-                facts += read_facts(board, [item], actor=actor)
+                if first is not None:
+                    with suppress(Invalid):  # Then it says something else than the first time.
+                        then = page.board_at(first.position)
+                        facts += read_facts(then, [item], actor=actor)
+                        continue
+                facts += read_facts(page.board, [item], actor=actor)
             except Invalid as exc:
                 raise (exc if len(items) == 1 else at_item(place, exc)) from exc
         return facts
