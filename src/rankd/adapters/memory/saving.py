@@ -84,7 +84,7 @@ class Survey:
             full = self._touched.waiting >= STEP_TOUCHES
             yield Step(base, self._touches(STEP_TOUCHES) if full else [])
         for longer in range(1, PASSES_MAX + 1):
-            if self._touched.waiting <= LAST_TOUCHES_MAX and not self._touched.unread:
+            if self._touched.waiting <= LAST_TOUCHES_MAX:
                 return
             for _ in range(0, self._touched.waiting, STEP_TOUCHES * longer):
                 yield Step([], self._touches(STEP_TOUCHES * longer))
@@ -92,7 +92,8 @@ class Survey:
 
     def ending(self, notes: Callable[[], Iterable[bytes]]) -> Ending:
         """Read all that is left."""
-        step = Step([frame for base in self._lists() for frame in base], [])
+        assert not self._touched.unread, "the steps end when every ranking was read"
+        step = Step([], [])
         while self._touched.waiting:
             step.touched.extend(self._touches(self._touched.waiting))
         state = self._state()

@@ -135,7 +135,7 @@ class SnapshotsContract:
     # -------------------------------------------------- (2) beside reads and applies
 
     async def test_it_is_the_index_at_the_moment_of_the_notes(self, kept: Kept) -> None:
-        """The index goes on before every step, the last ones included."""
+        """The index goes on before every step; what one shows another takes away."""
         index, snapshots = kept()
         await fold(index, *crowd(60), *crowd(60, at=DAILY), opened=[FOREVER, DAILY])
         moments: list[tuple[Seen, object]] = []
@@ -151,6 +151,7 @@ class SnapshotsContract:
             await fold(
                 index,
                 placed(f"p{turn * 7 % 60:03}", turn % 5, beside=b"turn %d" % turn),
+                placed(f"p{(turn - 2) * 7 % 60:03}", 4),
                 placed(f"p{turn * 11 % 60:03}", 8, at=DAILY),
                 placed(f"new{turn}", 3),
                 left(f"p{turn * 13 % 60:03}"),
