@@ -1,0 +1,163 @@
+"""The client for programs with an event loop: the same calls, and each is awaited."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from functools import wraps
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import httpx
+
+from rankd.client import calls
+from rankd.client.answers import Attempts, Lost, Policy
+from rankd.client.calls import BATCH_SCORES, Answer, Call, Item, Pages, Result
+from rankd.client.synchronous import (
+    CONNECTIONS_MAX,
+    TIMEOUT_SECONDS,
+    URL_DEFAULT,
+    Address,
+    answer_of,
+    described,
+    lost,
+)
+from rankd.errors import RankdError
+
+S = ParamSpec("S")
+T = TypeVar("T")
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+def _calling(
+    build: Callable[S, Call[T]],
+) -> Callable[Concatenate["AsyncClient", S], Coroutine[Any, Any, T]]:
+    @wraps(build)
+    async def method(self: "AsyncClient", *args: S.args, **kwargs: S.kwargs) -> T:
+        return await self.send(build(*args, **kwargs))
+
+    return described(method, build)
+
+
+def _walking(
+    build: Callable[S, Pages[P, R]],
+) -> Callable[Concatenate["AsyncClient", S], AsyncIterator[R]]:
+    @wraps(build)
+    def method(self: "AsyncClient", *args: S.args, **kwargs: S.kwargs) -> AsyncIterator[R]:
+        return self._walk(build(*args, **kwargs))
+
+    return described(method, build)
+
+
+class AsyncClient:
+    """A connection to a service, for one event loop; its tasks may share it.
+
+    Calls that the service cannot take now, or does not answer, are sent again a few times, with
+    the same submission key. What it refuses is raised: see ``rankd.errors``.
+    """
+
+    def __init__(
+        self,
+        url: str = URL_DEFAULT,
+        key: str | None = None,
+        *,
+        timeout: float = TIMEOUT_SECONDS,
+        policy: Policy | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._address = Address(url, key)
+        self._policy = policy or Policy()
+        self._http = httpx.AsyncClient(
+            timeout=timeout,
+            transport=transport,
+            trust_env=self._address.trust_environment,
+            limits=httpx.Limits(max_connections=CONNECTIONS_MAX),
+        )
+
+    async def __aenter__(self) -> "AsyncClient":
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def send(self, call: Call[T]) -> T:
+        """Send a call, again if need be, and return what its answer says."""
+        attempts = Attempts(call, self._policy)
+        wait = attempts.judge(await self._try(call))
+        while wait is not None:
+            await asyncio.sleep(wait)
+            wait = attempts.judge(await self._try(call))
+        return attempts.result
+
+    async def _try(self, call: Call[T]) -> Answer | Lost:
+        try:
+            response = await self._http.request(**self._address.request(call))  # type: ignore[arg-type]
+        except httpx.TransportError as exc:
+            return lost(exc)
+        return answer_of(response)
+
+    async def _walk(self, pages: Pages[P, R]) -> AsyncIterator[R]:
+        call: Call[P] | None = pages.first
+        while call is not None:
+            found = await self.send(call)
+            for row in pages.rows(found):
+                yield row
+            call = pages.following(found)
+
+    async def submit_many(
+        self, items: Iterable[Item], *, board: str | None = None, batch: int = BATCH_SCORES
+    ) -> list[Result]:
+        """Have any number of scores counted, ``batch`` in each commit; return what each became.
+
+        An item is a player and a score, or a mapping with what a submission may say; without
+        ``board`` each says its own. What is refused is told in its place, as a Refusal.
+        """
+        results: list[Result] = []
+        for call in calls.batches(items, board=board, batch=batch):
+            try:
+                some = await self.send(call)
+            except RankdError as exc:
+                exc.add_note(f"the {len(results)} submissions before were answered")
+                raise
+            results += some
+        return results
+
+    boards = _calling(calls.boards)
+    board = _calling(calls.board)
+    define = _calling(calls.define)
+    retire = _calling(calls.retire)
+    windows = _calling(calls.windows)
+    submit = _calling(calls.submit)
+    submit_batch = _calling(calls.submit_batch)
+    top = _calling(calls.top)
+    page = _calling(calls.page)
+    poll = _calling(calls.poll)
+    standing = _calling(calls.standing)
+    around = _calling(calls.around)
+    around_rank = _calling(calls.around_rank)
+    lookup = _calling(calls.lookup)
+    friends = _calling(calls.friends)
+    projection = _calling(calls.projection)
+    standings = _calling(calls.standings)
+    walk = _walking(calls.walk)
+    history = _calling(calls.history)
+    walk_history = _walking(calls.walk_history)
+    facts = _calling(calls.facts)
+    walk_facts = _walking(calls.walk_facts)
+    profile = _calling(calls.profile)
+    set_profile = _calling(calls.set_profile)
+    set_friends = _calling(calls.set_friends)
+    erase = _calling(calls.erase)
+    create_key = _calling(calls.create_key)
+    keys = _calling(calls.keys)
+    revoke_key = _calling(calls.revoke_key)
+    health = _calling(calls.health)
+    ready = _calling(calls.ready)

@@ -1,0 +1,656 @@
+"""What can be asked of the service: each function returns a ``Call``, and sends nothing.
+
+A submission without a key is given one here, before it is sent for the first time. So whoever
+sends it again, sends the same key, and it counts once.
+"""
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from itertools import islice
+from typing import Generic, NamedTuple, TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from rankd import wire
+from rankd.client import shapes
+
+PAGE_LIMIT_MAX = 1000
+"""The longest page the service gives."""
+
+BATCH_SCORES = 1000
+"""Submissions sent together: a few hundred kilobytes, answered in some ten milliseconds."""
+
+BATCH_SCORES_MAX = 8192
+"""As many as the service takes at once."""
+
+T = TypeVar("T")
+R = TypeVar("R")
+P = TypeVar("P")
+
+Item = tuple[str, object] | Mapping[str, object]
+"""A player with a score, or a mapping with what a submission may say."""
+
+Result = wire.Receipt | wire.Refusal
+"""What became of one submission of a batch."""
+
+
+class Answer(NamedTuple):
+    """What came back."""
+
+    status: int
+    headers: Mapping[str, str]
+    """By name in lower case."""
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call(Generic[T]):
+    """One request, and how its answer is read."""
+
+    method: str
+    path: str
+    """Percent-encoded, with its query."""
+    read: Callable[[Answer], T]
+    body: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, object] = field(default_factory=dict)
+    """What it is about, by the words that errors use: board, player, window."""
+    repeatable: bool = True
+    """Whether a second time changes nothing: it may be sent again though the first arrived."""
+
+    @property
+    def writes(self) -> bool:
+        """Whether it may change anything."""
+        return self.method != "GET" and not self.path.partition("?")[0].endswith(":lookup")
+
+
+@dataclass(frozen=True, slots=True)
+class Pages(Generic[P, R]):
+    """A list that is read page by page."""
+
+    first: Call[P]
+    rows: Callable[[P], Sequence[R]]
+    following: Callable[[P], Call[P] | None]
+    """Returns the call that goes on; None at the end."""
+
+
+# --------------------------------------------------------------------- how it is written
+
+
+def _segment(value: object) -> str:
+    """Encode one segment of a path, dots included where they would lead elsewhere."""
+    text = str(value)
+    return text.replace(".", "%2E") if text in {".", ".."} else quote(text, safe="")
+
+
+def _path(template: str, *values: object, **query: object) -> str:
+    path = template.format(*map(_segment, values))
+    given = {name: _shown(value) for name, value in query.items() if value is not None}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+def _shown(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _reader(kind: type[T]) -> Callable[[Answer], T]:
+    decode = msgspec.json.Decoder(kind, float_hook=Decimal).decode
+
+    def read(answer: Answer) -> T:
+        return decode(answer.body)
+
+    return read
+
+
+def _body(**given: object) -> bytes:
+    return wire.encode({name: value for name, value in given.items() if value is not None})
+
+
+def new_key() -> str:
+    """Return a submission key that nobody has used."""
+    return uuid.uuid4().hex
+
+
+_read_done = _reader(wire.Done)
+_read_page = _reader(shapes.Page)
+_read_found = _reader(shapes.Found)
+_read_profile = _reader(wire.Profile)
+_read_boards = _reader(wire.Boards)
+_read_windows = _reader(wire.Windows)
+_read_standing = _reader(shapes.Standing)
+_read_projection = _reader(wire.Projection)
+_read_everywhere = _reader(wire.Everywhere)
+_read_history = _reader(shapes.History)
+_read_facts = _reader(wire.Facts)
+_read_key = _reader(shapes.Key)
+_read_keys = _reader(shapes.Keys)
+_read_health = _reader(wire.Health)
+_read_board = _reader(wire.BoardBody)
+_read_preview = _reader(shapes.Preview)
+_read_receipt = _reader(wire.Receipt)
+
+# ------------------------------------------------------------------------------- boards
+
+
+def boards() -> Call[wire.Boards]:
+    """Return every board."""
+    return Call(method="GET", path="/v1/boards", read=_read_boards)
+
+
+def board(board: str) -> Call[wire.BoardBody]:
+    """Return a board: its definition, its windows, when it resets next."""
+    path = _path("/v1/boards/{}", board)
+    return Call(method="GET", path=path, read=_read_board, names={"board": board})
+
+
+def define(
+    board: str, definition: Mapping[str, object] | None = None, *, apply: bool = False
+) -> Call[wire.BoardBody | shapes.Preview]:
+    """Define a board; return it, or what a changed definition would change.
+
+    Only with ``apply`` is a board that is there changed. The definition is the whole of it.
+    """
+    return Call(
+        method="PUT",
+        path=_path("/v1/boards/{}", board, apply=apply or None),
+        body=wire.encode(definition or {}),
+        read=_read_defined,
+        names={"board": board},
+    )
+
+
+def _read_defined(answer: Answer) -> wire.BoardBody | shapes.Preview:
+    fields = msgspec.json.decode(answer.body, type=dict[str, msgspec.Raw])
+    return _read_preview(answer) if "changes" in fields else _read_board(answer)
+
+
+def retire(board: str, *, reason: str | None = None) -> Call[wire.Done]:
+    """Take a board out of use. Its facts stay in the ledger."""
+    path = _path("/v1/boards/{}", board, reason=reason)
+    # A second time it would be refused, though the first had done it.
+    return Call(
+        method="DELETE", path=path, read=_read_done, names={"board": board}, repeatable=False
+    )
+
+
+def windows(board: str) -> Call[wire.Windows]:
+    """Return a board's windows, open and closed, newest first."""
+    path = _path("/v1/boards/{}/windows", board)
+    return Call(method="GET", path=path, read=_read_windows, names={"board": board})
+
+
+# ------------------------------------------------------------------------------- scores
+
+
+def submit(  # noqa: PLR0913 - what a submission may say
+    board: str,
+    player: str,
+    score: object = None,
+    *,
+    delta: object = None,
+    key: str | None = None,
+    columns: Mapping[str, object] | None = None,
+    metadata: object = None,
+    attributes: Mapping[str, str | int | bool] | None = None,
+    build: str | None = None,
+    at: str | None = None,
+    run: str | None = None,
+    signature: str | None = None,
+) -> Call[wire.Receipt]:
+    """Have a score counted; return what it did.
+
+    It is on stable storage by then. It counts once, however often it had to be sent: without a
+    ``key`` it is given one.
+    """
+    key = new_key() if key is None else key
+    body = _body(
+        player=player,
+        score=score,
+        delta=delta,
+        key=key,
+        columns=columns,
+        metadata=metadata,
+        attributes=attributes,
+        build=build,
+        at=at,
+        run=run,
+        signature=signature,
+    )
+    return Call(
+        method="POST",
+        path=_path("/v1/boards/{}/scores", board),
+        body=body,
+        read=_read_receipt,
+        names={"board": board, "player": player, "key": key},
+    )
+
+
+def submit_batch(items: Iterable[Item], *, board: str | None = None) -> Call[list[Result]]:
+    """Have up to BATCH_SCORES_MAX scores counted in one commit; return what became of each."""
+    scores = [_submission(item, board) for item in items]
+    return Call(
+        method="POST",
+        path="/v1/scores:batch",
+        body=wire.encode({"scores": scores}),
+        read=_read_results,
+        names={"board": board} if board else {},
+    )
+
+
+def batches(
+    items: Iterable[Item], *, board: str | None = None, batch: int = BATCH_SCORES
+) -> Iterator[Call[list[Result]]]:
+    """Yield the calls that submit any number of scores, so many at a time."""
+    if not 1 <= batch <= BATCH_SCORES_MAX:
+        raise ValueError(f"batch must lie between 1 and {BATCH_SCORES_MAX}")
+    left = iter(items)
+    while some := list(islice(left, batch)):
+        yield submit_batch(some, board=board)
+
+
+def _submission(item: Item, board: str | None) -> dict[str, object]:
+    if isinstance(item, tuple):
+        player, score = item
+        item = {"player": player, "score": score}
+    made: dict[str, object] = {} if board is None else {"board": board}
+    made |= {name: value for name, value in item.items() if value is not None}
+    if "key" not in made:
+        made["key"] = new_key()
+    return made
+
+
+class _Results(msgspec.Struct):
+    results: list[msgspec.Raw]
+
+
+_decode_results = msgspec.json.Decoder(_Results).decode
+_decode_receipt = msgspec.json.Decoder(wire.Receipt).decode
+_decode_refusal = msgspec.json.Decoder(wire.Refusal).decode
+
+
+def _read_results(answer: Answer) -> list[Result]:
+    return [_read_result(raw) for raw in _decode_results(answer.body).results]
+
+
+def _read_result(raw: msgspec.Raw) -> Result:
+    try:
+        return _decode_receipt(raw)
+    except msgspec.ValidationError:
+        return _decode_refusal(raw)
+
+
+# ---------------------------------------------------------------------------- standings
+
+
+def top(
+    board: str,
+    count: int = 10,
+    *,
+    window: str | None = None,
+    segment: str | None = None,
+    min_position: int | None = None,
+) -> Call[shapes.Page]:
+    """Return the best standings."""
+    return page(board, limit=count, window=window, segment=segment, min_position=min_position)
+
+
+def page(  # noqa: PLR0913 - which part of which ranking
+    board: str,
+    *,
+    limit: int | None = None,
+    offset: int | None = None,
+    from_rank: int | None = None,
+    cursor: str | None = None,
+    window: str | None = None,
+    segment: str | None = None,
+    min_position: int | None = None,
+) -> Call[shapes.Page]:
+    """Return a page, begun at a rank, an offset or a cursor."""
+    path = _path(
+        "/v1/boards/{}/standings",
+        board,
+        limit=limit,
+        offset=offset,
+        from_rank=from_rank,
+        cursor=cursor,
+        window=window,
+        segment=segment,
+        min_position=min_position,
+    )
+    return Call(method="GET", path=path, read=_read_page, names={"board": board, "window": window})
+
+
+def poll(
+    board: str,
+    *,
+    etag: str | None = None,
+    limit: int | None = None,
+    window: str | None = None,
+    segment: str | None = None,
+) -> Call[shapes.Polled]:
+    """Return the best standings, or no page if they are those that ``etag`` came with."""
+    path = _path("/v1/boards/{}/standings", board, limit=limit, window=window, segment=segment)
+    headers = {} if etag is None else {"if-none-match": etag}
+    names = {"board": board, "window": window}
+    return Call(method="GET", path=path, read=_read_polled, headers=headers, names=names)
+
+
+def _read_polled(answer: Answer) -> shapes.Polled:
+    found = None if answer.status == 304 else _read_page(answer)
+    return shapes.Polled(found, answer.headers.get("etag"))
+
+
+def standing(
+    board: str,
+    player: str,
+    *,
+    window: str | None = None,
+    segment: str | None = None,
+    min_position: int | None = None,
+) -> Call[shapes.Standing]:
+    """Return where a player stands. Raises NotRanked where it does not."""
+    path = _path(
+        "/v1/boards/{}/standings/{}",
+        board,
+        player,
+        window=window,
+        segment=segment,
+        min_position=min_position,
+    )
+    names = {"board": board, "player": player, "window": window}
+    return Call(method="GET", path=path, read=_read_standing, names=names)
+
+
+def around(  # noqa: PLR0913 - which part of which ranking
+    board: str,
+    player: str,
+    *,
+    above: int | None = None,
+    below: int | None = None,
+    window: str | None = None,
+    segment: str | None = None,
+    min_position: int | None = None,
+) -> Call[shapes.Page]:
+    """Return a player's neighbourhood, the edges made up. Raises NotRanked."""
+    path = _path(
+        "/v1/boards/{}/standings/{}/around",
+        board,
+        player,
+        above=above,
+        below=below,
+        window=window,
+        segment=segment,
+        min_position=min_position,
+    )
+    names = {"board": board, "player": player, "window": window}
+    return Call(method="GET", path=path, read=_read_page, names=names)
+
+
+def around_rank(
+    board: str,
+    rank: int,
+    *,
+    reach: int | None = None,
+    window: str | None = None,
+    segment: str | None = None,
+    min_position: int | None = None,
+) -> Call[shapes.Page]:
+    """Return the standings from ``rank - reach`` to ``rank + reach``."""
+    path = _path(
+        "/v1/boards/{}/around/{}",
+        board,
+        rank,
+        range=reach,
+        window=window,
+        segment=segment,
+        min_position=min_position,
+    )
+    return Call(method="GET", path=path, read=_read_page, names={"board": board, "window": window})
+
+
+def lookup(
+    board: str,
+    players: Sequence[str],
+    *,
+    window: str | None = None,
+    segment: str | None = None,
+    min_position: int | None = None,
+) -> Call[shapes.Found]:
+    """Return some players' standings, ranked among themselves, and who has none."""
+    path = _path(
+        "/v1/boards/{}/standings:lookup",
+        board,
+        window=window,
+        segment=segment,
+        min_position=min_position,
+    )
+    body = _body(players=list(players))
+    names = {"board": board, "window": window}
+    return Call(method="POST", path=path, body=body, read=_read_found, names=names)
+
+
+def friends(
+    board: str,
+    player: str,
+    *,
+    window: str | None = None,
+    segment: str | None = None,
+    min_position: int | None = None,
+) -> Call[shapes.Found]:
+    """Return a player and its friends, ranked among themselves."""
+    path = _path(
+        "/v1/boards/{}/friends/{}",
+        board,
+        player,
+        window=window,
+        segment=segment,
+        min_position=min_position,
+    )
+    names = {"board": board, "player": player, "window": window}
+    return Call(method="GET", path=path, read=_read_found, names=names)
+
+
+def projection(  # noqa: PLR0913 - three questions about any ranking
+    board: str,
+    *,
+    score: object = None,
+    rank: int | None = None,
+    percentile: float | None = None,
+    window: str | None = None,
+    segment: str | None = None,
+    min_position: int | None = None,
+) -> Call[wire.Projection]:
+    """Return the rank a score would get, or the score that a rank or a percentile needs.
+
+    Several columns are given as a sequence.
+    """
+    if isinstance(score, list | tuple):
+        score = ",".join(map(str, score))
+    path = _path(
+        "/v1/boards/{}/projection",
+        board,
+        score=score,
+        rank=rank,
+        percentile=percentile,
+        window=window,
+        segment=segment,
+        min_position=min_position,
+    )
+    names = {"board": board, "window": window}
+    return Call(method="GET", path=path, read=_read_projection, names=names)
+
+
+def standings(player: str, *, min_position: int | None = None) -> Call[wire.Everywhere]:
+    """Return where a player stands on every board."""
+    path = _path("/v1/players/{}/standings", player, min_position=min_position)
+    return Call(method="GET", path=path, read=_read_everywhere, names={"player": player})
+
+
+def walk(
+    board: str,
+    *,
+    window: str | None = None,
+    segment: str | None = None,
+    limit: int = PAGE_LIMIT_MAX,
+) -> Pages[shapes.Page, shapes.Row]:
+    """Yield every standing of a ranking, best first, ``limit`` at a time.
+
+    Nobody who stays where they are is left out or told twice, whatever moves meanwhile.
+    """
+    which = {"limit": limit, "segment": segment}
+
+    def following(found: shapes.Page) -> Call[shapes.Page] | None:
+        if found.next_cursor is None:
+            return None
+        # By its id, so that a walk that sees midnight stays in its window.
+        return page(board, cursor=found.next_cursor, window=found.window, **which)  # type: ignore[arg-type]
+
+    first = page(board, window=window, **which)  # type: ignore[arg-type]
+    return Pages(first, lambda found: found.standings, following)
+
+
+# ------------------------------------------------------------------------ the audit trail
+
+
+def history(
+    board: str, player: str, *, limit: int | None = None, before: int | None = None
+) -> Call[shapes.History]:
+    """Return a player's submissions to a board, newest first."""
+    path = _path("/v1/boards/{}/history/{}", board, player, limit=limit, before=before)
+    names = {"board": board, "player": player}
+    return Call(method="GET", path=path, read=_read_history, names=names)
+
+
+def walk_history(
+    board: str, player: str, *, limit: int = PAGE_LIMIT_MAX
+) -> Pages[shapes.History, shapes.HistoryItem]:
+    """Yield all of a player's submissions to a board, newest first."""
+
+    def following(found: shapes.History) -> Call[shapes.History] | None:
+        if found.next_before is None:
+            return None
+        return history(board, player, limit=limit, before=found.next_before)
+
+    return Pages(history(board, player, limit=limit), lambda found: found.facts, following)
+
+
+def facts(
+    *,
+    after: int | None = None,
+    limit: int | None = None,
+    kind: str | None = None,
+    board: str | None = None,
+    player: str | None = None,
+    actor: str | None = None,
+) -> Call[wire.Facts]:
+    """Return the audit trail from a position on."""
+    path = _path(
+        "/v1/facts", after=after, limit=limit, kind=kind, board=board, player=player, actor=actor
+    )
+    return Call(method="GET", path=path, read=_read_facts)
+
+
+def walk_facts(
+    *,
+    after: int = 0,
+    limit: int = PAGE_LIMIT_MAX,
+    kind: str | None = None,
+    board: str | None = None,
+    player: str | None = None,
+    actor: str | None = None,
+) -> Pages[wire.Facts, wire.FactItem]:
+    """Yield the audit trail from a position on, to its end."""
+
+    def from_there(position: int) -> Call[wire.Facts]:
+        return facts(
+            after=position, limit=limit, kind=kind, board=board, player=player, actor=actor
+        )
+
+    def following(found: wire.Facts) -> Call[wire.Facts] | None:
+        return None if found.next_after is None else from_there(found.next_after)
+
+    return Pages(from_there(after), lambda found: found.facts, following)
+
+
+# ------------------------------------------------------------------------------ players
+
+
+def profile(player: str) -> Call[wire.Profile]:
+    """Return what is known of a player."""
+    path = _path("/v1/players/{}", player)
+    return Call(method="GET", path=path, read=_read_profile, names={"player": player})
+
+
+def set_profile(
+    player: str,
+    *,
+    name: str | None = None,
+    attributes: Mapping[str, str | int | bool] | None = None,
+    friends: Sequence[str] | None = None,
+) -> Call[wire.Profile]:
+    """Set what a player is called and ranked by, all of it; friends only if they are given."""
+    return Call(
+        method="PUT",
+        path=_path("/v1/players/{}", player),
+        body=_body(name=name, attributes=attributes, friends=friends),
+        read=_read_profile,
+        names={"player": player},
+    )
+
+
+def set_friends(player: str, friends: Sequence[str]) -> Call[wire.Profile]:
+    """Set a player's friends, all of them."""
+    return Call(
+        method="PUT",
+        path=_path("/v1/players/{}/friends", player),
+        body=_body(friends=list(friends)),
+        read=_read_profile,
+        names={"player": player},
+    )
+
+
+def erase(player: str, *, reason: str | None = None) -> Call[wire.Done]:
+    """Forget a person: the profile and the friends go, entries stay without a name."""
+    path = _path("/v1/players/{}", player, reason=reason)
+    return Call(method="DELETE", path=path, read=_read_done, names={"player": player})
+
+
+# -------------------------------------------------------------------- keys and operations
+
+
+def create_key(
+    scopes: Sequence[str], *, boards: Sequence[str] | None = None, title: str | None = None
+) -> Call[shapes.Key]:
+    """Make a key. The answer has it for the only time."""
+    body = _body(scopes=list(scopes), boards=None if boards is None else list(boards), title=title)
+    # A second time would make a second key.
+    return Call(method="POST", path="/v1/keys", body=body, read=_read_key, repeatable=False)
+
+
+def keys() -> Call[shapes.Keys]:
+    """Return the keys there are, without the keys themselves."""
+    return Call(method="GET", path="/v1/keys", read=_read_keys)
+
+
+def revoke_key(id: str) -> Call[wire.Done]:
+    """Let a key open nothing any more."""
+    return Call(
+        method="DELETE",
+        path=_path("/v1/keys/{}", id),
+        read=_read_done,
+        names={"id": id},
+        repeatable=False,
+    )
+
+
+def health() -> Call[wire.Health]:
+    """Say that the service answers, and where it is."""
+    return Call(method="GET", path="/healthz", read=_read_health)
+
+
+def ready() -> Call[wire.Health]:
+    """Say whether requests should be sent there. Raises Unavailable if not."""
+    return Call(method="GET", path="/readyz", read=_read_health)
