@@ -228,9 +228,9 @@ class Intake:
         appended = await self._ledger.append(batch, now=now, receipts=handed_in)
         self.owed = {}
         self.commits += 1
-        self.link = appended.link
         self._at = appended.at
         receipts = await self._fold(batch, appended)
+        self.link = appended.link  # Not before: a save may come while the fold reads the ledger.
         self._look_ahead(max(now, appended.at), changed=skipped > 0 or _changes_book(batch))
         if not appended.first_uses:
             told = receipts.get

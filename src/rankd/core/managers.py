@@ -91,6 +91,7 @@ class Snapshotter:
             taken: list[Heading] = []
 
             def notes() -> Iterable[bytes]:
+                self._refuse_if_stopped()
                 heading = self._heading()
                 taken.append(heading)
                 return take_notes(self._intake.projector.book, heading)
@@ -99,6 +100,11 @@ class Snapshotter:
                 tell(progress)
             self.saved = taken[0].checkpoint
             return self.saved
+
+    def _refuse_if_stopped(self) -> None:
+        """A fold that failed may have left the book ahead of the index."""
+        if self._intake.failure is not None:
+            raise LedgerUnavailable("the engine has stopped; open it anew", applied="no")
 
     def _heading(self) -> Heading:
         projector, owed = self._intake.projector, self._intake.owed
