@@ -81,6 +81,18 @@ class Gate:
         """Whether anybody may do anything: no key yet, and nobody else can reach the address."""
         return self._loopback and not self._book().keys
 
+    def check_known(self, request: Request) -> None:
+        """Raise Unauthenticated for a stranger, where the body has to be read to know the board.
+
+        What is shown is looked at again, and counted, by ``admit``.
+        """
+        shown = request.headers.get(b"authorization")
+        if shown is None:
+            if not self.open:
+                raise Unauthenticated
+        elif self._token is None or shown.count(b".") != 2:
+            _find(self._book(), _bearer(shown))
+
     def admit(self, request: Request, scope: Scope, board: str | None = None) -> Actor:
         """Return who asks. Raises Unauthenticated, Forbidden and RateLimited.
 

@@ -1,0 +1,650 @@
+"""The well-known routes of system-design texts, with their field names, translated to ours.
+
+A client written from such a text works unchanged. The texts agree on what is asked and not on what
+things are called: one speaks of players with numbers for ids, another of users with texts. So each
+route answers in the words of the text that prints it, and the one path that two of them print
+(``/api/v1/leaderboard/rank/{player_id}``) answers in the words of both.
+
+Inside, an id is text. It is answered as it was given where that is known. In lists nobody knows,
+and there an id that is a whole number, written the one way there is to write it, is a number in
+the words of the text that has numbers.
+
+The board is ``global`` unless ``type`` or ``leaderboard_type`` names another. A score for a board
+that there is not brings it into being, with the windows these texts know, if whoever submits may
+create boards at all (see ``access``): a game that follows the text has no step that would define
+one.
+"""
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from rankd import wire
+from rankd.api.access import Actor
+from rankd.api.body import decode_body
+from rankd.api.exchange import Request, Response
+from rankd.api.problems import Problem
+from rankd.api.routes import Handler, Param, Route
+from rankd.api.service import Service, show_time
+from rankd.core.reader import Page
+from rankd.errors import (
+    BoardDiffers,
+    FieldError,
+    Forbidden,
+    InvalidRequest,
+    InvalidSubmission,
+    NotRanked,
+    SubmissionRejected,
+    UnknownBoard,
+)
+from rankd.model.board import BOARD_NAME_LENGTH_MAX, NAME
+from rankd.model.receipt import Receipt
+from rankd.model.standing import (
+    NEIGHBOURS_DEFAULT,
+    NEIGHBOURS_MAX,
+    PAGE_LIMIT_DEFAULT,
+    PAGE_LIMIT_MAX,
+    Rank,
+    Standing,
+)
+from rankd.model.submission import SUBMISSION_KEY_BYTES_MAX, valid_player
+from rankd.wire import Score
+
+BOARD_DEFAULT = "global"
+WINDOWS = ("all", "daily", "weekly", "monthly")
+"""Of a board that a first score brings into being."""
+
+CREATED_BOARDS_MAX = 1_000
+"""With so many boards a first score creates no more: a wrong field could name a million."""
+
+MATCH_ID_BYTES_MAX = 256
+
+SPELLINGS = {
+    **dict.fromkeys(("all-time", "all_time", "alltime", "all", "forever", "overall"), "all"),
+    **dict.fromkeys(("daily", "today", "day"), "daily"),
+    **dict.fromkeys(("weekly", "this_week", "week"), "weekly"),
+    **dict.fromkeys(("monthly", "this_month", "month"), "monthly"),
+}
+"""What the texts call windows. Any other word is a window of the board's own."""
+
+ALL_TIME = "all_time"
+"""How the window ``all`` is called in answers."""
+
+ID_MIN, ID_MAX = -(2**63), 2**63 - 1
+"""A BIGINT, as the text that has numbers keeps them."""
+
+SECONDS_MAX = 253_402_300_799
+"""The last second of the year 9999, for a time given as a number."""
+
+_CANONICAL = re.compile(r"0|-?[1-9][0-9]{0,18}")
+
+Id = int | str
+PLAYER, USER = "player_id", "user_id"
+
+
+# ------------------------------------------------------------------------------ shapes
+
+
+class Scored(msgspec.Struct):
+    """What a score did."""
+
+    player_id: Id
+    score: Score | None
+    rank: int | None
+    rank_change: int
+    """How many ranks the player rose; 0 where it had none before."""
+    percentile: float | None
+
+
+class Incremented(msgspec.Struct):
+    """What an increment did."""
+
+    user_id: Id
+    new_score: Score | None
+    rank: int | None
+    previous_rank: int | None
+
+
+class Ingested(msgspec.Struct):
+    """What a match's score did."""
+
+    player_id: Id
+    score: Score | None
+    rank: int | None
+    total_players: int
+    match_id: str | None
+    duplicate: bool
+    """Whether this match was counted before; then this is what it did then."""
+
+
+class PlayerRow(msgspec.Struct):
+    """A player in a list."""
+
+    rank: int
+    player_id: Id
+    player_name: str | None
+    score: Score
+    rank_change: int
+    """0: there is nothing earlier to compare with."""
+
+
+class TopPlayers(msgspec.Struct):
+    """The best players."""
+
+    leaderboard_type: str
+    period: str
+    total_players: int
+    players: list[PlayerRow]
+
+
+class UserRow(msgspec.Struct):
+    """A user in a list."""
+
+    rank: int
+    user_id: str
+    username: str | None
+    score: Score
+    country: str | None
+
+
+class TopUsers(msgspec.Struct):
+    """The best users."""
+
+    leaderboard_type: str
+    total_users: int
+    top_users: list[UserRow]
+    as_of: str
+
+
+class RankOfEither(msgspec.Struct):
+    """One standing in the words of both texts."""
+
+    player_id: Id
+    user_id: str
+    username: str | None
+    rank: int
+    score: Score
+    total_players: int
+    total_users: int
+    percentile: float
+
+
+class ShortPlayer(msgspec.Struct):
+    """A player in a short list."""
+
+    rank: int
+    player_id: Id
+    score: Score
+
+
+class ShortUser(msgspec.Struct):
+    """A user in a short list."""
+
+    rank: int
+    user_id: str
+    score: Score
+
+
+class AroundPlayers(msgspec.Struct):
+    """Players around a rank."""
+
+    center_rank: int
+    players: list[ShortPlayer]
+
+
+class AroundUsers(msgspec.Struct):
+    """Users around a rank."""
+
+    leaderboard_type: str
+    center_rank: int
+    users: list[ShortUser]
+
+
+class PlayerRank(msgspec.Struct):
+    """One standing."""
+
+    player_id: str
+    rank: int
+    score: Score
+    total: int
+    total_players: int
+
+
+class Neighbour(msgspec.Struct):
+    """A player in a neighbourhood."""
+
+    rank: int
+    player_id: str
+    score: Score
+    is_current_player: bool
+
+
+class ListedPlayer(msgspec.Struct):
+    """A player in a bare list."""
+
+    rank: int
+    player_id: str
+    score: Score
+
+
+# ---------------------------------------------------------------------------- writing
+
+
+class Asked(msgspec.Struct):
+    """A submission, read out of the words it came in."""
+
+    board: str
+    id: Id
+    body: dict[str, Any]
+    """The same in our words."""
+    match_id: str | None = None
+
+
+_OURS = {
+    "player": PLAYER,
+    "delta": "score_delta",
+    "at": "timestamp",
+    "key": "match_id",
+    "metadata": "game_id",
+}
+"""What our fields are called in the texts, for answers that name a wrong one."""
+
+_FIELDS = (
+    *(PLAYER, USER, "score", "score_delta", "leaderboard_type", "type"),
+    *("game_id", "match_id", "timestamp", "ts"),
+)
+
+
+def read_submission(given: Mapping[str, Any]) -> Asked:
+    """Return what a body asks for. Raises InvalidRequest, naming every field that is wrong."""
+    errors: list[FieldError] = []
+    if unknown := [name for name in given if name not in _FIELDS]:
+        errors.append(FieldError("", f"{len(unknown)} fields are unknown; known are {_KNOWN}"))
+    id = _only(given, (PLAYER, USER), errors, required=True)
+    if id is not None and not _is_id(id):
+        errors.append(FieldError(PLAYER, "must be a whole number, or text that is printable"))
+    score, delta = given.get("score"), given.get("score_delta")
+    if (score is None) == (delta is None):
+        errors.append(FieldError("score", "or score_delta must be given, and only one of them"))
+    board = _only(given, ("leaderboard_type", "type"), errors)
+    if board is not None and not _is_board_name(board):
+        errors.append(FieldError("leaderboard_type", "must be the name of a board"))
+    body = {"player": str(id), "score": score, "delta": delta}
+    body["at"] = _read_time(_only(given, ("timestamp", "ts"), errors), errors)
+    match_id = _read_match(given.get("match_id"), errors)
+    if match_id is not None:
+        body["key"] = match_key(match_id, player=str(id))
+    if given.get("game_id") is not None:
+        body["metadata"] = {"game_id": given["game_id"]}
+    if errors:
+        raise InvalidRequest(errors)
+    return Asked(board or BOARD_DEFAULT, id or "", body, match_id)
+
+
+_KNOWN = ", ".join(_FIELDS)
+
+
+def _only(
+    given: Mapping[str, Any],
+    names: tuple[str, ...],
+    errors: list[FieldError],
+    *,
+    required: bool = False,
+) -> Any:
+    """Return the value of the one of some names for the same thing that is there."""
+    there = [name for name in names if given.get(name) is not None]
+    if len(there) > 1:
+        errors.append(FieldError(there[1], f"cannot be combined with {there[0]}"))
+    if required and not there:
+        errors.append(FieldError(names[0], f"or {names[1]} must be given"))
+    return given[there[0]] if there else None
+
+
+def _is_id(id: object) -> bool:
+    if isinstance(id, int) and not isinstance(id, bool):
+        return ID_MIN <= id <= ID_MAX
+    return valid_player(id)
+
+
+def _is_board_name(name: object) -> bool:
+    return (
+        isinstance(name, str)
+        and len(name) <= BOARD_NAME_LENGTH_MAX
+        and NAME.fullmatch(name) is not None
+        and name not in (".", "..")
+    )
+
+
+def _read_time(given: object, errors: list[FieldError]) -> str | None:
+    """Return a time as text; it is data, so the engine has the last word on its form."""
+    if given is None or isinstance(given, str):
+        return given
+    if isinstance(given, int | float) and not isinstance(given, bool) and 0 <= given <= SECONDS_MAX:
+        return datetime.fromtimestamp(given, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    errors.append(FieldError("timestamp", "must be RFC 3339, or seconds since 1970"))
+    return None
+
+
+def _read_match(given: object, errors: list[FieldError]) -> str | None:
+    if given is None:
+        return None
+    if isinstance(given, int) and not isinstance(given, bool):
+        given = str(given)
+    if not valid_player(given):
+        errors.append(FieldError("match_id", f"must be text of 1 to {MATCH_ID_BYTES_MAX} bytes"))
+        return None
+    assert isinstance(given, str)
+    return given
+
+
+def match_key(match_id: str, *, player: str) -> str:
+    """Return the submission key of a player's score in a match: everybody has one in each.
+
+    The match is percent-encoded, so that no match and player make the key of two others.
+    """
+    key = f"match/{quote(match_id, safe=':')}/{player}"
+    if len(key.encode()) <= SUBMISSION_KEY_BYTES_MAX:
+        return key
+    return f"match/{blake2b(key.encode(), digest_size=32).hexdigest()}"
+
+
+async def _submit(
+    service: Service, request: Request, *, relative: bool = False
+) -> tuple[Asked, Receipt]:
+    """Have a score counted that came in the words of a text."""
+    service.gate.check_known(request)
+    asked = read_submission(decode_body(request, dict[str, Any]))
+    actor = service.gate.admit(request, "submit", asked.board)
+    if actor.player is not None and actor.player != asked.body["player"]:
+        raise Forbidden("a player's token submits for that player only")
+    if relative and asked.body["delta"] is None:
+        raise InvalidRequest([FieldError("score_delta", "must be given")])
+    header = request.headers.get(b"idempotency-key")
+    if header is not None and asked.match_id is None:
+        asked.body["key"] = header.decode("latin-1").strip('"')
+    if asked.board not in service.rankd.book.boards:
+        await _create(service, asked.board, actor)
+    return asked, await _count(service, asked, actor)
+
+
+async def _create(service: Service, board: str, actor: Actor) -> None:
+    """Define a board that a first score is for. Raises UnknownBoard where that may not be."""
+    if not actor.may_create or len(service.rankd.book.boards) >= CREATED_BOARDS_MAX:
+        raise UnknownBoard(board)
+    with suppress(BoardDiffers):  # Somebody defined it meanwhile: it is there, as was wanted.
+        await service.writer.define(board, {"windows": list(WINDOWS)}, actor=actor.name)
+
+
+async def _count(service: Service, asked: Asked, actor: Actor) -> Receipt:
+    try:
+        (answer,) = await service.writer.submit(asked.board, [asked.body], actor=actor.name)
+    except InvalidSubmission as exc:
+        raise InvalidSubmission(
+            [FieldError(_OURS.get(field, field), message) for field, message in exc.errors]
+        ) from None
+    if answer.error is not None:
+        raise answer.error
+    if answer.receipt is None:
+        raise UnknownBoard(asked.board)
+    if answer.receipt.rejected:
+        why = answer.receipt.first
+        raise SubmissionRejected(reason=why.code or "", message=why.message or "")
+    return answer.receipt
+
+
+async def classic_score(service: Service, request: Request) -> Response:
+    """Have a score counted, and tell how far the player rose."""
+    asked, told = await _submit(service, request)
+    return _scored(asked, told)
+
+
+async def classic_increment(service: Service, request: Request) -> Response:
+    """Have something added to a player's score."""
+    asked, told = await _submit(service, request, relative=True)
+    return _scored(asked, told)
+
+
+def _scored(asked: Asked, told: Receipt) -> Response:
+    change = told.rank_change or 0
+    return Response(wire.encode(Scored(asked.id, told.score, told.rank, change, told.percentile)))
+
+
+async def classic_user_score(service: Service, request: Request) -> Response:
+    """Have a user's score counted or added to, and tell the rank before and after."""
+    asked, told = await _submit(service, request)
+    answer = Incremented(asked.id, told.score, told.rank, told.previous_rank)
+    return Response(wire.encode(answer))
+
+
+async def classic_ingest(service: Service, request: Request) -> Response:
+    """Have the score of a match counted, once for each player however often it is sent."""
+    asked, told = await _submit(service, request)
+    answer = Ingested(asked.id, told.score, told.rank, told.total, asked.match_id, told.duplicate)
+    return Response(wire.encode(answer))
+
+
+# ---------------------------------------------------------------------------- reading
+
+
+def _admitted(service: Service, request: Request) -> dict[str, Any]:
+    """Return which ranking is asked for, once the asker may know."""
+    query, errors = request.query, list[FieldError]()
+    board = _only(query, ("type", "leaderboard_type"), errors) or BOARD_DEFAULT
+    window = _only(query, ("period", "window"), errors)
+    service.gate.admit(request, "read", board)
+    if errors:
+        raise InvalidRequest(errors)
+    return {"board": board, "window": SPELLINGS.get(window, window)}
+
+
+def number_or_text(player: str) -> Id:
+    """Return an id as the text with numbers has it, if it can have been one."""
+    if _CANONICAL.fullmatch(player) and ID_MIN <= (number := int(player)) <= ID_MAX:
+        return number
+    return player
+
+
+async def classic_top(service: Service, request: Request) -> Response:
+    """Return the best: ``n`` players, or ``k`` users, each in its text's words."""
+    which = _admitted(service, request)
+    n, k = request.query["n"], request.query["k"]
+    if n is not None and k is not None:
+        raise InvalidRequest([FieldError("k", "cannot be combined with n")])
+    page = await service.rankd.reader.page(limit=n or k or PAGE_LIMIT_DEFAULT, **which)
+    answer = _top_players(page) if k is None else _top_users(service, page)
+    return Response(wire.encode(answer))
+
+
+def _top_players(page: Page) -> TopPlayers:
+    window = page.ranking.window.partition(":")[0]
+    rows = [
+        PlayerRow(one.rank, number_or_text(one.player), one.name, one.score, 0)
+        for one in page.standings
+    ]
+    period = ALL_TIME if window == "all" else window
+    return TopPlayers(page.ranking.board, period, page.total, rows)
+
+
+def _top_users(service: Service, page: Page) -> TopUsers:
+    now = service.clock.now()
+    rows = [
+        UserRow(one.rank, one.player, one.name, one.score, _country(service, one))
+        for one in page.standings
+    ]
+    as_of = show_time(now - now % 1_000_000) or ""
+    return TopUsers(page.ranking.board, page.total, rows, as_of)
+
+
+def _country(service: Service, one: Standing) -> str | None:
+    country = service.rankd.book.profile(one.player).attributes.get("country")
+    return None if country is None else str(country)
+
+
+async def classic_top_list(service: Service, request: Request) -> Response:
+    """Return the best players as a bare list."""
+    which = _admitted(service, request)
+    n = _read_number(request.params["n"], "n", high=PAGE_LIMIT_MAX)
+    page = await service.rankd.reader.page(limit=n, **which)
+    return Response(
+        wire.encode([ListedPlayer(one.rank, one.player, one.score) for one in page.standings])
+    )
+
+
+async def _standing(service: Service, request: Request, which: dict[str, Any]) -> Standing:
+    player, reader = request.params["player_id"], service.rankd.reader
+    standing = await reader.standing(player=player, **which)
+    if standing is None:
+        window = reader.where(**which).ranking.window
+        raise NotRanked(board=which["board"], window=window, player=player)
+    return standing
+
+
+async def classic_rank(service: Service, request: Request) -> Response:
+    """Return one standing, in the words of both texts that have this path."""
+    one = await _standing(service, request, _admitted(service, request))
+    answer = RankOfEither(
+        number_or_text(one.player),
+        one.player,
+        one.name,
+        one.rank,
+        one.score,
+        one.total,
+        one.total,
+        one.percentile,
+    )
+    return Response(wire.encode(answer))
+
+
+async def classic_player_rank(service: Service, request: Request) -> Response:
+    """Return one player's rank."""
+    one = await _standing(service, request, _admitted(service, request))
+    return Response(wire.encode(PlayerRank(one.player, one.rank, one.score, one.total, one.total)))
+
+
+async def classic_around(service: Service, request: Request) -> Response:
+    """Return the players around a rank."""
+    which = _admitted(service, request)
+    rank = _read_number(request.params["rank"], "rank", high=ID_MAX)
+    page = await _around(service, request, rank, which)
+    rows = [ShortPlayer(one.rank, number_or_text(one.player), one.score) for one in page.standings]
+    return Response(wire.encode(AroundPlayers(rank, rows)))
+
+
+async def classic_nearby(service: Service, request: Request) -> Response:
+    """Return the users around a rank."""
+    which = _admitted(service, request)
+    rank = request.query["rank"]
+    page = await _around(service, request, rank, which)
+    rows = [ShortUser(one.rank, one.player, one.score) for one in page.standings]
+    return Response(wire.encode(AroundUsers(which["board"], rank, rows)))
+
+
+async def _around(service: Service, request: Request, rank: int, which: dict[str, Any]) -> Page:
+    reach = request.query["range"]
+    return await service.rankd.reader.around_rank(rank=Rank(rank), reach=reach, **which)
+
+
+async def classic_neighbours(service: Service, request: Request) -> Response:
+    """Return a player and those just above and below it, fewer at an edge."""
+    which = _admitted(service, request)
+    player, reach = request.params["player_id"], request.query["range"]
+    page = await service.rankd.reader.around(player=player, above=reach, below=reach, **which)
+    players = [one.player for one in page.standings]
+    at = players.index(player)
+    near = page.standings[max(0, at - reach) : at + reach + 1]
+    return Response(
+        wire.encode(
+            [Neighbour(one.rank, one.player, one.score, one.player == player) for one in near]
+        )
+    )
+
+
+def _read_number(text: str, name: str, *, high: int) -> int:
+    if text.isascii() and text.isdigit() and len(text) <= 19 and 1 <= int(text) <= high:
+        return int(text)
+    raise InvalidRequest([FieldError(name, f"must be a whole number from 1 to {high}")])
+
+
+# ------------------------------------------------------------------------------ routes
+
+WHICH = (
+    Param(name="type", length_max=BOARD_NAME_LENGTH_MAX, doc="the board; global if absent"),
+    Param(name="leaderboard_type", length_max=BOARD_NAME_LENGTH_MAX, doc="the same as type"),
+    Param(name="period", doc="daily, weekly, monthly, all_time; the last if absent"),
+    Param(name="window", doc="the same as period"),
+)
+RANGE = Param(
+    name="range",
+    kind=int,
+    default=NEIGHBOURS_DEFAULT,
+    low=0,
+    high=NEIGHBOURS_MAX,
+    doc="how many either side",
+)
+
+
+def _how_many(name: str, what: str) -> Param:
+    return Param(name=name, kind=int, low=1, high=PAGE_LIMIT_MAX, doc=f"how many {what}")
+
+
+def _write(path: str, handler: Handler, answer: Any, operation: str | None = None) -> Route:
+    return Route(
+        method="POST",
+        path=path,
+        operation=operation or handler.__name__,
+        handler=handler,
+        scope="submit",
+        hot=True,
+        body=dict,
+        writes=True,
+        responses={200: answer, 404: Problem, 422: Problem},
+    )
+
+
+def _read(path: str, handler: Handler, answer: Any, *params: Param) -> Route:
+    return Route(
+        method="GET",
+        path=path,
+        operation=handler.__name__,
+        handler=handler,
+        scope="read",
+        hot=True,
+        params=(*WHICH, *params),
+        responses={200: answer, 404: Problem, 422: Problem},
+    )
+
+
+_BASE = "/api/v1/leaderboard"
+
+ROUTES = (
+    _write(f"{_BASE}/score", classic_score, Scored),
+    _write(f"{_BASE}/score/increment", classic_increment, Scored),
+    _write("/api/v1/scores", classic_user_score, Incremented),
+    _write("/ingest/score", classic_ingest, Ingested),
+    _write("/scores", classic_ingest, Ingested, "classic_scores"),
+    _read(
+        f"{_BASE}/top",
+        classic_top,
+        (TopPlayers, TopUsers),
+        _how_many("n", "players"),
+        _how_many("k", "users"),
+    ),
+    _read(f"{_BASE}/rank/{{player_id}}", classic_rank, RankOfEither),
+    _read(f"{_BASE}/around/{{rank}}", classic_around, AroundPlayers, RANGE),
+    _read(
+        f"{_BASE}/nearby",
+        classic_nearby,
+        AroundUsers,
+        Param(name="rank", kind=int, required=True, low=1, high=ID_MAX, doc="in the middle"),
+        RANGE,
+    ),
+    _read("/rank/{player_id}", classic_player_rank, PlayerRank),
+    _read("/nearby/{player_id}", classic_neighbours, list[Neighbour], RANGE),
+    _read("/top/{n}", classic_top_list, list[ListedPlayer]),
+)

@@ -1,0 +1,106 @@
+"""The whole service on a real socket, over an engine in memory, and a client that speaks JSON."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+import httpx
+from tests.http.running import run as run
+
+from rankd.api.access import Gate, ReadToken
+from rankd.api.limits import limits_of
+from rankd.api.server import serve
+from rankd.api.service import Service
+from rankd.api.table import ROUTES
+from rankd.core.service import Rankd
+from rankd.model.window import Instant
+from rankd.settings import Settings
+from rankd.wiring import engine
+
+NOON = Instant(1_794_830_400_000_000)
+"""2026-11-16T12:00:00Z: no window of any calendar turns near it."""
+
+
+class SetClock:
+    """A clock that a test sets, for walls and for waiting alike."""
+
+    def __init__(self) -> None:
+        self.instant = NOON
+        self.seconds = 0.0
+
+    def now(self) -> Instant:
+        return self.instant
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+class Whole(NamedTuple):
+    """A running service, and a client of it."""
+
+    rankd: Rankd
+    http: httpx.AsyncClient
+    clock: SetClock
+    address: str
+
+    async def ask(
+        self, method: str, path: str, body: Any = None, *, key: str | None = None, **headers: str
+    ) -> httpx.Response:
+        """Ask, with a body as JSON and a key as bearer."""
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        if key is not None:
+            sent["authorization"] = f"Bearer {key}"
+        content = None
+        if body is not None:
+            content = json.dumps(body).encode()
+            sent.setdefault("content-type", "application/json")
+        return await self.http.request(method, path, content=content, headers=sent)
+
+    async def told(self, method: str, path: str, body: Any = None, **more: Any) -> Any:
+        """Return the JSON of an answer that must be a success."""
+        answer = await self.ask(method, path, body, **more)
+        assert answer.is_success, (method, path, answer.status_code, answer.text)
+        return answer.json()
+
+    async def new_key(self, *scopes: str, key: str | None = None, **more: Any) -> dict[str, Any]:
+        """Create a key; return what the answer tells of it."""
+        told: dict[str, Any] = await self.told(
+            "POST", "/v1/keys", {"scopes": list(scopes), **more}, key=key
+        )
+        return told
+
+
+@contextlib.asynccontextmanager
+async def whole(
+    *, token: ReadToken | None = None, loopback: bool = True, **given: Any
+) -> AsyncIterator[Whole]:
+    """Serve on a free port until the block ends."""
+    settings, clock = Settings(port=0, **given), SetClock()
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[str] = loop.create_future()
+    stop = asyncio.Event()
+    async with engine(None, clock=clock, reading=nullcontext(), tell=lambda _: None) as opened:
+        rankd = opened.rankd
+        gate = Gate(
+            lambda: rankd.book,
+            loopback=loopback,
+            token=token,
+            limits=limits_of(settings, now=clock.monotonic),
+        )
+        service = Service(rankd, opened.ledger, gate, clock, opened.durable, rankd)
+
+        def tell(host: str, port: int) -> None:
+            ready.set_result(f"http://{host}:{port}")
+
+        serving = asyncio.create_task(serve(ROUTES, service, settings, ready=tell, stop=stop))
+        await asyncio.wait([ready, serving], return_when=asyncio.FIRST_COMPLETED)
+        try:
+            address = await ready
+            async with httpx.AsyncClient(base_url=address, trust_env=False) as http:
+                yield Whole(rankd, http, clock, address)
+        finally:
+            stop.set()
+            await serving
