@@ -257,13 +257,13 @@ def test_a_mistake_is_found_before_anything_is_done(
     judge(index, run(("ann", 1)))
 
 
-@pytest.mark.parametrize("id", ["", "x" * 257, "\ud800", 5])
+@pytest.mark.parametrize("id", ["", "x" * 257, "\ud800"])
 def test_an_id_that_cannot_be_kept_is_refused_with_all_the_others(
-    index: NativeIndex, table: PlayerTable, id: Any
+    index: NativeIndex, table: PlayerTable, id: str
 ) -> None:
     judge(index, run(("known", 1)))
     before = now(index.checkpoint())
-    with pytest.raises((ValueError, TypeError)):
+    with pytest.raises(ValueError):  # each kind of id has its own message
         judge(
             index,
             run(("zoe", 1), at=[ELSEWHERE], board=OTHER),
