@@ -26,15 +26,19 @@ from rankd.api.forwarding import forwarding
 from rankd.api.limits import limits_of
 from rankd.api.server import Ready, listen, serve
 from rankd.api.service import Service
-from rankd.api.table import ROUTES
+from rankd.api.table import ROUTES as API
 from rankd.api.tokens import reading_tokens
 from rankd.api.workers import workers
 from rankd.core.follower import following
 from rankd.core.recovery import Home
 from rankd.core.service import Rankd, running
+from rankd.dashboard import files as dashboard
 from rankd.errors import InvalidSetting
 from rankd.ports import Clock, Ledger, Progress
 from rankd.settings import Settings
+
+ROUTES = (*API, *dashboard.ROUTES)
+"""Everything that is answered: the API, and the live page that uses it."""
 
 INDEX = "index"
 """The folder of the saved index, beside the ledger. It can be removed: it is folded again."""
