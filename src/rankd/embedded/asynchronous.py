@@ -241,9 +241,10 @@ class AsyncBoard:
         await self._rankd.retire(self.name, reason=reason)
 
     def _changed(self, definition: Mapping[str, object]) -> dict[str, object]:
-        known = self.definition
+        known = self._rankd.book.page(self.name).board.definition()
         if "direction" in definition and "columns" not in definition:
-            del known["columns"]
+            # Of the first column; the others keep theirs, and all keep their names.
+            known["columns"][0]["direction"] = definition["direction"]
         elif "columns" in definition and "direction" not in definition:
             del known["direction"]
         return {**known, **definition}

@@ -1,0 +1,565 @@
+"""What the engine in a program should say, worked out from scratch each time it is asked.
+
+The model keeps the list of everything that was accepted and when, and nothing else but what people
+said of players and which windows were closed with what in them. A ranking is the list folded again,
+sorted, numbered. It shares no code with the engine: it has its own calendar (UTC only), its own
+judging, its own ways to count ties. Every answer takes a few obvious loops, over tens of facts.
+
+Numbers are kept as they were sent and scaled to the board's decimals when they are folded, so that
+a board whose decimals grow needs no translation here.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+SECOND = 1_000_000
+HOUR = 3600 * SECOND
+DAY = 24 * HOUR
+EPOCH = date(1970, 1, 1)
+SCORE_MIN, SCORE_MAX = -(2**63), 2**63 - 1
+
+Number = int | Decimal
+Scores = tuple[int, ...]
+Definition = dict[str, Any]
+
+
+def instant(year: int, month: int, day: int, hour: int = 0) -> int:
+    return int(datetime(year, month, day, hour, tzinfo=UTC).timestamp()) * SECOND
+
+
+# --- the calendar -----------------------------------------------------------------------------
+
+SEASON: Definition = {
+    "name": "season",
+    "every": "2d",
+    "gap": "1d",
+    "start": "2026-11-14T00:00:00Z",
+}
+SEASON_START, SEASON_EVERY, SEASON_GAP = instant(2026, 11, 14), 2 * DAY, DAY
+CUP: Definition = {"name": "cup", "start": "2026-11-15T00:00:00Z", "end": "2026-11-18T00:00:00Z"}
+CUP_START, CUP_END = instant(2026, 11, 15), instant(2026, 11, 18)
+
+
+@dataclass(frozen=True)
+class Window:
+    name: str
+    id: str
+    start: int | None
+    end: int | None
+
+    def holds(self, at: int) -> bool:
+        return (self.start is None or self.start <= at) and (self.end is None or at < self.end)
+
+
+def name_of(window: str | Definition) -> str:
+    return window if isinstance(window, str) else str(window["name"])
+
+
+def window_at(name: str, at: int) -> Window | None:
+    """The window of this name that holds the instant, if one does."""
+    days = at // DAY
+    day = EPOCH + timedelta(days=days)
+    if name == "all":
+        return Window("all", "all", None, None)
+    if name == "daily":
+        return Window("daily", f"daily:{day.isoformat()}", days * DAY, (days + 1) * DAY)
+    if name == "weekly":
+        year, week, weekday = day.isocalendar()
+        monday = days - (weekday - 1)
+        return Window("weekly", f"weekly:{year}-W{week:02}", monday * DAY, (monday + 7) * DAY)
+    if name == "cup":
+        found = Window("cup", "cup", CUP_START, CUP_END)
+    else:
+        assert name == "season", name
+        if at < SEASON_START:
+            return None
+        turn = (at - SEASON_START) // (SEASON_EVERY + SEASON_GAP)
+        start = SEASON_START + turn * (SEASON_EVERY + SEASON_GAP)
+        found = Window("season", f"season:{turn + 1}", start, start + SEASON_EVERY)
+    return found if found.holds(at) else None
+
+
+# --- one board's rules ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a board is defined as, as far as the model knows boards."""
+
+    rule: str = "best"
+    columns: tuple[tuple[str, str], ...] = (("score", "higher"),)
+    decimals: int = 0
+    ties: str = "ordinal"
+    tie_break: str = "first"
+    windows: tuple[str, ...] = ("all",)
+    segments: tuple[str, ...] = ()
+    low: int | None = None
+    high: int | None = None
+    kept_days: tuple[tuple[str, int], ...] = ()
+    """For how many days closed windows of a name are kept; for ever where it is not named."""
+    title: str | None = None
+
+    def definition(self) -> Definition:
+        """The words that define it."""
+        ends = (("score_min", self.low), ("score_max", self.high))
+        known = {"season": SEASON, "cup": CUP}
+        return {
+            "title": self.title,
+            "rule": self.rule,
+            "columns": [{"name": name, "direction": way} for name, way in self.columns],
+            "decimals": self.decimals,
+            "ties": self.ties,
+            "tie_break": self.tie_break,
+            "windows": [known.get(name, name) for name in self.windows],
+            "segments": list(self.segments),
+            "limits": {name: end for name, end in ends if end is not None},
+            "retention": {name: f"{days}d" for name, days in self.kept_days},
+        }
+
+    def scaled(self, number: Number) -> int:
+        scaled = number * 10**self.decimals
+        assert scaled == int(scaled)
+        return int(scaled)
+
+    def takes(self, number: Number) -> bool:
+        """Whether it is a score in the board's unit at all: not too fine, not too large."""
+        scaled = number * 10**self.decimals
+        return bool(scaled == int(scaled) and SCORE_MIN <= scaled <= SCORE_MAX)
+
+    def in_bounds(self, score: int) -> bool:
+        above = self.low is None or score >= self.scaled(self.low)
+        return above and (self.high is None or score <= self.scaled(self.high))
+
+    def goodness(self, scores: Scores) -> tuple[int, ...]:
+        """Smaller is better, column after column."""
+        return tuple(
+            -score if way == "higher" else score
+            for score, (_, way) in zip(scores, self.columns, strict=True)
+        )
+
+    def kept(self, name: str) -> int | None:
+        return next((days * DAY for kept, days in self.kept_days if kept == name), None)
+
+
+# --- folding ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Said:
+    """One submission that was accepted."""
+
+    number: int
+    """Its place among all that was accepted."""
+    at: int
+    """The ledger's time of it."""
+    player: str
+    scores: tuple[Number, ...] | None
+    delta: Number | None
+    metadata: Any
+
+
+@dataclass(frozen=True)
+class Entry:
+    player: str
+    scores: Scores
+    reached: int
+    """The number of the submission that brought it to its scores."""
+    metadata: Any
+
+    def order(self, rules: Rules) -> tuple[Any, ...]:
+        """What entries are sorted by: scores, then whoever the tie-break puts ahead."""
+        since = {"first": self.reached, "latest": -self.reached, "player": 0}[rules.tie_break]
+        return (rules.goodness(self.scores), since, self.player.encode())
+
+
+@dataclass(frozen=True)
+class Judged:
+    verdict: str
+    entry: Entry | None
+    """What the player has afterwards."""
+    code: str | None = None
+
+
+def judge(rules: Rules, entry: Entry | None, said: Said) -> Judged:
+    """What one submission does to a player's entry in one window."""
+    if said.delta is not None:
+        if rules.rule == "first":
+            return Judged("rejected", entry, "delta_unsupported")
+        before = entry.scores if entry else (0,) * len(rules.columns)
+        return _reached(rules, entry, said, (before[0] + rules.scaled(said.delta), *before[1:]))
+    assert said.scores is not None
+    scores = tuple(rules.scaled(score) for score in said.scores)
+    if rules.rule == "sum" and entry is not None:
+        total = tuple(mine + more for mine, more in zip(entry.scores, scores, strict=True))
+        return _reached(rules, entry, said, total)
+    if not rules.in_bounds(scores[0]):
+        return Judged("rejected", entry, "score_out_of_bounds")
+    if entry is not None:
+        worse = rules.goodness(scores) >= rules.goodness(entry.scores)
+        if rules.rule == "first" or (rules.rule == "best" and worse):
+            return Judged("not_better", entry)
+    return _reached(rules, entry, said, scores)
+
+
+def _reached(rules: Rules, entry: Entry | None, said: Said, scores: Scores) -> Judged:
+    if not all(SCORE_MIN <= score <= SCORE_MAX for score in scores):
+        return Judged("rejected", entry, "score_overflow")
+    if not rules.in_bounds(scores[0]):
+        return Judged("rejected", entry, "score_out_of_bounds")
+    stays = entry is not None and entry.scores == scores
+    reached = entry.reached if entry is not None and stays else said.number
+    return Judged("counted", Entry(said.player, scores, reached, said.metadata))
+
+
+def fits(rules: Rules, said: Said) -> bool:
+    """Whether it can be said in the board's unit at all."""
+    numbers = said.scores if said.scores is not None else (said.delta or 0,)
+    return all(rules.takes(number) for number in numbers)
+
+
+def fold(rules: Rules, history: Iterable[Said], window: Window) -> dict[str, Entry]:
+    """The entries of a window: every submission made in it, one after another."""
+    entries: dict[str, Entry] = {}
+    for said in history:
+        if window.holds(said.at) and fits(rules, said):
+            after = judge(rules, entries.get(said.player), said).entry
+            if after is not None:
+                entries[said.player] = after
+    return entries
+
+
+# --- rankings ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a ranking."""
+
+    place: int
+    """Everybody before it counted."""
+    rank: int
+    """As the board shows ties."""
+    entry: Entry
+
+
+@dataclass(frozen=True)
+class Ranking:
+    rules: Rules
+    rows: tuple[Row, ...]
+
+    @property
+    def total(self) -> int:
+        return len(self.rows)
+
+    def row(self, player: str) -> Row | None:
+        return next((row for row in self.rows if row.entry.player == player), None)
+
+    def percentile(self, row: Row) -> float:
+        return round((self.total - row.rank + 1) / self.total * 100, 2)
+
+    def players(self) -> list[str]:
+        return [row.entry.player for row in self.rows]
+
+    def around(self, player: str, above: int, below: int) -> Sequence[Row]:
+        """So many on either side; what is missing at one edge is made up at the other."""
+        row = self.row(player)
+        assert row is not None
+        count = min(above + 1 + below, self.total)
+        first = max(row.place - above, 1)
+        while first + count - 1 > self.total:
+            first -= 1
+        return self.rows[first - 1 : first - 1 + count]
+
+    def after(self, order: tuple[Any, ...]) -> list[Row]:
+        return [row for row in self.rows if row.entry.order(self.rules) > order]
+
+    def before(self, order: tuple[Any, ...]) -> list[Row]:
+        return [row for row in self.rows if row.entry.order(self.rules) < order]
+
+    def rank_for(self, scores: Scores) -> int:
+        """The rank of a newcomer: behind its equals, but ahead of them where the latest is."""
+        mine = self.rules.goodness(scores)
+        others = [self.rules.goodness(row.entry.scores) for row in self.rows]
+        better = [other for other in others if other < mine]
+        if self.rules.ties == "dense":
+            return len(set(better)) + 1
+        if self.rules.ties == "standard" or self.rules.tie_break == "latest":
+            return len(better) + 1
+        return len([other for other in others if other <= mine]) + 1
+
+    def place_at(self, percentile: float) -> int | None:
+        """The last place whose percentile is at least so high."""
+        shares = [round((self.total - place) / self.total * 100, 2) for place in range(self.total)]
+        return max((at for at, share in enumerate(shares, 1) if share >= percentile), default=None)
+
+
+def ranking(rules: Rules, entries: Iterable[Entry]) -> Ranking:
+    rows: list[Row] = []
+    for place, entry in enumerate(sorted(entries, key=lambda each: each.order(rules)), start=1):
+        rank = place
+        if rows and rules.ties != "ordinal":
+            if rows[-1].entry.scores == entry.scores:
+                rank = rows[-1].rank
+            elif rules.ties == "dense":
+                rank = rows[-1].rank + 1
+        rows.append(Row(place, rank, entry))
+    return Ranking(rules, tuple(rows))
+
+
+# --- boards -----------------------------------------------------------------------------------
+
+Attributes = dict[str, str | int | bool]
+
+
+def segment_value(value: str | int | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A closed window, as it was when it closed. Nothing changes it."""
+
+    window: Window
+    rules: Rules
+    entries: tuple[Entry, ...]
+    attributes: dict[str, Attributes]
+    sealed_at: int
+
+
+@dataclass
+class Board:
+    """One board, from its definition to its retirement."""
+
+    name: str
+    rules: Rules
+    history: list[Said] = field(default_factory=list)
+    open: dict[str, Window] = field(default_factory=dict)
+    closed: list[Archive] = field(default_factory=list)
+
+    @property
+    def default_window(self) -> str:
+        return "all" if "all" in self.rules.windows else self.rules.windows[0]
+
+    def entries(self, window: Window, rules: Rules | None = None) -> dict[str, Entry]:
+        return fold(rules or self.rules, self.history, window)
+
+
+@dataclass(frozen=True)
+class ToldWindow:
+    """What a receipt says of one window."""
+
+    window: str
+    verdict: str
+    code: str | None
+    scores: Scores | None
+    previous_scores: Scores | None
+    rank: int | None
+    previous_rank: int | None
+    total: int
+    percentile: float | None
+
+    @property
+    def rank_change(self) -> int | None:
+        if self.rank is None or self.previous_rank is None:
+            return None
+        return self.previous_rank - self.rank
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a submission is answered."""
+
+    board: str
+    player: str
+    decimals: int
+    windows: dict[str, ToldWindow]
+    first: str | None
+
+    @property
+    def refused(self) -> str | None:
+        """Why it counts nowhere, if it does not."""
+        if self.first is None:
+            return "no_window"
+        if all(told.verdict == "rejected" for told in self.windows.values()):
+            return self.windows[self.first].code
+        return None
+
+
+@dataclass(frozen=True)
+class FirstUse:
+    """What a key was used for first, and on which board of that name."""
+
+    body: Definition
+    told: Told
+    board: Board
+
+
+@dataclass
+class World:
+    """Everything that was said to an engine."""
+
+    time: int
+    boards: dict[str, Board] = field(default_factory=dict)
+    attributes: dict[str, Attributes] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    friends: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    keys: dict[tuple[str, str], FirstUse] = field(default_factory=dict)
+    accepted: int = 0
+
+    # ...... boards and windows
+
+    def define(self, name: str, rules: Rules) -> None:
+        self.boards[name] = Board(name, rules)
+        self._open_windows(self.boards[name])
+
+    def retire(self, name: str) -> None:
+        del self.boards[name]
+
+    def redefine(self, name: str, rules: Rules) -> None:
+        board = self.boards[name]
+        for window in [name for name in board.open if name not in rules.windows]:
+            self._close(board, board.open.pop(window))
+        board.rules = rules
+        self._open_windows(board)
+
+    def tick(self, clock: int) -> None:
+        """Something is recorded at this time of the clock: windows that ended are turned."""
+        self.time = max(self.time, clock)
+        for board in self.boards.values():
+            for window in list(board.open.values()):
+                if not window.holds(self.time):
+                    self._close(board, board.open.pop(window.name))
+            self._open_windows(board)
+            board.closed = [each for each in board.closed if self._is_kept(board, each)]
+
+    def _open_windows(self, board: Board) -> None:
+        """Open what can be, and list all in the order of the definition."""
+        found: dict[str, Window] = {}
+        for name in board.rules.windows:
+            window = board.open.get(name) or window_at(name, self.time)
+            if window is None:
+                continue
+            found[name] = window
+        board.open = found
+        # One that was taken out and is put back in its time goes on: it is closed no longer.
+        ids = [window.id for window in found.values()]
+        board.closed = [each for each in board.closed if each.window.id not in ids]
+
+    def _close(self, board: Board, window: Window) -> None:
+        entries = tuple(board.entries(window).values())
+        known = {player: dict(said) for player, said in self.attributes.items()}
+        board.closed.append(Archive(window, board.rules, entries, known, self.time))
+
+    def _is_kept(self, board: Board, archive: Archive) -> bool:
+        kept = board.rules.kept(archive.window.name)
+        return kept is None or self.time < archive.sealed_at + kept
+
+    # ...... submissions
+
+    def refusal_at_the_door(self, name: str, body: Definition) -> str | None:
+        """The code of what is refused before it is recorded: it leaves no trace."""
+        rules = self.boards[name].rules
+        delta = body.get("delta")
+        scores = (delta,) if delta is not None else scores_of(rules, body)
+        if not all(rules.takes(number) for number in scores):
+            return "invalid_submission"
+        if delta is not None:
+            return "invalid_submission" if rules.rule == "first" else None
+        if rules.rule != "sum" and not rules.in_bounds(rules.scaled(scores[0])):
+            return "score_out_of_bounds"
+        return None
+
+    def submit(self, name: str, body: Definition) -> Told:
+        """Accept a submission; return what it is to be answered."""
+        board = self.boards[name]
+        rules = board.rules
+        before = {window: board.entries(found) for window, found in board.open.items()}
+        self.accepted += 1
+        delta = body.get("delta")
+        scores = None if delta is not None else scores_of(rules, body)
+        player, metadata = body["player"], body.get("metadata")
+        said = Said(self.accepted, self.time, player, scores, delta, metadata)
+        board.history.append(said)
+        windows = {
+            window: self._told(board, found, said, before[window])
+            for window, found in board.open.items()
+        }
+        if body.get("attributes"):
+            self.attributes[player] = {**self.attributes.get(player, {}), **body["attributes"]}
+        first = "all" if "all" in windows else next(iter(windows), None)
+        told = Told(name, player, rules.decimals, windows, first)
+        if (key := body.get("key")) is not None:
+            self.keys[name, key] = FirstUse(body, told, board)
+        return told
+
+    def _told(
+        self, board: Board, window: Window, said: Said, before: dict[str, Entry]
+    ) -> ToldWindow:
+        then = ranking(board.rules, before.values()).row(said.player)
+        judged = judge(board.rules, before.get(said.player), said)
+        now_ranked = ranking(board.rules, board.entries(window).values())
+        now = now_ranked.row(said.player)
+        return ToldWindow(
+            window=window.id,
+            verdict=judged.verdict,
+            code=judged.code,
+            scores=now.entry.scores if now else None,
+            previous_scores=then.entry.scores if then else None,
+            rank=now.rank if now else None,
+            previous_rank=then.rank if then else None,
+            total=now_ranked.total,
+            percentile=now_ranked.percentile(now) if now else None,
+        )
+
+    # ...... players
+
+    def profile(self, player: str, name: str | None, attributes: Attributes) -> None:
+        self.names.pop(player, None)
+        if name is not None:
+            self.names[player] = name
+        self.attributes[player] = dict(attributes)
+
+    def set_friends(self, player: str, friends: Sequence[str]) -> None:
+        self.friends[player] = tuple(each for each in dict.fromkeys(friends) if each != player)
+
+    def erase(self, player: str) -> None:
+        self.names.pop(player, None)
+        self.attributes.pop(player, None)
+        self.friends.pop(player, None)
+
+    # ...... rankings
+
+    def ranking(self, name: str, window: str, segment: str | None = None) -> Ranking | None:
+        """The ranking of a window by its id or, if it is open, its name; None if it is neither."""
+        board = self.boards[name]
+        for opened in board.open.values():
+            if window in (opened.name, opened.id):
+                entries = board.entries(opened).values()
+                chosen = [each for each in entries if within(self.attributes, each, segment)]
+                return ranking(board.rules, chosen)
+        for closed in board.closed:
+            if window == closed.window.id:
+                known = closed.attributes
+                chosen = [each for each in closed.entries if within(known, each, segment)]
+                return ranking(closed.rules, chosen)
+        return None
+
+
+def within(known: dict[str, Attributes], entry: Entry, segment: str | None) -> bool:
+    if segment is None:
+        return True
+    name, _, value = segment.partition(":")
+    mine = known.get(entry.player, {}).get(name)
+    return mine is not None and segment_value(mine) == value
+
+
+def scores_of(rules: Rules, body: Definition) -> tuple[Number, ...]:
+    """The score of each column of a submission."""
+    columns = body.get("columns") or {}
+    first, *others = (name for name, _ in rules.columns)
+    score = body.get("score")
+    head: Number = columns[first] if score is None else score
+    return (head, *(columns[name] for name in others))

@@ -1,0 +1,848 @@
+"""The engine in a program, under any history, says what a list folded from scratch says.
+
+Method: everything a caller can do through ``rankd.open`` is done to an engine in a folder and to a
+model (``embedded_model``), in any order, under a clock that goes forward over the ends of windows,
+stands still and goes back. Every receipt is compared field by field in every window; after every
+step every window and segment of every board is read whole and compared, and one read of each kind
+is made with random bounds. Few players, few scores and few keys, so that ties, repeats and changes
+of mind are the rule.
+
+A window turns with whatever is recorded after its end, or when the engine wakes up by itself. Both
+do the same at the same time of the clock, so each step that moves the clock records something
+before anything is compared: nobody has to wait for the engine.
+
+``python -m tests.property.embedded_campaign`` looks further than a commit does.
+"""
+
+import copy
+import logging
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from tests.property.embedded_model import (
+    DAY,
+    HOUR,
+    Definition,
+    Ranking,
+    Row,
+    Rules,
+    Told,
+    World,
+    instant,
+    ranking,
+    window_at,
+)
+
+import rankd
+from rankd.core.preview import WindowPreview
+from rankd.embedded import Board, Ranks
+from rankd.errors import (
+    InvalidSubmission,
+    NotRanked,
+    RankdError,
+    SubmissionRejected,
+    UnknownBoard,
+    UnknownWindow,
+)
+from rankd.model.receipt import Receipt
+from rankd.model.standing import Standing
+
+EXAMPLES = 40
+STEPS = 30
+"""What a commit looks at: about half a minute of one core."""
+
+START = instant(2026, 11, 14, 12)
+MAIN, SIDE = "main", "side"
+PLAYERS = ["ann", "bob", "cyd", "dee", "Éva"]
+NOBODY = "nobody"
+SEGMENTS = ["region:eu", "region:us", "vip:true", "vip:false", "level:1", "level:2"]
+REDEFINABLE = ("rule", "way", "decimals", "limits", "windows", "segments", "ties", "title")
+
+players = st.sampled_from(PLAYERS)
+some_players = st.lists(st.sampled_from([*PLAYERS, NOBODY]), min_size=1, max_size=6)
+attributes = st.fixed_dictionaries(
+    {},
+    optional={
+        "region": st.sampled_from(["eu", "us"]),
+        "vip": st.booleans(),
+        "level": st.integers(1, 2),
+    },
+)
+metadata = st.none() | st.sampled_from([{"car": "red"}, {"car": "blue", "laps": [1, 2]}, 0, "x"])
+keys = st.none() | st.sampled_from(["k1", "k2", "k3", "k4"])
+steps = st.sampled_from([0, HOUR, 12 * HOUR - 1, 12 * HOUR, DAY, 2 * DAY, 3 * DAY, 8 * DAY])
+ways = st.sampled_from(["higher", "lower"])
+limits = st.sampled_from([(None, None), (-1, None), (None, 2), (-2, 3), (0, 5)])
+window_names = st.lists(
+    st.sampled_from(["all", "daily", "weekly", "season", "cup"]),
+    min_size=1,
+    max_size=4,
+    unique=True,
+)
+kept_days = st.fixed_dictionaries(
+    {}, optional={name: st.integers(1, 4) for name in ("daily", "season", "cup")}
+)
+
+
+@st.composite
+def rules_of_a_board(draw: Callable[..., Any]) -> Rules:
+    windows = draw(window_names)
+    low, high = draw(limits)
+    columns = [("score", draw(ways))]
+    if draw(st.booleans()):
+        columns.append(("time", draw(ways)))
+    return Rules(
+        rule=draw(st.sampled_from(["best", "latest", "sum", "first"])),
+        columns=tuple(columns),
+        decimals=draw(st.sampled_from([0, 0, 1])),
+        ties=draw(st.sampled_from(["ordinal", "standard", "dense"])),
+        tie_break=draw(st.sampled_from(["first", "latest", "player"])),
+        windows=tuple(windows),
+        segments=tuple(draw(st.lists(st.sampled_from(["region", "vip"]), unique=True))),
+        low=low,
+        high=high,
+        kept_days=tuple((name, kept) for name, kept in draw(kept_days).items() if name in windows),
+    )
+
+
+@st.composite
+def bodies(draw: Callable[..., Any], rules: Rules, *, key: bool = True) -> Definition:
+    """A submission that is well formed for this board; it may be out of its bounds."""
+    body: Definition = {"player": draw(players)}
+    body["metadata"] = draw(metadata)
+    body["attributes"] = draw(st.none() | attributes)
+    if key:
+        body["key"] = draw(keys)
+    numbers = numbers_of(rules)
+    if draw(st.integers(0, 3)) == 0:
+        body["delta"] = draw(numbers)
+    elif len(rules.columns) == 1:
+        body["score"] = draw(numbers)
+    elif draw(st.booleans()):
+        body["score"], body["columns"] = draw(numbers), {"time": draw(numbers)}
+    else:
+        body["columns"] = {name: draw(numbers) for name, _ in rules.columns}
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def numbers_of(rules: Rules) -> st.SearchStrategy[int | Decimal]:
+    """Few, so that many are equal; and the two that eight bytes just hold."""
+    few = st.integers(-2, 4)
+    if rules.decimals == 0:
+        return few | few | few | st.sampled_from([-(2**63), 2**63 - 1])
+    return few | st.integers(-4, 6).map(lambda halves: Decimal(halves) / 2)
+
+
+@dataclass
+class SetClock:
+    time: int = START
+
+    def now(self) -> int:
+        return self.time
+
+
+class Heard(logging.Handler):
+    """What the engine has complained of."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
+
+
+@dataclass
+class Walk:
+    """A reader on its way through a ranking, and the entry it saw last."""
+
+    window: str
+    segment: str | None
+    cursor: str | None
+    order: tuple[Any, ...]
+    onwards: bool
+
+
+class EmbeddedMachine(RuleBasedStateMachine):
+    figures: ClassVar[Counter[str]] = Counter()
+    """What was done and compared, over all runs, for the campaign to print."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.figures["runs"] += 1
+        self.clock = SetClock()
+        self.world = World(START)
+        self.boards: dict[str, Board] = {}
+        self.last_position = 0
+        self.walk: Walk | None = None
+        self.around = ExitStack()
+        self.folder = Path(self.around.enter_context(tempfile.TemporaryDirectory()))
+        self.heard = Heard()
+        logging.getLogger("rankd").addHandler(self.heard)
+        self.around.callback(logging.getLogger("rankd").removeHandler, self.heard)
+        self.opened = ExitStack()
+        self.ranks: Ranks = self._open()
+
+    def _open(self) -> Ranks:
+        return self.opened.enter_context(rankd.open(self.folder, clock=self.clock))
+
+    def teardown(self) -> None:
+        self.opened.close()
+        self.around.close()
+
+    # --------------------------------------------------------------------------- boards
+
+    @initialize(main=rules_of_a_board())
+    def define(self, main: Rules) -> None:
+        self._define(MAIN, main)
+        self._define(SIDE, Rules(rule="latest", windows=("all", "daily"), segments=("region",)))
+
+    def _define(self, name: str, rules: Rules) -> None:
+        self.boards[name] = self.ranks.board(name, **rules.definition())
+        self.world.define(name, rules)
+
+    @rule(main=rules_of_a_board())
+    def retire_and_define_anew(self, main: Rules) -> None:
+        old = self.boards[MAIN]
+        old.retire(reason="a new season")
+        self.world.retire(MAIN)
+        assert self.ranks.boards() == [SIDE]
+        for use in (old.top, old.windows, lambda: old.submit("ann", 1), lambda: old.definition):
+            with pytest.raises(UnknownBoard):
+                use()
+        self._define(MAIN, main)
+        self.walk = None
+
+    @rule(data=st.data())
+    def redefine(self, data: st.DataObject) -> None:
+        """A preview tells what the redefinition then does."""
+        board = self.boards[MAIN]
+        changed, words = self._redrawn(data)
+        after = copy.deepcopy(self.world)
+        after.redefine(MAIN, changed)
+        before = board.definition
+        preview = board.preview(**words)
+        assert board.definition == before, "a preview changes nothing"
+        self._compare_preview(preview.windows, after)
+        board.redefine(**words)
+        now = board.definition
+        assert {(each.field, str(each.before), str(each.after)) for each in preview.changes} == {
+            (name, str(before[name]), str(now[name])) for name in now if now[name] != before[name]
+        }
+        self.world = after
+        self.walk = None
+        self._record_something()  # What is kept no longer goes with it.
+
+    def _redrawn(self, data: st.DataObject) -> tuple[Rules, Definition]:
+        """Changed rules, and the words that ask for them."""
+        rules = self.world.boards[MAIN].rules
+        changes: dict[str, Any] = {}
+        words: list[str] = []
+        chosen = data.draw(st.sets(st.sampled_from(REDEFINABLE), min_size=1, max_size=3), "changes")
+        for change in sorted(chosen):
+            if change == "rule":
+                changes["rule"] = data.draw(st.sampled_from(["best", "latest", "sum", "first"]))
+            elif change == "way":
+                changes["columns"] = tuple((name, data.draw(ways)) for name, _ in rules.columns)
+            elif change == "decimals":
+                changes["decimals"] = min(rules.decimals + 1, 2)
+            elif change == "limits":
+                changes["low"], changes["high"] = data.draw(limits)
+            elif change == "windows":
+                changes["windows"] = tuple(data.draw(window_names))
+                kept = data.draw(kept_days).items()
+                changes["kept_days"] = tuple(each for each in kept if each[0] in changes["windows"])
+                words.append("retention")
+            elif change == "segments":
+                more = data.draw(st.lists(st.sampled_from(["region", "vip", "level"]), unique=True))
+                changes["segments"] = tuple(dict.fromkeys([*rules.segments, *more]))
+            elif change == "ties":
+                changes["ties"] = data.draw(st.sampled_from(["ordinal", "standard", "dense"]))
+                changes["tie_break"] = data.draw(st.sampled_from(["first", "latest", "player"]))
+                words.append("tie_break")
+            else:
+                changes["title"] = data.draw(st.sampled_from([None, "Main", "The main board"]))
+            words.append({"way": "columns"}.get(change, change))
+        changed = replace(rules, **changes)
+        definition = changed.definition()
+        given = {word: definition[word] for word in words}
+        if "columns" in given and rules.columns[1:] == changed.columns[1:]:
+            del given["columns"]
+            given["direction"] = changed.columns[0][1]
+        return changed, given
+
+    def _compare_preview(self, told: Sequence[WindowPreview], after: World) -> None:
+        was, will = self.world.boards[MAIN], after.boards[MAIN]
+        by_name = {each.window: each for each in told}
+        assert len(by_name) == len(told)
+        assert set(by_name) <= set(will.open)
+        for name, window in will.open.items():
+            then = ranking(was.rules, ())
+            if name in was.open:
+                then = ranking(was.rules, was.entries(was.open[name]).values())
+            now = ranking(will.rules, will.entries(window).values())
+            if name not in by_name:
+                assert [row.entry for row in now.rows] == [row.entry for row in then.rows]
+                continue
+            preview = by_name[name]
+            assert (preview.total, preview.total_after) == (then.total, now.total)
+            self._compare(preview.top, then, then.rows[:10])
+            self._compare(preview.top_after, now, now.rows[:10])
+
+    # ---------------------------------------------------------------------- submissions
+
+    @rule(data=st.data(), name=st.sampled_from([MAIN, MAIN, SIDE]))
+    def submit(self, data: st.DataObject, name: str) -> None:
+        self._submit(name, data.draw(bodies(self.world.boards[name].rules), "body"))
+
+    def _submit(self, name: str, body: Definition) -> None:
+        if self._is_unanswerable(name, body):
+            return
+        arguments = dict(body)
+        player, score = arguments.pop("player"), arguments.pop("score", None)
+        self._expect(name, body, lambda: self.boards[name].submit(player, score, **arguments))
+
+    def _expect(self, name: str, body: Definition, submit: Callable[[], Receipt]) -> None:
+        self.figures["submissions"] += 1
+        refusal = self._refusal(name, body)
+        if refusal is not None:
+            with pytest.raises(RankdError) as raised:
+                submit()
+            # Where both are wrong, either may be said.
+            reused = (name, body.get("key", "")) in self.world.keys
+            accepted = {refusal, *(("key_reused", "invalid_submission") if reused else ())}
+            assert raised.value.code in accepted
+            return
+        told, duplicate = self._told(name, body)
+        if told.refused is None:
+            self._compare_receipt(submit(), told, duplicate=duplicate)
+            return
+        with pytest.raises(SubmissionRejected) as rejected:
+            submit()
+        assert rejected.value.reason == told.refused
+
+    def _refusal(self, name: str, body: Definition) -> str | None:
+        """The code of a refusal that leaves no trace."""
+        first = self.world.keys.get((name, body.get("key", "")))
+        if first is not None and first.body == body:
+            return None  # Answered as it was, whatever the board has become.
+        if (code := self.world.refusal_at_the_door(name, body)) is not None:
+            return code
+        return None if first is None else "key_reused"
+
+    def _told(self, name: str, body: Definition) -> tuple[Told, bool]:
+        first = self.world.keys.get((name, body.get("key", "")))
+        if first is not None:
+            return first.told, True
+        self.world.tick(self.clock.time)
+        return self.world.submit(name, body), False
+
+    def _is_unanswerable(self, name: str, body: Definition) -> bool:
+        """Whether its key was used on a board of this name that was retired, and was different.
+
+        Keys are remembered for ever, but what was said to the one may make no sense to the other.
+        """
+        first = self.world.keys.get((name, body.get("key", "")))
+        board = self.world.boards[name]
+        if first is None or first.board is board:
+            return False
+        then, now = first.board.rules, board.rules
+        if first.told.decimals != now.decimals or len(then.columns) != len(now.columns):
+            return True
+        return self.world.refusal_at_the_door(name, first.body) is not None
+
+    def _compare_receipt(self, receipt: Receipt, told: Told, *, duplicate: bool) -> None:
+        self.figures["receipts"] += 1
+        assert receipt.duplicate is duplicate
+        assert duplicate or self.last_position < receipt.position <= self.ranks.position
+        self.last_position = max(self.last_position, receipt.position)
+        assert (receipt.board, receipt.player) == (told.board, told.player)
+        assert receipt.decimals == told.decimals
+        assert list(receipt.windows) == list(told.windows)
+        for name, expected in told.windows.items():
+            found = receipt.windows[name]
+            for fact in (
+                "window",
+                "verdict",
+                "code",
+                "scores",
+                "previous_scores",
+                "rank",
+                "previous_rank",
+                "total",
+                "percentile",
+                "rank_change",
+            ):
+                assert getattr(found, fact) == getattr(expected, fact), (name, fact)
+            assert (found.message is None) == (expected.code is None)
+        assert told.first is not None
+        first = told.windows[told.first]
+        for fact in ("verdict", "rank", "previous_rank", "rank_change", "total", "percentile"):
+            assert getattr(receipt, fact) == getattr(first, fact), fact
+        assert receipt.score == shown(first.scores, told.decimals)
+        assert receipt.previous_score == shown(first.previous_scores, told.decimals)
+
+    @precondition(lambda self: self.world.keys)
+    @rule(data=st.data())
+    def repeat_a_key(self, data: st.DataObject) -> None:
+        name, key = data.draw(st.sampled_from(sorted(self.world.keys)), "key")
+        self._submit(name, dict(self.world.keys[name, key].body))
+
+    @precondition(lambda self: self.world.keys)
+    @rule(
+        data=st.data(), other=st.sampled_from(["build", "at", "metadata", "attributes", "player"])
+    )
+    def reuse_a_key_for_something_else(self, data: st.DataObject, other: str) -> None:
+        name, key = data.draw(st.sampled_from(sorted(self.world.keys)), "key")
+        changed: Definition = {
+            "build": "1.2",
+            "at": "2026-11-14T09:30:00Z",
+            "metadata": {"car": "green"},
+            "attributes": {"region": "asia"},
+            "player": "zoe",
+        }
+        self._submit(name, {**self.world.keys[name, key].body, other: changed[other]})
+
+    @rule(data=st.data(), wrong=st.booleans())
+    def submit_many(self, data: st.DataObject, wrong: bool) -> None:
+        """One commit: each gets its own answer, or one refusal is raised and the others count."""
+        rules = self.world.boards[MAIN].rules
+        items = data.draw(st.lists(bodies(rules), min_size=1, max_size=5), "items")
+        items = [item for item in items if not self._is_unanswerable(MAIN, item)]
+        outside = [
+            place
+            for place, item in enumerate(items)
+            if self._refusal(MAIN, item) in ("score_out_of_bounds", "invalid_submission")
+        ]
+        if wrong and not outside:
+            place = data.draw(st.integers(0, len(items)), "place of the wrong one")
+            self._submit_with_a_wrong_one(items, place)
+            return
+        if outside:
+            with pytest.raises(RankdError) as raised:
+                self.boards[MAIN].submit_many(as_items(items))
+            code = self.world.refusal_at_the_door(MAIN, items[outside[0]])
+            assert raised.value.code == (code if len(items) == 1 else "invalid_submission")
+            return
+        expected: list[tuple[Told, bool]] = []
+        refusals: list[str] = []
+        for item in items:
+            refusal = self._refusal(MAIN, item)
+            if refusal is None:
+                told, duplicate = self._told(MAIN, item)
+                expected.append((told, duplicate))
+                refusal = told.refused and "submission_rejected"
+            if refusal is not None:
+                refusals.append(refusal)
+        self.figures["submissions"] += len(items)
+        if refusals:
+            with pytest.raises(RankdError) as raised:
+                self.boards[MAIN].submit_many(as_items(items))
+            assert raised.value.code == refusals[0]
+            return
+        receipts = self.boards[MAIN].submit_many(as_items(items))
+        assert len(receipts) == len(expected)
+        for receipt, (told, duplicate) in zip(receipts, expected, strict=True):
+            # The position that reads are true at is that of the last: compared one by one below.
+            self._compare_receipt(receipt, told, duplicate=duplicate)
+
+    def _submit_with_a_wrong_one(self, items: list[Definition], place: int) -> None:
+        with pytest.raises(InvalidSubmission) as raised:
+            wrong: Definition = {"player": "", "score": 1}
+            self.boards[MAIN].submit_many([*items[:place], wrong, *items[place:]])
+        named = f"[{place}].player" if items else "player"
+        assert named in [error.field for error in raised.value.errors]
+
+    # -------------------------------------------------------------------------- players
+
+    @rule(player=players, name=st.none() | st.sampled_from(["Ann", "Ëve"]), said=attributes)
+    def set_profile(self, player: str, name: str | None, said: dict[str, Any]) -> None:
+        self._advanced(self.ranks.profile(player, name=name, attributes=said or None))
+        self.world.profile(player, name, said)
+
+    @rule(player=players, friends=st.lists(st.sampled_from([*PLAYERS, NOBODY]), max_size=4))
+    def set_friends(self, player: str, friends: list[str]) -> None:
+        self._advanced(self.ranks.set_friends(player, friends))
+        self.world.set_friends(player, friends)
+
+    @rule(player=players)
+    def erase(self, player: str) -> None:
+        self._advanced(self.ranks.erase(player, reason="asked to"))
+        self.world.erase(player)
+
+    def _advanced(self, position: int) -> None:
+        assert self.last_position < position == self.ranks.position
+        self.last_position = position
+
+    # ----------------------------------------------------------------------------- time
+
+    @rule(data=st.data(), step=steps)
+    def time_passes(self, data: st.DataObject, step: int) -> None:
+        self._move_clock(step, data)
+
+    @rule(data=st.data(), step=steps)
+    def clock_goes_back(self, data: st.DataObject, step: int) -> None:
+        """The ledger's time does not."""
+        self._move_clock(-step, data)
+
+    def _move_clock(self, step: int, data: st.DataObject) -> None:
+        self.clock.time += step
+        if data.draw(st.booleans(), "submit to the main board"):
+            rules = self.world.boards[MAIN].rules
+            self._submit(MAIN, data.draw(bodies(rules, key=False), "body"))
+        self._record_something()
+
+    def _record_something(self) -> None:
+        """Windows that have ended are turned by it, on every board."""
+        self._submit(SIDE, {"player": "ann", "score": 1})
+
+    # --------------------------------------------------------------------- second lives
+
+    @rule(save=st.booleans(), step=st.sampled_from([0, 0, DAY]))
+    def restart(self, save: bool, step: int) -> None:
+        if save:
+            assert self.ranks.save() == self.ranks.position
+        self.opened.close()
+        self.clock.time += step
+        self.ranks = self._open()
+        assert self.ranks.boards() == list(self.world.boards)
+        self.boards = {name: self.ranks.board(name) for name in self.world.boards}
+        self._record_something()
+
+    @rule()
+    def save(self) -> None:
+        assert self.ranks.save() == self.ranks.position
+
+    @rule()
+    def verify(self) -> None:
+        self.ranks.verify()
+
+    @rule()
+    def rebuild(self) -> None:
+        self.ranks.rebuild()
+
+    # -------------------------------------------------------------------------- reading
+
+    @invariant()
+    def nothing_is_complained_of(self) -> None:
+        """A saved index that cannot be used would be folded again, and only said so."""
+        assert self.heard.messages == []
+
+    @invariant()
+    def every_ranking_agrees(self) -> None:
+        assert self.ranks.boards() == list(self.world.boards)
+        for name, model in self.world.boards.items():
+            board = self.boards[name]
+            self._compare_windows(name)
+            for opened in model.open:
+                self._compare_rankings(name, opened, model.rules)
+            for archive in model.closed:
+                self._compare_rankings(name, archive.window.id, archive.rules)
+            for absent in {"all", "daily", "weekly", "season"} - set(model.rules.windows):
+                if self.world.ranking(name, absent) is None:
+                    with pytest.raises(UnknownWindow):
+                        board.top(window=absent)
+
+    def _compare_windows(self, name: str) -> None:
+        model = self.world.boards[name]
+        found = [(each.id, each.start, each.end) for each in self.boards[name].windows()]
+        opened = [(each.id, each.start, each.end) for each in model.open.values()]
+        closed = [(each.window.id, each.window.start, each.window.end) for each in model.closed]
+        assert found[len(closed) :] == opened
+        assert sorted(found[: len(closed)], key=str) == sorted(closed, key=str)
+        for recurrence in ("daily", "weekly", "season"):
+            mine = [start for id, start, _ in found if id.startswith(recurrence)]
+            assert mine == sorted(mine, key=lambda start: start or 0), "oldest first"
+        now = self.boards[name].definition
+        expected = model.rules.definition()
+        for field in ("rule", "columns", "decimals", "ties", "tie_break", "windows", "segments"):
+            assert now[field] == expected[field], field
+
+    def _compare_rankings(self, name: str, window: str, rules: Rules) -> None:
+        names = [*rules.segments]
+        for segment in [None, *(each for each in SEGMENTS if each.partition(":")[0] in names)]:
+            expected = self.world.ranking(name, window, segment)
+            assert expected is not None
+            page = self.boards[name].page(limit=1000, window=window, segment=segment)
+            assert (page.total, page.as_of) == (expected.total, self.ranks.position)
+            assert (page.next_cursor, page.prev_cursor) == (None, None)
+            self._compare(page.standings, expected, expected.rows)
+
+    def _compare(
+        self,
+        found: Sequence[Standing],
+        expected: Ranking,
+        rows: Sequence[Row],
+        *,
+        places: bool = False,
+    ) -> None:
+        self.figures["standings"] += len(rows)
+        assert [each.player for each in found] == [row.entry.player for row in rows]
+        for place, (each, row) in enumerate(zip(found, rows, strict=True), start=1):
+            assert (each.rank, each.scores) == (row.rank, row.entry.scores), each.player
+            assert (each.total, each.as_of) == (expected.total, self.ranks.position)
+            assert each.decimals == expected.rules.decimals
+            assert each.score == shown(row.entry.scores, expected.rules.decimals)
+            assert each.percentile == expected.percentile(row)
+            assert each.name == self.world.names.get(each.player)
+            assert each.metadata == row.entry.metadata
+            assert each.place == (place if places else None)
+
+    def _chosen(self, data: st.DataObject) -> tuple[Board, str | None, str | None, Ranking] | None:
+        """A window and a segment that can be read, and what should be in it."""
+        model = self.world.boards[MAIN]
+        readable = list(model.open)
+        readable += [each.window.id for each in model.closed]
+        choices: list[str | None] = [*readable]
+        if model.default_window in model.open:
+            choices.append(None)
+        if not choices:
+            return None
+        window = data.draw(st.sampled_from(choices), "window")
+        rules = model.rules
+        for archive in model.closed:
+            if archive.window.id == window and window not in model.open:
+                rules = archive.rules
+        known = [each for each in SEGMENTS if each.partition(":")[0] in rules.segments]
+        segment = data.draw(st.none() | st.sampled_from(known) if known else st.none(), "segment")
+        expected = self.world.ranking(MAIN, window or model.default_window, segment)
+        assert expected is not None
+        return self.boards[MAIN], window, segment, expected
+
+    @rule(data=st.data())
+    def read_parts(self, data: st.DataObject) -> None:
+        """Every kind of read, with any bounds, is a part of the whole."""
+        if (chosen := self._chosen(data)) is None:
+            return
+        board, window, segment, expected = chosen
+        which: dict[str, Any] = {"window": window, "segment": segment}
+        rows = expected.rows
+        limit, first = data.draw(st.integers(1, 4), "limit"), data.draw(st.integers(1, 6), "first")
+        reach, below = data.draw(st.integers(0, 3), "reach"), data.draw(st.integers(0, 3), "below")
+        self._compare(board.top(limit, **which), expected, rows[:limit])
+        part = rows[first - 1 : first - 1 + limit]
+        by_rank = board.page(limit=limit, from_rank=first, **which)
+        self._compare(by_rank.standings, expected, part)
+        by_offset = board.page(limit=limit, offset=first - 1, **which)
+        assert by_offset == by_rank
+        assert (by_rank.next_cursor is None) == (first - 1 + limit >= len(rows))
+        assert (by_rank.prev_cursor is None) == (first == 1 or not part)
+        near = rows[max(first - reach, 1) - 1 : first + reach]
+        self._compare(board.around_rank(first, reach=reach, **which), expected, near)
+        player = data.draw(st.sampled_from([*PLAYERS, NOBODY]), "player")
+        self._compare_one(board, player, expected, reach, below, which)
+
+    def _compare_one(
+        self,
+        board: Board,
+        player: str,
+        expected: Ranking,
+        above: int,
+        below: int,
+        which: dict[str, Any],
+    ) -> None:
+        row = expected.row(player)
+        standing = board.standing(player, **which)
+        if row is None:
+            assert standing is None
+            with pytest.raises(NotRanked):
+                board.around(player, above=above, below=below, **which)
+            return
+        assert standing is not None
+        self._compare([standing], expected, [row])
+        around = board.around(player, above=above, below=below, **which)
+        self._compare(around, expected, expected.around(player, above, below))
+
+    @rule(data=st.data(), asked=some_players, player=st.sampled_from([*PLAYERS, NOBODY]))
+    def read_some(self, data: st.DataObject, asked: list[str], player: str) -> None:
+        if (chosen := self._chosen(data)) is None:
+            return
+        board, window, segment, expected = chosen
+        which: dict[str, Any] = {"window": window, "segment": segment}
+        found_rows = [expected.row(each) for each in asked]
+        assert board.ranks(asked, **which) == [row and row.rank for row in found_rows]
+        self._compare_found(board.lookup(asked, **which), expected, asked)
+        circle = [player, *self.world.friends.get(player, ())]
+        self._compare_found(board.friends(player, **which), expected, circle)
+
+    def _compare_found(self, found: Any, expected: Ranking, asked: Sequence[str]) -> None:
+        rows = [row for row in expected.rows if row.entry.player in asked]
+        assert (found.total, found.as_of) == (expected.total, self.ranks.position)
+        self._compare(found.standings, expected, rows, places=True)
+        ranked = expected.players()
+        assert list(found.not_found) == [
+            each for each in dict.fromkeys(asked) if each not in ranked
+        ]
+
+    @rule(
+        data=st.data(),
+        rank=st.integers(1, 6),
+        percentile=st.sampled_from([0.5, 20, 33.33, 40, 50, 60, 66.67, 75, 80, 100]),
+    )
+    def project(self, data: st.DataObject, rank: int, percentile: float) -> None:
+        if (chosen := self._chosen(data)) is None:
+            return
+        board, window, segment, expected = chosen
+        which: dict[str, Any] = {"window": window, "segment": segment}
+        held = {row.place: row.entry.scores for row in expected.rows}
+        by_rank = board.score_for(rank=rank, **which)
+        assert (by_rank.rank, by_rank.scores) == (rank, held.get(rank))
+        by_share = board.score_for(percentile=percentile, **which)
+        last = expected.place_at(percentile)
+        assert (by_share.rank, by_share.scores) == (last, held.get(last or 0))
+        rules = self.world.boards[MAIN].rules
+        if expected.rules is not rules:
+            return  # Scores are given in the board's unit of today.
+        numbers = [data.draw(numbers_of(rules), "score") for _ in rules.columns]
+        scores = tuple(rules.scaled(number) for number in numbers)
+        told = board.rank_for(columns=numbers, **which)
+        assert (told.rank, told.scores, told.total) == (
+            expected.rank_for(scores),
+            scores,
+            expected.total,
+        )
+
+    @rule(player=st.sampled_from([*PLAYERS, NOBODY]))
+    def read_standings_everywhere(self, player: str) -> None:
+        """Where a player stands on every board, each in the window that speaks for it."""
+        found = self.ranks.standings(player)
+        expected: dict[str, tuple[Ranking, Row]] = {}
+        for name, model in self.world.boards.items():
+            whole = self.world.ranking(name, model.default_window)
+            if whole is not None and (row := whole.row(player)) is not None:
+                expected[name] = (whole, row)
+        assert list(found) == list(expected)
+        for name, (whole, row) in expected.items():
+            self._compare([found[name]], whole, [row])
+
+    @rule(steps_back=st.integers(1, 3), recurrence=st.sampled_from(["daily", "weekly"]))
+    def read_back_in_time(self, steps_back: int, recurrence: str) -> None:
+        """``daily:-1`` is the day before the one that is open; unknown if it was never kept."""
+        if recurrence not in self.world.boards[MAIN].rules.windows:
+            return
+        if self.clock.time != self.world.time:
+            return
+        length = DAY if recurrence == "daily" else 7 * DAY
+        meant = window_at(recurrence, self.world.time - steps_back * length)
+        assert meant is not None
+        text = f"{recurrence}:-{steps_back}"
+        expected = self.world.ranking(MAIN, meant.id)
+        if expected is None:
+            with pytest.raises(UnknownWindow):
+                self.boards[MAIN].top(window=text)
+            return
+        self._compare(self.boards[MAIN].top(1000, window=text), expected, expected.rows)
+
+    # -------------------------------------------------------------------------- walking
+
+    @rule(data=st.data(), limit=st.integers(1, 3))
+    def walk_there_and_back(self, data: st.DataObject, limit: int) -> None:
+        """Page after page to the end, and by the cursors back to the beginning."""
+        if (chosen := self._chosen(data)) is None:
+            return
+        board, window, segment, expected = chosen
+        which: dict[str, Any] = {"limit": limit, "window": window, "segment": segment}
+        page = board.page(**which)
+        there = list(page.standings)
+        while page.next_cursor is not None:
+            page = board.page(cursor=page.next_cursor, **which)
+            there += page.standings
+            self.figures["pages walked"] += 1
+        self._compare(there, expected, expected.rows)
+        back = list(page.standings)
+        while page.prev_cursor is not None:
+            page = board.page(cursor=page.prev_cursor, **which)
+            back = [*page.standings, *back]
+            self.figures["pages walked"] += 1
+        self._compare(back, expected, expected.rows)
+
+    @rule(data=st.data(), limit=st.integers(1, 3))
+    def begin_a_walk(self, data: st.DataObject, limit: int) -> None:
+        model = self.world.boards[MAIN]
+        if (chosen := self._chosen(data)) is None:
+            return
+        board, window, segment, expected = chosen
+        name = window or model.default_window
+        # By its id: the window that is open may turn under way.
+        meant = model.open[name].id if name in model.open else name
+        page = board.page(limit=limit, window=meant, segment=segment)
+        if page.standings and page.next_cursor is not None:
+            order = expected.rows[limit - 1].entry.order(expected.rules)
+            self.walk = Walk(meant, segment, page.next_cursor, order, onwards=True)
+
+    @precondition(lambda self: self.walk is not None)
+    @rule(limit=st.integers(1, 3), turn=st.booleans())
+    def walk_on(self, limit: int, turn: bool) -> None:
+        """Whatever has moved meanwhile: after the entry seen last come those behind it."""
+        walk, self.walk = self.walk, None
+        assert walk is not None
+        expected = self.world.ranking(MAIN, walk.window, walk.segment)
+        if expected is None:
+            return
+        board = self.boards[MAIN]
+        page = board.page(limit=limit, cursor=walk.cursor, window=walk.window, segment=walk.segment)
+        if walk.onwards:
+            rows = expected.after(walk.order)[:limit]
+        else:
+            rows = expected.before(walk.order)[-limit:]
+        self._compare(page.standings, expected, rows)
+        self.figures["pages walked"] += 1
+        if not rows:
+            return
+        onwards = walk.onwards is not turn
+        cursor = page.next_cursor if onwards else page.prev_cursor
+        edge = rows[-1] if onwards else rows[0]
+        order = edge.entry.order(expected.rules)
+        left = expected.after(order) if onwards else expected.before(order)
+        assert (cursor is None) == (not left)
+        if cursor is not None:
+            self.walk = replace(walk, cursor=cursor, order=order, onwards=onwards)
+
+
+def shown(scores: tuple[int, ...] | None, decimals: int) -> int | Decimal | None:
+    """The first column as people see it."""
+    if scores is None:
+        return None
+    return scores[0] if decimals == 0 else Decimal(scores[0]) / Decimal(10**decimals)
+
+
+def as_items(bodies: Sequence[Definition]) -> list[Any]:
+    """Items as a caller gives them: a pair where a pair says it all."""
+    return [
+        (body["player"], body["score"]) if set(body) == {"player", "score"} else body
+        for body in bodies
+    ]
+
+
+@pytest.mark.timeout(300)
+def test_the_engine_says_what_its_model_says() -> None:
+    """The same runs every time: a commit is held up by what it broke, not by what it met first."""
+    run_state_machine_as_test(
+        EmbeddedMachine,
+        settings=settings(
+            max_examples=EXAMPLES,
+            stateful_step_count=STEPS,
+            derandomize=True,
+            database=None,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+    assert EmbeddedMachine.figures["receipts"] > EXAMPLES, "the runs did something"
