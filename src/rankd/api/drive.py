@@ -10,11 +10,14 @@ not is a place in ``asyncio.all_tasks()``; whoever starts a drive that waits mus
 import asyncio
 from asyncio.tasks import _enter_task, _leave_task
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, cast
+from typing import Any
 
 
 class Drive:
-    """One coroutine on its way. ``start`` it; if it waits, ``on_done`` is called in the end."""
+    """Runs one coroutine. If ``start`` says that it waits, ``on_done`` is called in the end.
+
+    A drive whose coroutine never waited may be used for the next one: nobody else has seen it.
+    """
 
     __slots__ = (
         "__weakref__",
@@ -28,11 +31,9 @@ class Drive:
         "result",
     )
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any]
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._coroutine = coroutine
+        self._coroutine: Coroutine[Any, Any, Any]
         self._waits_for: asyncio.Future[Any] | None = None
         self._cancels = 0
         self._cancel_wanted = False
@@ -40,26 +41,27 @@ class Drive:
         self.error: BaseException | None = None
         self.on_done: Callable[[Drive], None] | None = None
 
-    def start(self) -> bool:
+    def start(self, coroutine: Coroutine[Any, Any, Any]) -> bool:
         """Run until the coroutine is done (True; see ``result`` and ``error``) or waits (False)."""
+        self._coroutine = coroutine
         return self._step(None)
 
     def _step(self, error: BaseException | None) -> bool:
-        loop, me = self._loop, cast("asyncio.Task[Any]", self)
-        _enter_task(loop, me)
+        loop = self._loop
+        _enter_task(loop, self)  # type: ignore[arg-type]
         try:
             if error is None:
                 waits_for = self._coroutine.send(None)
             else:
                 waits_for = self._coroutine.throw(error)
         except StopIteration as done:
-            self.result = done.value
+            self.result, self.error = done.value, None
             return True
         except (Exception, asyncio.CancelledError) as exc:
-            self.error = exc
+            self.result, self.error = None, exc
             return True
         finally:
-            _leave_task(loop, me)
+            _leave_task(loop, self)  # type: ignore[arg-type]
         self._wait_for(waits_for)
         return False
 

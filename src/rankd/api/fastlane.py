@@ -11,9 +11,8 @@ header that is there twice, a target with a character outside the plainest set, 
 errors of the path. What it does read it must answer with the bytes the other lane would have
 sent; ``tests/http`` compares them.
 
-Two things make it quick. A client sends the same headers with every request, so a block of
-headers equal to the connection's last one is not parsed again. And few request lines make most
-requests, so a bounded number of them is kept together with what they mean.
+Two things make it quick. A client sends the same headers with every request, and few request
+lines make most requests: a bounded number of both is kept together with what they mean.
 """
 
 from collections.abc import Mapping
@@ -22,9 +21,9 @@ from typing import Any, NamedTuple
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from rankd.api.app import GZIP_BYTES_MIN, NO_CONTENT, App
-from rankd.api.connection import ANSWERING, BLOCKED, DEAD, IDLE, Connection
+from rankd.api.connection import ANSWERING, DEAD, IDLE, Connection
 from rankd.api.drive import Drive
-from rankd.api.exchange import Request, Response
+from rankd.api.exchange import Header, Request, Response
 from rankd.api.routes import Route
 from rankd.errors import RankdError
 
@@ -33,6 +32,12 @@ LINES_MAX = 4096
 
 LINE_BYTES_MAX = 256
 """A longer line is not kept, so that the memory it takes has a bound too."""
+
+BLOCKS_MAX = 1024
+"""Blocks of headers kept with their meaning, and forgotten in the same way."""
+
+BLOCK_BYTES_MAX = 1024
+"""A larger block is not kept."""
 
 HEADS_MAX = 256
 """Beginnings of answers kept, one for each status, type and caching that occurs."""
@@ -89,6 +94,24 @@ def read_head(block: bytes, headers_max: int) -> Head | None:
     return Head(headers, int(length), b"origin" not in headers)
 
 
+class Blocks:
+    """Blocks of headers and their meaning, the recent ones kept."""
+
+    def __init__(self, headers_max: int) -> None:
+        self._headers_max = headers_max
+        self._kept: dict[bytes, Head] = {}
+        self.get = self._kept.get
+
+    def read(self, block: bytes) -> Head | None:
+        """Return what a block says, if there is one way to read it."""
+        head = read_head(block, self._headers_max)
+        if head is not None and len(block) <= BLOCK_BYTES_MAX:
+            if len(self._kept) >= BLOCKS_MAX:
+                self._kept.clear()
+            self._kept[block] = head
+        return head
+
+
 class Line(NamedTuple):
     """What a request line asks for."""
 
@@ -137,36 +160,48 @@ class Heads:
 
     def __init__(self, app: App) -> None:
         self._app = app
-        self._kept: dict[tuple[int, bytes, bytes], bytes] = {}
-        self._default: object = None
+        self.kept: dict[tuple[int, bytes, bytes], bytes] = {}
+        """By status, type and caching: an answer's bytes up to the value of its length."""
+        self.default: list[Header] = []
+        """The headers uvicorn puts before ours, which it makes anew when the date changes."""
 
-    def of(self, response: Response, default: list[tuple[bytes, bytes]]) -> bytes:
-        """Return an answer's bytes up to the value of its length. It has no headers of its own."""
-        if default is not self._default or len(self._kept) >= HEADS_MAX:
-            self._kept.clear()
-            self._default = default
-        key = (response.status, response.content_type, response.cache_control)
-        head = self._kept.get(key)
-        if head is None:
-            headers = [*default, *self._app.headers_of(response, 0)]
-            assert headers[-1] == (b"content-length", b"0"), "an answer's length comes last"
-            lines = [b"%b: %b\r\n" % header for header in headers[:-1]]
-            head = b"".join([STATUS_LINE[response.status], *lines, b"content-length: "])
-            self._kept[key] = head
+    def renew(self, default: list[Header]) -> None:
+        """Forget all, for the date has changed."""
+        self.default = default
+        self.kept.clear()
+
+    def make(self, response: Response) -> bytes:
+        """Return the beginning of an answer that has no headers of its own, and keep it."""
+        headers = [*self.default, *self._app.headers_of(response, 0)]
+        assert headers[-1] == (b"content-length", b"0"), "an answer's length comes last"
+        lines = [b"%b: %b\r\n" % header for header in headers[:-1]]
+        head = b"".join([STATUS_LINE[response.status], *lines, b"content-length: "])
+        if len(self.kept) >= HEADS_MAX:
+            self.kept.clear()
+        self.kept[response.status, response.content_type, response.cache_control] = head
         return head
+
+
+class Memory:
+    """What the connections of one application keep together."""
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+        self.lines = Lines(app)
+        self.blocks = Blocks(app.settings.request_headers_max)
+        self.heads = Heads(app)
 
 
 class FastLane(Connection):
     """A connection that answers hot requests itself and leaves the others to uvicorn."""
 
-    def __init__(self, app: App, lines: Lines, heads: Heads, **uvicorns: Any) -> None:
-        super().__init__(app, **uvicorns)
-        self._lines, self._heads = lines, heads
-        self._block = b""
-        self._head: Head | None = None
+    def __init__(self, memory: Memory, **uvicorns: Any) -> None:
+        super().__init__(memory.app, **uvicorns)
+        self._lines, self._blocks, self._heads = memory.lines, memory.blocks, memory.heads
         self._head_max = self.settings.request_head_bytes_max - 4
         self._idle_seconds = self.settings.idle_seconds_max
-        self._drive: Drive | None = None
+        self._logs = self.settings.access_log
+        self._drive = Drive(self.loop)
 
     def data_received(self, data: bytes) -> None:
         """Answer on the spot if that is possible."""
@@ -177,7 +212,7 @@ class FastLane(Connection):
 
     def _take(self, data: bytes) -> None:
         for _ in range(BURST_MAX):
-            size = self._serve(data) if self.phase is IDLE and not self._head_bytes else 0
+            size = 0 if self._head_bytes else self._serve(data)
             if not size:
                 self._feed(data)
                 return
@@ -194,37 +229,28 @@ class FastLane(Connection):
     def _serve(self, data: bytes) -> int:
         """Serve the request these bytes begin with; return its size, or 0 to leave it be."""
         end = data.find(b"\r\n\r\n")
-        if end < 0 or end > self._head_max:
+        if end < 0 or end > self._head_max or self.phase is not IDLE:
             return 0
         line_end = data.find(b"\r\n")
         block = data[line_end + 2 : end + 2]
-        if block != self._block:
-            self._block = block
-            self._head = read_head(block, self.settings.request_headers_max)
-        head = self._head
+        head = self._blocks.get(block) or self._blocks.read(block)
         if head is None:
             return 0
+        headers, length, plain = head
         text = data[:line_end]
         line = self._lines.get(text) or self._lines.read(text)
-        if line is None or head.length > line.body_max:
+        size = end + 4 + length
+        if line is None or length > line.body_max or size > len(data):
             return 0
-        size = end + 4 + head.length
-        if size > len(data):
-            return 0
-        request = Request(
-            line.method,
-            line.path,
-            line.params,
-            line.query,
-            head.headers,
-            data[end + 4 : size] if head.length else b"",
-            self.client_address,
-        )
-        drive = Drive(self.loop, line.route.handler(self.rankd.service, request))  # type: ignore[arg-type]
-        if drive.start():
-            self._finish(drive, request, line.route, head.plain)
+        method, path, route, params, query, _ = line
+        body = data[end + 4 : size] if length else b""
+        request = Request(method, path, params, query, headers, body, self.client_address)
+        drive = self._drive
+        if drive.start(route.handler(self.rankd.service, request)):
+            self._finish(drive, request, route, plain)
         else:
-            self._wait(drive, request, line.route, head.plain)
+            self._drive = Drive(self.loop)
+            self._wait(drive, request, route, plain)
         return size
 
     def _wait(self, drive: Drive, request: Request, route: Route, plain: bool) -> None:
@@ -245,22 +271,28 @@ class FastLane(Connection):
         if type(response) is not Response:
             error = drive.error or TypeError(f"{route.operation} answered no Response")
             response = self.rankd.refuse(error, request, route)
-        if not plain or len(response.body) >= GZIP_BYTES_MIN:
+        body = response.body
+        if not plain or len(body) >= GZIP_BYTES_MIN:
             response = self.rankd.finish(request, response)
-        if self.settings.access_log:
+            body = response.body
+        if self._logs:
             self.rankd.note(request, response.status)
-        self.server_state.total_requests += 1
+        state = self.server_state
+        state.total_requests += 1
         if self.phase is DEAD:
             return
-        body = response.body
         if self._stopping or response.headers or response.status in NO_CONTENT:
             self.transport.write(self.encode(response, closing=self._stopping))
         else:
-            head = self._heads.of(response, self.server_state.default_headers)
-            self.transport.write(b"%b%d\r\n\r\n%b" % (head, len(body), body))
-        if self._stopping:
+            heads = self._heads
+            if heads.default is not state.default_headers:
+                heads.renew(state.default_headers)
+            key = (response.status, response.content_type, response.cache_control)
+            head = heads.kept.get(key) or heads.make(response)
+            self.transport.write(b"".join((head, b"%d\r\n\r\n" % len(body), body)))
+        if self.phase is IDLE and not self._stopping:
+            self._deadline = self.loop.time() + self._idle_seconds
+        elif self._stopping:
             self.close()
         elif self.phase is ANSWERING:
             self._ready_for_next()
-        elif self.phase is not BLOCKED:
-            self._deadline = self.loop.time() + self._idle_seconds

@@ -13,7 +13,7 @@ the value it stands in: ``/v1/players/a%3Aban:ban`` bans the player ``a:ban``.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
@@ -26,7 +26,7 @@ TEXT_LENGTH_MAX = 256
 """How long a text in a query may be, unless its parameter says otherwise."""
 
 Scope = Literal["read", "submit", "moderate", "admin"]
-Handler = Callable[[Any, Request], Awaitable[Response]]
+Handler = Callable[[Any, Request], Coroutine[Any, Any, Response]]
 
 _BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,19}")
@@ -162,7 +162,8 @@ class Found(NamedTuple):
 
 class _Row(NamedTuple):
     route: Route
-    names: tuple[str, ...]
+    names: tuple[tuple[str, int], ...]
+    """Each parameter with the number of its segment."""
 
 
 @dataclass(slots=True)
@@ -174,19 +175,17 @@ class _Shape:
     verb_place: int | None
     rows: dict[Any, dict[str, _Row]] = field(default_factory=dict)
 
-    def methods_of(self, segments: list[str]) -> dict[str, _Row] | None:
+    def rows_of(self, segments: list[str]) -> dict[str, _Row] | None:
+        """Return the routes of a path by their methods."""
         if self.verb_place is None:
             return self.rows.get(self.literals(segments))
-        player, _, verb = segments[self.verb_place].rpartition(":")
-        return self.rows.get((verb, self.literals(segments))) if player else None
+        _, _, verb = segments[self.verb_place].rpartition(":")
+        return self.rows.get((verb, self.literals(segments)))
 
-    def values_of(self, segments: list[str]) -> list[str]:
-        if self.verb_place is None:
-            return [segments[place] for place in self.places]
-        return [
-            segments[place].rpartition(":")[0] if place == self.verb_place else segments[place]
-            for place in self.places
-        ]
+    def cut_verb(self, segments: list[str]) -> None:
+        """Leave of the segment with the verb what is the parameter's."""
+        if self.verb_place is not None:
+            segments[self.verb_place] = segments[self.verb_place].rpartition(":")[0]
 
 
 class Router:
@@ -229,59 +228,50 @@ class Router:
         key = shape.literals(segments) if verb is None else (verb, shape.literals(segments))
         rows = shape.rows.setdefault(key, {})
         assert route.method not in rows, f"{route.method} {route.path} is there twice"
-        rows[route.method] = _Row(route, names)
+        rows[route.method] = _Row(route, tuple(zip(names, places, strict=True)))
 
     def find(self, method: str, path: str) -> Found:
         """Return the route, or raise NotFound, MethodNotAllowed or MalformedRequest."""
         segments = path.split("/")
-        if "%" in path:
-            return self._find_encoded(method, segments)
+        encoded = "%" in path
+        plain = _decode_where_it_cannot_cut(segments) if encoded else segments
         wanted = "GET" if method == "HEAD" else method
         for shape in self._shapes.get(len(segments), ()):
-            rows = shape.methods_of(segments)
+            if encoded:
+                segments = _encoded_at(shape.places, path, plain)
+            rows = shape.rows_of(segments)
             if rows is not None and (row := rows.get(wanted)) is not None:
-                values = shape.values_of(segments)
-                if "" in values:
+                shape.cut_verb(segments)
+                params = {name: segments[place] for name, place in row.names}
+                if encoded:
+                    params = {name: decode_percent(text) for name, text in params.items()}
+                if "" in params.values():
                     raise NotFound
-                return Found(row.route, dict(zip(row.names, values, strict=True)))
-        raise self._nothing(segments)
-
-    def _find_encoded(self, method: str, segments: list[str]) -> Found:
-        """Find with the encoding still on, so that what is encoded never cuts; then undo it."""
-        plain = [text if ":" in text else decode_percent(text) for text in segments]
-        wanted = "GET" if method == "HEAD" else method
-        for shape in self._shapes.get(len(segments), ()):
-            literal = [
-                encoded if place in shape.places else text
-                for place, (encoded, text) in enumerate(zip(segments, plain, strict=True))
-            ]
-            rows = shape.methods_of(literal)
-            if rows is not None and (row := rows.get(wanted)) is not None:
-                values = [decode_percent(text) for text in shape.values_of(literal)]
-                if "" in values:
-                    raise NotFound
-                return Found(row.route, dict(zip(row.names, values, strict=True)))
-        raise self._nothing(plain)
+                return Found(row.route, params)
+        allow = self.allowed(path)
+        raise MethodNotAllowed(allow) if allow else NotFound()
 
     def allowed(self, path: str) -> tuple[str, ...]:
         """Return the methods this path takes; none if it is unknown."""
-        segments = path.split("/")
-        if "%" in path:
-            segments = [text if ":" in text else decode_percent(text) for text in segments]
-        return self._allowed(segments)
-
-    def _allowed(self, segments: list[str]) -> tuple[str, ...]:
+        plain = _decode_where_it_cannot_cut(path.split("/"))
         methods: set[str] = set()
-        for shape in self._shapes.get(len(segments), ()):
-            rows = shape.methods_of(segments)
-            if rows and "" not in shape.values_of(segments):
+        for shape in self._shapes.get(len(plain), ()):
+            segments = _encoded_at(shape.places, path, plain)
+            rows = shape.rows_of(segments) or {}
+            shape.cut_verb(segments)
+            if "" not in [segments[place] for place in shape.places]:
                 methods.update(rows)
-        if not methods:
-            return ()
         if "GET" in methods:
             methods.add("HEAD")
-        return tuple(sorted(methods | {"OPTIONS"}))
+        return tuple(sorted(methods | {"OPTIONS"})) if methods else ()
 
-    def _nothing(self, segments: list[str]) -> NotFound | MethodNotAllowed:
-        allow = self._allowed(segments)
-        return MethodNotAllowed(allow) if allow else NotFound()
+
+def _decode_where_it_cannot_cut(segments: list[str]) -> list[str]:
+    """Return the segments decoded, but for those in which a colon may end a value."""
+    return [text if ":" in text else decode_percent(text) for text in segments]
+
+
+def _encoded_at(places: tuple[int, ...], path: str, plain: list[str]) -> list[str]:
+    """Return the segments with literals decoded and parameters as they came."""
+    encoded = path.split("/")
+    return [encoded[n] if n in places else text for n, text in enumerate(plain)]

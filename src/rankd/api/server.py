@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 
 from rankd.api.app import App
 from rankd.api.connection import Connection
-from rankd.api.fastlane import FastLane, Heads, Lines
+from rankd.api.fastlane import FastLane, Memory
 from rankd.api.routes import Route, Router
 from rankd.settings import Settings
 
@@ -149,7 +149,7 @@ def protocol_config(app: App) -> uvicorn.Config:
     """Return uvicorn's configuration: our protocol, and nothing that guesses."""
     protocol: Callable[..., Connection] = functools.partial(Connection, app)
     if app.settings.fast_lane:
-        protocol = functools.partial(FastLane, app, Lines(app), Heads(app))
+        protocol = functools.partial(FastLane, Memory(app))
     return uvicorn.Config(
         app,
         http=cast("type[asyncio.Protocol]", protocol),
