@@ -4,12 +4,14 @@
 #     make test PYTHON=python3.13 VENV=.venv313    another interpreter, beside the first
 #     make test ARGS="-k window -x"                options for pytest
 #     make bench SIZES="100000 1000000"            smaller or larger boards
+#     make bench QUESTIONS="embedded start"        some of the questions
 
 PYTHON ?= python3
 VENV   ?= .venv
 JOBS   ?= auto
 ARGS   ?=
 SIZES  ?=
+QUESTIONS ?=
 
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
@@ -32,7 +34,7 @@ check: $(VENV)/.package  ## What can be told without running: lint, format, type
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
 
 bench: $(VENV)/.package $(VENV)/.servers $(VENV)/.bench  ## Measure, and write benchmarks/results.
-	$(BIN)/python -m benchmarks $(SIZES)
+	$(BIN)/python -m benchmarks $(SIZES) $(if $(QUESTIONS),--questions $(QUESTIONS))
 
 sanitize: $(VENV)/.package  ## The native list under AddressSanitizer and UBSan.
 	PATH="$(abspath $(BIN)):$$PATH" sh tests/sanitize/run.sh

@@ -11,6 +11,10 @@ in the test suite asserts a time.
     rank_list.py    how fast and how small is the native list, against Redis, up to 100 M players?
         rank_list_native.py, rank_list_redis.py    the two sides of it
         rank_list_tables.py, rank_list_plot.py     what is shown
+    embedded.py     how many durable submissions, and how many ranks, does one thread get?
+    start.py        how long until an engine answers, from a snapshot and from its ledger?
+    closing.py      does anybody wait when a large window closes, or is dropped?
+    questions.py    what these have in common
     entries.py      players, scores and keys made up for a benchmark
     figures.py      the arithmetic: samples, ratios, goals, columns (and test_figures.py)
     progress.py     what a long run tells while it runs

@@ -6,16 +6,33 @@ import sys
 from pathlib import Path
 
 try:
-    from benchmarks import rank_list, rank_list_plot, rank_list_tables
+    from benchmarks import closing, embedded, questions, rank_list, rank_list_plot, start
+    from benchmarks import rank_list_tables as tables
 except ModuleNotFoundError as error:
     sys.exit(f"{error}: `make bench` installs what the benchmarks need (requirements/bench.txt)")
 
 _RESULTS = Path(__file__).with_name("results")
 
+OTHERS = {
+    embedded.NAME: (embedded.run, 1_000_000),
+    start.NAME: (start.run, 10_000_000),
+    closing.NAME: (closing.run, 10_000_000),
+}
+"""Questions beside the rank list's, and how many players each is asked with."""
+
 
 def main() -> None:
-    """Read the command line and answer every question."""
+    """Read the command line and answer every question that is asked."""
     options = _options()
+    asked = options.questions or [rank_list.NAME, *OTHERS]
+    for name in asked:
+        if name == rank_list.NAME:
+            _rank_list(options)
+        else:
+            _other(name, options)
+
+
+def _rank_list(options: argparse.Namespace) -> None:
     saved = options.results / f"{rank_list.NAME}.json"
     if options.show:
         results = rank_list.Results.read(saved)
@@ -30,15 +47,26 @@ def main() -> None:
                 results=options.results,
             )
         )
-    print(rank_list_tables.tables(results))
+    print(tables.tables(results))
     written = rank_list_plot.draw(results, options.results)
     print("\nWritten:", *(path for path in (saved, *written)))
+
+
+def _other(name: str, options: argparse.Namespace) -> None:
+    run, players = OTHERS[name]
+    if options.sizes:
+        players = max(options.sizes)
+    result = run(questions.Asked(players, options.date, redis=not options.no_redis))
+    print(questions.shown(result))
+    print("\nWritten:", questions.write(result, options.results))
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     add = parser.add_argument
     add("sizes", nargs="*", type=_size, metavar="PLAYERS", help="100000 1000000 10000000 if none")
+    names = [rank_list.NAME, *OTHERS]
+    add("--questions", nargs="+", choices=names, help="which to answer; all if none is given")
     add("--seconds", type=float, default=1.5, help="how long one measurement lasts, at least")
     add("--repetitions", type=int, default=3, help="how often each is made")
     add("--no-redis", action="store_true", help="measure rankd alone")
