@@ -1,0 +1,63 @@
+"""The command line. ``rankd --help`` tells what there is; docs/cli.md tells it at length.
+
+Every command is quick to begin: what is slow to import (httpx, rich, the engine, the server) is
+imported inside the function that needs it.
+"""
+
+import click
+
+from rankd._version import __version__
+from rankd.cli.bench import bench
+from rankd.cli.board import board
+from rankd.cli.care import backup, rebuild, restore, verify
+from rankd.cli.doctor import doctor
+from rankd.cli.exporting import export
+from rankd.cli.failing import Commands
+from rankd.cli.importing import import_
+from rankd.cli.keys import keys
+from rankd.cli.scores import submit
+from rankd.cli.serve import serve
+from rankd.cli.standings import around, standing, top
+from rankd.cli.watch import watch
+
+__all__ = ["main"]
+
+_SECTIONS = {
+    "Service": (serve, doctor, bench),
+    "Boards and scores": (board, submit, top, standing, around, watch),
+    "In and out": (import_, export),
+    "Care of a data folder": (verify, rebuild, backup, restore),
+    "Access": (keys,),
+}
+
+
+class Front(Commands):
+    """All commands, listed by what they are for."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List each section with its commands."""
+        width = max(len(command.name or "") for command in self.commands.values())
+        for title, commands in _SECTIONS.items():
+            with formatter.section(title):
+                room = formatter.width - width - 6
+                rows = [
+                    ((one.name or "").ljust(width), one.get_short_help_str(room))
+                    for one in commands
+                ]
+                formatter.write_dl(rows)
+
+
+@click.group(cls=Front, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="rankd", message="%(prog)s %(version)s")
+def main() -> None:
+    """Exact ranks for every player, as they change.
+
+    `rankd serve` starts the service. The other commands speak to it: at --url (or RANKD_URL), which
+    is http://127.0.0.1:8700 unless told otherwise, with the key in RANKD_KEY. With --data they open
+    a data folder themselves, which no service may have open meanwhile.
+    """
+
+
+for _commands in _SECTIONS.values():
+    for _command in _commands:
+        main.add_command(_command)

@@ -1,0 +1,246 @@
+"""Boards: defining, changing, listing and retiring them."""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rankd.cli.failing import Commands, Failed, plain
+from rankd.cli.reaching import Reach, json_option, reaching
+from rankd.cli.show import add, console, print_json, standings_table, table
+from rankd.errors import UnknownBoard
+
+if TYPE_CHECKING:
+    from rankd import wire
+    from rankd.client import Client
+
+FILE_BYTES_MAX = 1 << 20
+"""A definition is a page of text."""
+
+LISTS = frozenset({"windows", "segments"})
+"""Fields whose values may be written as a,b,c."""
+
+
+@click.group(cls=Commands)
+def board() -> None:
+    """Define, change, list, show and retire boards."""
+
+
+# -------------------------------------------------------------------------------- apply
+
+
+@board.command()
+@click.argument("what", metavar="FILE|NAME")
+@click.option(
+    "--set",
+    "sets",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Set a field: rule=sum, windows=all,daily, limits.score_max=1000. May be repeated.",
+)
+@click.option("--name", help="The board's name, if the file does not say it and is not called so.")
+@click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+@click.option("--yes", is_flag=True, help="Change it without asking.")
+@reaching()
+def apply(
+    reach: Reach, what: str, sets: tuple[str, ...], name: str | None, dry_run: bool, yes: bool
+) -> None:
+    """Define a board, or change it after showing what that would change.
+
+    FILE is JSON or TOML with the whole definition; NAME is a board, new or there already, of which
+    only the fields given with --set change.
+    """
+    if dry_run and yes:
+        raise click.UsageError("--dry-run changes nothing: --yes has nothing to agree to")
+    given = dict(_setting(text) for text in sets)
+    file = _file_of(what)
+    with reach.client(create=not dry_run) as client:
+        if file is None:
+            name = name or what
+            known = _known(client, name)
+            definition = changed(known.definition if known else {}, given)
+        else:
+            name, definition = _named(file, name)
+            definition = changed(definition, given)
+            known = _known(client, name)
+        _check(name, definition)
+        if known is None:
+            _define(client, name, definition, dry_run=dry_run)
+        else:
+            _change(client, name, definition, dry_run=dry_run, yes=yes)
+
+
+def _file_of(what: str) -> Path | None:
+    path = Path(what)
+    if path.suffix in {".json", ".toml"} or "/" in what:
+        return path
+    return path if path.is_file() else None
+
+
+def read_definition(path: Path) -> dict[str, Any]:
+    """Return what a file defines. Raises Failed if it cannot be read."""
+    try:
+        if path.stat().st_size > FILE_BYTES_MAX:
+            raise Failed(f"{path} has more than {FILE_BYTES_MAX} bytes: is it a board?")
+        text = path.read_text(encoding="utf-8")
+        found = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+    except OSError as exc:
+        raise Failed(f"{path}: {exc.strerror}") from None
+    except ValueError as exc:  # Of JSON, of TOML, and of UTF-8.
+        raise Failed(f"{path} cannot be read: {exc}") from None
+    if not isinstance(found, dict):
+        raise Failed(f"{path} must hold one object, the definition of a board")
+    return found
+
+
+def _named(path: Path, name: str | None) -> tuple[str, dict[str, Any]]:
+    definition = read_definition(path)
+    said = definition.pop("name", None)
+    if said is not None and not isinstance(said, str):
+        raise Failed(f"{path}: name must be text")
+    return name or said or path.stem, definition
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    field, found, value = text.partition("=")
+    if not found or not field:
+        raise click.UsageError("--set takes FIELD=VALUE")
+    try:
+        return field, json.loads(value)
+    except ValueError:
+        if field in LISTS:
+            return field, [part for part in value.split(",") if part]
+        return field, value
+
+
+def changed(definition: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a definition with some fields set; ``limits.score_max`` is a field of a field."""
+    made: dict[str, Any] = dict(definition)
+    # One says the same as the other; the one that is not given would contradict.
+    if "direction" in given and "columns" not in given:
+        made.pop("columns", None)
+    elif "columns" in given and "direction" not in given:
+        made.pop("direction", None)
+    for field, value in given.items():
+        outer, dot, inner = field.partition(".")
+        if dot:
+            within = made.get(outer)
+            made[outer] = {**(within if isinstance(within, dict) else {}), inner: value}
+        else:
+            made[outer] = [value] if outer in LISTS and isinstance(value, str) else value
+    return made
+
+
+def _check(name: str, definition: Mapping[str, Any]) -> None:
+    """Refuse here what the service would refuse, so that a dry run finds it too."""
+    from rankd.model.board import Board
+
+    Board.define(name, definition)
+
+
+def _known(client: "Client", name: str) -> "wire.BoardBody | None":
+    try:
+        return client.board(name)
+    except UnknownBoard:
+        return None
+
+
+def _define(client: "Client", name: str, definition: Mapping[str, Any], *, dry_run: bool) -> None:
+    if dry_run:
+        click.echo(f"{plain(name)} would be defined")
+        return
+    client.define(name, definition)
+    click.echo(f"{plain(name)} is defined")
+
+
+def _change(
+    client: "Client", name: str, definition: Mapping[str, Any], *, dry_run: bool, yes: bool
+) -> None:
+    preview = client.define(name, definition)
+    changes = getattr(preview, "changes", None)
+    if not changes:
+        click.echo(f"{plain(name)} is defined so already")
+        return
+    _show_changes(preview)
+    if dry_run:
+        return
+    if not yes:
+        click.confirm(f"Change {plain(name)}?", abort=True, err=True)
+    client.define(name, definition, apply=True)
+    click.echo(f"{plain(name)} is changed")
+
+
+def _show_changes(preview: Any) -> None:
+    shown = table("field", "now", "then")
+    for change in preview.changes:
+        add(shown, change.field, _written(change.before), _written(change.after))
+    console().print(shown)
+    for window in preview.windows:
+        if window.total == window.total_after and window.top == window.top_after:
+            continue
+        players = f"{window.total:,} → {window.total_after:,} players; the best would be"
+        click.echo(f"{plain(window.window)}: {players}")
+        console().print(standings_table(window.top_after))
+
+
+def _written(value: object) -> str:
+    return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)
+
+
+# ------------------------------------------------------------------------------ the others
+
+
+@board.command("list")
+@json_option
+@reaching()
+def list_boards(reach: Reach, as_json: bool) -> None:
+    """List the boards there are."""
+    with reach.client() as client:
+        found = client.boards()
+    if as_json:
+        print_json(found)
+        return
+    shown = table("board", "rule", "players", "next reset", right=["players"])
+    for one in found.boards:
+        add(shown, one.name, one.definition["rule"], one.total, one.next_reset)
+    console().print(shown)
+
+
+@board.command()
+@click.argument("board")
+@json_option
+@reaching()
+def show(reach: Reach, board: str, as_json: bool) -> None:
+    """Show a board: its definition and its windows."""
+    with reach.client() as client:
+        found = client.board(board)
+    if as_json:
+        print_json(found)
+        return
+    fields = table("field", "value")
+    for name, value in found.definition.items():
+        add(fields, name, _written(value))
+    console().print(fields)
+    windows = table("window", "from", "to", "players", right=["players"])
+    for one in found.windows:
+        add(windows, one.window, one.start, one.end, one.total)
+    console().print(windows)
+
+
+@board.command()
+@click.argument("board")
+@click.option("--reason", help="Kept in the audit trail.")
+@click.option("--yes", is_flag=True, help="Retire it without asking.")
+@reaching()
+def retire(reach: Reach, board: str, reason: str | None, yes: bool) -> None:
+    """Take a board out of use. Its facts stay in the ledger."""
+    with reach.client() as client:
+        found = client.board(board)
+        if not yes:
+            asked = f"Retire {plain(board)} with its {found.total:,} players?"
+            click.confirm(asked, abort=True, err=True)
+        client.retire(board, reason=reason)
+    click.echo(f"{plain(board)} is retired")

@@ -1,0 +1,176 @@
+"""A ranking into a file."""
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain, islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from rankd.cli.failing import Failed
+from rankd.cli.reaching import Reach, reaching, which_ranking
+from rankd.cli.show import columns_of
+from rankd.cli.source import guarded
+
+if TYPE_CHECKING:
+    from rankd.client.shapes import Row
+
+FORMATS = ("csv", "jsonl", "parquet")
+
+GROUP_ROWS = 65_536
+"""Rows of one group of a Parquet file: what a reader loads at a time."""
+
+
+@click.command()
+@click.argument("board")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(FORMATS),
+    default="csv",
+    show_default=True,
+    help="Parquet needs rankd[parquet].",
+)
+@click.option(
+    "-o", "--output", default="-", metavar="FILE", help="Where to; - is the terminal or the pipe."
+)
+@which_ranking
+@reaching()
+def export(
+    reach: Reach,
+    board: str,
+    format_: str,
+    output: str,
+    window: str | None,
+    segment: str | None,
+) -> None:
+    """Write every standing of a ranking, best first.
+
+    Cells of CSV that a spreadsheet would take for a formula get a quote before them; `rankd import`
+    takes it off again.
+    """
+    if format_ == "parquet":
+        _insist_on_pyarrow()
+        if output == "-":
+            raise click.UsageError("parquet needs a file: name it with --output")
+    with reach.client() as client:
+        rows = client.walk(board, window=window, segment=segment)
+        first = list(islice(rows, 1))  # An unknown board is told before a file is begun.
+        more = columns_of(first)
+        with _target(output) as file:
+            written = _WRITERS[format_](file, chain(first, rows), more)
+    if output != "-":
+        click.echo(f"{written:,} standings in {output}", err=True)
+
+
+@contextmanager
+def _target(output: str) -> Iterator[IO[bytes]]:
+    """Open what is written to. A file appears under its name once it is whole."""
+    if output == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    path = Path(output)
+    part = path.with_name(f"{path.name}.part")
+    try:
+        with part.open("wb") as file:
+            yield file
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _write_csv(file: IO[bytes], rows: Iterable["Row"], more: list[str]) -> int:
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
+    try:
+        lines = csv.writer(text, lineterminator="\n")
+        lines.writerow(["rank", "player", "name", "score", *map(guarded, more), "metadata"])
+        count = 0
+        for row in rows:
+            lines.writerow(_csv_cells(row, more))
+            count += 1
+        return count
+    finally:
+        text.detach()  # The file is the caller's to close.
+
+
+def _csv_cells(row: "Row", more: list[str]) -> list[str]:
+    columns: Any = row.columns if more else {}
+    metadata = "" if row.metadata is None else _json(row.metadata)
+    # Numbers are ours, and no formulas: a negative score stays a number.
+    scores = [f"{row.score:f}" if not isinstance(row.score, int) else str(row.score)]
+    scores += [str(columns[name]) for name in more]
+    return [str(row.rank), guarded(row.player), guarded(row.name or ""), *scores, guarded(metadata)]
+
+
+def _json(value: object) -> str:
+    from rankd import wire
+
+    return wire.encode(value).decode()
+
+
+def _write_jsonl(file: IO[bytes], rows: Iterable["Row"], more: list[str]) -> int:
+    from rankd import wire
+
+    del more
+    count = 0
+    for row in rows:
+        file.write(wire.encode(row) + b"\n")
+        count += 1
+    return count
+
+
+def _insist_on_pyarrow() -> Any:
+    try:
+        import pyarrow  # type: ignore[import-not-found, import-untyped, unused-ignore]
+        import pyarrow.parquet  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    except ImportError:
+        raise Failed("parquet needs pyarrow: pip install 'rankd[parquet]'") from None
+    return pyarrow
+
+
+def _write_parquet(file: IO[bytes], rows: Iterable["Row"], more: list[str]) -> int:
+    arrow = _insist_on_pyarrow()
+    left, count = iter(rows), 0
+    some = list(islice(left, GROUP_ROWS))
+    schema = _schema(arrow, some, more)
+    with arrow.parquet.ParquetWriter(file, schema) as writer:
+        while some:
+            records = [_record(row, more) for row in some]
+            writer.write_table(arrow.Table.from_pylist(records, schema))
+            count += len(some)
+            some = list(islice(left, GROUP_ROWS))
+    return count
+
+
+def _schema(arrow: Any, rows: list["Row"], more: list[str]) -> Any:
+    """Whole scores are 64-bit integers; others are exact decimals of the board's."""
+    places = -_exponent(rows[0].score) if rows else 0
+    score = arrow.int64() if places == 0 else arrow.decimal128(38, places)
+    fields = [("rank", arrow.int64()), ("player", arrow.string()), ("name", arrow.string())]
+    fields += [("score", score), *((name, score) for name in more), ("metadata", arrow.string())]
+    return arrow.schema(fields)
+
+
+def _exponent(score: Any) -> int:
+    return 0 if isinstance(score, int) else int(score.as_tuple().exponent)
+
+
+def _record(row: "Row", more: list[str]) -> dict[str, Any]:
+    columns: Any = row.columns if more else {}
+    record = {"rank": row.rank, "player": row.player, "name": row.name, "score": row.score}
+    record |= {name: columns[name] for name in more}
+    record["metadata"] = None if row.metadata is None else json.dumps(row.metadata, default=str)
+    return record
+
+
+_WRITERS: dict[str, Any] = {
+    "csv": _write_csv,
+    "jsonl": _write_jsonl,
+    "parquet": _write_parquet,
+}

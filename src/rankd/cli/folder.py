@@ -1,0 +1,73 @@
+"""A data folder, spoken to as if it were a service.
+
+The same routes answer, in this process and without a socket, so a command does the same and prints
+the same whichever it was pointed at. Whoever can read the folder may do anything: no key is asked.
+"""
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import httpx
+
+from rankd.api.access import ANYBODY, Actor, Gate
+from rankd.api.app import App
+from rankd.api.routes import Router
+from rankd.api.service import Service
+from rankd.api.table import ROUTES
+from rankd.embedded import WallClock
+from rankd.ports import Progress
+from rankd.settings import Settings
+from rankd.terminal import ProgressBar
+from rankd.wiring import engine
+
+
+class OpenGate(Gate):
+    """Lets everybody in."""
+
+    def admit(self, request: Any, scope: Any, board: str | None = None) -> Actor:
+        """Return nobody in particular."""
+        del request, scope, board
+        return ANYBODY
+
+
+class FolderTransport(httpx.BaseTransport):
+    """Carries requests to the routes."""
+
+    def __init__(self, runner: asyncio.Runner, app: App) -> None:
+        self._runner = runner
+        self._door = httpx.ASGITransport(app=app)
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Answer one request."""
+        return self._runner.run(self._answer(request))
+
+    async def _answer(self, request: httpx.Request) -> httpx.Response:
+        request.headers.pop("accept-encoding", None)  # Nobody is saved a byte here.
+        response = await self._door.handle_async_request(request)
+        return httpx.Response(
+            response.status_code, headers=response.headers, content=await response.aread()
+        )
+
+
+def _say_nothing(_progress: Progress | None) -> None:
+    pass
+
+
+@contextmanager
+def opened(folder: str) -> Iterator[FolderTransport]:
+    """Open a folder; show on a terminal how far that is."""
+    bar, clock = ProgressBar(), WallClock()
+    tell = bar.tell if sys.stderr.isatty() else _say_nothing
+    with asyncio.Runner() as runner:
+        opening = engine(folder, clock=clock, reading=nullcontext(), tell=tell)
+        running = runner.run(opening.__aenter__())
+        tell(None)
+        try:
+            gate = OpenGate(lambda: running.rankd.book, loopback=True)
+            service = Service(running.rankd, running.ledger, gate, clock, running.durable)
+            yield FolderTransport(runner, App(Router(ROUTES), service, Settings()))
+        finally:
+            runner.run(opening.__aexit__(None, None, None))

@@ -1,0 +1,87 @@
+"""Keys of programs: making, listing and revoking them."""
+
+import click
+
+from rankd.cli.failing import Commands, plain
+from rankd.cli.reaching import Reach, json_option, reaching
+from rankd.cli.show import add, console, print_json, table
+
+SCOPES = ("read", "submit", "moderate", "admin")
+
+
+@click.group(cls=Commands)
+def keys() -> None:
+    """Make, list and revoke keys.
+
+    The first key ends the time in which anybody on this machine may do anything. To make it before
+    the service starts, name its folder with --data.
+    """
+
+
+@keys.command()
+@click.option(
+    "--scope",
+    "scopes",
+    type=click.Choice(SCOPES),
+    multiple=True,
+    required=True,
+    help="What it is for; repeat it for several. admin includes the others.",
+)
+@click.option(
+    "--board",
+    "boards",
+    multiple=True,
+    metavar="BOARD",
+    help="Only for this board; may be repeated.",
+)
+@click.option("--title", help="What to call it in the list.")
+@json_option
+@reaching()
+def create(
+    reach: Reach,
+    scopes: tuple[str, ...],
+    boards: tuple[str, ...],
+    title: str | None,
+    as_json: bool,
+) -> None:
+    """Make a key and print it.
+
+    It is printed this once and kept nowhere: the service knows only its hash.
+    """
+    with reach.client(create=True) as client:
+        made = client.create_key(scopes, boards=boards or None, title=title)
+    if as_json:
+        print_json(made)
+        return
+    click.echo(f"key {made.id} ({', '.join(made.scopes)}); it is not shown again:", err=True)
+    click.echo(made.key)
+
+
+@keys.command("list")
+@json_option
+@reaching()
+def list_keys(reach: Reach, as_json: bool) -> None:
+    """List the keys there are, by their ids."""
+    with reach.client() as client:
+        found = client.keys()
+    if as_json:
+        print_json(found)
+        return
+    if not found.keys:
+        click.echo("no keys: on a loopback address anybody may do anything", err=True)
+        return
+    shown = table("id", "scopes", "boards", "title")
+    for key in found.keys:
+        boards = "all" if key.boards is None else ", ".join(key.boards)
+        add(shown, key.id, ", ".join(key.scopes), boards, key.title)
+    console().print(shown)
+
+
+@keys.command()
+@click.argument("id")
+@reaching()
+def revoke(reach: Reach, id: str) -> None:
+    """Let a key open nothing any more."""
+    with reach.client() as client:
+        client.revoke_key(id)
+    click.echo(f"revoked {plain(id)}")

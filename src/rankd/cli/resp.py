@@ -1,0 +1,183 @@
+"""As much of Redis' protocol as it takes to read a sorted set.
+
+A few dozen lines instead of a dependency: log in, choose a database, and walk one key by ZSCAN.
+What Redis refuses, and whatever is not Redis, becomes a ``Failed`` with its reason.
+"""
+
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple, Protocol
+from urllib.parse import unquote, urlsplit
+
+from rankd.cli.failing import Failed
+
+TIMEOUT_SECONDS = 30.0
+SCAN_COUNT = 1000
+"""Members asked for at a time; Redis may give more or fewer."""
+
+LINE_BYTES_MAX = 64 * 1024
+BULK_BYTES_MAX = 64 << 20
+ARRAY_LENGTH_MAX = 10_000_000
+
+Value = bytes | int | None | list["Value"]
+
+
+class Place(NamedTuple):
+    """A key in a Redis server."""
+
+    host: str
+    port: int
+    database: int
+    key: str
+    user: str | None
+    password: str | None
+    tls: bool
+
+    @property
+    def source(self) -> str:
+        """What to call it, without the password."""
+        return f"redis://{self.host}:{self.port}/{self.database}/{self.key}"
+
+
+def place_of(url: str) -> Place:
+    """Read ``redis://[user:password@]host[:port]/[database/]KEY``. Raises Failed."""
+    parts = urlsplit(url)
+    segments = parts.path.lstrip("/").split("/", 1)
+    database = 0
+    if len(segments) == 2 and segments[0].isdigit():
+        database, key = int(segments[0]), segments[1]
+    else:
+        key = parts.path.lstrip("/")
+    try:
+        port = parts.port or 6379
+    except ValueError:
+        port = 0
+    if not parts.hostname or not key or not port:
+        raise Failed(
+            "name a sorted set as redis://HOST:PORT/KEY, or redis://HOST:PORT/DATABASE/KEY"
+        )
+    return Place(
+        parts.hostname,
+        port,
+        database,
+        unquote(key),
+        unquote(parts.username) if parts.username else None,
+        unquote(parts.password) if parts.password else None,
+        parts.scheme == "rediss",
+    )
+
+
+class Stream(Protocol):
+    """Bytes both ways."""
+
+    def readline(self, limit: int, /) -> bytes:
+        """Return bytes up to the end of a line, or so many."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return so many bytes; fewer at the end."""
+
+    def write(self, data: bytes, /) -> object:
+        """Send bytes, sooner or later."""
+
+    def flush(self) -> None:
+        """Send them now."""
+
+
+class Redis:
+    """One connection."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def ask(self, *words: str) -> Value:
+        """Send a command, return its answer. Raises Failed."""
+        encoded = [word.encode("utf-8", "surrogateescape") for word in words]
+        parts = [b"*%d\r\n" % len(encoded)]
+        parts += [b"$%d\r\n%s\r\n" % (len(word), word) for word in encoded]
+        self._stream.write(b"".join(parts))
+        self._stream.flush()
+        return self._read()
+
+    def _read(self) -> Value:
+        line = self._stream.readline(LINE_BYTES_MAX)
+        if not line.endswith(b"\r\n"):
+            raise Failed("Redis closed the connection")
+        kind, rest = line[:1], line[1:-2]
+        if kind == b"-":
+            raise Failed(f"Redis refuses: {rest.decode(errors='replace')}")
+        if kind == b"+":
+            return rest
+        if kind not in b":$*" or not rest.lstrip(b"-").isdigit():
+            raise Failed("what answers there is not Redis")
+        number = int(rest)
+        if kind == b":":
+            return number
+        return self._read_bulk(number) if kind == b"$" else self._read_array(number)
+
+    def _read_bulk(self, length: int) -> bytes | None:
+        if length < 0:
+            return None
+        if length > BULK_BYTES_MAX:
+            raise Failed("Redis sends a value that is too large to be a member")
+        data = self._stream.read(length + 2)
+        if len(data) != length + 2:
+            raise Failed("Redis closed the connection")
+        return data[:-2]
+
+    def _read_array(self, length: int) -> list[Value]:
+        if length > ARRAY_LENGTH_MAX:
+            raise Failed("Redis sends a list that is too long")
+        return [self._read() for _ in range(length)]
+
+
+@contextmanager
+def connected(place: Place) -> Iterator[Redis]:
+    """Connect, log in and choose the database. Raises Failed."""
+    try:
+        plain = socket.create_connection((place.host, place.port), TIMEOUT_SECONDS)
+    except OSError as exc:
+        raise Failed(f"no Redis at {place.host}:{place.port}: {exc}") from None
+    with plain:
+        made = plain
+        if place.tls:
+            made = ssl.create_default_context().wrap_socket(plain, server_hostname=place.host)
+        with made, made.makefile("rwb") as stream:
+            redis = Redis(stream)
+            if place.password is not None:
+                redis.ask("AUTH", *([place.user] if place.user else []), place.password)
+            if place.database:
+                redis.ask("SELECT", str(place.database))
+            yield redis
+
+
+def count(redis: Redis, key: str) -> int:
+    """Return how many members a sorted set has. Raises Failed if there is none of the name."""
+    found = redis.ask("ZCARD", key)
+    if not isinstance(found, int) or found == 0:
+        raise Failed(f"Redis has no sorted set {key!r} with anybody in it")
+    return found
+
+
+def members(redis: Redis, key: str) -> Iterator[tuple[str, str]]:
+    """Yield each member and its score, as Redis writes them; some perhaps twice."""
+    cursor = "0"
+    while True:
+        answer = redis.ask("ZSCAN", key, cursor, "COUNT", str(SCAN_COUNT))
+        if not isinstance(answer, list) or len(answer) != 2 or not isinstance(answer[1], list):
+            raise Failed("what answers there is not Redis")
+        texts = [_text(part) for part in answer[1]]
+        yield from zip(texts[::2], texts[1::2], strict=True)
+        cursor = _text(answer[0])
+        if cursor == "0":
+            return
+
+
+def _text(value: Value) -> str:
+    if not isinstance(value, bytes):
+        raise Failed("what answers there is not Redis")
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise Failed("a member of the sorted set is not UTF-8: rankd's players are text") from None

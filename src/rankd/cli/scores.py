@@ -1,0 +1,34 @@
+"""Submitting a score from the command line."""
+
+from typing import Any
+
+import click
+
+from rankd.cli.reaching import Reach, json_option, reaching
+from rankd.cli.show import print_json, score
+
+
+# Without interspersed options -5 would be an option; this way it is a score.
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("board")
+@click.argument("player")
+@click.argument("score")
+@click.option("--delta", is_flag=True, help="Add SCORE to the score there is.")
+@click.option("--key", metavar="KEY", help="The submission's own key: with it, it counts once.")
+@json_option
+@reaching(key=("--api-key",))
+def submit(reach: Reach, as_json: bool, **given: Any) -> None:
+    """Have a score counted.
+
+    Prints the verdict, and the player's rank after it. SCORE may be negative.
+    """
+    what = {"delta" if given["delta"] else "score": given["score"]}
+    with reach.client() as client:
+        receipt = client.submit(given["board"], given["player"], key=given["key"], **what)
+    if as_json:
+        print_json(receipt)
+        return
+    moved = f" (was {receipt.previous_rank:,})" if receipt.previous_rank else ""
+    again = ", seen before" if receipt.duplicate is True else ""
+    place = f"rank {receipt.rank:,}{moved} of {receipt.total:,}" if receipt.rank else "not ranked"
+    click.echo(f"{receipt.verdict}{again}: {place}, score {score(receipt.score)}")

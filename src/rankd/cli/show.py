@@ -1,0 +1,105 @@
+"""What people see: tables in a terminal, plain columns elsewhere, JSON for programs."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rankd.cli.failing import plain
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from rankd import wire
+
+PIPED_WIDTH = 2000
+"""Columns where there is no terminal: enough that no name is cut off."""
+
+
+def print_json(shape: object) -> None:
+    """Print a shape of the wire."""
+    from rankd import wire
+
+    click.echo(wire.encode(shape).decode())
+
+
+def console() -> "Console":
+    """Return where tables go: coloured only on a terminal, and not with NO_COLOR."""
+    from rich.console import Console
+
+    made = Console(markup=False, highlight=False, emoji=False)
+    return (
+        made
+        if made.is_terminal
+        else Console(markup=False, highlight=False, emoji=False, width=PIPED_WIDTH)
+    )
+
+
+def table(*names: str, right: Iterable[str] = ()) -> "Table":
+    """Return an empty table; columns named in ``right`` hold numbers."""
+    from rich import box
+    from rich.table import Table
+
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    numbers = set(right)
+    for name in names:
+        made.add_column(
+            name, justify="right" if name in numbers else "left", no_wrap=name in numbers
+        )
+    return made
+
+
+def add(to: "Table", *cells: object, style: str | None = None) -> None:
+    """Add a row. What strangers chose is shown as text, whatever it says."""
+    from rich.text import Text
+
+    to.add_row(*(Text(shown(cell)) for cell in cells), style=style)
+
+
+def shown(cell: object) -> str:
+    """Return a cell as people write it."""
+    if cell is None:
+        return ""
+    return f"{cell:,}" if isinstance(cell, int) else plain(str(cell))
+
+
+def score(value: object) -> str:
+    """Return a score digit for digit."""
+    return "" if value is None else f"{value:,}"
+
+
+def columns_of(rows: Sequence["wire.Row"]) -> list[str]:
+    """Return the names of the columns after the first, if the board has several."""
+    first = rows[0].columns if rows else None
+    return list(first)[1:] if isinstance(first, dict) else []
+
+
+def standings_table(
+    rows: Sequence["wire.Row"], *, marks: Sequence[str] | None = None, me: str | None = None
+) -> "Table":
+    """Return standings as a table, with a mark before each and one player's row lit, if asked."""
+    more = columns_of(rows)
+    names = any(row.name for row in rows)
+    heads = ["rank", *([""] if marks else []), "player", *(["name"] if names else [])]
+    made = table(*heads, "score", *more, right=("rank", "score", *more))
+    for number, row in enumerate(rows):
+        columns: Any = row.columns if more else {}
+        add(
+            made,
+            row.rank,
+            *([marks[number]] if marks else []),
+            row.player,
+            *([row.name] if names else []),
+            score(row.score),
+            *(score(columns[name]) for name in more),
+            style="bold" if row.player == me else None,
+        )
+    return made
+
+
+def heading(page: "wire.Page") -> str:
+    """Say which ranking it is, and as of when."""
+    among = f" · {plain(page.segment)}" if page.segment else ""
+    where = f"{plain(page.board)} · {plain(page.window)}{among}"
+    return f"{where} · {page.total:,} players · as of {page.as_of:,}"

@@ -1,0 +1,167 @@
+"""A board, live in the terminal."""
+
+import contextlib
+import select
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rankd.cli.reaching import Reach, json_option, reaching, which_ranking
+from rankd.cli.show import console, heading, print_json, standings_table
+from rankd.errors import Unavailable
+
+if TYPE_CHECKING:
+    from rankd import wire
+    from rankd.client import Client
+
+COUNT_MAX = 200
+"""More does not fit a terminal."""
+
+EVERY_SECONDS_MIN = 0.1
+EVERY_SECONDS_MAX = 3600.0
+
+Draw = Callable[["wire.Page | None", str], None]
+Wait = Callable[[float], bool]
+"""Waits so many seconds; returns whether to end."""
+
+
+@click.command()
+@click.argument("board")
+@click.option(
+    "-n",
+    "--count",
+    type=click.IntRange(1, COUNT_MAX),
+    default=20,
+    show_default=True,
+    help="How many.",
+)
+@click.option(
+    "--every",
+    type=click.FloatRange(EVERY_SECONDS_MIN, EVERY_SECONDS_MAX),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often to look.",
+)
+@click.option(
+    "--changes", type=click.IntRange(min=1), metavar="N", help="End once it was drawn N times."
+)
+@which_ranking
+@json_option
+@reaching(data=False)
+def watch(reach: Reach, board: str, every: float, changes: int | None, **given: Any) -> None:
+    """Watch the best players of a board change. q or ctrl-c ends it.
+
+    Marks tell who moved since the list changed last. With --json, or where there is no terminal,
+    each changed list is one line of JSON.
+    """
+    as_json = given.pop("as_json") or not sys.stdout.isatty()
+    drawn = contextlib.nullcontext(_print) if as_json else _drawn_live()
+    ended = contextlib.suppress(KeyboardInterrupt)
+    with reach.client() as client, ended, drawn as draw, _key_q() as wait:
+        _follow(client, board, given, draw, wait, every=every, changes=changes)
+
+
+def _follow(
+    client: "Client",
+    board: str,
+    which: dict[str, Any],
+    draw: Draw,
+    wait: Wait,
+    *,
+    every: float,
+    changes: int | None,
+) -> None:
+    etag: str | None = None
+    left = changes
+    count = which.pop("count")
+    while True:
+        try:
+            polled = client.poll(board, etag=etag, limit=count, **which)
+        except Unavailable as exc:
+            if etag is None:  # It never answered: that is for the caller to know.
+                raise
+            draw(None, f"away: {exc}")
+        else:
+            etag = polled.etag
+            draw(polled.page, "")
+            if polled.page is not None and left is not None and (left := left - 1) == 0:
+                return
+        if wait(every):
+            return
+
+
+def _print(page: "wire.Page | None", _note: str) -> None:
+    if page is not None:
+        print_json(page)
+        sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _drawn_live() -> Iterator[Draw]:
+    from rich.console import Group
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(console=console(), auto_refresh=False, screen=True) as live:
+        last: wire.Page | None = None
+        marks: list[str] = []
+
+        def draw(page: "wire.Page | None", note: str) -> None:
+            nonlocal last, marks
+            if page is not None:
+                marks = movements(last.standings if last else None, page.standings)
+                last = page
+            if last is not None:
+                foot = Text(note or "q ends", style="red" if note else "dim")
+                table = standings_table(last.standings, marks=marks)
+                live.update(Group(Text(heading(last), style="bold"), table, foot), refresh=True)
+
+        yield draw
+
+
+def movements(before: Sequence["wire.Row"] | None, now: Sequence["wire.Row"]) -> list[str]:
+    """Return a mark for each standing: how far it moved since, or that it was not there."""
+    if before is None:
+        return [""] * len(now)
+    ranks = {row.player: row.rank for row in before}
+    return [_mark(ranks.get(row.player), row.rank) for row in now]
+
+
+def _mark(before: int | None, rank: int) -> str:
+    if before is None:
+        return "new"
+    if before == rank:
+        return ""
+    return f"▲{before - rank}" if before > rank else f"▼{rank - before}"
+
+
+@contextlib.contextmanager
+def _key_q() -> Iterator[Wait]:
+    """Let the key q end it, where there is a keyboard; put the terminal back in any case."""
+    if not sys.stdin.isatty():
+        yield _sleep
+        return
+    import termios
+    import tty
+
+    number = sys.stdin.fileno()
+    before = termios.tcgetattr(number)
+    tty.setcbreak(number)
+
+    def wait(seconds: float) -> bool:
+        readable, _, _ = select.select([number], [], [], seconds)
+        return bool(readable) and sys.stdin.read(1) in {"q", "Q", ""}
+
+    try:
+        yield wait
+    finally:
+        termios.tcsetattr(number, termios.TCSADRAIN, before)
+
+
+def _sleep(seconds: float) -> bool:
+    time.sleep(seconds)
+    return False
