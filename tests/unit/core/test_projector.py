@@ -1,0 +1,116 @@
+"""The projector: in order, each fact once, and whoever waits for a position is told."""
+
+import asyncio
+
+import pytest
+from tests.unit.core.doubles import FaultyLedger, engine, facts_of, state_of
+
+from rankd.adapters.memory.index import NativeIndex
+from rankd.core import projector as module
+from rankd.core.book import Book
+from rankd.core.projector import Projector
+from rankd.core.service import Rankd
+from rankd.errors import IndexBehind
+from rankd.model.facts import Position
+
+pytestmark = pytest.mark.anyio
+HOURS = 3_600.0
+"""So long that only being told ends the wait."""
+
+
+async def filled(ledger: FaultyLedger, count: int = 20) -> None:
+    async with engine(ledger) as rankd:
+        await rankd.define("b", {"rule": "sum", "windows": ["all"]})
+        for number in range(count):
+            body = {"player": f"p{number % 3}", "score": 1, "key": f"k{number}"}
+            await rankd.submit("b", [body])
+
+
+def fresh(ledger: FaultyLedger) -> Projector:
+    return Projector(ledger=ledger, index=NativeIndex(), book=Book())
+
+
+async def test_catching_up_ends_at_the_position_asked_for() -> None:
+    ledger = FaultyLedger()
+    await filled(ledger)
+    projector = fresh(ledger)
+    for through in (1, 7, 7, 21):
+        await projector.catch_up(through=Position(through))
+        assert projector.checkpoint == await projector.index.checkpoint() == through
+    await projector.catch_up(through=Position(1_000))  # As far as there is anything.
+    assert projector.checkpoint == 21
+
+
+async def test_catching_up_in_steps_of_any_size_comes_to_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ledger = FaultyLedger()
+    await filled(ledger)
+    states, owed = [], []
+    for together in (1, 3, 1_000):
+        monkeypatch.setattr(module, "FACTS_TOGETHER_MAX", together)
+        projector = fresh(ledger)
+        owed.append(await projector.catch_up(through=Position(21), receipts_after=Position(15)))
+        states.append(state_of(projector))
+    assert states[0] == states[1] == states[2]
+    assert owed[0] == owed[1] == owed[2]
+    assert list(owed[0]) == list(range(16, 22))
+
+
+async def test_receipts_are_made_only_for_who_asks() -> None:
+    ledger = FaultyLedger()
+    await filled(ledger, 3)
+    assert await fresh(ledger).catch_up(through=Position(4)) == {}
+
+
+async def test_facts_out_of_turn_are_a_mistake() -> None:
+    ledger = FaultyLedger()
+    await filled(ledger)
+    facts = await facts_of(ledger)
+    projector = fresh(ledger)
+    await projector.fold(facts[:5])
+    other = Projector(ledger=ledger, index=projector.index, book=projector.book)
+    with pytest.raises(AssertionError, match="somebody else moved the index"):
+        await other.fold(facts[:5])
+    assert await projector.index.checkpoint() == 5
+
+
+async def wait_for(rankd: Rankd, position: int) -> "asyncio.Task[None]":
+    waiting = asyncio.create_task(rankd.reached(Position(position), within_seconds=HOURS))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    return waiting
+
+
+async def test_whoever_waits_for_a_position_is_told_when_it_is_folded() -> None:
+    async with engine(FaultyLedger()) as rankd:
+        await rankd.define("b", {"rule": "sum", "windows": ["all"]})
+        await rankd.reached(Position(1), within_seconds=0)
+        soon, later = await wait_for(rankd, 2), await wait_for(rankd, 3)
+        await rankd.submit("b", [{"player": "p", "score": 1}])
+        await soon
+        assert not later.done()
+        await rankd.submit("b", [{"player": "p", "score": 1}])
+        await later
+
+
+async def test_whoever_waited_too_long_is_told_and_forgotten() -> None:
+    async with engine(FaultyLedger()) as rankd:
+        for _ in range(100):
+            with pytest.raises(IndexBehind):
+                await rankd.reached(Position(1), within_seconds=0)
+        assert not rankd.projector._awaited
+
+
+async def test_whoever_waits_is_told_although_the_index_was_rebuilt_meanwhile() -> None:
+    async with engine(FaultyLedger()) as rankd:
+        await rankd.define("b", {"rule": "sum", "windows": ["all"]})
+        waiting = await wait_for(rankd, 2)
+        async for _ in rankd.rebuild():
+            pass
+        await rankd.submit("b", [{"player": "p", "score": 1}])
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert waiting.done()
+        await waiting
