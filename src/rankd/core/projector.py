@@ -45,7 +45,7 @@ class Projector:
         """The ledger's time there."""
         self.drafts: dict[str, Draft] = {}
         """Prepared for redefinitions that are about to be recorded, by board."""
-        self._awaited: list[tuple[Position, asyncio.Future[None]]] = []
+        self._awaited: dict[asyncio.Future[None], Position] = {}
         self._ledger = ledger
         self._fold = Fold(index, book, self._redefine)
 
@@ -61,17 +61,21 @@ class Projector:
         """Wait until a position is folded."""
         if self.checkpoint < position:
             reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._awaited.append((position, reached))
-            await reached
+            self._awaited[reached] = position
+            try:
+                await reached
+            finally:
+                self._awaited.pop(reached, None)
+
+    def follow(self, before: "Projector") -> None:
+        """Take the place of another: whoever waits for it waits for this one now."""
+        self._awaited = before._awaited
+        self._tell_those_who_wait()
 
     def _tell_those_who_wait(self) -> None:
-        still: list[tuple[Position, asyncio.Future[None]]] = []
-        for position, reached in self._awaited:
-            if position > self.checkpoint and not reached.done():
-                still.append((position, reached))
-            elif not reached.done():
+        for reached, position in self._awaited.items():
+            if position <= self.checkpoint and not reached.done():
                 reached.set_result(None)
-        self._awaited = still
 
     async def catch_up(
         self,

@@ -361,6 +361,7 @@ class Rankd(View):
     async def _replace(self, home: Home, shadow: Projector) -> None:
         async with self._intake.turn():
             await shadow.catch_up(through=self.position)
+            shadow.follow(self._intake.projector)
             with self._reading:
                 self._intake.projector = self.reader.projector = self.projector = shadow
                 self._home = home
