@@ -1,6 +1,5 @@
-"""The description of the API, made from the table of routes: OpenAPI 3.1, and a page to read it."""
+"""The description of the API, made from the table of routes: OpenAPI 3.1."""
 
-import html
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -8,21 +7,86 @@ from typing import Any
 
 import msgspec
 
+from rankd import wire
 from rankd._version import __version__
+from rankd.api import bodies
+from rankd.api.exchange import Request, Response
 from rankd.api.problems import Problem
 from rankd.api.routes import Param, Route
+from rankd.model.standing import PAGE_LIMIT_MAX
 
 _TEMPLATE = re.compile(r"\{(\w+)\}")
 _REFERENCE = "#/components/schemas/{name}"
+_PROBLEM_JSON = "application/problem+json"
+
+DESCRIPTION = """\
+A real-time leaderboard service. Ranks count from 1, offsets from 0, times are RFC 3339 in UTC.
+
+Keys are sent as `Authorization: Bearer`; a player's token takes the same place. While no key has
+been created and the service listens on loopback only, none is needed.
+
+What is wrong is answered as `application/problem+json` with a `code` that never changes; on writes
+`applied` tells whether anything was done.
+"""
+
+TAGS = {
+    "boards": "Competitions and their windows.",
+    "scores": "Submitting.",
+    "standings": "Who is where.",
+    "players": "Names, attributes and friends.",
+    "audit": "What was recorded, by whom.",
+    "keys": "Who may do what.",
+    "classic": "The routes of well-known system-design texts, in their words.",
+    "service": "For those who run it.",
+}
+
+PROBLEMS = {
+    400: ("Malformed", "It cannot be read: the target, the headers or the JSON."),
+    401: ("Unauthenticated", "No key or token is shown, or none that is known."),
+    403: ("Forbidden", "The key or token does not reach this far."),
+    404: ("NotFound", "There is no such path, board, window, player or entry."),
+    405: ("MethodNotAllowed", "The path takes other methods, which Allow names."),
+    413: ("TooLarge", "The body is larger than is taken here."),
+    415: ("UnsupportedMediaType", "The body is not application/json."),
+    422: ("Invalid", "It can be read and not be done; `errors` names the fields."),
+    429: ("RateLimited", "Too often. Wait as long as Retry-After says."),
+    503: ("Unavailable", "Not now. Wait as long as Retry-After says; keep the submission key."),
+}
+"""The answers that tell what is wrong, by status: what each is called, and when it is given."""
+
+HEADERS: dict[int, tuple[str, str, str]] = {
+    401: ("WWW-Authenticate", "string", "How to show who asks: Bearer."),
+    405: ("Allow", "string", "The methods this path takes."),
+    429: ("Retry-After", "integer", "In seconds."),
+    503: ("Retry-After", "integer", "In seconds."),
+}
+
+MEDIA = {
+    "metrics": "text/plain",
+    "docs": "text/html",
+    "docs_style": "text/css",
+    "openapi": "application/json",
+}
+"""What is answered where it is not JSON of a shape of ours."""
+
+PATH_SCHEMAS: dict[str, bodies.Schema] = {
+    "board": bodies.BOARD_NAME,
+    "player": bodies.PLAYER,
+    "player_id": bodies.PLAYER,
+    "rank": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1, "description": "From 1."},
+    "n": {"type": "integer", "minimum": 1, "maximum": PAGE_LIMIT_MAX, "description": "How many."},
+    "key": bodies.text(64, "The id of a key."),
+}
 
 
 @cache
 def document() -> bytes:
     """Return the OpenAPI document as JSON."""
-    return msgspec.json.format(msgspec.json.encode(describe(_table())), indent=1)
+    return msgspec.json.format(msgspec.json.encode(describe(table())), indent=1)
 
 
-def _table() -> tuple[Route, ...]:
+def table() -> tuple[Route, ...]:
+    """Return every route."""
     from rankd.api.table import ROUTES  # The table has a route to this document.
 
     return ROUTES
@@ -32,7 +96,7 @@ def describe(routes: tuple[Route, ...]) -> dict[str, Any]:
     """Return the OpenAPI document of some routes."""
     kinds = _kinds(routes)
     schemas, components = msgspec.json.schema_components(kinds, ref_template=_REFERENCE)
-    by_kind = {repr(kind): schema for kind, schema in zip(kinds, schemas, strict=True)}
+    by_kind = {repr(kind): _as_sent(schema) for kind, schema in zip(kinds, schemas, strict=True)}
     paths: dict[str, Any] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, by_kind)
@@ -41,18 +105,55 @@ def describe(routes: tuple[Route, ...]) -> dict[str, Any]:
         "info": {
             "title": "rankd",
             "version": __version__,
-            "description": "A real-time leaderboard service.",
+            "summary": "A real-time leaderboard service.",
+            "description": DESCRIPTION,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
+        "servers": [{"url": "/"}],
+        "tags": [{"name": name, "description": doc} for name, doc in TAGS.items()],
         "paths": paths,
         "components": {
-            "schemas": components,
-            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+            "schemas": _components(components),
+            "responses": {name: _problem(status) for status, (name, _) in PROBLEMS.items()},
+            "securitySchemes": {
+                "key": {"type": "http", "scheme": "bearer", "description": "A key, as rk_…"},
+                "player": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "bearerFormat": "JWT",
+                    "description": "A player's token: reads, and submits for that player.",
+                },
+            },
         },
     }
 
 
+def _components(made: Mapping[str, Any]) -> dict[str, Any]:
+    """Return every shape: those made from types, and those told by hand where types say less."""
+    shapes = {name: _as_sent(schema) for name, schema in made.items()} | bodies.COMPONENTS
+    shapes["BoardBody"]["properties"]["definition"] = bodies.ref("BoardDefinition")
+    told = {"anyOf": [bodies.ref("Receipt"), bodies.ref("Refusal")]}
+    shapes["Results"]["properties"]["results"] = {"type": "array", "items": told}
+    return dict(sorted(shapes.items()))
+
+
+def _as_sent(schema: Any) -> Any:
+    """Return a schema of types as the wire has them: a Decimal is sent as a number."""
+    if isinstance(schema, list):
+        return [_as_sent(inner) for inner in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("format") == "decimal":
+        return {"type": "number"}
+    if "anyOf" in schema and {"type": "integer"} in schema["anyOf"]:
+        wider = [inner for inner in schema["anyOf"] if inner != {"type": "integer"}]
+        if any(inner.get("format") == "decimal" for inner in wider):
+            schema = {**schema, "anyOf": wider}  # A whole number is a number too.
+    return {name: _as_sent(inner) for name, inner in schema.items()}
+
+
 def _kinds(routes: tuple[Route, ...]) -> list[Any]:
-    found: dict[str, Any] = {repr(Problem): Problem}
+    found: dict[str, Any] = {repr(kind): kind for kind in (Problem, wire.Receipt, wire.Refusal)}
     for route in routes:
         for answer in (route.body, *route.responses.values()):
             for kind in answer if isinstance(answer, tuple) else (answer,):
@@ -61,53 +162,119 @@ def _kinds(routes: tuple[Route, ...]) -> list[Any]:
     return list(found.values())
 
 
+def tag_of(route: Route) -> str:
+    """Return the group that a route belongs to."""
+    module = route.handler.__module__.rpartition(".")[2]
+    groups = {"trail": "audit", "operations": "service", "docs_page": "service"}
+    group = groups.get(module, module)
+    return group if group in TAGS else "service"
+
+
+def words_of(route: Route) -> tuple[str, str]:
+    """Return a route's summary, and whatever else its handler's docstring says."""
+    first, _, rest = (route.handler.__doc__ or route.operation).strip().partition("\n")
+    return first, " ".join(rest.split())
+
+
 def _operation(route: Route, schemas: Mapping[str, Any]) -> dict[str, Any]:
+    summary, more = words_of(route)
     described: dict[str, Any] = {
         "operationId": route.operation,
-        "summary": (route.handler.__doc__ or route.operation).strip().splitlines()[0],
+        "summary": summary,
+        **({"description": more} if more else {}),
+        "tags": [tag_of(route)],
         "parameters": [*_path_parameters(route), *map(_parameter, route.params)],
         "responses": {
             **{str(status): _response(kind, schemas) for status, kind in _answers(route)},
-            "default": _response(Problem, schemas, problem=True),
+            **{str(status): _refusal(status) for status in refusals(route)},
+            "default": _problem(None),
         },
     }
+    if route.writes:
+        described["parameters"] += _write_parameters(route)
+    described["security"] = security_of(route)
     if route.scope is not None:
-        described["security"] = [{"key": []}, {}]
         described["x-scope"] = route.scope
     if route.body is not None:
-        schema = {"type": "object"} if route.body is dict else schemas[repr(route.body)]
         described["requestBody"] = {
             "required": route.operation != "put_board",
-            "content": {"application/json": {"schema": schema}},
+            "content": {"application/json": {"schema": bodies.BY_OPERATION[route.operation]}},
         }
+    if route.operation in MEDIA:
+        content: dict[str, Any] = {MEDIA[route.operation]: {"schema": {}}}
+        described["responses"]["200"] = {"description": summary, "content": content}
     return described
 
 
+def security_of(route: Route) -> list[dict[str, list[str]]]:
+    """Return what may be shown: a key, a player's token, or nothing at all."""
+    if route.scope is None:
+        return []
+    if route.scope == "read" or "score" in route.operation or tag_of(route) == "classic":
+        return [{"key": []}, {"player": []}]
+    return [{"key": []}]
+
+
 def _answers(route: Route) -> list[tuple[int, Any]]:
-    return list(route.responses.items()) or [(200, None)]
+    mine = [(status, kind) for status, kind in route.responses.items() if kind is not Problem]
+    return mine or [(200, None)]
 
 
-def _response(kind: Any, schemas: Mapping[str, Any], *, problem: bool = False) -> dict[str, Any]:
+def refusals(route: Route) -> list[int]:
+    """Return the statuses of what can be wrong with a request to this route."""
+    found = {400, 405, 422}
+    if route.scope is not None:
+        found |= {401, 403, 429, 503}
+    if route.body is not None:
+        found |= {413, 415}
+    if "{" in route.path or 404 in route.responses:
+        found.add(404)
+    return sorted(found - {status for status, _ in _answers(route)})
+
+
+def _refusal(status: int) -> dict[str, Any]:
+    return {"$ref": f"#/components/responses/{PROBLEMS[status][0]}"}
+
+
+def _problem(status: int | None) -> dict[str, Any]:
+    doc = "Anything else that is wrong." if status is None else PROBLEMS[status][1]
+    content = {_PROBLEM_JSON: {"schema": bodies.ref("Problem")}}
+    described: dict[str, Any] = {"description": doc, "content": content}
+    if status in HEADERS:
+        name, kind, meaning = HEADERS[status]
+        schema = {"type": kind, "minimum": 0} if kind == "integer" else {"type": kind}
+        described["headers"] = {name: {"description": meaning, "required": True, "schema": schema}}
+    return described
+
+
+def _response(kind: Any, schemas: Mapping[str, Any]) -> dict[str, Any]:
     if kind is None:
-        return {"description": "As it says."}
+        return {"description": "Nothing has changed since what the asker knows."}
     if isinstance(kind, tuple):
-        any_of = {"anyOf": [schemas[repr(each)] for each in kind]}
-        return {"description": "Done.", "content": {"application/json": {"schema": any_of}}}
-    wrong = problem or kind is Problem
-    media = "application/problem+json" if wrong else "application/json"
-    return {
-        "description": "What is wrong, and what to do." if wrong else "Done.",
-        "content": {media: {"schema": schemas[repr(kind)]}},
-    }
+        schema: Any = {"anyOf": [schemas[repr(each)] for each in kind]}
+    else:
+        schema = schemas[repr(kind)]
+    return {"description": "Done.", "content": {"application/json": {"schema": schema}}}
 
 
 def _path_parameters(route: Route) -> Iterator[dict[str, Any]]:
     for name in _TEMPLATE.findall(route.path):
-        schema = {"type": "string", "minLength": 1}
+        schema = PATH_SCHEMAS.get(name, bodies.text(256))
         yield {"name": name, "in": "path", "required": True, "schema": schema}
 
 
 def _parameter(param: Param) -> dict[str, Any]:
+    return {
+        "name": param.name,
+        "in": "query",
+        "required": param.required,
+        "description": param.doc or f"{param.name} {param.accepts()}",
+        "schema": schema_of(param),
+    }
+
+
+def schema_of(param: Param) -> dict[str, Any]:
+    """Return what a parameter of a query accepts."""
     schema: dict[str, Any] = {"type": "string", "maxLength": param.length_max}
     if param.kind is int:
         schema = {"type": "integer", "minimum": param.low, "maximum": param.high}
@@ -117,37 +284,40 @@ def _parameter(param: Param) -> dict[str, Any]:
         schema["enum"] = list(param.choices)
     if param.default is not None:
         schema["default"] = param.default
-    return {
-        "name": param.name,
-        "in": "query",
-        "required": param.required,
-        "description": param.doc,
-        "schema": schema,
-    }
+    return schema
 
 
-@cache
+def _write_parameters(route: Route) -> list[dict[str, Any]]:
+    if route.operation != "submit_score" and tag_of(route) != "classic":
+        return []
+    doc = "The submission key: sent again, the submission counts once."
+    pattern = "^[A-Za-z0-9_.:/-]+$"
+    schema = {"type": "string", "minLength": 1, "maxLength": 128, "pattern": pattern}
+    return [
+        {
+            "name": "Idempotency-Key",
+            "in": "header",
+            "required": False,
+            "description": doc,
+            "schema": schema,
+        }
+    ]
+
+
 def DOCS_PAGE() -> bytes:
-    """Return the description as a page that loads nothing from anywhere."""
-    rows = "".join(_rows())
-    return (
-        '<!doctype html><html lang="en"><meta charset="utf-8"><title>rankd API</title>'
-        '<meta name="viewport" content="width=device-width">'
-        f"<h1>rankd {html.escape(__version__)}</h1>"
-        '<p>The machine-readable description is <a href="/openapi.json">openapi.json</a>.</p>'
-        f"{rows}</html>"
-    ).encode()
+    """Return the description as a page."""
+    from rankd.api.docs_page import page  # It is made from this document.
+
+    return page()
 
 
-def _rows() -> Iterator[str]:
-    for route in _table():
-        summary = (route.handler.__doc__ or "").strip().splitlines()[0]
-        scope = f" <small>scope: {route.scope}</small>" if route.scope else ""
-        yield f"<h3><code>{route.method} {html.escape(route.path)}</code>{scope}</h3>"
-        yield f"<p>{html.escape(summary)}</p>"
-        if route.params:
-            items = "".join(
-                f"<li><code>{param.name}</code>: {html.escape(param.doc or param.accepts())}</li>"
-                for param in route.params
-            )
-            yield f"<ul>{items}</ul>"
+async def docs_style(service: object, request: Request) -> Response:
+    """Return how the page of the description looks."""
+    from rankd.api.docs_page import STYLE
+
+    del service, request
+    kind = b"text/css; charset=utf-8"
+    return Response(STYLE.encode(), content_type=kind, cache_control=b"public, max-age=300")
+
+
+ROUTES = (Route(method="GET", path="/docs.css", operation="docs_style", handler=docs_style),)

@@ -1,7 +1,7 @@
 """The one table of routes: it drives the router, the fast lane, the documentation and the tests."""
 
 from rankd import wire
-from rankd.api import boards, classic, keys, operations, players, scores, standings, trail
+from rankd.api import boards, classic, keys, openapi, operations, players, scores, standings, trail
 from rankd.api.problems import Problem
 from rankd.api.routes import Param, Route
 from rankd.model.profile import REASON_LENGTH_MAX
@@ -274,4 +274,5 @@ ROUTES: tuple[Route, ...] = (
     *keys.ROUTES,
     *classic.ROUTES,
     *operations.ROUTES,
+    *openapi.ROUTES,
 )

@@ -1,0 +1,398 @@
+"""What bodies may say, where a route reads a plain object and the model has the last word.
+
+JSON schemas by hand: they tell a reader and a client's editor what to send. They are never used to
+check anything here, so ``tests/http`` sends what they describe and looks at the answers.
+"""
+
+from typing import Any
+
+from rankd.api.keys import KEY_BOARDS_MAX, SCOPES
+from rankd.api.keys import TITLE_LENGTH_MAX as KEY_TITLE_LENGTH_MAX
+from rankd.api.scores import BATCH_SCORES_MAX
+from rankd.core.reader import LOOKUP_PLAYERS_MAX
+from rankd.model.board import (
+    BOARD_NAME_LENGTH_MAX,
+    COLUMN_NAME_LENGTH_MAX,
+    COLUMNS_MAX,
+    DECIMALS_MAX,
+    SCORE_MAX,
+    SCORE_MIN,
+    SEGMENT_NAME_LENGTH_MAX,
+    SEGMENTS_MAX,
+    TITLE_LENGTH_MAX,
+    WINDOWS_MAX,
+    Direction,
+    ScoreRule,
+    TieBreak,
+    Writes,
+)
+from rankd.model.profile import FRIENDS_MAX, NAME_GRAPHEMES_MAX
+from rankd.model.standing import TieRule
+from rankd.model.submission import (
+    ATTRIBUTE_TEXT_BYTES_MAX,
+    ATTRIBUTES_MAX,
+    BUILD_BYTES_MAX,
+    PLAYER_ID_BYTES_MAX,
+    RUN_BYTES_MAX,
+    SIGNATURE_BYTES_MAX,
+    SUBMISSION_KEY_BYTES_MAX,
+)
+
+Schema = dict[str, Any]
+
+NAME_PATTERN = "^[A-Za-z0-9_.-]+$"
+SCORE_PATTERN = r"^-?(0|[1-9][0-9]{0,18})(\.[0-9]{1,9})?$"
+DURATION_PATTERN = "^[0-9]+[wdhms]([0-9]+[wdhms])*$"
+PRINTABLE = r"^[^\u0000-\u001f\u007f-\u009f\u2028\u2029]+$"
+
+
+def ref(name: str) -> Schema:
+    """Return a reference to one of the described shapes."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def text(length_max: int, doc: str = "", **more: Any) -> Schema:
+    """Return a printable text that is not empty."""
+    described = {"type": "string", "minLength": 1, "maxLength": length_max, "pattern": PRINTABLE}
+    return {**described, **({"description": doc} if doc else {}), **more}
+
+
+def name(length_max: int, doc: str = "") -> Schema:
+    """Return a name: safe in a URL, a store's key and a shell."""
+    return text(length_max, doc, pattern=NAME_PATTERN)
+
+
+def maybe(schema: Schema) -> Schema:
+    """Return a schema that null satisfies too: it means the default, as leaving out does."""
+    doc = {"description": schema["description"]} if "description" in schema else {}
+    inner = {key: value for key, value in schema.items() if key != "description"}
+    return {"anyOf": [inner, {"type": "null"}], **doc}
+
+
+def choice(choices: Any, default: str, doc: str) -> Schema:
+    """Return one of some words."""
+    return maybe({"enum": [str(one) for one in choices], "default": default, "description": doc})
+
+
+def fields(doc: str, properties: Schema, required: tuple[str, ...] = (), **more: Any) -> Schema:
+    """Return an object of exactly these fields."""
+    described = {"type": "object", "description": doc, "properties": properties}
+    if required:
+        described["required"] = list(required)
+    return {**described, "additionalProperties": False, **more}
+
+
+PLAYER = text(PLAYER_ID_BYTES_MAX, f"The player's id, {PLAYER_ID_BYTES_MAX} bytes at most.")
+SCORE: Schema = {
+    "description": "A whole number of 64 bits, or a number with the decimals its board declares. "
+    "As text it keeps every digit whatever reads it on the way.",
+    "anyOf": [
+        {"type": "integer", "minimum": SCORE_MIN, "maximum": SCORE_MAX},
+        {"type": "number", "exclusiveMinimum": -1e15, "exclusiveMaximum": 1e15},
+        {"type": "string", "pattern": SCORE_PATTERN, "maxLength": 32},
+    ],
+}
+ATTRIBUTES: Schema = {
+    "type": "object",
+    "description": "What is to be ranked by: region, country, level.",
+    "maxProperties": ATTRIBUTES_MAX,
+    "propertyNames": {"pattern": NAME_PATTERN, "maxLength": SEGMENT_NAME_LENGTH_MAX},
+    "additionalProperties": {
+        "anyOf": [
+            text(ATTRIBUTE_TEXT_BYTES_MAX),
+            {"type": "integer", "minimum": SCORE_MIN, "maximum": SCORE_MAX},
+            {"type": "boolean"},
+        ]
+    },
+}
+_SUBMISSION: Schema = {
+    "player": PLAYER,
+    "score": maybe(SCORE),
+    "delta": maybe({**SCORE, "description": "Added to the score the player has, 0 if none."}),
+    "columns": maybe(
+        {
+            "type": "object",
+            "description": "A score for each column, on boards that have several.",
+            "maxProperties": COLUMNS_MAX,
+            "additionalProperties": SCORE,
+        }
+    ),
+    "key": maybe(
+        text(
+            SUBMISSION_KEY_BYTES_MAX,
+            "The submission key: sent again, the submission counts once. "
+            "The header Idempotency-Key is the same.",
+        )
+    ),
+    "metadata": {"description": "Anything, shown with the run that counts; 2 KiB as JSON."},
+    "attributes": maybe(ATTRIBUTES),
+    "build": maybe(text(BUILD_BYTES_MAX, "The version of the game.")),
+    "at": maybe(
+        {
+            "type": "string",
+            "format": "date-time",
+            "description": "When it happened. Kept as data; order goes by arrival.",
+        }
+    ),
+    "run": maybe(text(RUN_BYTES_MAX)),
+    "signature": maybe(text(SIGNATURE_BYTES_MAX)),
+}
+_ONE_OF_THEM = [{"required": ["score"]}, {"required": ["delta"]}, {"required": ["columns"]}]
+BOARD_NAME = name(BOARD_NAME_LENGTH_MAX, "The name of a board.")
+
+SUBMISSION = fields(
+    "A score to be counted, or something to be added to one.",
+    {**_SUBMISSION, "board": maybe({**BOARD_NAME, "description": "That of the path."})},
+    ("player",),
+    anyOf=_ONE_OF_THEM,
+    examples=[{"player": "p42", "score": 4500, "key": "m:9981"}, {"player": "p42", "delta": 50}],
+)
+BATCH_SUBMISSION = fields(
+    "A score to be counted on any board.",
+    {**_SUBMISSION, "board": BOARD_NAME},
+    ("board", "player"),
+    anyOf=_ONE_OF_THEM,
+)
+BATCH: Schema = {
+    "type": "object",
+    "description": "Many submissions, to any boards. Each is judged for itself.",
+    "properties": {
+        "scores": {
+            "type": "array",
+            "minItems": 1,
+            "maxItems": BATCH_SCORES_MAX,
+            "items": {
+                "anyOf": [
+                    ref("BatchSubmission"),
+                    {"type": "object", "description": "Anything else is refused in its place."},
+                ]
+            },
+        }
+    },
+    "required": ["scores"],
+    "examples": [
+        {
+            "scores": [
+                {"board": "global", "player": "p1", "score": 10},
+                {"board": "weekly-cup", "player": "p1", "delta": 1},
+            ]
+        }
+    ],
+}
+
+_MOMENT: Schema = {"type": "string", "maxLength": 64}
+_DURATION: Schema = {"type": "string", "pattern": DURATION_PATTERN, "maxLength": 32}
+WINDOW: Schema = {
+    "anyOf": [
+        {"enum": ["all", "daily", "weekly", "monthly"]},
+        {
+            "type": "object",
+            "properties": {
+                "name": name(32),
+                "every": {**_DURATION, "description": "such as 4w"},
+                "gap": {**_DURATION, "description": "of nobody's time between two, such as 2d"},
+                "start": {**_MOMENT, "description": "RFC 3339"},
+                "end": {**_MOMENT, "description": "RFC 3339, for a window of one time"},
+                "cron": {"type": "string", "maxLength": 128, "description": "such as 0 5 * * *"},
+                "at": {"type": "string", "description": "the time of day a calendar window turns"},
+                "week_starts": {"type": "string", "description": "the weekday a week begins"},
+            },
+            "required": ["name"],
+        },
+    ]
+}
+COLUMN = fields(
+    "One of the numbers an entry is ordered by.",
+    {
+        "name": name(COLUMN_NAME_LENGTH_MAX),
+        "direction": choice(Direction, "higher", "Which scores are better."),
+    },
+    ("name",),
+)
+BOARD_DEFINITION = fields(
+    "The rules of a board. Every field may be left out, or null, which means its default.",
+    {
+        "title": maybe(text(TITLE_LENGTH_MAX)),
+        "direction": choice(Direction, "higher", "Whether higher or lower scores are better."),
+        "columns": maybe(
+            {
+                "type": "array",
+                "items": COLUMN,
+                "minItems": 1,
+                "maxItems": COLUMNS_MAX,
+                "description": "Several numbers, compared one after the other.",
+            }
+        ),
+        "rule": choice(ScoreRule, "best", "How a new score combines with the one counted."),
+        "decimals": maybe({"type": "integer", "minimum": 0, "maximum": DECIMALS_MAX, "default": 0}),
+        "ties": choice(TieRule, "ordinal", "1-2-3-4, standard 1-2-2-4 or dense 1-2-2-3."),
+        "tie_break": choice(TieBreak, "first", "Who is ahead among equals."),
+        "windows": maybe(
+            {
+                "type": "array",
+                "items": WINDOW,
+                "minItems": 1,
+                "maxItems": WINDOWS_MAX,
+                "default": ["all"],
+                "description": "The stretches of time in which scores count.",
+            }
+        ),
+        "time_zone": maybe(
+            {
+                "type": "string",
+                "maxLength": 64,
+                "default": "UTC",
+                "description": "Whose midnight it is: an IANA name such as Europe/Berlin.",
+            }
+        ),
+        "segments": maybe(
+            {
+                "type": "array",
+                "items": name(SEGMENT_NAME_LENGTH_MAX),
+                "maxItems": SEGMENTS_MAX,
+                "uniqueItems": True,
+                "description": "Attributes of players to rank by, each on its own.",
+            }
+        ),
+        "decay": maybe({"type": "object", "description": "Not supported yet."}),
+        "limits": maybe(
+            {
+                "type": "object",
+                "properties": {
+                    "score_min": maybe(SCORE),
+                    "score_max": maybe(SCORE),
+                    "gain_per_minute_max": maybe(SCORE),
+                    "submissions_per_minute_max": maybe({"type": "integer", "minimum": 1}),
+                },
+                "additionalProperties": False,
+                "description": "What is taken for honest.",
+            }
+        ),
+        "writes": choice(Writes, "server", "Who may submit: servers, or players' own clients."),
+        "prize": maybe({"type": "boolean", "default": False}),
+        "retention": maybe(
+            {
+                "type": "object",
+                "additionalProperties": _DURATION,
+                "description": "How long closed windows are kept, by name: 30d.",
+            }
+        ),
+    },
+    examples=[{"windows": ["all", "daily", "weekly"], "segments": ["region"]}],
+)
+
+_FRIENDS: Schema = {"type": "array", "items": PLAYER, "maxItems": FRIENDS_MAX}
+PLAYER_PROFILE = fields(
+    "What people say of a player, whole: what is left out is forgotten, but for friends.",
+    {
+        "name": maybe(
+            text(512, f"Up to {NAME_GRAPHEMES_MAX} letters, no control or direction characters.")
+        ),
+        "attributes": maybe(ATTRIBUTES),
+        "friends": maybe(_FRIENDS),
+    },
+    examples=[{"name": "Ada", "attributes": {"region": "eu"}}],
+)
+PLAYER_FRIENDS = fields(
+    "A player's friends, all of them.",
+    {"friends": _FRIENDS},
+    ("friends",),
+    examples=[{"friends": ["p1", "p9"]}],
+)
+LOOKUP: Schema = {
+    "type": "object",
+    "description": "Who is asked for.",
+    "properties": {"players": {"type": "array", "items": PLAYER, "maxItems": LOOKUP_PLAYERS_MAX}},
+    "required": ["players"],
+    "examples": [{"players": ["p1", "p9"]}],
+}
+NEW_KEY = fields(
+    "What a key is to be for.",
+    {
+        "scopes": {"type": "array", "items": {"enum": list(SCOPES)}, "minItems": 1},
+        "boards": maybe(
+            {
+                "type": "array",
+                "items": BOARD_NAME,
+                "minItems": 1,
+                "maxItems": KEY_BOARDS_MAX,
+                "description": "The boards it is for; all if absent.",
+            }
+        ),
+        "title": maybe(text(KEY_TITLE_LENGTH_MAX, "What people call it.")),
+    },
+    ("scopes",),
+    examples=[{"scopes": ["submit"], "boards": ["global"], "title": "game server"}],
+)
+
+_CLASSIC_ID: Schema = {
+    "anyOf": [{"type": "integer", "minimum": SCORE_MIN, "maximum": SCORE_MAX}, PLAYER],
+    "description": "Given as a number or as text, and answered so.",
+}
+CLASSIC_SCORE = fields(
+    "A score in the words of the well-known texts.",
+    {
+        "player_id": maybe(_CLASSIC_ID),
+        "user_id": maybe({**_CLASSIC_ID, "description": "The same as player_id."}),
+        "score": maybe(SCORE),
+        "score_delta": maybe({**SCORE, "description": "Added to the score there is."}),
+        "leaderboard_type": maybe(
+            {**BOARD_NAME, "description": "The board; global if absent. Made if it is missing."}
+        ),
+        "type": maybe({**BOARD_NAME, "description": "The same as leaderboard_type."}),
+        "match_id": maybe(
+            {
+                "anyOf": [text(PLAYER_ID_BYTES_MAX), {"type": "integer"}],
+                "description": "Counts once for each player.",
+            }
+        ),
+        "game_id": {"description": "Kept with the score."},
+        "timestamp": maybe(
+            {
+                "anyOf": [
+                    {"type": "string", "format": "date-time"},
+                    {"type": "number", "minimum": 0, "maximum": 253402300799},
+                ],
+                "description": "RFC 3339, or seconds since 1970. Kept as data.",
+            }
+        ),
+        "ts": maybe({"type": "number", "minimum": 0, "maximum": 253402300799}),
+    },
+    anyOf=[
+        {"required": [id, score]}
+        for id in ("player_id", "user_id")
+        for score in ("score", "score_delta")
+    ],
+    examples=[
+        {"player_id": 12345, "score": 1500, "leaderboard_type": "global"},
+        {"user_id": "12345", "score_delta": 50},
+    ],
+)
+
+BY_OPERATION: dict[str, Schema] = {
+    "put_board": ref("BoardDefinition"),
+    "submit_score": ref("Submission"),
+    "submit_scores": ref("Batch"),
+    "lookup_standings": ref("Lookup"),
+    "put_player": ref("PlayerProfile"),
+    "put_friends": ref("PlayerFriends"),
+    "create_key": ref("NewKey"),
+    "classic_score": ref("ClassicScore"),
+    "classic_increment": ref("ClassicScore"),
+    "classic_user_score": ref("ClassicScore"),
+    "classic_ingest": ref("ClassicScore"),
+    "classic_scores": ref("ClassicScore"),
+}
+"""The body of each route that reads one."""
+
+COMPONENTS: dict[str, Schema] = {
+    "BoardDefinition": BOARD_DEFINITION,
+    "Submission": SUBMISSION,
+    "BatchSubmission": BATCH_SUBMISSION,
+    "Batch": BATCH,
+    "PlayerProfile": PLAYER_PROFILE,
+    "PlayerFriends": PLAYER_FRIENDS,
+    "Lookup": LOOKUP,
+    "NewKey": NEW_KEY,
+    "ClassicScore": CLASSIC_SCORE,
+}
