@@ -23,21 +23,27 @@ SURROGATE = (b"surrogate-control", b"max-age=1, stale-while-revalidate=5")
 
 async def _admitted(service: Service, request: Request) -> dict[str, Any]:
     """Return which ranking is asked for, once the asker may know and the position is there."""
-    service.gate.admit(request, "read", request.params.get("board"))
     query = request.query
-    wanted = query.get("min_position")
-    if wanted is not None and wanted > service.rankd.position:
-        await service.rankd.reached(Position(wanted), within_seconds=MIN_POSITION_SECONDS_MAX)
+    service.gate.admit(request, "read", request.params.get("board"))
+    if query.get("min_position") is not None:
+        await _reached(service, query["min_position"])
     return {"window": query.get("window"), "segment": query.get("segment")}
+
+
+async def _reached(service: Service, position: int) -> None:
+    await service.rankd.reached(Position(position), within_seconds=MIN_POSITION_SECONDS_MAX)
 
 
 async def get_standing(service: Service, request: Request) -> Response:
     """Return one player's standing."""
-    which = await _admitted(service, request)
-    board, player = request.params["board"], request.params["player"]
+    params, query = request.params, request.query
+    board, player = params["board"], params["player"]
+    service.gate.admit(request, "read", board)
+    if query["min_position"] is not None:
+        await _reached(service, query["min_position"])
     reader = service.rankd.reader
-    where = reader.where(board, **which)
-    standing = await reader.standing(board, player, **which)
+    where = reader.where(board, query["window"], query["segment"])
+    standing = await reader.standing_in(where, player)
     if standing is None:
         raise NotRanked(board=board, window=where.ranking.window, player=player)
     return Response(wire.encode(shown.one(standing, where.ranking, where.terms.board)))

@@ -116,8 +116,11 @@ class Reader:
         self, board: str, player: str, *, window: str | None = None, segment: str | None = None
     ) -> Standing | None:
         """Return where a player stands, None where it does not."""
-        where = self.where(board, window, segment)
-        found = await self._index.rank(where.ranking, player)
+        return await self.standing_in(self.where(board, window, segment), player)
+
+    async def standing_in(self, where: Where, player: str) -> Standing | None:
+        """Return where a player stands in a ranking that is known already."""
+        found = await self.projector.index.rank(where.ranking, player)
         return None if found is None else await self._standing(where, player, found)
 
     async def ranks(
@@ -155,7 +158,7 @@ class Reader:
         rank, order_key, metadata, total, as_of = found
         if where.terms.board.ties is not TieRule.ORDINAL:
             rank = await self._shown(where, rank, order_key)
-        terms, known = where.terms, self._book.profiles.get(player)
+        terms, known = where.terms, self.projector.book.profiles.get(player)
         name = None if known is None else known.name
         scores, decimals = terms.order.scores(order_key), terms.board.decimals
         return Standing(rank, player, scores, total, as_of, decimals, name, metadata)

@@ -56,6 +56,8 @@ class Order:
     """The length of every key of this order."""
     key: Callable[[Scores, Position], bytes] = field(init=False, repr=False, compare=False)
     """Return the key an entry sorts by, given the position at which it reached its scores."""
+    scores: Callable[[bytes], Scores] = field(init=False, repr=False, compare=False)
+    """Return the scores a key was made from."""
     _layout: struct.Struct = field(init=False, repr=False, compare=False)
     _mask: int = field(init=False, repr=False, compare=False)
 
@@ -70,16 +72,14 @@ class Order:
         remember(self, "key_bytes", len(mask))
         remember(self, "_layout", struct.Struct(f">{len(self.directions)}qQ"))
         remember(self, "_mask", int.from_bytes(mask, "big"))
-        remember(self, "key", _narrow_key(self) if len(self.directions) == 1 else _wide_key(self))
+        narrow = len(self.directions) == 1
+        remember(self, "key", _narrow_key(self) if narrow else _wide_key(self))
+        remember(self, "scores", _narrow_scores(self) if narrow else _wide_scores(self))
 
     @staticmethod
     def of(board: Board) -> "Order":
         """Return the order of a board's entries. Boards that order alike share one."""
         return _order(board.directions, board.tie_break)
-
-    def scores(self, key: bytes) -> Scores:
-        """Return the scores a key was made from."""
-        return self._unpack(key)[:-1]
 
     def position(self, key: bytes) -> Position | None:
         """Return the position a key was made from, or None where the player decides ties."""
@@ -150,6 +150,21 @@ def _narrow_key(order: Order) -> Callable[[Scores, Position], bytes]:
         return pack(start + sign * score, tie_start + tie_sign * position)
 
     return key
+
+
+def _wide_scores(order: Order) -> Callable[[bytes], Scores]:
+    def scores(key: bytes) -> Scores:
+        return order._unpack(key)[:-1]
+
+    return scores
+
+
+def _narrow_scores(order: Order) -> Callable[[bytes], Scores]:
+    """Undo what ``_narrow_key`` does: every row of every page asks for it."""
+    unpack = struct.Struct(">Q8x").unpack
+    if order.directions[0] is Direction.HIGHER:
+        return lambda key: (_HIGHER_WINS - unpack(key)[0],)
+    return lambda key: (unpack(key)[0] - _LOWER_WINS,)
 
 
 _order = cache(Order)

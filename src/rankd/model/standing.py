@@ -15,6 +15,7 @@ from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Iterable
 from decimal import Context, Decimal
 from enum import Enum, StrEnum
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, NewType
 from zlib import crc32
@@ -294,6 +295,7 @@ class Cursor(msgspec.Struct, frozen=True, gc=False):
         return cursor
 
 
+@lru_cache(maxsize=4096)
 def _identity(ranking: str) -> bytes:
     return blake2b(ranking.encode(), digest_size=8).digest()
 

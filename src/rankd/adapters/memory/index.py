@@ -481,10 +481,11 @@ class NativeIndex:
         if entries is None or number is None:
             return None
         ranks = entries.ranks
-        rank, key = ranks.rank_of(number), ranks.key_of(number)
-        if rank is None or key is None:
+        found = ranks.find(number)
+        if found is None:
             return None
-        return _ranked((rank, key, entries.metadata.get(number), len(ranks), state.checkpoint))
+        beside = entries.metadata.get(number)
+        return _ranked((*found, beside, len(ranks), state.checkpoint))
 
     async def ranks(self, ranking: Ranking, players: Sequence[str]) -> Sequence[Ranked | None]:
         state = self._sound()
