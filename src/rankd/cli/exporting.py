@@ -18,7 +18,7 @@ from rankd.cli.show import columns_of
 from rankd.cli.source import guarded
 
 if TYPE_CHECKING:
-    from rankd.client.shapes import Row
+    from rankd.wire import Row
 
 FORMATS = ("csv", "jsonl", "parquet")
 
@@ -58,7 +58,7 @@ def export(
         _insist_on_pyarrow()
         if output == "-":
             raise click.UsageError("parquet needs a file: name it with --output")
-    with reach.client() as client:
+    with reach.client(patient=True) as client:
         rows = client.walk(board, window=window, segment=segment)
         first = list(islice(rows, 1))  # An unknown board is told before a file is begun.
         more = columns_of(first)

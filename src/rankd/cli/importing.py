@@ -63,7 +63,7 @@ def import_(reach: Reach, source: str, board: str, batch: int, **given: Any) -> 
     """
     if len(given["delimiter"]) != 1:
         raise click.UsageError("--delimiter takes one sign")
-    with reach.client() as client:
+    with reach.client(patient=True) as client:
         columns = client.board(board).definition["columns"]
         names = [column["name"] for column in columns]
         with _opened(source, names, given) as rows:

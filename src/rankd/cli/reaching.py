@@ -20,6 +20,9 @@ URL_DEFAULT = "http://127.0.0.1:8700"
 DATA_DEFAULT = "rankd-data"
 """As `rankd serve` has it."""
 
+RETRIES_MAX = 2
+"""Who sits before a terminal would rather know now."""
+
 TIMEOUT_SECONDS = 30.0
 """A person would rather wait than try again: a changed board may be folded anew."""
 
@@ -35,13 +38,17 @@ class Reach:
     data: str | None
 
     @contextmanager
-    def client(self, *, create: bool = False) -> Iterator["Client"]:
-        """Connect; with ``create``, to a data folder that may not be there yet."""
-        from rankd.client import Client
+    def client(self, *, create: bool = False, patient: bool = False) -> Iterator["Client"]:
+        """Connect; with ``create``, to a data folder that may not be there yet.
+
+        A ``patient`` one stays with a service that is being restarted.
+        """
+        from rankd.client import Client, Policy
 
         if self.data is None:
             try:
-                client = Client(self.url, self.key, timeout=TIMEOUT_SECONDS)
+                policy = Policy() if patient else Policy(retries_max=RETRIES_MAX)
+                client = Client(self.url, self.key, timeout=TIMEOUT_SECONDS, policy=policy)
             except ValueError as exc:
                 raise click.UsageError(str(exc)) from None
             with client:

@@ -20,14 +20,13 @@ if TYPE_CHECKING:
 
 CONFIG_DEFAULT = "rankd.toml"
 
-FIRST = ("data", "host", "port")
+FIRST = ("data", "host", "port", "workers")
 """Listed before the bounds that hardly anybody touches."""
 
 UNBUILT = {
-    "workers": (click.IntRange(min=1), 1, "N", "Processes that answer."),
-    "ledger": (str, "sqlite", "URL", "Where the ledger is: sqlite."),
-    "index": (str, "memory", "URL", "Where the index is: memory."),
-    "bus": (str, "memory", "URL", "What carries events: memory."),
+    "ledger": ("sqlite", "Where the ledger is: sqlite."),
+    "index": ("memory", "Where the index is: memory."),
+    "bus": ("memory", "What carries events: memory."),
 }
 """Options that are promised, and so far take nothing but their default."""
 
@@ -42,28 +41,32 @@ def _option(setting: Setting) -> Callable[[Command], Command]:
     if setting.kind is bool:
         off = "--no-" + setting.name.replace("_", "-")
         return click.option(f"{name}/{off}", setting.name, default=None, help=said)
-    metavar = {int: "N", float: "SECONDS"}.get(setting.kind, "TEXT")
+    metavar = {int: "N", float: "X", str: "TEXT"}.get(setting.kind, "A,B,…")
     return click.option(name, setting.name, metavar=metavar, help=said)
 
 
 def _default(setting: Setting) -> str:
     if isinstance(setting.default, bool):
-        return "on" if setting.default else "off"
-    return "none" if setting.default == () else str(setting.default)
+        return "yes" if setting.default else "no"
+    return "none" if setting.default in ((), "") else str(setting.default)
+
+
+def _unbuilt() -> list[tuple[str, tuple[str, str]]]:
+    """Return what is not a setting yet."""
+    known = {row.name for row in TABLE}
+    return [(name, row) for name, row in UNBUILT.items() if name not in known]
 
 
 def settings_options(command: Command) -> Command:
     """Give a command an option for every setting, and for what is promised."""
-    known = {row.name for row in TABLE}
     rows = [row for name in FIRST for row in TABLE if row.name == name]
-    rows += [row for row in TABLE if row.name not in FIRST]
+    rest = [row for row in TABLE if row.name not in FIRST]
+    for row in reversed(rest):
+        command = _option(row)(command)
+    for name, (_, said) in reversed(_unbuilt()):
+        command = click.option(f"--{name}", metavar="URL", help=said)(command)
     for row in reversed(rows):
         command = _option(row)(command)
-    for name, (kind, default, metavar, said) in reversed(UNBUILT.items()):
-        if name not in known:
-            command = click.option(
-                f"--{name}", type=kind, default=default, metavar=metavar, help=said
-            )(command)
     return click.option(
         "--config",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -74,9 +77,9 @@ def settings_options(command: Command) -> Command:
 
 def settings_of(given: dict[str, Any]) -> Settings:
     """Return the settings in force. Raises Failed for what is not built."""
-    for name, (_, default, _, _) in UNBUILT.items():
-        if name in given and (asked := given.pop(name)) != default:
-            raise Failed(f"--{name} {asked} is not built yet; leave it out, or say {default}")
+    for name, (default, _) in _unbuilt():
+        if given.pop(name) not in (None, default):
+            raise Failed(f"--{name}: anything but {default} is not built yet; leave it out")
     config = given.pop("config") or Path(CONFIG_DEFAULT)
     return resolve(command_line=given, environment=environ, file=config)
 

@@ -61,7 +61,7 @@ def watch(reach: Reach, board: str, every: float, changes: int | None, **given: 
     as_json = given.pop("as_json") or not sys.stdout.isatty()
     drawn = contextlib.nullcontext(_print) if as_json else _drawn_live()
     ended = contextlib.suppress(KeyboardInterrupt)
-    with reach.client() as client, ended, drawn as draw, _key_q() as wait:
+    with reach.client(patient=True) as client, ended, drawn as draw, _key_q() as wait:
         _follow(client, board, given, draw, wait, every=every, changes=changes)
 
 

@@ -115,21 +115,21 @@ def new_key() -> str:
 
 
 _read_done = _reader(wire.Done)
-_read_page = _reader(shapes.Page)
-_read_found = _reader(shapes.Found)
+_read_page = _reader(wire.Page)
+_read_found = _reader(wire.Found)
 _read_profile = _reader(wire.Profile)
 _read_boards = _reader(wire.Boards)
 _read_windows = _reader(wire.Windows)
-_read_standing = _reader(shapes.Standing)
+_read_standing = _reader(wire.Standing)
 _read_projection = _reader(wire.Projection)
 _read_everywhere = _reader(wire.Everywhere)
-_read_history = _reader(shapes.History)
+_read_history = _reader(wire.History)
 _read_facts = _reader(wire.Facts)
 _read_key = _reader(shapes.Key)
 _read_keys = _reader(shapes.Keys)
 _read_health = _reader(wire.Health)
 _read_board = _reader(wire.BoardBody)
-_read_preview = _reader(shapes.Preview)
+_read_preview = _reader(wire.Preview)
 _read_receipt = _reader(wire.Receipt)
 
 # ------------------------------------------------------------------------------- boards
@@ -148,7 +148,7 @@ def board(board: str) -> Call[wire.BoardBody]:
 
 def define(
     board: str, definition: Mapping[str, object] | None = None, *, apply: bool = False
-) -> Call[wire.BoardBody | shapes.Preview]:
+) -> Call[wire.BoardBody | wire.Preview]:
     """Define a board; return it, or what a changed definition would change.
 
     Only with ``apply`` is a board that is there changed. The definition is the whole of it.
@@ -162,7 +162,7 @@ def define(
     )
 
 
-def _read_defined(answer: Answer) -> wire.BoardBody | shapes.Preview:
+def _read_defined(answer: Answer) -> wire.BoardBody | wire.Preview:
     fields = msgspec.json.decode(answer.body, type=dict[str, msgspec.Raw])
     return _read_preview(answer) if "changes" in fields else _read_board(answer)
 
@@ -292,7 +292,7 @@ def top(
     window: str | None = None,
     segment: str | None = None,
     min_position: int | None = None,
-) -> Call[shapes.Page]:
+) -> Call[wire.Page]:
     """Return the best standings."""
     return page(board, limit=count, window=window, segment=segment, min_position=min_position)
 
@@ -307,7 +307,7 @@ def page(  # noqa: PLR0913 - which part of which ranking
     window: str | None = None,
     segment: str | None = None,
     min_position: int | None = None,
-) -> Call[shapes.Page]:
+) -> Call[wire.Page]:
     """Return a page, begun at a rank, an offset or a cursor."""
     path = _path(
         "/v1/boards/{}/standings",
@@ -350,7 +350,7 @@ def standing(
     window: str | None = None,
     segment: str | None = None,
     min_position: int | None = None,
-) -> Call[shapes.Standing]:
+) -> Call[wire.Standing]:
     """Return where a player stands. Raises NotRanked where it does not."""
     path = _path(
         "/v1/boards/{}/standings/{}",
@@ -373,7 +373,7 @@ def around(  # noqa: PLR0913 - which part of which ranking
     window: str | None = None,
     segment: str | None = None,
     min_position: int | None = None,
-) -> Call[shapes.Page]:
+) -> Call[wire.Page]:
     """Return a player's neighbourhood, the edges made up. Raises NotRanked."""
     path = _path(
         "/v1/boards/{}/standings/{}/around",
@@ -397,7 +397,7 @@ def around_rank(
     window: str | None = None,
     segment: str | None = None,
     min_position: int | None = None,
-) -> Call[shapes.Page]:
+) -> Call[wire.Page]:
     """Return the standings from ``rank - reach`` to ``rank + reach``."""
     path = _path(
         "/v1/boards/{}/around/{}",
@@ -418,7 +418,7 @@ def lookup(
     window: str | None = None,
     segment: str | None = None,
     min_position: int | None = None,
-) -> Call[shapes.Found]:
+) -> Call[wire.Found]:
     """Return some players' standings, ranked among themselves, and who has none."""
     path = _path(
         "/v1/boards/{}/standings:lookup",
@@ -439,7 +439,7 @@ def friends(
     window: str | None = None,
     segment: str | None = None,
     min_position: int | None = None,
-) -> Call[shapes.Found]:
+) -> Call[wire.Found]:
     """Return a player and its friends, ranked among themselves."""
     path = _path(
         "/v1/boards/{}/friends/{}",
@@ -495,14 +495,14 @@ def walk(
     window: str | None = None,
     segment: str | None = None,
     limit: int = PAGE_LIMIT_MAX,
-) -> Pages[shapes.Page, shapes.Row]:
+) -> Pages[wire.Page, wire.Row]:
     """Yield every standing of a ranking, best first, ``limit`` at a time.
 
     Nobody who stays where they are is left out or told twice, whatever moves meanwhile.
     """
     which = {"limit": limit, "segment": segment}
 
-    def following(found: shapes.Page) -> Call[shapes.Page] | None:
+    def following(found: wire.Page) -> Call[wire.Page] | None:
         if found.next_cursor is None:
             return None
         # By its id, so that a walk that sees midnight stays in its window.
@@ -517,7 +517,7 @@ def walk(
 
 def history(
     board: str, player: str, *, limit: int | None = None, before: int | None = None
-) -> Call[shapes.History]:
+) -> Call[wire.History]:
     """Return a player's submissions to a board, newest first."""
     path = _path("/v1/boards/{}/history/{}", board, player, limit=limit, before=before)
     names = {"board": board, "player": player}
@@ -526,10 +526,10 @@ def history(
 
 def walk_history(
     board: str, player: str, *, limit: int = PAGE_LIMIT_MAX
-) -> Pages[shapes.History, shapes.HistoryItem]:
+) -> Pages[wire.History, wire.HistoryItem]:
     """Yield all of a player's submissions to a board, newest first."""
 
-    def following(found: shapes.History) -> Call[shapes.History] | None:
+    def following(found: wire.History) -> Call[wire.History] | None:
         if found.next_before is None:
             return None
         return history(board, player, limit=limit, before=found.next_before)
