@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rankd.cli.serve import LOG_FORMAT, calm_end, announce, run_until_stopped
+from rankd.cli.serve import LOG_FORMAT, announce, calm_end, run_until_stopped
 from rankd.settings import Settings, resolve
 
 if TYPE_CHECKING:
