@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 try:
-    from benchmarks import closing, embedded, questions, rank_list, rank_list_plot, start
+    from benchmarks import closing, embedded, http, questions, rank_list, rank_list_plot, start
     from benchmarks import rank_list_tables as tables
 except ModuleNotFoundError as error:
     sys.exit(f"{error}: `make bench` installs what the benchmarks need (requirements/bench.txt)")
@@ -17,6 +17,7 @@ OTHERS = {
     embedded.NAME: (embedded.run, 1_000_000),
     start.NAME: (start.run, 10_000_000),
     closing.NAME: (closing.run, 10_000_000),
+    http.NAME: (http.run, 1_000_000),
 }
 """Questions beside the rank list's, and how many players each is asked with."""
 

@@ -1,0 +1,393 @@
+"""What does the service reach over HTTP, beside what Python can do at all and beside Redis?
+
+One process serves a million players; wrk asks, on the same two cores. In turns with it runs a
+server that parses each request and answers a constant of the same size: the ceiling for Python. And
+Redis, asked by redis-benchmark in its own protocol, one command a round trip as a web server would.
+
+Writes are durable on both sides: rankd answers after its commit is synced, Redis logs with
+appendfsync always. Reads beside the writes have their own connections, and their own p99.
+"""
+
+import asyncio
+import random
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import rankd
+from benchmarks.figures import Goal, quotient
+from benchmarks.http_ceiling import HEADERS, Ceiling
+from benchmarks.machine import resident_bytes
+from benchmarks.progress import tell
+from benchmarks.questions import Asked, answer, find, judged, row
+from rankd.testing.servers import redis_server
+
+NAME = "http"
+QUESTION = "What does the service reach over HTTP?"
+SECONDS = 5
+ROUNDS = 3
+BATCH = 8_192
+HOST = "http://127.0.0.1"
+
+NAKAMA = {"rank": 3_200, "top": 920, "around": 1_420, "write": 2_500}
+"""What Nakama 3.40 reached on such a machine, requests a second."""
+
+_PREAMBLE = """
+PLAYERS = %d
+math.randomseed(%d)
+function player() return string.format("player-%%09d", math.random(0, PLAYERS - 1)) end
+function score() return math.random(1, 1000000000) end
+wrk.headers["content-type"] = "application/json"
+"""
+
+_LUA = {
+    "rank": """
+request = function()
+  return wrk.format("GET", "/v1/boards/arena/standings/" .. player())
+end""",
+    "around": """
+request = function()
+  return wrk.format("GET", "/v1/boards/arena/standings/" .. player() .. "/around")
+end""",
+    "top": """
+request = function() return wrk.format("GET", "/v1/boards/arena/standings?limit=100") end""",
+    "submit": """
+request = function()
+  local body = string.format('{"player":"%s","score":%d}', player(), score())
+  return wrk.format("POST", "/v1/boards/arena/scores", nil, body)
+end""",
+    "batch": """
+local bodies, one = {}, '{"board":"windows","player":"%s","score":%d}'
+for number = 1, 40 do
+  local items = {}
+  for item = 1, 1000 do items[item] = string.format(one, player(), score()) end
+  bodies[number] = '{"scores":[' .. table.concat(items, ",") .. "]}"
+end
+local turn = 0
+request = function()
+  turn = turn % 40 + 1
+  return wrk.format("POST", "/v1/scores:batch", nil, bodies[turn])
+end""",
+}
+
+
+class Load(NamedTuple):
+    """What wrk saw."""
+
+    per_second: float
+    p99_ms: float
+
+
+def run(asked: Asked) -> dict[str, Any]:
+    """Measure, and judge by the goals."""
+    if shutil.which("wrk") is None:
+        sys.exit("wrk is not installed: apt-get install wrk")
+    rows = _idle()
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        _fill(Path(folder), asked.players)
+        port, _ = stack.enter_context(_service(Path(folder)))
+        rows += _reads(port, asked.players)
+        rows += _writes(port, asked.players)
+    if asked.redis:
+        rows += _redis(asked.players)
+    result = answer(NAME, QUESTION, asked, rows)
+    return judged(result, _goals(result))
+
+
+def _goals(result: dict[str, Any]) -> list[Goal]:
+    def share(what: str, of: str) -> Any:
+        return lambda: quotient(find(result, what), find(result, of))
+
+    def times(what: str, figure: float) -> Any:
+        return lambda: quotient(find(result, what), figure)
+
+    def plain(what: str) -> Any:
+        return lambda: find(result, what)
+
+    return [
+        Goal(
+            "P1",
+            "one rank, 32 connections, of the ceiling",
+            "",
+            "at least",
+            0.6,
+            share("one rank, 32 connections", "ceiling for it, 32 connections"),
+        ),
+        Goal(
+            "P1",
+            "one rank, 256 connections, of the ceiling",
+            "",
+            "at least",
+            0.6,
+            share("one rank, 256 connections", "ceiling for it, 256 connections"),
+        ),
+        Goal(
+            "P1",
+            "one rank, by Redis ZREVRANK",
+            "x",
+            "at least",
+            1,
+            share("one rank, 32 connections", "Redis ZREVRANK, 32 connections"),
+        ),
+        Goal(
+            "P1",
+            "one rank, by Nakama",
+            "x",
+            "at least",
+            15,
+            times("one rank, 32 connections", NAKAMA["rank"]),
+        ),
+        Goal(
+            "P2",
+            "top 100, of the ceiling for its size",
+            "",
+            "at least",
+            0.6,
+            share("top 100, 32 connections", "ceiling for its size, 32 connections"),
+        ),
+        Goal(
+            "P2",
+            "top 100, by Redis ZREVRANGE",
+            "x",
+            "at least",
+            2,
+            share("top 100, 32 connections", "Redis ZREVRANGE 0 99, 32 connections"),
+        ),
+        Goal(
+            "P2",
+            "top 100, by Nakama",
+            "x",
+            "at least",
+            30,
+            times("top 100, 32 connections", NAKAMA["top"]),
+        ),
+        Goal(
+            "P3",
+            "around a player, by Nakama",
+            "x",
+            "at least",
+            15,
+            times("around a player, 32 connections", NAKAMA["around"]),
+        ),
+        Goal(
+            "P4",
+            "durable submissions, by Redis ZADD with its log synced",
+            "x",
+            "at least",
+            1,
+            share("durable submissions, 256 connections", "Redis ZADD, durable, 256 connections"),
+        ),
+        Goal(
+            "P4",
+            "durable submissions, by Nakama",
+            "x",
+            "at least",
+            8,
+            times("durable submissions, 256 connections", NAKAMA["write"]),
+        ),
+        Goal("P4", "p99 of a submission", "ms", "at most", 25, plain("p99 of a submission")),
+        Goal("P4", "p99 of a read beside them", "ms", "at most", 10, plain("p99 of a read beside")),
+        Goal(
+            "P5",
+            "durable batches of 1,000, three windows",
+            "scores/s",
+            "at least",
+            100_000,
+            plain("durable scores in batches of 1,000"),
+        ),
+        Goal("P13", "memory of an idle service", "MB", "at most", 80, plain("memory, idle")),
+        Goal("P13", "import and start", "s", "at most", 1, plain("start of an empty service")),
+    ]
+
+
+# ------------------------------------------------------------------------------ servers
+
+
+def _fill(folder: Path, players: int) -> None:
+    tell(f"http: filling {players:,} players")
+    dice = random.Random(5)
+    with rankd.open(folder) as ranks:
+        board = ranks.board("arena")
+        ranks.board("windows", windows=["all", "daily", "weekly"])
+        for first in range(0, players, BATCH):
+            some = range(first, min(first + BATCH, players))
+            board.submit_many([(f"player-{n:09d}", dice.randrange(10**9)) for n in some])
+        ranks.save()
+
+
+@contextmanager
+def _service(folder: Path) -> Iterator[tuple[int, subprocess.Popen[str]]]:
+    command = [sys.executable, "-m", "rankd", "serve", "--port", "0", "--data", str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            yield int(line.rsplit(":", 1)[1]), process
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def _constant(size: int) -> Iterator[int]:
+    command = [sys.executable, "-m", "benchmarks.http", "--constant", str(size)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield int(process.stdout.readline())
+        finally:
+            process.kill()
+
+
+def _idle() -> list[dict[str, Any]]:
+    tell("http: an empty service")
+    seconds, memory = [], []
+    for _ in range(ROUNDS):
+        with tempfile.TemporaryDirectory() as folder:
+            started = time.perf_counter()
+            with _service(Path(folder)) as (_, process):
+                seconds.append(time.perf_counter() - started)
+                time.sleep(1)
+                memory.append((resident_bytes(process.pid) or 0) / 1e6)
+    return [
+        row("start of an empty service", min(seconds), "s"),
+        row("memory, idle", statistics.median(memory), "MB"),
+    ]
+
+
+# --------------------------------------------------------------------------------- load
+
+
+@contextmanager
+def _wrk(port: int, script: str, players: int, *, connections: int) -> Iterator[Any]:
+    with tempfile.NamedTemporaryFile("w", suffix=".lua") as file:
+        file.write(_PREAMBLE % (players, port) + script)
+        file.flush()
+        command = ["wrk", "-t1", f"-c{connections}", f"-d{SECONDS}", "--latency", "-s", file.name]
+        with subprocess.Popen(
+            [*command, f"{HOST}:{port}"], stdout=subprocess.PIPE, text=True
+        ) as process:
+            yield process
+
+
+def _load(port: int, name: str, players: int, *, connections: int) -> Load:
+    with _wrk(port, _LUA[name], players, connections=connections) as process:
+        return _read(process.communicate()[0])
+
+
+def _read(told: str) -> Load:
+    assert "Non-2xx" not in told, told
+    rate = re.search(r"Requests/sec:\s+([\d.]+)", told)
+    p99 = re.search(r"99%\s+([\d.]+)(us|ms|s)", told)
+    assert rate and p99, told
+    return Load(float(rate[1]), float(p99[1]) * {"us": 1e-3, "ms": 1, "s": 1e3}[p99[2]])
+
+
+def _answer_bytes(port: int, path: str) -> int:
+    import urllib.request
+
+    with urllib.request.urlopen(f"{HOST}:{port}{path}") as response:
+        return len(response.read())
+
+
+def _reads(port: int, players: int) -> Iterator[dict[str, Any]]:
+    one = "/v1/boards/arena/standings/player-000000007"
+    asked = (
+        ("one rank", "rank", one, 32, "ceiling for it"),
+        ("one rank", "rank", one, 256, "ceiling for it"),
+        ("top 100", "top", "/v1/boards/arena/standings?limit=100", 32, "ceiling for its size"),
+        ("around a player", "around", f"{one}/around", 32, None),
+    )
+    for what, name, path, connections, beside in asked:
+        tell(f"http: {what}, {connections} connections")
+        ours, ceiling = [], []
+        for _ in range(ROUNDS):
+            ours.append(_load(port, name, players, connections=connections))
+            if beside is not None:
+                with _constant(_answer_bytes(port, path)) as other:
+                    ceiling.append(_load(other, name, players, connections=connections))
+        yield _median(f"{what}, {connections} connections", ours)
+        if beside is not None:
+            yield _median(f"{beside}, {connections} connections", ceiling)
+
+
+def _median(what: str, loads: list[Load]) -> dict[str, Any]:
+    rate = statistics.median(load.per_second for load in loads)
+    return row(what, rate, "/s", p99_ms=statistics.median(load.p99_ms for load in loads))
+
+
+def _writes(port: int, players: int) -> Iterator[dict[str, Any]]:
+    tell("http: durable submissions, 256 connections, and reads beside them")
+    loads, beside = [], []
+    for _ in range(ROUNDS):
+        loads.append(_load(port, "submit", players, connections=256))
+        with _wrk(port, _LUA["rank"], players, connections=2) as reading:
+            _load(port, "submit", players, connections=256)
+            beside.append(_read(reading.communicate()[0]))
+    yield _median("durable submissions, 256 connections", loads)
+    yield row("p99 of a submission", statistics.median(load.p99_ms for load in loads), "ms")
+    yield row("p99 of a read beside", statistics.median(load.p99_ms for load in beside), "ms")
+    tell("http: batches of 1,000")
+    batches = [_load(port, "batch", players, connections=4).per_second for _ in range(ROUNDS)]
+    yield row("durable scores in batches of 1,000", statistics.median(batches) * 1000, "/s")
+
+
+def _redis(players: int) -> list[dict[str, Any]]:
+    program = shutil.which("redis-benchmark")
+    if program is None:
+        tell("http: no redis-benchmark on this machine (Debian: redis-tools)")
+        return []
+    rows = []
+    member = "player-__rand_int__"
+    with redis_server() as server:
+        tell("http: Redis, reads")
+        _ask_redis(program, server.port, players, 50, ["ZADD", "board", "__rand_int__", member], 16)
+        for name, command in (
+            ("Redis ZREVRANK", ["ZREVRANK", "board", member]),
+            ("Redis ZREVRANGE 0 99", ["ZREVRANGE", "board", "0", "99", "WITHSCORES"]),
+        ):
+            rate = _ask_redis(program, server.port, players, 32, command)
+            rows.append(row(f"{name}, 32 connections", rate, "/s"))
+    with redis_server(durable=True) as server:
+        tell("http: Redis, durable writes")
+        command = ["ZADD", "board", "__rand_int__", member]
+        rate = _ask_redis(program, server.port, players, 256, command)
+        rows.append(row("Redis ZADD, durable, 256 connections", rate, "/s"))
+    return rows
+
+
+def _ask_redis(
+    program: str, port: int, players: int, connections: int, command: list[str], pipeline: int = 1
+) -> float:
+    count = str(players if pipeline > 1 else 150_000)
+    words = [program, "-p", str(port), "--csv", "-n", count, "-c", str(connections)]
+    words += ["-P", str(pipeline), "-r", str(players), *command]
+    told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    return float(told.strip().splitlines()[-1].split(",")[1].strip('"'))
+
+
+# ------------------------------------------------------------------------- the constant
+
+
+async def _serve_constant(size: int) -> None:
+    body = b"x" * size
+    Ceiling.ANSWER = b"HTTP/1.1 200 OK\r\n%bcontent-length: %d\r\n\r\n%b" % (HEADERS, size, body)
+    server = await asyncio.get_running_loop().create_server(Ceiling, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    from rankd.api.server import new_event_loop
+
+    assert sys.argv[1] == "--constant", sys.argv
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(_serve_constant(int(sys.argv[2])))
