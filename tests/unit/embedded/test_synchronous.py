@@ -1,0 +1,388 @@
+"""The engine for a program without an event loop: the same calls as the other, and each waits."""
+
+import inspect
+import io
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import rankd
+from rankd.core.service import DRAFT_BEHIND_MAX
+from rankd.embedded import AsyncBoard, AsyncRanks, Board, Ranks
+from rankd.errors import (
+    BoardDiffers,
+    InvalidBoard,
+    InvalidProfile,
+    InvalidSubmission,
+    LedgerUnavailable,
+    NothingToBackUp,
+    UnknownBoard,
+    UnknownWindow,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rankd.ports import Progress
+
+BETWEEN_THREADS = {"write", "read"}
+"""What only an engine with a thread of its own has."""
+
+TWINS = [(Board, AsyncBoard), (Ranks, AsyncRanks)]
+
+
+def public(kind: type) -> dict[str, Any]:
+    return {name: member for name, member in vars(kind).items() if not name.startswith("_")}
+
+
+def returned(kind: type, name: str) -> Any:
+    """The annotation of what a call returns, an asynchronous board's being a board."""
+    annotation = inspect.signature(getattr(kind, name)).return_annotation
+    return {AsyncBoard: Board}.get(annotation, annotation)
+
+
+# ------------------------------------------------------------------------ the same calls
+
+
+@pytest.mark.parametrize(("synchronous", "asynchronous"), TWINS)
+def test_both_engines_have_the_same_calls(synchronous: type, asynchronous: type) -> None:
+    assert set(public(synchronous)) - BETWEEN_THREADS == set(public(asynchronous))
+    for name, member in public(asynchronous).items():
+        assert inspect.iscoroutinefunction(member) is not isinstance(member, property), name
+
+
+@pytest.mark.parametrize(("synchronous", "asynchronous"), TWINS)
+def test_every_call_takes_and_promises_the_same(synchronous: type, asynchronous: type) -> None:
+    for name, theirs in public(asynchronous).items():
+        ours = public(synchronous)[name]
+        assert inspect.getdoc(ours) == inspect.getdoc(theirs), name
+        assert inspect.getdoc(ours), name
+        if isinstance(theirs, property):
+            assert isinstance(ours, property)
+            continue
+        parameters = inspect.signature(ours).parameters
+        assert parameters == inspect.signature(theirs).parameters, name
+        assert returned(synchronous, name) == returned(asynchronous, name), name
+
+
+def test_every_argument_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each call of the one engine makes the same call of the other, with all it was given."""
+    for synchronous, asynchronous in TWINS:
+        for name, member in public(asynchronous).items():
+            if isinstance(member, property):
+                continue
+            _check_handed_on(synchronous, asynchronous, name, monkeypatch)
+
+
+def _check_handed_on(
+    synchronous: type, asynchronous: type, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signature = inspect.signature(getattr(asynchronous, name))
+    given = {
+        parameter: object()
+        for parameter, how in signature.parameters.items()
+        if parameter != "self" and how.kind is not inspect.Parameter.VAR_KEYWORD
+    }
+    if len(given) + 1 < len(signature.parameters):
+        given["rule"] = object()  # One of the words of a definition.
+    calls: list[dict[str, Any]] = []
+
+    async def record(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs).arguments
+        words = bound.pop("definition", {})
+        calls.append({**bound, **words})
+        return board
+
+    board = object.__new__(AsyncBoard)
+    board.name = "arena"
+    ranks = object.__new__(Ranks)
+    twin: Any = object.__new__(asynchronous)
+    ranks.write = ranks.read = _driven  # type: ignore[method-assign]
+    with monkeypatch.context() as patch:
+        patch.setattr(asynchronous, name, record)
+        ours: Any = ranks
+        if synchronous is Board:
+            ours = object.__new__(Board)
+            ours._owner, ours._board = ranks, twin
+        else:
+            ours._ranks = twin
+        getattr(ours, name)(**given)
+    assert calls == [{"self": twin, **given}], name
+
+
+def _driven(work: Any) -> Any:
+    try:
+        work.send(None)
+    except StopIteration as done:
+        return done.value
+    raise AssertionError("it waits")
+
+
+# ----------------------------------------------------------------------------- its life
+
+
+def test_a_closed_engine_refuses_every_call(tmp_path: Path) -> None:
+    with rankd.open(tmp_path) as ranks:
+        board = ranks.board("arena")
+        board.submit("ann", 1)
+    uses: list[Callable[[], object]] = [
+        lambda: board.submit("ann", 2),
+        lambda: board.submit_many([("ann", 2)]),
+        lambda: board.standing("ann"),
+        lambda: board.redefine(rule="sum"),
+        lambda: board.preview(rule="sum"),
+        board.windows,
+        board.retire,
+        ranks.boards,
+        ranks.save,
+        ranks.verify,
+        ranks.rebuild,
+        lambda: ranks.profile("ann"),
+        lambda: ranks.erase("ann"),
+        lambda: ranks.backup(tmp_path / "copy"),
+    ]
+    for use in uses:
+        with pytest.raises(LedgerUnavailable, match="closed") as refusal:
+            use()
+        assert refusal.value.applied == "no"
+    with rankd.open(tmp_path) as again:
+        assert [each.score for each in again.board("arena").top()] == [1]
+
+
+def test_memory_warns_and_has_nothing_to_back_up(tmp_path: Path) -> None:
+    with pytest.warns(RuntimeWarning, match="memory"), rankd.open() as ranks:
+        assert not ranks.durable
+        ranks.board("arena").submit("ann", 1)
+        ranks.verify()
+        ranks.rebuild()
+        with pytest.raises(NothingToBackUp, match="folder"):
+            ranks.backup(tmp_path / "copy")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_start_uses_the_index_that_was_saved(tmp_path: Path) -> None:
+    with rankd.open(tmp_path) as ranks:
+        assert ranks.durable
+        board = ranks.board("arena")
+        board.submit_many([(f"p{n}", n) for n in range(50)])
+        assert ranks.save() == ranks.position
+        board.submit("late", 60)
+        position = ranks.position
+    told: list[Progress] = []
+    with rankd.open(tmp_path, progress=told.append) as ranks:
+        assert ranks.position == position
+        assert [each.player for each in ranks.board("arena").top(2)] == ["late", "p49"]
+    folded = [step for step in told if step.stage == "folding"]
+    loaded = [step for step in told if step.stage != "folding"]
+    assert loaded, "the saved index was not read"
+    assert len(folded) == 1, "and what came after it was folded"
+
+
+# ------------------------------------------------------------------------------- caring
+
+
+def _some(folder: Path) -> list[tuple[int, str, int]]:
+    with rankd.open(folder) as ranks:
+        ranks.board("arena").submit_many([(f"p{n}", n * 7 % 31) for n in range(40)])
+        return _standings(ranks)
+
+
+def _standings(ranks: Ranks) -> list[tuple[int, str, int]]:
+    return [(each.rank, each.player, each.scores[0]) for each in ranks.board("arena").top(1000)]
+
+
+def test_a_backup_is_restored_into_an_empty_folder(tmp_path: Path) -> None:
+    before = _some(tmp_path / "a")
+    told: list[Progress] = []
+    with rankd.open(tmp_path / "a") as ranks:
+        ranks.backup(tmp_path / "copy", progress=told.append)
+        ranks.board("arena").submit("later", 99)
+    _check_steps(told)
+    told.clear()
+    rankd.restore(tmp_path / "copy", tmp_path / "b", progress=told.append)
+    _check_steps(told)
+    with rankd.open(tmp_path / "b") as ranks:
+        assert _standings(ranks) == before
+
+
+def _check_steps(told: "list[Progress]") -> None:
+    assert told
+    for step in told:
+        assert 0 <= step.done <= step.total
+    assert told[-1].done == told[-1].total
+
+
+@pytest.mark.parametrize("care", ["verify", "rebuild", "save"])
+def test_care_tells_how_far_it_is_and_changes_nothing(tmp_path: Path, care: str) -> None:
+    before = _some(tmp_path)
+    told: list[Progress] = []
+    with rankd.open(tmp_path) as ranks:
+        getattr(ranks, care)(progress=told.append)
+        assert _standings(ranks) == before
+        assert ranks.board("arena").submit("p1", 1000).rank == 1
+    _check_steps(told)
+
+
+class Terminal(io.StringIO):
+    """Where bars are redrawn."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("care", ["verify", "rebuild", "save"])
+def test_progress_true_draws_a_bar(
+    tmp_path: Path, care: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _some(tmp_path)
+    with rankd.open(tmp_path) as ranks:
+        monkeypatch.setattr(sys, "stderr", drawn := Terminal())
+        getattr(ranks, care)(progress=True)
+        monkeypatch.undo()
+    assert "[##############################] 100%" in drawn.getvalue()
+    assert drawn.getvalue().endswith("\n")
+
+
+def test_redefining_tells_how_far_it_is(tmp_path: Path) -> None:
+    """Where there is enough to fold again that somebody would wonder."""
+    _some(tmp_path)
+    told: list[Progress] = []
+    with rankd.open(tmp_path) as ranks:
+        board = ranks.board("arena")
+        board.submit_many([(f"q{n}", 100 + n) for n in range(2 * DRAFT_BEHIND_MAX)])
+        board.redefine(direction="lower", progress=told.append)
+        assert (board.top(1)[0].player, board.page().total) == ("p0", 2 * DRAFT_BEHIND_MAX + 40)
+    _check_steps(told)
+
+
+# -------------------------------------------------------------------------- definitions
+
+
+def test_a_new_direction_leaves_the_columns_alone(tmp_path: Path) -> None:
+    with rankd.open(tmp_path) as ranks:
+        columns = [{"name": "points", "direction": "higher"}, {"name": "ms", "direction": "lower"}]
+        board = ranks.board("arena", columns=columns)
+        board.submit("ann", 5, columns={"ms": 100})
+        board.submit("bob", 4, columns={"ms": 90})
+        board.redefine(direction="lower")
+        assert board.definition["columns"] == [
+            {"name": "points", "direction": "lower"},
+            {"name": "ms", "direction": "lower"},
+        ]
+        assert [(each.player, each.scores) for each in board.top()] == [
+            ("bob", (4, 90)),
+            ("ann", (5, 100)),
+        ]
+        board.redefine(columns=columns)
+        assert [each.player for each in board.top()] == ["ann", "bob"]
+        with pytest.raises(InvalidBoard, match="direction"):
+            board.redefine(direction="sideways")
+
+
+def test_what_is_not_redefined_stays(tmp_path: Path) -> None:
+    with rankd.open(tmp_path) as ranks:
+        board = ranks.board("arena", rule="sum", windows=["daily"], retention={"daily": "2d"})
+        before = board.definition
+        preview = board.preview(title="The arena")
+        assert board.definition == before
+        assert [(each.field, each.after) for each in preview.changes] == [("title", "The arena")]
+        assert list(preview.windows) == []
+        board.redefine(title="The arena")
+        assert board.definition == {**before, "title": "The arena"}
+
+
+def test_a_board_that_differs_is_not_changed_by_asking_for_it(tmp_path: Path) -> None:
+    with rankd.open(tmp_path) as ranks:
+        ranks.board("arena", rule="sum", decimals=2)
+        assert ranks.board("arena").definition["rule"] == "sum"
+        assert ranks.board("arena", rule="sum", decimals=2).name == "arena"
+        with pytest.raises(BoardDiffers) as refusal:
+            ranks.board("arena", rule="best", decimals=1)
+        assert refusal.value.fields == ("rule", "decimals")
+        assert ranks.board("arena").definition["rule"] == "sum"
+
+
+def test_a_definition_is_plain_json(tmp_path: Path) -> None:
+    with rankd.open(tmp_path) as ranks:
+        limits = {"score_max": "9.5"}
+        board = ranks.board("arena", decimals=1, limits=limits, retention={}, windows=["daily"])
+        again = json.loads(json.dumps(board.definition))
+        assert ranks.board("arena", **again).name == "arena"
+
+
+def test_a_retired_board_is_gone_and_its_name_is_free(tmp_path: Path) -> None:
+    with rankd.open(tmp_path) as ranks:
+        old = ranks.board("arena", rule="sum")
+        old.submit("ann", 5)
+        old.retire(reason="the season is over")
+        assert ranks.boards() == []
+        for use in (old.top, old.retire, lambda: old.submit("ann", 1), lambda: old.definition):
+            with pytest.raises(UnknownBoard):
+                use()
+        assert ranks.standings("ann") == {}
+        assert ranks.board("arena", rule="best").top() == []
+
+
+# -------------------------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_submit_many_names_the_wrong_item(tmp_path: Path, place: int) -> None:
+    with rankd.open(tmp_path) as ranks:
+        board = ranks.board("arena", limits={"score_max": 10})
+        for wrong, field in (
+            (("", 1), "player"),
+            (("eve", 11), "score"),
+            (("eve", "ten"), "score"),
+            ({"player": "eve", "score": 1, "colour": "red"}, "colour"),
+        ):
+            items: list[Any] = [("ann", 1), ("bob", 2)]
+            items.insert(place, wrong)
+            with pytest.raises(InvalidSubmission) as refusal:
+                board.submit_many(items)
+            assert [error.field for error in refusal.value.errors] == [f"[{place}].{field}"]
+        assert board.top() == []
+
+
+def test_an_unknown_window_lists_the_known_ones(tmp_path: Path) -> None:
+    with rankd.open(tmp_path) as ranks:
+        board = ranks.board("arena", windows=["daily", "weekly"])
+        reads: list[Callable[..., object]] = [
+            board.top,
+            board.page,
+            lambda **which: board.standing("ann", **which),
+            lambda **which: board.ranks(["ann"], **which),
+            lambda **which: board.around("ann", **which),
+            lambda **which: board.around_rank(1, **which),
+            lambda **which: board.lookup(["ann"], **which),
+            lambda **which: board.friends("ann", **which),
+            lambda **which: board.rank_for(1, **which),
+            lambda **which: board.score_for(rank=1, **which),
+        ]
+        for read in reads:
+            with pytest.raises(UnknownWindow, match="its windows are daily, weekly") as refusal:
+                read(window="hourly")
+            assert refusal.value.known == ("daily", "weekly")
+
+
+def test_what_is_said_of_players_is_checked(tmp_path: Path) -> None:
+    with rankd.open(tmp_path) as ranks:
+        ranks.board("arena")
+        before = ranks.position
+        wrong: list[Callable[[], object]] = [
+            lambda: ranks.profile(""),
+            lambda: ranks.profile("ann", name="\u202eevil"),
+            lambda: ranks.profile("ann", attributes={"a b": 1}),
+            lambda: ranks.set_friends("ann", "bob"),
+            lambda: ranks.set_friends("ann", [""]),
+            lambda: ranks.erase(""),
+            lambda: ranks.erase("ann", reason=""),
+            lambda: ranks.standings(""),
+        ]
+        for use in wrong:
+            with pytest.raises(InvalidProfile):
+                use()
+        assert ranks.position == before

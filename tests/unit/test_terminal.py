@@ -1,0 +1,130 @@
+"""Progress is told to whoever was named, and drawn so that it can be read."""
+
+import io
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from rankd.ports import Progress
+from rankd.terminal import BAR_CELLS, REDRAWN_SECONDS, ProgressBar, showing
+
+
+class Terminal(io.StringIO):
+    """Where a bar is redrawn in place."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time a bar goes by, in its only item."""
+    time = [1000.0]
+    clock = SimpleNamespace(monotonic=lambda: time[0])
+    monkeypatch.setattr("rankd.terminal.time", clock)
+    return time
+
+
+def bar(full: int) -> str:
+    return "#" * full + "." * (BAR_CELLS - full)
+
+
+def test_a_bar_is_redrawn_in_place_and_ended_with_a_line(now: list[float]) -> None:
+    out = Terminal()
+    drawing = ProgressBar(out)
+    drawing.tell(Progress(1000, 2000, "folding"))
+    now[0] += 1
+    drawing.tell(Progress(2000, 2000, "folding"))
+    drawing.tell(None)
+    half, whole = f"[{bar(BAR_CELLS // 2)}]  50% 1,000", f"[{bar(BAR_CELLS)}] 100% 2,000"
+    drawn = [f"folding        {half}", *[f"folding        {whole}"] * 2]
+    assert out.getvalue() == "".join(f"\r{each}" for each in drawn) + "\n"
+
+
+def test_it_is_drawn_no_more_often_than_can_be_read(now: list[float]) -> None:
+    out = Terminal()
+    drawing = ProgressBar(out)
+    for done in range(100):
+        drawing.tell(Progress(done, 100, "folding"))
+    assert out.getvalue().count("\r") == 1
+    now[0] += REDRAWN_SECONDS
+    drawing.tell(Progress(100, 100, "folding"))
+    assert out.getvalue().count("\r") == 2
+
+
+def test_each_stage_has_a_line_of_its_own(now: list[float]) -> None:
+    out = Terminal()
+    drawing = ProgressBar(out)
+    drawing.tell(Progress(1, 2, "reading"))
+    drawing.tell(Progress(2, 2, "reading"))
+    drawing.tell(Progress(0, 4, "folding"))
+    drawing.tell(None)
+    lines = [line.rsplit("\r", 1)[-1] for line in out.getvalue().split("\n")]
+    assert [line.split()[0] for line in lines if line] == ["reading", "folding"]
+    assert "100% 2" in lines[0], "a stage ends with the last that was told of it"
+    assert "0% 0" in lines[1]
+
+
+def test_where_nothing_can_be_redrawn_a_line_tells_the_end_of_each_stage() -> None:
+    out = io.StringIO()
+    drawing = ProgressBar(out)
+    for done in (1, 2, 3):
+        drawing.tell(Progress(done, 3, "checking"))
+    assert out.getvalue() == ""
+    drawing.tell(None)
+    drawing.tell(None)
+    assert out.getvalue() == f"checking       [{bar(BAR_CELLS)}] 100% 3\n"
+
+
+@pytest.mark.parametrize(
+    ("progress", "shown"),
+    [
+        (Progress(0, 0), f"working        [{bar(BAR_CELLS)}] 100% 0"),
+        (Progress(7, 5), f"working        [{bar(BAR_CELLS)}] 100% 7"),
+        (Progress(0, 5), f"working        [{bar(0)}]   0% 0"),
+    ],
+)
+def test_odd_totals_are_shown_as_well_as_they_can_be(progress: Progress, shown: str) -> None:
+    out = io.StringIO()
+    drawing = ProgressBar(out)
+    drawing.tell(progress)
+    drawing.tell(None)
+    assert out.getvalue() == f"{shown}\n"
+
+
+def test_a_bar_fits_a_terminal() -> None:
+    out = io.StringIO()
+    drawing = ProgressBar(out)
+    drawing.tell(Progress(10**12, 10**12, "folding again"))
+    drawing.tell(None)
+    assert len(out.getvalue().rstrip()) < 80
+
+
+# ------------------------------------------------------------------------- who is told
+
+
+def test_a_function_is_told_of_steps_and_not_of_the_end() -> None:
+    told: list[Progress] = []
+    with showing(told.append) as tell:
+        tell(Progress(1, 2, "x"))
+        tell(None)
+    assert told == [Progress(1, 2, "x")]
+
+
+@pytest.mark.parametrize("nobody", [None, False])
+def test_nobody_is_told_nothing(nobody: bool | None, capsys: pytest.CaptureFixture[str]) -> None:
+    with showing(nobody) as tell:
+        tell(Progress(1, 2, "x"))
+        tell(None)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_true_draws_on_the_standard_error_and_ends_the_line_when_work_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stderr", out := io.StringIO())
+    with pytest.raises(RuntimeError), showing(True) as tell:
+        tell(Progress(1, 2, "folding"))
+        raise RuntimeError
+    assert out.getvalue() == f"folding        [{bar(BAR_CELLS // 2)}]  50% 1\n"
