@@ -220,10 +220,10 @@ def show(reach: Reach, board: str, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    fields = table("field", "value")
+    fields = table("", "")
     for name, value in found.definition.items():
         add(fields, name, _written(value))
-    console().print(fields)
+    console().print(fields, "")
     windows = table("window", "from", "to", "players", right=["players"])
     for one in found.windows:
         add(windows, one.window, one.start, one.end, one.total)

@@ -16,7 +16,6 @@ HINTS = {
     "forbidden": "use a key with that scope; `rankd keys list` shows which there are",
     "unknown_board": "`rankd board list` shows which there are, `rankd board apply` defines one",
     "unknown_window": "`rankd board show BOARD` lists its windows",
-    "not_ranked": "the player has no score in that window yet",
     "unknown_key": "`rankd keys list` shows the ids",
     "ledger_in_use": "stop it, or speak to its service with --url instead of --data",
     "ledger_corrupt": "stop, keep a copy of the folder, and restore the last backup",

@@ -38,10 +38,11 @@ def console() -> "Console":
 
 def table(*names: str, right: Iterable[str] = ()) -> "Table":
     """Return an empty table; columns named in ``right`` hold numbers."""
-    from rich import box
     from rich.table import Table
 
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    made = Table(
+        box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_header=any(names)
+    )
     numbers = set(right)
     for name in names:
         made.add_column(

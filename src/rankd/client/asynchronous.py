@@ -101,7 +101,7 @@ class AsyncClient:
         try:
             response = await self._http.request(**self._address.request(call))  # type: ignore[arg-type]
         except httpx.TransportError as exc:
-            return lost(exc)
+            return lost(exc, self._address.url)
         return answer_of(response)
 
     async def _walk(self, pages: Pages[P, R]) -> AsyncIterator[R]:

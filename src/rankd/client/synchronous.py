@@ -43,6 +43,8 @@ class Address:
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise ValueError("the address must be like http://127.0.0.1:8700")
+        if parts.username is not None or parts.query or parts.fragment:
+            raise ValueError("the address must have no name, password, query or fragment")
         if key is not None and not _is_key(key):
             raise ValueError("the key must be printable ASCII without spaces")
         self.url = url.rstrip("/")
@@ -77,10 +79,10 @@ def answer_of(response: httpx.Response) -> Answer:
     return Answer(response.status_code, response.headers, response.content)
 
 
-def lost(error: httpx.TransportError) -> Lost:
+def lost(error: httpx.TransportError, url: str) -> Lost:
     """Return what it means that nothing came back."""
     said = str(error) or type(error).__name__
-    return Lost(f"the service does not answer: {said}", not isinstance(error, NEVER_SENT))
+    return Lost(f"{url} does not answer: {said}", not isinstance(error, NEVER_SENT))
 
 
 def described(method: Callable[..., T], build: Callable[..., object]) -> Callable[..., T]:
@@ -161,7 +163,7 @@ class Client:
         try:
             return answer_of(self._http.request(**self._address.request(call)))  # type: ignore[arg-type]
         except httpx.TransportError as exc:
-            return lost(exc)
+            return lost(exc, self._address.url)
 
     def _walk(self, pages: Pages[P, R]) -> Iterator[R]:
         call: Call[P] | None = pages.first
