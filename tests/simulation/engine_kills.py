@@ -380,14 +380,15 @@ class Judge:
         self.findings.facts = len(facts)
         problems = self.compare(facts)
         self._count(recent, facts)
-        problems += await self._send_again(running.rankd, recent, random)
+        again = self._to_be_sent_again(running.rankd, recent, random)
+        for intent in again:
+            problems += await self._repeat(running.rankd, intent)
         facts = await everything(running)
         problems += self.compare(facts)
         marks = Counter(_actor(one.fact) for one in facts)
-        for mark, intent in recent.intents.items():
-            there = marks[mark]
-            if intent.items and self.diary.applied(mark) != "no" and there != intent.facts:
-                problems.append(f"{mark}: sent again, {there} of {intent.facts} are there")
+        for intent in again:
+            if (there := marks[intent.mark]) != intent.facts:
+                problems.append(f"{intent.mark}: sent again, {there} of {intent.facts} are there")
         problems += await wrong_sums(running.rankd, facts)
         async for _ in running.rankd.verify():
             pass
@@ -419,17 +420,15 @@ class Judge:
             self.findings.unknown += applied == "unknown"
             self.findings.found += applied == "unknown" and mark in marks
 
-    async def _send_again(self, rankd: Rankd, recent: Diary, random: Random) -> list[str]:
-        """Repeat all of the unknown, and some of the acknowledged."""
+    def _to_be_sent_again(self, rankd: Rankd, recent: Diary, random: Random) -> list[Intent]:
+        """Return all of the unknown, and some of the acknowledged, where their board still is."""
         keyed = [intent for intent in recent.intents.values() if intent.items]
         unknown = [one for one in keyed if self.diary.applied(one.mark) == "unknown"]
         known = [one for one in keyed if self.diary.applied(one.mark) == "yes"]
-        problems = []
-        for intent in [*unknown, *random.sample(known, min(len(known), REPEATED))]:
-            if intent.board in rankd.book.boards:
-                self.findings.repeated += 1
-                problems += await self._repeat(rankd, intent)
-        return problems
+        again = [*unknown, *random.sample(known, min(len(known), REPEATED))]
+        again = [intent for intent in again if intent.board in rankd.book.boards]
+        self.findings.repeated += len(again)
+        return again
 
     async def _repeat(self, rankd: Rankd, intent: Intent) -> list[str]:
         assert intent.board is not None
