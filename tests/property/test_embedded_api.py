@@ -16,13 +16,11 @@ before anything is compared: nobody has to wait for the engine.
 
 import copy
 import logging
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -49,6 +47,7 @@ from tests.property.embedded_model import (
     ranking,
     window_at,
 )
+from tests.simulation.power_loss import scratch_folder
 
 import rankd
 from rankd.core.preview import WindowPreview
@@ -86,10 +85,11 @@ attributes = st.fixed_dictionaries(
     },
 )
 metadata = st.none() | st.sampled_from([{"car": "red"}, {"car": "blue", "laps": [1, 2]}, 0, "x"])
-keys = st.none() | st.sampled_from(["k1", "k2", "k3", "k4"])
+keys = st.sampled_from([*[None] * 8, "k1", "k2", "k3", "k4"])
 steps = st.sampled_from([0, HOUR, 12 * HOUR - 1, 12 * HOUR, DAY, 2 * DAY, 3 * DAY, 8 * DAY])
 ways = st.sampled_from(["higher", "lower"])
-limits = st.sampled_from([(None, None), (-1, None), (None, 2), (-2, 3), (0, 5)])
+shares = st.sampled_from([0.5, 20, 33.33, 40, 50, 60, 66.67, 75, 80, 100])
+limits = st.sampled_from([(None, None), (None, None), (-1, None), (None, 3), (-2, 3), (-3, 5)])
 window_names = st.lists(
     st.sampled_from(["all", "daily", "weekly", "season", "cup"]),
     min_size=1,
@@ -103,7 +103,7 @@ kept_days = st.fixed_dictionaries(
 
 @st.composite
 def rules_of_a_board(draw: Callable[..., Any]) -> Rules:
-    windows = draw(window_names)
+    windows = list(dict.fromkeys([*draw(window_names), *draw(st.sampled_from([["all"], []]))]))
     low, high = draw(limits)
     columns = [("score", draw(ways))]
     if draw(st.booleans()):
@@ -123,13 +123,12 @@ def rules_of_a_board(draw: Callable[..., Any]) -> Rules:
 
 
 @st.composite
-def bodies(draw: Callable[..., Any], rules: Rules, *, key: bool = True) -> Definition:
+def bodies(draw: Callable[..., Any], rules: Rules) -> Definition:
     """A submission that is well formed for this board; it may be out of its bounds."""
     body: Definition = {"player": draw(players)}
     body["metadata"] = draw(metadata)
     body["attributes"] = draw(st.none() | attributes)
-    if key:
-        body["key"] = draw(keys)
+    body["key"] = draw(keys)
     numbers = numbers_of(rules)
     if draw(st.integers(0, 3)) == 0:
         body["delta"] = draw(numbers)
@@ -140,6 +139,18 @@ def bodies(draw: Callable[..., Any], rules: Rules, *, key: bool = True) -> Defin
     else:
         body["columns"] = {name: draw(numbers) for name, _ in rules.columns}
     return {name: value for name, value in body.items() if value is not None}
+
+
+@st.composite
+def rounds(draw: Callable[..., Any], rules: Rules) -> list[Definition]:
+    """A submission of each of some players, in any order."""
+    order = draw(st.permutations(PLAYERS))
+    return [
+        {**body, "player": player}
+        for player, body in zip(
+            order, draw(st.lists(bodies(rules), min_size=1, max_size=5)), strict=False
+        )
+    ]
 
 
 def numbers_of(rules: Rules) -> st.SearchStrategy[int | Decimal]:
@@ -193,7 +204,7 @@ class EmbeddedMachine(RuleBasedStateMachine):
         self.last_position = 0
         self.walk: Walk | None = None
         self.around = ExitStack()
-        self.folder = Path(self.around.enter_context(tempfile.TemporaryDirectory()))
+        self.folder = self.around.enter_context(scratch_folder())
         self.heard = Heard()
         logging.getLogger("rankd").addHandler(self.heard)
         self.around.callback(logging.getLogger("rankd").removeHandler, self.heard)
@@ -209,17 +220,24 @@ class EmbeddedMachine(RuleBasedStateMachine):
 
     # --------------------------------------------------------------------------- boards
 
-    @initialize(main=rules_of_a_board())
-    def define(self, main: Rules) -> None:
+    @initialize(main=rules_of_a_board(), data=st.data())
+    def define(self, main: Rules, data: st.DataObject) -> None:
         self._define(MAIN, main)
         self._define(SIDE, Rules(rule="latest", windows=("all", "daily"), segments=("region",)))
+        for number, player in enumerate(PLAYERS):
+            said: Definition = {"region": ("eu", "us")[number % 2], "vip": number > 2}
+            self._submit(SIDE, {"player": player, "score": number // 2, "attributes": said})
+            self.ranks.set_friends(player, PLAYERS[number:])
+            self.world.set_friends(player, PLAYERS[number:])
+        for body in data.draw(rounds(main), "bodies"):
+            self._submit(MAIN, body)
 
     def _define(self, name: str, rules: Rules) -> None:
         self.boards[name] = self.ranks.board(name, **rules.definition())
         self.world.define(name, rules)
 
-    @rule(main=rules_of_a_board())
-    def retire_and_define_anew(self, main: Rules) -> None:
+    @rule(main=rules_of_a_board(), data=st.data())
+    def retire_and_define_anew(self, main: Rules, data: st.DataObject) -> None:
         old = self.boards[MAIN]
         old.retire(reason="a new season")
         self.world.retire(MAIN)
@@ -229,6 +247,8 @@ class EmbeddedMachine(RuleBasedStateMachine):
                 use()
         self._define(MAIN, main)
         self.walk = None
+        for body in data.draw(rounds(main), "bodies"):
+            self._submit(MAIN, body)
 
     @rule(data=st.data())
     def redefine(self, data: st.DataObject) -> None:
@@ -310,7 +330,9 @@ class EmbeddedMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), name=st.sampled_from([MAIN, MAIN, SIDE]))
     def submit(self, data: st.DataObject, name: str) -> None:
-        self._submit(name, data.draw(bodies(self.world.boards[name].rules), "body"))
+        rules = self.world.boards[name].rules
+        for body in data.draw(rounds(rules), "bodies"):
+            self._submit(name, body)
 
     def _submit(self, name: str, body: Definition) -> None:
         if self._is_unanswerable(name, body):
@@ -426,6 +448,7 @@ class EmbeddedMachine(RuleBasedStateMachine):
         rules = self.world.boards[MAIN].rules
         items = data.draw(st.lists(bodies(rules), min_size=1, max_size=5), "items")
         items = [item for item in items if not self._is_unanswerable(MAIN, item)]
+        items = [item for item in items if not self._is_wrong_twice(item)]
         outside = [
             place
             for place, item in enumerate(items)
@@ -462,6 +485,15 @@ class EmbeddedMachine(RuleBasedStateMachine):
         for receipt, (told, duplicate) in zip(receipts, expected, strict=True):
             # The position that reads are true at is that of the last: compared one by one below.
             self._compare_receipt(receipt, told, duplicate=duplicate)
+
+    def _is_wrong_twice(self, item: Definition) -> bool:
+        """Whether it is out of bounds and reuses a key, of which either may be said.
+
+        Only the one keeps the others out.
+        """
+        first = self.world.keys.get((MAIN, item.get("key", "")))
+        reused = first is not None and first.body != item
+        return reused and self.world.refusal_at_the_door(MAIN, item) is not None
 
     def _submit_with_a_wrong_one(self, items: list[Definition], place: int) -> None:
         with pytest.raises(InvalidSubmission) as raised:
@@ -505,8 +537,8 @@ class EmbeddedMachine(RuleBasedStateMachine):
     def _move_clock(self, step: int, data: st.DataObject) -> None:
         self.clock.time += step
         if data.draw(st.booleans(), "submit to the main board"):
-            rules = self.world.boards[MAIN].rules
-            self._submit(MAIN, data.draw(bodies(rules, key=False), "body"))
+            for body in data.draw(rounds(self.world.boards[MAIN].rules), "bodies"):
+                self._submit(MAIN, body)
         self._record_something()
 
     def _record_something(self) -> None:
@@ -526,17 +558,14 @@ class EmbeddedMachine(RuleBasedStateMachine):
         self.boards = {name: self.ranks.board(name) for name in self.world.boards}
         self._record_something()
 
-    @rule()
-    def save(self) -> None:
-        assert self.ranks.save() == self.ranks.position
-
-    @rule()
-    def verify(self) -> None:
-        self.ranks.verify()
-
-    @rule()
-    def rebuild(self) -> None:
-        self.ranks.rebuild()
+    @rule(care=st.sampled_from(["save", "verify", "rebuild"]))
+    def take_care(self, care: str) -> None:
+        if care == "save":
+            assert self.ranks.save() == self.ranks.position
+        elif care == "verify":
+            self.ranks.verify()
+        else:
+            self.ranks.rebuild()
 
     # -------------------------------------------------------------------------- reading
 
@@ -615,7 +644,10 @@ class EmbeddedMachine(RuleBasedStateMachine):
             choices.append(None)
         if not choices:
             return None
-        window = data.draw(st.sampled_from(choices), "window")
+        # Most have nobody in them yet: one such is enough.
+        choices.sort(key=lambda each: -self._total(each or model.default_window))
+        crowded = [each for each in choices if self._total(each or model.default_window) > 1]
+        window = data.draw(st.sampled_from(choices[: len(crowded) + 1]), "window")
         rules = model.rules
         for archive in model.closed:
             if archive.window.id == window and window not in model.open:
@@ -626,9 +658,19 @@ class EmbeddedMachine(RuleBasedStateMachine):
         assert expected is not None
         return self.boards[MAIN], window, segment, expected
 
+    def _total(self, window: str) -> int:
+        found = self.world.ranking(MAIN, window)
+        return 0 if found is None else found.total
+
     @rule(data=st.data())
-    def read_parts(self, data: st.DataObject) -> None:
+    def read(self, data: st.DataObject) -> None:
         """Every kind of read, with any bounds, is a part of the whole."""
+        for read in (self._read_parts, self._read_some, self._project, self._walk_there_and_back):
+            read(data)
+        for recurrence in ("daily", "weekly"):
+            self._read_back_in_time(data.draw(st.integers(1, 3), "steps back"), recurrence)
+
+    def _read_parts(self, data: st.DataObject) -> None:
         if (chosen := self._chosen(data)) is None:
             return
         board, window, segment, expected = chosen
@@ -670,8 +712,8 @@ class EmbeddedMachine(RuleBasedStateMachine):
         around = board.around(player, above=above, below=below, **which)
         self._compare(around, expected, expected.around(player, above, below))
 
-    @rule(data=st.data(), asked=some_players, player=st.sampled_from([*PLAYERS, NOBODY]))
-    def read_some(self, data: st.DataObject, asked: list[str], player: str) -> None:
+    def _read_some(self, data: st.DataObject) -> None:
+        asked, player = data.draw(some_players, "asked"), data.draw(players, "player")
         if (chosen := self._chosen(data)) is None:
             return
         board, window, segment, expected = chosen
@@ -691,12 +733,8 @@ class EmbeddedMachine(RuleBasedStateMachine):
             each for each in dict.fromkeys(asked) if each not in ranked
         ]
 
-    @rule(
-        data=st.data(),
-        rank=st.integers(1, 6),
-        percentile=st.sampled_from([0.5, 20, 33.33, 40, 50, 60, 66.67, 75, 80, 100]),
-    )
-    def project(self, data: st.DataObject, rank: int, percentile: float) -> None:
+    def _project(self, data: st.DataObject) -> None:
+        rank, percentile = data.draw(st.integers(1, 6), "rank"), data.draw(shares, "percentile")
         if (chosen := self._chosen(data)) is None:
             return
         board, window, segment, expected = chosen
@@ -719,12 +757,22 @@ class EmbeddedMachine(RuleBasedStateMachine):
             expected.total,
         )
 
-    @rule(player=st.sampled_from([*PLAYERS, NOBODY]))
-    def read_standings_everywhere(self, player: str) -> None:
-        """Where a player stands on every board, each in the window that speaks for it."""
+    @invariant()
+    def every_player_agrees(self) -> None:
+        """Where a player stands on every board, and among its friends."""
+        for player in [*PLAYERS, NOBODY]:
+            self._compare_standings(player)
+            whole = self.world.ranking(SIDE, "all")
+            assert whole is not None
+            circle = [player, *self.world.friends.get(player, ())]
+            self._compare_found(self.boards[SIDE].friends(player), whole, circle)
+
+    def _compare_standings(self, player: str) -> None:
         found = self.ranks.standings(player)
         expected: dict[str, tuple[Ranking, Row]] = {}
         for name, model in self.world.boards.items():
+            if model.default_window not in model.open:
+                continue  # Between two seasons, or after the last.
             whole = self.world.ranking(name, model.default_window)
             if whole is not None and (row := whole.row(player)) is not None:
                 expected[name] = (whole, row)
@@ -732,8 +780,7 @@ class EmbeddedMachine(RuleBasedStateMachine):
         for name, (whole, row) in expected.items():
             self._compare([found[name]], whole, [row])
 
-    @rule(steps_back=st.integers(1, 3), recurrence=st.sampled_from(["daily", "weekly"]))
-    def read_back_in_time(self, steps_back: int, recurrence: str) -> None:
+    def _read_back_in_time(self, steps_back: int, recurrence: str) -> None:
         """``daily:-1`` is the day before the one that is open; unknown if it was never kept."""
         if recurrence not in self.world.boards[MAIN].rules.windows:
             return
@@ -752,9 +799,9 @@ class EmbeddedMachine(RuleBasedStateMachine):
 
     # -------------------------------------------------------------------------- walking
 
-    @rule(data=st.data(), limit=st.integers(1, 3))
-    def walk_there_and_back(self, data: st.DataObject, limit: int) -> None:
+    def _walk_there_and_back(self, data: st.DataObject) -> None:
         """Page after page to the end, and by the cursors back to the beginning."""
+        limit = data.draw(st.integers(1, 3), "limit")
         if (chosen := self._chosen(data)) is None:
             return
         board, window, segment, expected = chosen
