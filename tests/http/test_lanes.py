@@ -84,3 +84,15 @@ def test_nothing_is_read_while_a_request_waits_behind_another(fast: bool) -> Non
         assert statuses(bytes(wire.sent), heads=False) == (200, 200)
 
     run(crowd())
+
+
+def test_the_date_of_an_answer_is_the_date() -> None:
+    """What is kept of an answer's beginning is forgotten when uvicorn tells a new date."""
+
+    async def ask_twice() -> None:
+        side = Side(fast=True)
+        assert b"\r\ndate: Mon, 16 Nov 2026" in await side.talk([GET])
+        side.state.default_headers = [(b"date", b"Tue, 17 Nov 2026 00:00:00 GMT")]
+        assert b"\r\ndate: Tue, 17 Nov 2026" in await side.talk([GET])
+
+    run(ask_twice())
