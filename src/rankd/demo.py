@@ -59,7 +59,7 @@ CHAPTERS = ((9 * DAY, 1.0, 1.0), (DAY, 0.1, 0.12), (0, 0.08, 0.05))
 NAMED = 5_000
 """How many of the best have a name; it would take as long again to give everybody one."""
 
-SKILL_MEAN, SKILL_SPREAD, SKILL_MIN = 16_000.0, 4_000.0, 500.0
+SKILL_MEAN, SKILL_SPREAD, SKILL_MIN = 12_000.0, 2_500.0, 500.0
 """Points that a player has from before. The best of a normal spread lie close together."""
 
 REGIONS = {"eu": 30, "asia": 28, "na": 22, "latam": 11, "africa": 6, "oceania": 3}
@@ -151,7 +151,7 @@ class Game:
         """Players from anywhere; the skilled play more often, and score more."""
         everybody = range(len(self.skills))
         numbers = self._random.choices(everybody, cum_weights=self._eagerness, k=count)
-        return [(self.ids[n], self._points(self.skills[n] / 600, 0.3)) for n in numbers]
+        return [(self.ids[n], self._points(self.skills[n] / 500, 0.3)) for n in numbers]
 
     def _contend(self, top: Sequence[str], count: int) -> list[tuple[str, int]]:
         """Players at the top, who have better and worse spells."""
@@ -159,7 +159,7 @@ class Game:
             return []
         self._spells = {player: self._spell(player) for player in top}
         players = self._random.choices(top, weights=list(self._spells.values()), k=count)
-        return [(player, self._points(60 * self._spells[player], 0.25)) for player in players]
+        return [(player, self._points(100 * self._spells[player], 0.25)) for player in players]
 
     def _spell(self, player: str) -> float:
         """How well it goes for a player: much as it went before, and drawn back towards one."""
@@ -174,7 +174,7 @@ class Game:
             self._lucky = self._random.choice(further_down)
         if self._lucky is None:
             return []
-        return [(self._lucky, self._points(200, 0.3)) for _ in range(count)]
+        return [(self._lucky, self._points(240, 0.3)) for _ in range(count)]
 
     def _points(self, best: float, worst: float) -> int:
         return 1 + int(best * self._random.uniform(worst, 1.0))

@@ -27,7 +27,7 @@ Open http://{at}/ in a browser, or try:
 
   curl 'http://{at}/v1/boards/arena/standings?limit=3'
   curl http://{at}/v1/boards/arena/scores -H 'content-type: application/json' \
--d '{{"player": "you", "score": 31000}}'
+-d '{{"player": "you", "score": 21000}}'
   curl 'http://{at}/v1/boards/arena/standings/you/around?above=2&below=2'
 
 Ctrl-C ends it{afterwards}.

@@ -318,15 +318,15 @@ function showChoices() {
   const segments = board.definition.segments || [];
   at("segment-choice").hidden = !segments.length;
   if (document.activeElement !== at("segment")) at("segment").value = choice.segment;
-  at("segment").placeholder = segments.length ? `everybody, or ${segments[0]}:…` : "";
+  at("segment").title = `Everybody, or for example ${segments[0]}:…`;
   showHeads(board.definition);
 }
 
 const RULES = {
-  best: "A player's best score counts",
-  latest: "A player's latest score counts",
-  sum: "A player's scores add up",
-  first: "A player's first score counts",
+  best: "The best score of a player counts",
+  latest: "The latest score of a player counts",
+  sum: "The scores of a player add up",
+  first: "The first score of a player counts",
 };
 
 function described(definition) {
@@ -578,6 +578,7 @@ function shift(row, by) {
   }
   mark.append(by === null ? "new" : grouped(Math.abs(by)));
   row.shift.replaceChildren(mark);
+  row.element.dataset.moved = by === null ? "new" : by; // Stays when the mark has faded.
   row.shiftedAt = performance.now();
 }
 

@@ -1,0 +1,68 @@
+"""A service of its own for each test of the page, and one browser for all of them."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx
+import pytest
+from tests.browser.chromium import NoBrowser, Page, browser
+
+READY = "rankd ready on "
+
+
+class Site(NamedTuple):
+    """A running service, and a way to speak to it beside the page."""
+
+    url: str
+    client: httpx.Client
+    process: "subprocess.Popen[str]"
+
+    def define(self, board: str, **definition: object) -> None:
+        self.client.put(f"/v1/boards/{board}", json=definition).raise_for_status()
+
+    def submit(self, board: str, player: str, score: object) -> None:
+        sent = {"player": player, "score": score}
+        self.client.post(f"/v1/boards/{board}/scores", json=sent).raise_for_status()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    command = [sys.executable, "-m", "rankd", "serve", "--port", "0", "--data", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        assert process.stdout is not None
+        try:
+            line = process.stdout.readline()
+            assert line.startswith(READY), line
+            url = line.removeprefix(READY).strip()
+            with httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
+                yield Site(url, client, process)
+        finally:
+            process.terminate()
+
+
+@pytest.fixture(scope="package")
+def chromium() -> Iterator[Page]:
+    try:
+        found = browser()
+        page = found.__enter__()
+    except NoBrowser as exc:
+        pytest.skip(f"the page is not looked at, for there is no browser here: {exc}")
+    try:
+        yield page
+    finally:
+        found.__exit__(None, None, None)
+
+
+@pytest.fixture
+def page(chromium: Page) -> Iterator[Page]:
+    """An empty page, on a wide and light screen, that has complained of nothing."""
+    chromium.open("about:blank")
+    chromium.wait_for("location.href === 'about:blank'")
+    chromium.look_like(width=1200, height=900)
+    chromium.complaints.clear()
+    yield chromium
+    chromium.open("about:blank")
+    chromium.wait_for("location.href === 'about:blank'")
