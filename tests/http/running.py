@@ -65,7 +65,7 @@ class Client:
         self.writer.write(data)
 
     def end(self) -> None:
-        with contextlib.suppress(OSError):  # It may be closed by now from the other end.
+        with contextlib.suppress(OSError, RuntimeError):  # The other end may have closed it.
             self.writer.write_eof()
 
     async def answer(self) -> bytes:

@@ -96,3 +96,23 @@ def test_the_date_of_an_answer_is_the_date() -> None:
         assert b"\r\ndate: Tue, 17 Nov 2026" in await side.talk([GET])
 
     run(ask_twice())
+
+
+@pytest.mark.parametrize("fast", [True, False], ids=["fast", "asgi"])
+@pytest.mark.parametrize("name", ["close", "http 1.0", "not http", "head too large", "version 2"])
+def test_after_the_last_answer_the_rest_is_read_and_dropped(name: str, fast: bool) -> None:
+    """A connection closed at once would take an answer with it that the client has not read."""
+
+    async def go_on() -> None:
+        wire = Side(fast=fast).connect()
+        await from_the_loop(wire.protocol.data_received, CORPUS[name].sent)
+        while not (wire.ended or wire.is_closing()):  # noqa: ASYNC110 - a transport has no event
+            await asyncio.sleep(0)
+        assert wire.ended and not wire.is_closing() and wire.readable.is_set()
+        await from_the_loop(wire.protocol.data_received, GET)
+        assert not await from_the_loop(wire.protocol.eof_received)
+        wire.close()
+        await wire.lost.wait()
+        assert statuses(bytes(wire.sent), heads=False) == CORPUS[name].statuses
+
+    run(go_on())

@@ -220,6 +220,7 @@ def test_a_stop_waits_for_a_write_that_is_running_and_answers_it(fast_lane: bool
                     await server.connect()
                 service.gate.set()
                 answered = await writing.rest()
+                writing.end()
                 assert status(answered) == 200
                 assert b"\r\nconnection: close\r\n" in answered
                 await server.serving
@@ -241,6 +242,7 @@ def test_a_stop_lets_a_request_that_has_begun_arrive(fast_lane: bool) -> None:
                 assert await idle.rest() == b""
                 slow.send(submit()[-5:])
                 answered = await slow.rest()
+                slow.end()
                 assert status(answered) == 200
                 await server.serving
             assert server.service.applied == ["p1"]

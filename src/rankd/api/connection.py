@@ -167,9 +167,9 @@ class Connection(HttpToolsProtocol):
 
     def close(self) -> None:
         """Close for good, in a way that lets the last answer be read."""
-        unread = self.phase is RECEIVING
+        answered = self.phase in (RECEIVING, ANSWERING)
         self.phase, self._held = DEAD, b""
-        if unread:
+        if answered:  # And more may be on its way, which must not take the answer with it.
             self._linger()
         else:
             self.transport.close()
