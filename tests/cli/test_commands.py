@@ -1,0 +1,101 @@
+"""Commands against a real service: what they print, and the code they end with."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.cli.running import Ran, Served, process, run
+
+from rankd.client import Client
+
+Run = Callable[..., Ran]
+
+
+def parsed(done: Ran) -> dict[str, object]:
+    assert (done.code, done.err) == (0, ""), done
+    shape: dict[str, object] = json.loads(done.out)
+    return shape
+
+
+def test_a_board_is_defined_shown_changed_and_retired(ask: Run, tmp_path: Path) -> None:
+    (tmp_path / "cup.toml").write_text('rule = "sum"\nwindows = ["all", "daily"]\n')
+    planned = ask("board", "apply", "cup.toml", "--dry-run")
+    assert (planned.code, planned.out) == (0, "cup would be defined\n")
+    assert ask("board", "show", "cup").code == 1
+
+    assert ask("board", "apply", "cup.toml").out == "cup is defined\n"
+    shown = parsed(ask("board", "show", "cup", "--json"))
+    assert shown["definition"]["rule"] == "sum"  # type: ignore[index]
+    assert "cup" in ask("board", "list").out
+
+    refused = ask("board", "apply", "cup", "--set", "windows=all,weekly", stdin="n\n")
+    assert refused.code == 1
+    assert "windows" in refused.out
+    agreed = ask("board", "apply", "cup", "--set", "windows=all,weekly", stdin="y\n")
+    assert agreed.code == 0
+    assert "cup is changed" in agreed.out
+    definition = parsed(ask("board", "show", "cup", "--json"))["definition"]
+    assert (definition["windows"], definition["rule"]) == (["all", "weekly"], "sum")  # type: ignore[index]
+
+    assert ask("board", "retire", "cup", "--yes").code == 0
+    assert "cup" not in ask("board", "list").out
+
+
+def test_scores_are_submitted_and_standings_read(ask: Run, client: Client) -> None:
+    client.define("arena")
+    first = parsed(ask("submit", "arena", "ann", 100, "--json"))
+    assert (first["verdict"], first["rank"]) == ("counted", 1)
+    assert "rank 1" in ask("submit", "arena", "ann", 50, "--delta", "--key", "k1").out
+    again = ask("submit", "arena", "ann", 50, "--delta", "--key", "k1")
+    assert "seen before" in again.out
+    assert "score -5" in ask("submit", "arena", "bob", -5).out
+
+    top = parsed(ask("top", "arena", "--json"))
+    assert [row["player"] for row in top["standings"]] == ["ann", "bob"]  # type: ignore[attr-defined]
+    assert "150" in ask("top", "arena").out
+    assert parsed(ask("standing", "arena", "bob", "--json"))["rank"] == 2
+    around = parsed(ask("around", "arena", "bob", "--above", 1, "--below", 0, "--json"))
+    assert [row["player"] for row in around["standings"]] == ["ann", "bob"]  # type: ignore[attr-defined]
+
+    watched = ask("watch", "arena", "--changes", 1)
+    assert json.loads(watched.out)["total"] == 2
+
+
+def test_refusals_are_one_line_and_usage_is_another_code(ask: Run) -> None:
+    unknown = ask("top", "nowhere")
+    assert (unknown.code, unknown.out) == (1, "")
+    assert unknown.err.startswith("rankd: ")
+    assert unknown.err.count("\n") == 1
+    assert "rankd board list" in unknown.err
+    assert ask("top").code == 2
+    assert ask("top", "b", "--url", "http://x", "--data", "y").code == 2
+    away = run("top", "b", "--url", "http://127.0.0.1:9")
+    assert away.code == 1
+    assert "http://127.0.0.1:9 does not answer" in away.err
+
+
+def test_what_a_player_is_called_cannot_touch_the_terminal(ask: Run, client: Client) -> None:
+    client.define("names")
+    client.submit("names", "[bold]p[/bold]", 1)
+    shown = ask("top", "names")
+    assert "[bold]p[/bold]" in shown.out
+    assert "\x1b" not in shown.out
+
+
+def test_a_process_of_its_own_does_the_same(
+    service: Served, client: Client, tmp_path: Path
+) -> None:
+    client.define("process")
+    client.submit("process", "ann", 1)
+    done = process("top", "process", "--json", "--url", service.url, cwd=tmp_path)
+    assert [row["player"] for row in json.loads(done.out)["standings"]] == ["ann"]
+    assert (done.code, done.err) == (0, "")
+    assert process("standing", "process", "bob", "--url", service.url, cwd=tmp_path).code == 1
+
+
+@pytest.mark.parametrize("args", [["--help"], ["board", "apply", "--help"], ["--version"]])
+def test_help_is_there(ask: Run, args: list[str]) -> None:
+    done = ask(*args)
+    assert done.code == 0
+    assert done.out

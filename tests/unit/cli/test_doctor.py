@@ -1,0 +1,51 @@
+"""The doctor warns of what is in the way, and only of that."""
+
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from rankd.cli.doctor import DISK_BYTES_MIN, _clock, _disk, _files, _ledger
+
+
+class Usage(NamedTuple):
+    free: int
+
+
+def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(DISK_BYTES_MIN - 1))
+    assert _disk(tmp_path / "not" / "there").advice
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(DISK_BYTES_MIN))
+    assert not _disk(tmp_path).advice
+
+
+def test_a_clock_that_is_behind_its_own_files_is_told(tmp_path: Path) -> None:
+    (tmp_path / "ledger.db").touch()
+    assert not _clock(tmp_path).advice
+    later = time.time() + 1e6
+    os.utime(tmp_path / "ledger.db", (later, later))
+    assert "future" in _clock(tmp_path).advice
+
+
+def test_a_folder_that_cannot_be_written_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("tempfile.TemporaryDirectory", refuse)
+    (finding,) = _ledger(tmp_path)
+    assert "Permission denied" in finding.found
+    assert finding.advice
+
+
+def test_few_open_files_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    import resource
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 1024))
+    assert "ulimit" in _files().advice
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
+    assert not _files().advice

@@ -1,0 +1,59 @@
+"""A command that fails says so in one line that can do nothing to a terminal."""
+
+import re
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from rankd.cli import main
+from rankd.cli.failing import HINTS, Commands, Failed, failure
+from rankd.errors import InvalidSetting, LedgerInUse, RankdError, UnknownBoard
+
+
+def test_a_line_says_what_and_what_to_do() -> None:
+    said = failure(UnknownBoard("x")).format_message()
+    assert said.startswith("there is no board 'x'; ")
+    assert HINTS["unknown_board"] in said
+
+
+def test_hints_are_for_errors_there_are_and_name_commands_there_are() -> None:
+    assert set(HINTS) - {"unreachable"} <= set(RankdError._taken)
+    for hint in HINTS.values():
+        for name in re.findall(r"`rankd (\w+)", hint):
+            assert name in main.commands
+
+
+def test_a_wrong_setting_on_the_command_line_is_wrong_usage() -> None:
+    wrong = InvalidSetting(setting="idle_seconds_max", source="the command line", problem="takes 1")
+    told = failure(wrong)
+    assert isinstance(told, click.UsageError)
+    assert told.format_message() == "--idle-seconds-max takes 1"
+    elsewhere = InvalidSetting(setting="port", source="rankd.toml", problem="takes 1")
+    assert failure(elsewhere).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [LedgerInUse("a\x1b[31m\nb"), PermissionError(13, "denied", "a\nb"), Failed("a\nb\x07")],
+)
+def test_whatever_happens_is_one_plain_line(error: Exception) -> None:
+    @click.command()
+    def fail() -> None:
+        raise error
+
+    group = Commands(commands={"fail": fail})
+    done = CliRunner().invoke(group, ["fail"])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.startswith("rankd: ")
+    assert done.stderr.endswith("\n")
+    assert done.stderr[:-1].isprintable()
+
+
+def test_a_mistake_of_ours_is_not_dressed_up() -> None:
+    @click.command()
+    def fail() -> None:
+        raise AssertionError("a bug")
+
+    done = CliRunner().invoke(Commands(commands={"fail": fail}), ["fail"])
+    assert isinstance(done.exception, AssertionError)

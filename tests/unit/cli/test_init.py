@@ -1,0 +1,57 @@
+"""The front of the command line: every command is listed, explained and quick to begin."""
+
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from rankd.cli import main
+
+SLOW = ("httpx", "rich", "uvicorn", "starlette", "apsw", "rankd.core", "rankd.embedded")
+
+
+def commands(group: click.Group, above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    found = []
+    for name, command in group.commands.items():
+        found.append((*above, name))
+        if isinstance(command, click.Group):
+            found += commands(command, (*above, name))
+    return found
+
+
+@pytest.mark.parametrize("path", commands(main), ids=" ".join)
+def test_every_command_explains_itself_and_its_options(path: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(main, [*path, "--help"])
+    assert done.exit_code == 0
+    command: click.Command = main
+    for name in path:
+        assert isinstance(command, click.Group)
+        command = command.commands[name]
+    assert command.help
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, parameter.name
+
+
+def test_every_command_is_listed() -> None:
+    listed = CliRunner().invoke(main, ["--help"]).stdout
+    assert [name for name in main.commands if f"\n  {name} " not in listed] == []
+
+
+def test_help_and_import_load_nothing_that_is_slow() -> None:
+    code = f"""
+import sys, rankd
+from rankd.cli import main
+try:
+    main(["--help"])
+except SystemExit:
+    pass
+slow = [name for name in {SLOW!r} if name in sys.modules]
+sys.exit(f"loaded: {{slow}}" if slow else 0)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stderr

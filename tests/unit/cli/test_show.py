@@ -1,0 +1,45 @@
+"""What people see is what it says, whoever chose the words."""
+
+from decimal import Decimal
+
+import pytest
+
+from rankd.cli.show import console, score, standings_table
+from rankd.wire import Row
+
+
+def printed(rows: list[Row], capsys: pytest.CaptureFixture[str]) -> str:
+    console().print(standings_table(rows))
+    return capsys.readouterr().out
+
+
+def test_names_are_shown_whole_and_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    long = "x" * 256
+    rows = [
+        Row(1, "[red]a[/red]", "\x1b[31mred\x07", Decimal("1234.50"), None, None),
+        Row(2, long, ":smile:", -1234567, None, None),
+    ]
+    out = printed(rows, capsys)
+    assert "[red]a[/red]" in out
+    assert "\x1b" not in out
+    assert "\x07" not in out
+    assert long in out
+    assert ":smile:" in out
+    assert "1,234.50" in out
+    assert "-1,234,567" in out
+
+
+def test_every_column_is_shown_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    row = Row(1, "a", None, 7, None, None, {"kills": 7, "time": 90})
+    head, line = printed([row], capsys).splitlines()
+    assert head.split() == ["rank", "player", "score", "time"]
+    assert line.split() == ["1", "a", "7", "90"]
+
+
+def test_an_empty_ranking_is_only_a_head(capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed([], capsys).split() == ["rank", "player", "score"]
+
+
+def test_a_score_keeps_its_digits() -> None:
+    assert score(Decimal("0.10")) == "0.10"
+    assert score(2**63 - 1) == "9,223,372,036,854,775,807"
