@@ -357,6 +357,8 @@ class Rankd(View):
             await shadow.catch_up(through=through)
             yield Progress(shadow.checkpoint, self.position, "folding")
             await asyncio.sleep(0)
+            if self.position - shadow.checkpoint <= SHADOW_BEHIND_MAX:
+                break  # Writes go on meanwhile: who waits for the last of them waits for ever.
 
     async def _replace(self, home: Home, shadow: Projector) -> None:
         async with self._intake.turn():
@@ -402,6 +404,9 @@ class Rankd(View):
             raise IndexDiffers(ranking=str(ranking), rank=first + place)
         return len(ours.entries), ours.total
 
+
+SHADOW_BEHIND_MAX = 1_000
+"""How near a shadow comes to the head before the writer waits for it."""
 
 SHADOW_FACTS = 65_536
 """How many facts are folded between two words about progress."""
