@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -21,14 +22,19 @@ def commands(group: click.Group, above: tuple[str, ...] = ()) -> list[tuple[str,
     return found
 
 
-@pytest.mark.parametrize("path", commands(main), ids=" ".join)
-def test_every_command_explains_itself_and_its_options(path: tuple[str, ...]) -> None:
-    done = CliRunner().invoke(main, [*path, "--help"])
-    assert done.exit_code == 0
+def found(path: tuple[str, ...]) -> click.Command:
     command: click.Command = main
     for name in path:
         assert isinstance(command, click.Group)
         command = command.commands[name]
+    return command
+
+
+@pytest.mark.parametrize("path", commands(main), ids=" ".join)
+def test_every_command_explains_itself_and_its_options(path: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(main, [*path, "--help"])
+    assert done.exit_code == 0
+    command = found(path)
     assert command.help
     for parameter in command.params:
         if isinstance(parameter, click.Option):
@@ -55,3 +61,13 @@ sys.exit(f"loaded: {{slow}}" if slow else 0)
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_every_command_is_in_the_documentation() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
+    missing = [
+        " ".join(path)
+        for path in commands(main)
+        if not isinstance(found(path), click.Group) and f"`{' '.join(path)}`" not in page
+    ]
+    assert missing == []
