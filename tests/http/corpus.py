@@ -164,6 +164,7 @@ CORPUS: dict[str, Entry] = {
     "body too large": Entry(submit(b"x" * 2049), (413,)),
     "body too large for the route": Entry(post(b"/v1/cold/x", b"x" * 65, method=b"PUT"), (413,)),
     "chunks too large": Entry(chunked(b"/v1/echo/x", *[b"x" * 512] * 5), (413,)),
+    "too large and cut off": Entry(submit() + submit(b"x" * 2049)[:-50], (200, 413)),
     "expect too large": Entry(submit(b"x" * 2049, EXPECT), (413,)),
     "head too large": Entry(get(AROUND, b"X-A: " + b"a" * 1024), (431,)),
     "target too large": Entry(get(b"/" + b"a" * 1024), (431,)),

@@ -154,8 +154,14 @@ class Connection(HttpToolsProtocol):
     def eof_received(self) -> bool | None:  # type: ignore[override]
         """Keep the connection for an answer that is not begun; otherwise let it close."""
         self._at_eof = True
-        streaming = self._open_cycle is not None and self._open_cycle.response_started
-        return self._held != b"" or (self.phase is ANSWERING and not streaming)
+        cycle = self._open_cycle
+        if cycle is not None and cycle.response_started:
+            return False  # A stream, to somebody who does not listen any more.
+        if self.phase is RECEIVING and cycle is not None:
+            # It never comes whole, but may be refused all the same: the application is heard first.
+            self.loop.call_soon(self._close_if_over)
+            return True
+        return self.phase is ANSWERING or self.holds
 
     def shutdown(self) -> None:
         """Finish what was begun and close. Called when the server stops."""
@@ -241,7 +247,7 @@ class Connection(HttpToolsProtocol):
             data, self._held = self._held, b""
             self.flow.resume_reading()
             self._take(data)
-        self._close_if_over()
+        self.loop.call_soon(self._close_if_over)
 
     def _close_if_over(self) -> None:
         """Close when nothing more can come of this connection."""
