@@ -3,22 +3,38 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import httpx
-from tests.http.running import run as run
 
 from rankd.api.access import Gate, ReadToken
 from rankd.api.limits import limits_of
-from rankd.api.server import serve
+from rankd.api.server import new_event_loop, serve
 from rankd.api.service import Service
 from rankd.api.table import ROUTES
 from rankd.core.service import Rankd
 from rankd.model.window import Instant
 from rankd.settings import Settings
 from rankd.wiring import engine
+
+T = TypeVar("T")
+
+PATIENCE_SECONDS = 550
+"""A hang becomes a failure; a machine with much else to do does not."""
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run on the loop the service runs on."""
+
+    async def within_reason() -> T:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            return await coroutine
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(within_reason())
+
 
 NOON = Instant(1_794_830_400_000_000)
 """2026-11-16T12:00:00Z: no window of any calendar turns near it."""
@@ -96,7 +112,8 @@ async def whole(
             ready.set_result(f"http://{host}:{port}")
 
         serving = asyncio.create_task(serve(ROUTES, service, settings, ready=tell, stop=stop))
-        await asyncio.wait([ready, serving], return_when=asyncio.FIRST_COMPLETED)
+        both: list[asyncio.Future[Any]] = [ready, serving]
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         try:
             address = await ready
             async with httpx.AsyncClient(base_url=address, trust_env=False) as http:

@@ -366,11 +366,20 @@ async def _submit(
     if relative and asked.body["delta"] is None:
         raise InvalidRequest([FieldError("score_delta", "must be given")])
     header = request.headers.get(b"idempotency-key")
-    if header is not None and asked.match_id is None:
-        asked.body["key"] = header.decode("latin-1").strip('"')
+    if header is not None:
+        _take_key(asked, header.decode("latin-1").strip('"'))
     if asked.board not in service.rankd.book.boards:
         await _create(service, asked.board, actor)
     return asked, await _count(service, asked, actor)
+
+
+def _take_key(asked: Asked, key: str) -> None:
+    """Take the submission key from its header; a match is the better name for what it is."""
+    if not valid_player(key) or len(key.encode()) > SUBMISSION_KEY_BYTES_MAX:
+        message = f"must be printable, of 1 to {SUBMISSION_KEY_BYTES_MAX} bytes"
+        raise InvalidRequest([FieldError("Idempotency-Key", message)])
+    if asked.match_id is None:
+        asked.body["key"] = key
 
 
 async def _create(service: Service, board: str, actor: Actor) -> None:

@@ -13,6 +13,7 @@ from rankd.api.problems import Problem
 from rankd.api.routes import Route
 from rankd.api.service import Service
 from rankd.errors import FieldError, InvalidRequest
+from rankd.model.board import BOARD_NAME_LENGTH_MAX, NAME, UNPRINTABLE
 from rankd.model.facts import KeyCreated
 
 SCOPES = ("read", "submit", "moderate", "admin")
@@ -61,10 +62,12 @@ def make_key(asked: NewKey, *, actor: str | None) -> tuple[KeyCreated, str]:
     errors: list[FieldError] = []
     if not asked.scopes or not set(asked.scopes) <= set(SCOPES):
         errors.append(FieldError("scopes", f"must be some of {', '.join(SCOPES)}"))
-    if asked.boards is not None and not 0 < len(asked.boards) <= KEY_BOARDS_MAX:
-        errors.append(FieldError("boards", f"must be 1 to {KEY_BOARDS_MAX} names, or absent"))
-    if asked.title is not None and not 0 < len(asked.title) <= TITLE_LENGTH_MAX:
-        errors.append(FieldError("title", f"must be at most {TITLE_LENGTH_MAX} characters"))
+    if asked.boards is not None and not _are_boards(asked.boards):
+        message = f"must be 1 to {KEY_BOARDS_MAX} names of boards, or absent"
+        errors.append(FieldError("boards", message))
+    if asked.title is not None and not _is_title(asked.title):
+        message = f"must be printable text of 1 to {TITLE_LENGTH_MAX} characters"
+        errors.append(FieldError("title", message))
     if errors:
         raise InvalidRequest(errors)
     secret = KEY_PREFIX + secrets.token_urlsafe(KEY_BYTES)
@@ -79,6 +82,22 @@ def make_key(asked: NewKey, *, actor: str | None) -> tuple[KeyCreated, str]:
     return fact, secret
 
 
+def _are_boards(names: list[str]) -> bool:
+    """Whether these can be boards. They need not be there yet: a key may be made before."""
+    return 0 < len(names) <= KEY_BOARDS_MAX and all(
+        len(name) <= BOARD_NAME_LENGTH_MAX and NAME.fullmatch(name) for name in names
+    )
+
+
+def _is_title(title: str) -> bool:
+    return 0 < len(title) <= TITLE_LENGTH_MAX and not UNPRINTABLE.search(title)
+
+
+def _opens_all(key: KeyCreated) -> bool:
+    """Whether whoever has this key can make and revoke others."""
+    return "admin" in key.scopes and key.boards is None
+
+
 def show_key(key: KeyCreated, secret: str | None = None) -> Key:
     """Return a key as it is listed."""
     boards = None if key.boards is None else list(key.boards)
@@ -91,6 +110,11 @@ async def create_key(service: Service, request: Request) -> Response:
     if len(service.rankd.book.keys) >= KEYS_MAX:
         raise InvalidRequest([FieldError("", f"there may be at most {KEYS_MAX} keys")])
     fact, secret = make_key(decode_body(request, NewKey), actor=actor.name)
+    if not service.rankd.book.keys and not _opens_all(fact):
+        # It would end the open time, and leave nobody who could make the second.
+        raise InvalidRequest(
+            [FieldError("scopes", "of the first key must be admin, on all boards")]
+        )
     await service.writer.create_key(fact)
     return Response(wire.encode(show_key(fact, secret)), 201)
 
@@ -103,8 +127,15 @@ async def list_keys(service: Service, request: Request) -> Response:
 
 
 async def revoke_key(service: Service, request: Request) -> Response:
-    """Let a key open nothing any more."""
+    """Let a key open nothing any more. The last one with the scope admin stays.
+
+    Without it nobody could make another, or, on loopback, everybody could do everything.
+    """
     actor = service.gate.admit(request, "admin")
+    left = [key.id for key in service.rankd.book.keys.values() if _opens_all(key)]
+    if left == [request.params["key"]]:
+        message = "is the last with the scope admin: make another first"
+        raise InvalidRequest([FieldError("key", message)])
     position = await service.writer.revoke_key(request.params["key"], actor=actor.name)
     return Response(wire.encode(wire.Done(position)))
 
@@ -135,6 +166,6 @@ ROUTES = (
         handler=revoke_key,
         scope="admin",
         writes=True,
-        responses={200: wire.Done, 404: Problem},
+        responses={200: wire.Done, 404: Problem, 422: Problem},
     ),
 )

@@ -14,6 +14,7 @@ from rankd.api.exchange import Request, Response
 from rankd.api.problems import Problem
 from rankd.api.routes import Param, Route
 from rankd.model.standing import PAGE_LIMIT_MAX
+from rankd.model.submission import SUBMISSION_KEY_BYTES_MAX
 
 _TEMPLATE = re.compile(r"\{(\w+)\}")
 _REFERENCE = "#/components/schemas/{name}"
@@ -76,6 +77,12 @@ PATH_SCHEMAS: dict[str, bodies.Schema] = {
     "rank": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1, "description": "From 1."},
     "n": {"type": "integer", "minimum": 1, "maximum": PAGE_LIMIT_MAX, "description": "How many."},
     "key": bodies.text(64, "The id of a key."),
+}
+
+ANY_PLAYER: bodies.Schema = {
+    "type": "string",
+    "minLength": 1,
+    "description": "The player's id. What can be nobody's is nobody's: it has no standing.",
 }
 
 
@@ -260,6 +267,8 @@ def _response(kind: Any, schemas: Mapping[str, Any]) -> dict[str, Any]:
 def _path_parameters(route: Route) -> Iterator[dict[str, Any]]:
     for name in _TEMPLATE.findall(route.path):
         schema = PATH_SCHEMAS.get(name, bodies.text(256))
+        if schema is bodies.PLAYER and not route.writes:
+            schema = ANY_PLAYER
         yield {"name": name, "in": "path", "required": True, "schema": schema}
 
 
@@ -291,8 +300,7 @@ def _write_parameters(route: Route) -> list[dict[str, Any]]:
     if route.operation != "submit_score" and tag_of(route) != "classic":
         return []
     doc = "The submission key: sent again, the submission counts once."
-    pattern = "^[A-Za-z0-9_.:/-]+$"
-    schema = {"type": "string", "minLength": 1, "maxLength": 128, "pattern": pattern}
+    schema = {"type": "string", "minLength": 1, "maxLength": SUBMISSION_KEY_BYTES_MAX}
     return [
         {
             "name": "Idempotency-Key",
