@@ -10,8 +10,8 @@ import msgspec
 from rankd.api.server import new_event_loop
 from rankd.api.workers import WORKER_VARIABLE, WorkerTask
 from rankd.embedded import WallClock
+from rankd.serving import worker
 from rankd.settings import Settings
-from rankd.wiring import worker
 
 
 def main() -> None:

@@ -77,8 +77,8 @@ def _run(settings: Settings, players: int, rate: int, afterwards: str) -> None:
 async def _serve(settings: Settings, players: int, rate: int, afterwards: str) -> None:
     from rankd.demo import TimeLapse, playing
     from rankd.embedded import WallClock
+    from rankd.serving import service
     from rankd.terminal import ProgressBar
-    from rankd.wiring import service
 
     bar = ProgressBar()
     clock = TimeLapse(WallClock())

@@ -110,8 +110,8 @@ def announce(host: str, port: int) -> None:
 
 async def _serve(settings: Settings) -> None:
     from rankd.embedded import WallClock
+    from rankd.serving import service
     from rankd.terminal import ProgressBar
-    from rankd.wiring import service
 
     bar = ProgressBar()
 
