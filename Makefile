@@ -3,6 +3,7 @@
 #
 #     make test PYTHON=python3.13 VENV=.venv313    another interpreter, beside the first
 #     make test ARGS="-k window -x"                options for pytest
+#     make run ARGS="--players 1000 --port 8080"   options for the demo
 #     make bench SIZES="100000 1000000"            smaller or larger boards
 #     make bench QUESTIONS="embedded start"        some of the questions
 
@@ -24,8 +25,8 @@ NATIVE := $(wildcard src/rankd/rank/*.[ch] src/rankd/rank/*.pyx src/rankd/rank/*
 help:  ## Say what the verbs are.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: $(VENV)/.package  ## Fill a board with a million simulated players and watch it change.
-	@$(BIN)/python examples/first_ranking.py $(ARGS)
+run: $(VENV)/.package  ## Serve a simulated game and a live page; set up first what is missing.
+	@$(BIN)/python -m rankd demo $(ARGS)
 
 test: check $(VENV)/.servers  ## Everything a commit must pass, against real servers.
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)

@@ -120,9 +120,13 @@ class Page:
         return done["result"].get("value")
 
     def wait_for(self, expression: str) -> Any:
-        """Return what an expression is once it is true. Fails if it never is."""
+        """Return what an expression is once it is true. Fails if it never is.
+
+        What it speaks of may not be there yet: that is not true yet either.
+        """
         until = time.monotonic() + PATIENCE_SECONDS
-        while not (value := self.evaluate(expression)):
+        lenient = f"(() => {{ try {{ return {expression} }} catch {{ return false }} }})()"
+        while not (value := self.evaluate(lenient)):
             shown = self.evaluate("document.body?.innerText")
             assert time.monotonic() < until, f"{expression} is never true; the page says: {shown}"
             time.sleep(LOOK_AGAIN_SECONDS)

@@ -607,6 +607,7 @@ function showList(page, tag) {
   setText("total", grouped(page.total));
   at("nobody").hidden = page.standings.length > 0;
   top25.show(page.standings);
+  if (document.activeElement === at("segment")) suggestSegments();
 }
 
 function showPinned(page) {
@@ -621,7 +622,7 @@ function showPinned(page) {
   const share = Math.max(own.rank / page.total * 100, 0.01);
   setText("place-rank", `#${grouped(own.rank)}`);
   const within = share < 10 ? share.toFixed(2) : Math.ceil(share);
-  setText("place-of", `of ${grouped(page.total)}, among the best ${within} %`);
+  setText("place-of", `of ${grouped(page.total)}, top ${within} %`);
   near.show(page.standings);
   if (first) say(`${own.name || own.player} holds rank ${grouped(own.rank)} of ${grouped(page.total)}.`);
 }
@@ -643,8 +644,12 @@ function segmentMeant(text) {
   return plain && !plain.includes(":") && only && !more.length ? `${only}:${plain}` : plain;
 }
 
-/** Suggest segments: those that the players on the list belong to. */
+let suggestedIn = -1; // The round in which segments were suggested last.
+
+/** Suggest segments, once for each choice: those that the players on the list belong to. */
 async function suggestSegments() {
+  if (suggestedIn === round || !top25.rows.size) return;
+  suggestedIn = round;
   const board = boards.find((each) => each.name === choice.board);
   const players = [...top25.rows.keys()].slice(0, PROFILES_ASKED);
   const asked = players.map((player) => ask(`/v1/players/${part(player)}`).catch(() => null));
