@@ -10,6 +10,7 @@ from rankd.cli.failing import plain
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from rankd import wire
 
@@ -55,7 +56,15 @@ def add(to: "Table", *cells: object, style: str | None = None) -> None:
     """Add a row. What strangers chose is shown as text, whatever it says."""
     from rich.text import Text
 
-    to.add_row(*(Text(shown(cell)) for cell in cells), style=style)
+    texts = [cell if isinstance(cell, Text) else Text(shown(cell)) for cell in cells]
+    to.add_row(*texts, style=style)
+
+
+def mark(text: str) -> "Text":
+    """Return a mark of movement: green up, red down."""
+    from rich.text import Text
+
+    return Text(text, style={"▲": "green", "▼": "red"}.get(text[:1], "cyan"))
 
 
 def shown(cell: object) -> str:
@@ -89,7 +98,7 @@ def standings_table(
         add(
             made,
             row.rank,
-            *([marks[number]] if marks else []),
+            *([mark(marks[number])] if marks else []),
             row.player,
             *([row.name] if names else []),
             score(row.score),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rankd.cli.failing import plain
 from rankd.cli.reaching import Reach, json_option, reaching, which_ranking
 from rankd.cli.show import console, heading, print_json, standings_table
 from rankd.errors import Unavailable
@@ -109,16 +110,19 @@ def _drawn_live() -> Iterator[Draw]:
     with Live(console=console(), auto_refresh=False, screen=True) as live:
         last: wire.Page | None = None
         marks: list[str] = []
+        noted = ""
 
         def draw(page: "wire.Page | None", note: str) -> None:
-            nonlocal last, marks
+            nonlocal last, marks, noted
             if page is not None:
                 marks = movements(last.standings if last else None, page.standings)
                 last = page
-            if last is not None:
-                foot = Text(note or "q ends", style="red" if note else "dim")
-                table = standings_table(last.standings, marks=marks)
-                live.update(Group(Text(heading(last), style="bold"), table, foot), refresh=True)
+            if last is None or (page is None and note == noted):
+                return
+            noted = note
+            foot = Text(plain(note) or "q ends", style="red" if note else "dim")
+            table = standings_table(last.standings, marks=marks)
+            live.update(Group(Text(heading(last), style="bold"), table, foot), refresh=True)
 
         yield draw
 
