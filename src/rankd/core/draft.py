@@ -165,7 +165,9 @@ class Draft:
 
     def windows(self) -> Sequence[tuple[str, Ranking]]:
         """Return its windows' names and rankings, for whoever wants to see what would be."""
-        return [(name, opened.ranking) for name, opened in self._page.windows.items()]
+        opened = self._page.windows
+        names = (recurrence.name for recurrence in self.board.windows)
+        return [(name, opened[name].ranking) for name in names if name in opened]
 
     def page(self) -> BoardPage:
         """Return what explains its keys."""
