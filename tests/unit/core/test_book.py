@@ -1,0 +1,100 @@
+"""The book: it remembers what a fact says, and nothing that no fact said."""
+
+from rankd.core.book import NOBODY, Book, name_of_window, rankings_of, segments_of
+from rankd.model.board import Board
+from rankd.model.facts import (
+    BoardDefined,
+    BoardRetired,
+    Fact,
+    FriendsSet,
+    OpenWindow,
+    PlayerErased,
+    PlayerProfiled,
+    Position,
+    Recorded,
+    WindowDropped,
+    WindowOpened,
+    WindowSealed,
+)
+from rankd.ports import Ranking
+
+DAY = 86_400_000_000
+
+
+def book_of(*facts: Fact) -> Book:
+    book = Book()
+    for number, fact in enumerate(facts, start=1):
+        book.note(Recorded(Position(number), number, fact))
+    return book
+
+
+def defined(*windows: str) -> BoardDefined:
+    definition = Board.define("b", {"rule": "sum", "windows": ["all", "daily"]}).definition()
+    return BoardDefined("b", definition, None, tuple(OpenWindow(id, 0, DAY) for id in windows))
+
+
+def test_a_window_is_open_until_a_fact_closes_it_and_there_until_one_drops_it() -> None:
+    page = book_of(defined("daily:1")).page("b")
+    assert (list(page.windows), list(page.sealed)) == (["daily"], [])
+    page = book_of(defined("daily:1"), WindowSealed("b", "daily:1")).page("b")
+    assert (list(page.windows), list(page.sealed)) == ([], ["daily:1"])
+    assert (page.sealed["daily:1"].through, page.sealed["daily:1"].at) == (2, 2)
+    dropped = WindowDropped("b", "daily:1")
+    page = book_of(defined("daily:1"), WindowSealed("b", "daily:1"), dropped).page("b")
+    assert (list(page.windows), list(page.sealed)) == ([], [])
+
+
+def test_an_open_window_cannot_be_dropped_nor_another_be_sealed() -> None:
+    page = book_of(
+        defined("daily:1"), WindowDropped("b", "daily:1"), WindowSealed("b", "daily:2")
+    ).page("b")
+    assert (list(page.windows), list(page.sealed)) == (["daily"], [])
+
+
+def test_windows_keep_the_order_of_the_definition() -> None:
+    book = book_of(defined("daily:1"), WindowOpened("b", "all"))
+    assert list(book.page("b").windows) == ["all", "daily"]
+    assert rankings_of(book.page("b").windows.values()) == [
+        Ranking("b", "all"),
+        Ranking("b", "daily:1"),
+    ]
+
+
+def test_facts_about_a_board_that_is_gone_are_no_mistake() -> None:
+    gone = [WindowOpened("b", "all"), WindowSealed("b", "all"), WindowDropped("b", "all")]
+    book = book_of(defined("all"), BoardRetired("b"), *gone, BoardRetired("b"))
+    assert book.boards == {}
+
+
+def test_a_new_definition_closes_what_it_does_not_go_on_with() -> None:
+    page = book_of(defined("all", "daily:1"), defined("all", "daily:2")).page("b")
+    assert [opened.window.id for opened in page.windows.values()] == ["all", "daily:2"]
+    assert list(page.sealed) == ["daily:1"]
+    assert (page.since, page.defined_at) == (1, 2)
+    assert page.board_at(Position(1)) is page.earlier[0][1]
+    assert page.board_at(Position(2)) is page.board
+
+
+def test_a_profile_is_replaced_whole_and_a_person_is_forgotten() -> None:
+    book = book_of(
+        PlayerProfiled("p", "Ann", {"region": "eu"}), FriendsSet("p", ("q",)), PlayerProfiled("p")
+    )
+    assert book.profile("p").attributes == {}
+    assert book.friends == {"p": ("q",)}
+    book.note_attributes("p", {"level": 3})
+    book.note(Recorded(Position(4), 4, PlayerErased("p")))
+    assert (book.profile("p"), book.friends, book.profiled_at) == (NOBODY, {}, 4)
+
+
+def test_segments_are_drawn_from_attributes() -> None:
+    board = Board.define("b", {"rule": "sum", "windows": ["all"], "segments": ["vip", "level"]})
+    assert segments_of(board, {"vip": True, "level": 3, "other": "x"}) == ["vip:true", "level:3"]
+    assert segments_of(board, {}) == []
+
+
+def test_a_window_is_named_after_its_recurrence() -> None:
+    assert [name_of_window(id) for id in ("all", "all~2", "daily:2026-11-14~3")] == [
+        "all",
+        "all",
+        "daily",
+    ]

@@ -1,0 +1,118 @@
+"""Drafts: a board redefined is the board it would have been, had it been defined so at once."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.core.doubles import FaultyLedger, SetClock, digest_of, engine, verified
+
+from rankd.core import draft as module
+from rankd.core.service import Rankd
+from rankd.errors import InvalidBoard
+
+pytestmark = pytest.mark.anyio
+WAYS: list[dict[str, Any]] = [
+    {"rule": rule, "windows": ["all", "daily"], **more}
+    for rule in ("best", "sum", "latest", "first")
+    for more in (
+        {},
+        {"direction": "lower", "tie_break": "latest"},
+        {"segments": ["region"], "ties": "dense"},
+        {"limits": {"score_max": 3}},
+    )
+]
+SUBMISSIONS = st.lists(
+    st.tuples(
+        st.sampled_from(["ann", "bob", "cyd"]),
+        st.integers(-3, 3),
+        st.none() | st.sampled_from(["eu", "us"]),
+        st.integers(0, 7),
+    ),
+    max_size=20,
+)
+
+
+async def told(rankd: Rankd, definition: dict[str, Any]) -> list[Any]:
+    segments = [None, "region:eu", "region:us"] if "segments" in definition else [None]
+    pages = [
+        await rankd.reader.page("b", window=window, segment=segment)
+        for window in ("all", "daily")
+        for segment in segments
+    ]
+    return [
+        [(one.rank, one.player, one.scores, one.metadata) for one in page.standings]
+        for page in pages
+    ]
+
+
+async def lived(
+    first: dict[str, Any], then: dict[str, Any] | None, submissions: list[Any]
+) -> list[Any]:
+    clock = SetClock()
+    async with engine(FaultyLedger(), clock) as rankd:
+        await rankd.define("b", first)
+        for player, score, region, hours in submissions:
+            clock.time += hours * 3_600_000_000
+            body: dict[str, Any] = {"player": player, "score": score, "metadata": {"s": score}}
+            if region is not None:
+                body["attributes"] = {"region": region}
+            await rankd.submit("b", [body])
+        if then is not None:
+            await rankd.redefine("b", then)
+            await verified(rankd)
+        digest_of(rankd.projector.index)
+        return await told(rankd, then or first)
+
+
+@given(st.sampled_from(WAYS), st.sampled_from(WAYS), SUBMISSIONS)
+def test_a_redefined_board_is_what_it_would_have_been(
+    first: dict[str, Any], then: dict[str, Any], submissions: list[Any]
+) -> None:
+    assert asyncio.run(lived(first, then, submissions)) == asyncio.run(
+        lived(then, None, submissions)
+    )
+
+
+async def test_scores_are_put_into_the_unit_of_the_new_definition() -> None:
+    async with engine(FaultyLedger()) as rankd:
+        await rankd.define("b", {"rule": "sum", "windows": ["all"]})
+        await rankd.submit("b", [{"player": "p", "score": 7}])
+        await rankd.redefine("b", {"rule": "sum", "windows": ["all"], "decimals": 2})
+        await rankd.submit("b", [{"player": "p", "score": "0.25"}])
+        (standing,) = (await rankd.reader.page("b")).standings
+        assert standing.scores == (725,)
+        with pytest.raises(InvalidBoard):
+            await rankd.redefine("b", {"rule": "sum", "windows": ["all"], "decimals": 1})
+        await verified(rankd)
+
+
+async def test_traffic_goes_on_while_a_draft_is_folded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FACTS_TOGETHER_MAX", 3)
+    async with engine(FaultyLedger()) as rankd:
+        await rankd.define("b", {"rule": "sum", "windows": ["all"]})
+        for number in range(30):
+            await rankd.submit("b", [{"player": f"p{number % 4}", "score": number}])
+
+        async def traffic() -> None:
+            for number in range(30):
+                await rankd.submit("b", [{"player": f"p{number % 4}", "score": number}])
+
+        await asyncio.gather(rankd.redefine("b", {"rule": "best", "windows": ["all"]}), traffic())
+        page = await rankd.reader.page("b")
+        assert [one.scores for one in page.standings] == [(29,), (28,), (27,), (26,)]
+        await verified(rankd)
+
+
+async def test_facts_of_a_board_that_was_retired_are_not_its_successors() -> None:
+    async with engine(FaultyLedger()) as rankd:
+        for score in (5, 1):
+            await rankd.define("b", {"rule": "sum", "windows": ["all"]})
+            await rankd.submit("b", [{"player": "p", "score": score}])
+            if score == 5:
+                await rankd.retire("b")
+        await rankd.redefine("b", {"rule": "best", "windows": ["all"], "segments": ["region"]})
+        (standing,) = (await rankd.reader.page("b")).standings
+        assert standing.scores == (1,)
+        await verified(rankd)

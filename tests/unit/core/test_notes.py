@@ -1,0 +1,74 @@
+"""Notes: a book read back is the book that was noted, of that moment and no later one."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from tests.unit.core.doubles import FaultyLedger, SetClock, engine, page_of
+from tests.unit.core.histories import STEPS, History, Step
+
+from rankd.core import notes
+from rankd.core.book import Book
+from rankd.core.notes import VERSION, Heading, read_notes, take_notes
+from rankd.errors import SnapshotDamaged
+from rankd.model.facts import Position
+
+HEADING = Heading(VERSION, Position(7), 5, b"link", Position(3), {4: b"receipt"})
+
+
+def said(book: Book) -> dict[str, object]:
+    return {
+        "boards": {name: page_of(page) for name, page in book.boards.items()},
+        "earlier": {
+            name: [(at, board.definition()) for at, board in page.earlier]
+            for name, page in book.boards.items()
+        },
+        "profiles": dict(book.profiles),
+        "friends": dict(book.friends),
+    }
+
+
+async def noted(steps: Sequence[Sequence[Step]]) -> None:
+    clock = SetClock()
+    async with engine(FaultyLedger(), clock) as rankd:
+        history = History(rankd, clock)
+        half = len(steps) // 2
+        await history.live(steps[:half])
+        before, frames = said(rankd.book), take_notes(rankd.book, HEADING)
+        await history.live(steps[half:])
+        assert said(read_notes(frames).book) == before
+
+
+@settings(max_examples=40)
+@given(STEPS)
+def test_a_book_is_read_back_as_it_was_when_notes_were_taken(
+    steps: Sequence[Sequence[Step]],
+) -> None:
+    asyncio.run(noted(steps))
+
+
+def test_a_heading_is_read_back() -> None:
+    assert read_notes(take_notes(Book(), HEADING)).heading == HEADING
+
+
+def test_players_are_noted_however_many_frames_they_fill(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notes, "PLAYERS_PER_FRAME", 3)
+    book = Book()
+    for number in range(10):
+        book.note_attributes(f"p{number}", {"region": "eu"})
+        book.friends[f"p{number}"] = ("ann",)
+    again = read_notes(take_notes(book, HEADING)).book
+    assert said(again) == said(book)
+
+
+@pytest.mark.parametrize("frames", [[], [b"\xc1"], [b"\x90"]])
+def test_what_cannot_be_read_is_damage(frames: list[bytes]) -> None:
+    with pytest.raises(SnapshotDamaged):
+        read_notes(frames)
+
+
+def test_notes_of_another_version_are_left_aside() -> None:
+    other = Heading(VERSION + 1, Position(7), 5, b"", Position(3), {})
+    with pytest.raises(SnapshotDamaged):
+        read_notes(take_notes(Book(), other))
