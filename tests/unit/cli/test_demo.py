@@ -51,18 +51,18 @@ def test_it_serves_says_what_to_try_and_ends_cleanly(tmp_path: Path, kept: bool)
         env=temporary,
         cwd=tmp_path,
     ) as process:
+        assert process.stdout is not None
+        told, answers, complaints = "", [], ""
         try:
-            assert process.stdout is not None
-            told = ""
             while "Ctrl-C" not in told:
                 line = process.stdout.readline()
-                assert line, process.stderr and process.stderr.read()
+                assert line, "it ended"
                 told += line
-            first, second, third = (asked(line) for line in lines_to_try(told))
+            answers = [asked(line) for line in lines_to_try(told)]
         finally:
             process.send_signal(signal.SIGINT)
-            process.stdout.read() if process.stdout else ""
-            complaints = process.stderr.read() if process.stderr else ""
+            _, complaints = process.communicate(timeout=60)
+    first, second, third = answers
     assert told.startswith("rankd ready on http://127.0.0.1:")
     assert [row["rank"] for row in first["standings"]] == [1, 2, 3]
     assert second["player"] == "you" and second["verdict"] == "counted"
