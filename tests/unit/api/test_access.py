@@ -1,0 +1,139 @@
+"""Who is let in; what no request over HTTP can tell apart is told here."""
+
+from hashlib import sha256
+from typing import Any
+
+import pytest
+
+from rankd.api.access import AUTHORIZATION_BYTES_MAX, Actor, Gate
+from rankd.api.exchange import Request
+from rankd.api.limits import Limits
+from rankd.core.book import Book
+from rankd.errors import Forbidden, RateLimited, Unauthenticated
+from rankd.model.facts import KeyCreated, Position, Recorded
+from rankd.model.window import Instant
+from rankd.settings import Settings
+
+
+def book(*keys: KeyCreated) -> Book:
+    made = Book()
+    for place, key in enumerate(keys, start=1):
+        made.note(Recorded(Position(place), Instant(0), key))
+    return made
+
+
+def key(secret: str, *scopes: str, boards: tuple[str, ...] | None = None) -> KeyCreated:
+    return KeyCreated(f"id-{secret}", sha256(secret.encode()).digest(), scopes, boards)
+
+
+def request(authorization: bytes | None = None, body: bytes = b"", **headers: bytes) -> Request:
+    shown = {name.replace("_", "-").encode(): value for name, value in headers.items()}
+    if authorization is not None:
+        shown[b"authorization"] = authorization
+    return Request("GET", "/", {}, {}, shown, body, "203.0.113.9")
+
+
+def gate(*keys: KeyCreated, **more: Any) -> Gate:
+    made = book(*keys)
+    return Gate(lambda: made, **{"loopback": True, **more})
+
+
+def test_a_key_is_known_by_the_scheme_in_any_case_and_by_all_of_its_bytes() -> None:
+    door = gate(key("secret", "read"))
+    for shown in (b"Bearer secret", b"bearer secret", b"BEARER  secret "):
+        assert door.admit(request(shown), "read") == Actor("id-secret")
+    for shown in (b"Bearer secre", b"Bearer secrets", b"secret", b"Bearersecret", b"Bearer", b""):
+        with pytest.raises(Unauthenticated):
+            door.admit(request(shown), "read")
+
+
+def test_more_than_the_longest_token_is_not_looked_at() -> None:
+    def read(token: bytes) -> Actor:
+        raise AssertionError("it was looked at")
+
+    with pytest.raises(Unauthenticated):
+        gate(token=read).admit(request(b"Bearer a.b." + b"c" * AUTHORIZATION_BYTES_MAX), "read")
+
+
+def test_a_gate_without_tokens_takes_one_for_an_unknown_key() -> None:
+    with pytest.raises(Unauthenticated):
+        gate(key("secret", "read")).admit(request(b"Bearer a.b.c"), "read")
+
+
+def test_a_wrong_key_is_not_better_than_none_while_the_service_is_open() -> None:
+    door = gate()
+    assert door.open
+    assert door.admit(request(), "admin").name is None
+    with pytest.raises(Unauthenticated):
+        door.admit(request(b"Bearer nonsense"), "read")
+
+
+def test_who_may_bring_boards_into_being() -> None:
+    assert Actor(None).may_create
+    assert Actor("key").may_create
+    assert not Actor("key", limited=True).may_create
+    assert not Actor("player:p1", "p1").may_create
+
+
+def test_a_key_for_boards_opens_nothing_that_is_about_no_board() -> None:
+    door = gate(key("k", "admin", boards=("one",)))
+    assert door.admit(request(b"Bearer k"), "admin", "one").limited
+    for board in (None, "", "two", "One"):
+        with pytest.raises(Forbidden):
+            door.admit(request(b"Bearer k"), "read", board)
+
+
+def test_strangers_are_known_before_a_body_is_read() -> None:
+    def read(token: bytes) -> Actor:
+        return Actor("player:p1", "p1")
+
+    shut = gate(key("k", "read"), token=read)
+    shut.check_known(request(b"Bearer k"))
+    shut.check_known(request(b"Bearer a.b.c"))
+    gate().check_known(request())
+    for stranger in (request(), request(b"Bearer x"), request(b"Basic k")):
+        with pytest.raises(Unauthenticated):
+            shut.check_known(stranger)
+
+
+# ------------------------------------------------------------------------------ limits
+
+
+def limited(*keys: KeyCreated, **rates: float) -> Gate:
+    settings = Settings(rate_burst=2, **rates)  # type: ignore[arg-type]
+    return gate(*keys, limits=Limits(settings, now=lambda: 0.0))
+
+
+def test_a_key_that_asks_too_often_is_refused_also_for_what_it_may_not() -> None:
+    door = limited(key("k", "read"), key("other", "read"), rate_per_key=1)
+    with pytest.raises(Forbidden):
+        door.admit(request(b"Bearer k"), "admin")
+    door.admit(request(b"Bearer k"), "read")
+    with pytest.raises(RateLimited):
+        door.admit(request(b"Bearer k"), "read")
+    door.admit(request(b"Bearer other"), "read")
+
+
+def test_guessing_keys_is_counted_for_the_address() -> None:
+    door = limited(key("k", "read"), rate_per_address=1)
+    for _ in range(2):
+        with pytest.raises(Unauthenticated):
+            door.admit(request(b"Bearer guess"), "read")
+    with pytest.raises(RateLimited):
+        door.admit(request(b"Bearer k"), "read")
+
+
+def test_a_player_is_counted_by_its_token_and_by_what_is_submitted_for_it() -> None:
+    def read(token: bytes) -> Actor:
+        return Actor("player:p1", "p1")
+
+    settings = Settings(rate_burst=2, rate_per_player=1)
+    door = gate(key("k", "submit"), token=read, limits=Limits(settings, now=lambda: 0.0))
+    score = b'{"player":"p1","score":1}'
+    door.admit(request(b"Bearer a.b.c"), "read")
+    door.admit(request(b"Bearer k", score), "submit", "one")
+    with pytest.raises(RateLimited):
+        door.admit(request(b"Bearer a.b.c"), "read")
+    with pytest.raises(RateLimited):
+        door.admit(request(b"Bearer a.b.c", score), "submit", "one")
+    door.admit(request(b"Bearer k", b'{"player":"p2"}'), "submit", "one")

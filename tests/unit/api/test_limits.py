@@ -1,0 +1,198 @@
+"""How often somebody may ask."""
+
+import pytest
+
+from rankd.api.exchange import Request
+from rankd.api.limits import (
+    BUCKETS_MAX,
+    FORWARDED_MAX,
+    Buckets,
+    Limits,
+    address_of,
+    limits_of,
+    players_of,
+    read_networks,
+)
+from rankd.errors import InvalidSetting, RateLimited
+from rankd.settings import Settings
+
+
+class Time:
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def request(
+    client: str = "203.0.113.9", forwarded: str | None = None, body: bytes = b""
+) -> Request:
+    headers = {} if forwarded is None else {b"x-forwarded-for": forwarded.encode()}
+    return Request("GET", "/", {}, {}, headers, body, client)
+
+
+# ----------------------------------------------------------------------------- buckets
+
+
+def taken(buckets: Buckets, name: str = "a") -> int:
+    """How many requests are let through before the first that is not."""
+    for count in range(1000):
+        try:
+            buckets.take([name])
+        except RateLimited:
+            return count
+    raise AssertionError("nothing stops it")
+
+
+def test_a_burst_is_let_through_and_then_the_rate_holds() -> None:
+    time = Time()
+    buckets = Buckets(rate=2, burst=5, now=time)
+    assert taken(buckets) == 5
+    assert taken(buckets) == 0
+    time.seconds += 1.5
+    assert taken(buckets) == 3
+    time.seconds += 3600
+    assert taken(buckets) == 5, "a bucket holds no more than a burst"
+
+
+def test_each_name_has_a_bucket_of_its_own() -> None:
+    buckets = Buckets(rate=1, burst=3, now=Time())
+    assert (taken(buckets, "a"), taken(buckets, "b"), taken(buckets, "a")) == (3, 3, 0)
+
+
+@pytest.mark.parametrize(("rate", "seconds"), [(10, 1), (1, 1), (0.5, 2), (0.1, 10), (1e-6, 3600)])
+def test_whoever_is_refused_is_told_how_long_to_wait(rate: float, seconds: int) -> None:
+    time = Time()
+    buckets = Buckets(rate=rate, burst=1, now=time)
+    buckets.take(["a"])
+    with pytest.raises(RateLimited) as refused:
+        buckets.take(["a"])
+    assert refused.value.retry_after_seconds == seconds
+    if seconds < 3600:
+        time.seconds += seconds
+        buckets.take(["a"])
+
+
+def test_many_are_taken_together_or_not_at_all() -> None:
+    buckets = Buckets(rate=1, burst=2, now=Time())
+    buckets.take(["a"])
+    buckets.take(["a"])
+    with pytest.raises(RateLimited):
+        buckets.take(["b", "a"])
+    assert taken(buckets, "b") == 2, "whoever was with somebody refused has lost nothing"
+
+
+def test_the_least_recently_used_is_forgotten_first() -> None:
+    buckets = Buckets(rate=1, burst=1, now=Time(), buckets_max=2)
+    for name in ("a", "b"):
+        buckets.take([name])
+    with pytest.raises(RateLimited):
+        buckets.take(["a"])
+    buckets.take(["c"])
+    assert len(buckets) == 2
+    with pytest.raises(RateLimited):
+        buckets.take(["b"])
+    buckets.take(["a"])  # Forgotten, and so a stranger.
+    assert BUCKETS_MAX >= 1000
+
+
+def test_a_clock_that_goes_back_gives_nothing_away() -> None:
+    time = Time()
+    buckets = Buckets(rate=1, burst=2, now=time)
+    assert taken(buckets) == 2
+    time.seconds -= 100
+    assert taken(buckets) == 0
+
+
+# --------------------------------------------------------------------- which are there
+
+
+def test_limits_that_are_not_set_do_not_exist() -> None:
+    assert limits_of(Settings(), now=Time()) is None
+    assert isinstance(limits_of(Settings(rate_per_key=1), now=Time()), Limits)
+
+
+def test_only_what_is_set_is_counted() -> None:
+    limits = Limits(Settings(rate_per_key=1, rate_burst=1), now=Time())
+    for _ in range(3):
+        limits.take_address(request())
+        limits.take_player("p1")
+    limits.take_key("k")
+    with pytest.raises(RateLimited):
+        limits.take_key("k")
+
+
+def test_a_submission_counts_for_each_of_its_players_once() -> None:
+    limits = Limits(Settings(rate_per_player=1, rate_burst=1), now=Time())
+    batch = request(
+        body=b'{"scores":[{"board":"a","player":"p1"},{"board":"a","player":"p1"},'
+        b'{"board":"b","player":"p2"}]}'
+    )
+    limits.take_submitted(batch, "a")
+    limits.take_submitted(request(body=b'{"player":"p2"}'), "a")
+    for player in (b"p1", b"p2"):
+        with pytest.raises(RateLimited):
+            limits.take_submitted(request(body=b'{"player_id":"%b"}' % player), "a")
+
+
+@pytest.mark.parametrize(
+    ("body", "players"),
+    [
+        (b'{"player":"p1","score":1}', ["p1"]),
+        (b'{"player_id":12345}', ["12345"]),
+        (b'{"user_id":"u"}', ["u"]),
+        (b'{"scores":[{"board":"a","player":"x"},7,{"board":"b","player":"y"}]}', ["x"]),
+        (b'{"player":["p1"]}', []),
+        (b"[]", []),
+        (b"{", []),
+        (b"", []),
+        (b"\xff", []),
+        (b"[" * 100_000, []),
+    ],
+)
+def test_whom_a_body_is_for(body: bytes, players: list[str]) -> None:
+    assert players_of(body, "a") == players
+
+
+# --------------------------------------------------------------------------- addresses
+
+PROXIES = read_networks(["10.0.0.0/8", "2001:db8::1"])
+
+
+@pytest.mark.parametrize(
+    ("client", "forwarded", "address"),
+    [
+        ("203.0.113.9", None, "203.0.113.9"),
+        ("203.0.113.9", "198.51.100.1", "203.0.113.9"),
+        ("10.0.0.1", None, "10.0.0.1"),
+        ("10.0.0.1", "198.51.100.1", "198.51.100.1"),
+        ("10.0.0.1", "6.6.6.6, 198.51.100.1", "198.51.100.1"),
+        ("10.0.0.1", "6.6.6.6, 198.51.100.1, 10.0.0.2", "198.51.100.1"),
+        ("10.0.0.1", "10.0.0.3, 10.0.0.2", "10.0.0.3"),
+        ("10.0.0.1", "198.51.100.1, nonsense", "10.0.0.1"),
+        ("10.0.0.1", "nonsense, 10.0.0.2", "10.0.0.2"),
+        ("10.0.0.1", "", "10.0.0.1"),
+        ("::ffff:10.0.0.1", "198.51.100.1", "198.51.100.1"),
+        ("2001:db8::1", "2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2::9", None, "2001:db8:1:2::/64"),
+        ("", None, ""),
+    ],
+)
+def test_where_a_request_comes_from(client: str, forwarded: str | None, address: str) -> None:
+    assert address_of(request(client, forwarded), PROXIES) == address
+
+
+def test_without_proxies_nothing_that_is_forwarded_is_believed() -> None:
+    assert address_of(request("10.0.0.1", "198.51.100.1"), ()) == "10.0.0.1"
+
+
+def test_a_header_without_end_is_read_from_its_end_and_no_further() -> None:
+    endless = "6.6.6.6, " + ", ".join(["10.0.0.2"] * FORWARDED_MAX)
+    assert address_of(request("10.0.0.1", endless), PROXIES) == "10.0.0.2"
+
+
+@pytest.mark.parametrize("text", ["proxy.example", "10.0.0.0/33", "300.1.1.1"])
+def test_a_proxy_that_is_no_address_is_refused_at_the_start(text: str) -> None:
+    with pytest.raises(InvalidSetting, match="trusted_proxies"):
+        limits_of(Settings(trusted_proxies=(text,)), now=Time())
