@@ -1,5 +1,6 @@
 """Figures for Prometheus, in its text format."""
 
+import os
 import resource
 from collections.abc import Iterator
 
@@ -15,7 +16,7 @@ def render(service: Service) -> bytes:
 def _lines(service: Service) -> Iterator[str]:
     rankd = service.rankd
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    yield _one("rankd_info", "gauge", "The version that runs.", 1, f'{{version="{__version__}"}}')
+    yield _one("rankd_info", "gauge", "Which process this is.", 1, _who(service))
     yield _one("rankd_position", "counter", "The last position folded.", rankd.position)
     yield _one("rankd_boards", "gauge", "Boards that are defined.", len(rankd.book.boards))
     yield _one("rankd_profiles", "gauge", "Players with a profile.", len(rankd.book.profiles))
@@ -27,6 +28,12 @@ def _lines(service: Service) -> Iterator[str]:
     yield _one("process_cpu_seconds_total", "counter", "Processor time.", f"{cpu:.2f}")
     peak = usage.ru_maxrss * 1024
     yield _one("process_resident_memory_max_bytes", "gauge", "Most memory ever held.", peak)
+
+
+def _who(service: Service) -> str:
+    """Say whose figures these are: of several processes, the system chooses which one answers."""
+    role = "worker" if service.engine is None else "writer"
+    return f'{{version="{__version__}",role="{role}",pid="{os.getpid()}"}}'
 
 
 def _one(name: str, kind: str, help: str, value: object, labels: str = "") -> str:
