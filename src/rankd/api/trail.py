@@ -24,20 +24,22 @@ async def player_history(service: Service, request: Request) -> Response:
     """Return a player's submissions to a board, newest first."""
     board, player = request.params["board"], request.params["player"]
     service.gate.admit(request, "read", board)
-    definition = service.rankd.book.page(board).board
+    page = service.rankd.book.page(board)
     before, limit = request.query["before"], request.query["limit"]
-    end = service.rankd.position + 1 if before is None else min(before, service.rankd.position + 1)
+    as_of = service.rankd.position  # The ledger goes on while it is read.
+    end = as_of + 1 if before is None else min(before, as_of + 1)
     found: list[wire.HistoryItem] = []
     scanned = 0
-    while end > 1 and len(found) < limit and scanned < SCANNED_FACTS_MAX:
-        start = max(1, end - READ_FACTS)
+    # What an earlier board of this name was sent, which is retired now, is not this one's.
+    while end > page.since and len(found) < limit and scanned < SCANNED_FACTS_MAX:
+        start = max(page.since, end - READ_FACTS)
         facts = await service.ledger.read(after=Position(start - 1), limit=end - start)
         for recorded in reversed(facts):
             fact = recorded.fact
             if recorded.position >= end or not isinstance(fact, ScoreSubmitted):
                 continue
             if (fact.board, fact.player) == (board, player):
-                found.append(_item(recorded, fact, definition))
+                found.append(_item(recorded, fact, page.board_at(recorded.position)))
                 if len(found) == limit:
                     start = recorded.position
                     break
@@ -46,19 +48,20 @@ async def player_history(service: Service, request: Request) -> Response:
         board=board,
         player=player,
         facts=found,
-        next_before=end if end > 1 else None,
-        as_of=service.rankd.position,
+        next_before=end if end > page.since else None,
+        as_of=as_of,
     )
     return Response(wire.encode(body))
 
 
 def _item(recorded: Recorded, fact: ScoreSubmitted, board: Board) -> wire.HistoryItem:
+    """Show a submission in the terms of the board as it was defined then."""
     scores, decimals = fact.scores, board.decimals
     columns = None if scores is None else columns_of(scores, board, decimals)
     return wire.HistoryItem(
         recorded.position,
         show_time(recorded.at) or "",
-        fact.kind,
+        fact.kind.partition(".")[0],
         None if scores is None else shown_score(scores[0], decimals),
         None if fact.delta is None else shown_score(fact.delta, decimals),
         columns if isinstance(columns, dict) else None,
@@ -73,20 +76,20 @@ async def list_facts(service: Service, request: Request) -> Response:
     service.gate.admit(request, "admin")
     query = request.query
     after, limit = Position(query["after"]), query["limit"]
+    as_of = service.rankd.position  # The ledger may be further, and goes on while it is read.
     found: list[wire.FactItem] = []
-    scanned, ended = 0, False
+    scanned, ended = 0, after >= as_of
     while len(found) < limit and scanned < SCANNED_FACTS_MAX and not ended:
         facts = await service.ledger.read(after=after, limit=READ_FACTS)
-        ended = not facts
+        facts = [recorded for recorded in facts if recorded.position <= as_of]
         for recorded in facts:
             after, scanned = recorded.position, scanned + 1
             if _wanted(recorded.fact, query):
                 found.append(_shown(recorded))
                 if len(found) == limit:
                     break
-    body = wire.Facts(
-        facts=found, next_after=None if ended else after, as_of=service.rankd.position
-    )
+        ended = after >= as_of or not facts
+    body = wire.Facts(facts=found, next_after=None if ended else after, as_of=as_of)
     return Response(wire.encode(body))
 
 
