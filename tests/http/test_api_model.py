@@ -1,0 +1,497 @@
+"""The whole HTTP API, under any history, says what a list folded from scratch says.
+
+Method: the machine that drives the engine in a program (``tests.property.test_embedded_api``)
+drives a service over real sockets instead, through a facade that holds every answer to the
+documented shapes (``api_facade``). What only HTTP has is added: batches with wrong items, receipts
+as they are sent, profiles, histories, the audit trail, windows and boards as they are shown, tags.
+
+The same runs are made three times: with the fast lane, without it, and against a service of two
+processes, where any of them answers and each is asked for the position of the last write.
+
+``python -m tests.http.api_campaign`` looks further than a commit does.
+"""
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from tests.http.api_facade import Api, HttpRanks, check, percentile_of, same, shown
+from tests.http.clocked import PATIENCE_SECONDS, FileClock, serving
+from tests.property.embedded_model import (
+    CUP_START,
+    DAY,
+    SEASON_EVERY,
+    SEASON_GAP,
+    SEASON_START,
+    Board,
+    Definition,
+    Rules,
+    Said,
+    Told,
+    World,
+    scores_of,
+)
+from tests.property.test_embedded_api import (
+    MAIN,
+    NOBODY,
+    PLAYERS,
+    SIDE,
+    EmbeddedMachine,
+    SetClock,
+    bodies,
+)
+
+from rankd.api.server import new_event_loop
+from rankd.errors import RankdError, SubmissionRejected, UnknownPlayer
+from rankd.serving import service
+from rankd.settings import Settings
+
+SEED = 16
+EXAMPLES = 5
+STEPS = 20
+"""What a commit looks at, of each way to serve: some ten seconds."""
+
+EXAMPLES_OF_PROCESSES = 2
+"""To start several processes takes as long as all that is done with them."""
+
+
+# ------------------------------------------------------------------------------ serving
+
+
+@contextmanager
+def serving_here(folder: Path, clock: SetClock, **given: Any) -> Iterator[int]:
+    """Serve a folder from a thread of this process, as the program does; yield the port."""
+    loop = new_event_loop()
+    stop, ready = asyncio.Event(), threading.Event()
+    ports: list[int] = []
+
+    def tell(_host: str, port: int) -> None:
+        ports.append(port)
+        ready.set()
+
+    def run() -> None:
+        wanted = Settings(data=str(folder), port=0, **given)
+        try:
+            loop.run_until_complete(
+                service(wanted, clock=clock, tell=lambda _: None, ready=tell, stop=stop)
+            )
+        finally:
+            ready.set()
+
+    thread = threading.Thread(target=run, name="service")
+    thread.start()
+    try:
+        assert ready.wait(PATIENCE_SECONDS)
+        (port,) = ports
+        yield port
+    finally:
+        if thread.is_alive():
+            loop.call_soon_threadsafe(stop.set)
+        thread.join(PATIENCE_SECONDS)
+        loop.close()
+
+
+class SharedClock(SetClock):
+    """The machine's clock, in a file that other processes read."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = FileClock(path)
+        super().__init__()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "time":
+            self._file.set(value)
+
+
+# ---------------------------------------------------------------------------- the model
+
+
+@dataclass
+class Sent:
+    """A submission that was recorded, as it was sent."""
+
+    said: Said
+    rules: Rules
+    body: Definition
+    position: int | None = None
+    """None where the answer did not tell: it counts nowhere."""
+
+
+def text_of(instant: int | None) -> str | None:
+    """A time as the API writes it."""
+    if instant is None:
+        return None
+    whole = datetime.fromtimestamp(instant // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    micros = instant % 1_000_000
+    return f"{whole}.{micros:06}Z" if micros else f"{whole}Z"
+
+
+def score_of(scores: tuple[int, ...] | None, decimals: int) -> int | Decimal | None:
+    return None if scores is None else shown(scores[0], decimals)
+
+
+def receipt_of(told: Told, position: int, *, duplicate: bool) -> dict[str, Any]:
+    """The answer to a submission, field by field."""
+    assert told.first is not None
+    first = told.windows[told.first]
+    share = None if first.rank is None else percentile_of(first.rank, first.total)
+    return {
+        "board": told.board,
+        "player": told.player,
+        "verdict": first.verdict,
+        "score": score_of(first.scores, told.decimals),
+        "previous_score": score_of(first.previous_scores, told.decimals),
+        "rank": first.rank,
+        "previous_rank": first.previous_rank,
+        "rank_change": first.rank_change,
+        "total": first.total,
+        "percentile": share,
+        "position": position,
+        "windows": {
+            name: {
+                "window": each.window,
+                "score": score_of(each.scores, told.decimals),
+                "rank": each.rank,
+                "previous_rank": each.previous_rank,
+                "rank_change": each.rank_change,
+                "total": each.total,
+                "verdict": each.verdict,
+            }
+            for name, each in told.windows.items()
+        },
+        **({"duplicate": True} if duplicate else {}),
+    }
+
+
+@dataclass
+class Awaited:
+    """What a submission is to be answered."""
+
+    codes: frozenset[str] = frozenset()
+    """Why it leaves no trace, if it does not; where several things are wrong, either."""
+    told: Told | None = None
+    duplicate: bool = False
+    sent: Sent | None = None
+
+
+KEPT_IN_HISTORY: tuple[str, ...] = ("key", "build", "metadata")
+
+
+def history_item(sent: Sent) -> dict[str, Any]:
+    """What a player's history says of it, but for its position."""
+    rules, body = sent.rules, sent.body
+    item: dict[str, Any] = {"at": text_of(sent.said.at), "kind": "score_submitted"}
+    if "delta" in body:
+        item["delta"] = shown(rules.scaled(body["delta"]), rules.decimals)
+    else:
+        scores = [shown(rules.scaled(each), rules.decimals) for each in scores_of(rules, body)]
+        item["score"] = scores[0]
+        if len(scores) > 1:
+            names = [name for name, _ in rules.columns]
+            item["columns"] = dict(zip(names, scores, strict=True))
+    given: Definition = {name: body[name] for name in KEPT_IN_HISTORY if name in body}
+    return {**item, **given}
+
+
+def next_turn(world: World, name: str, now: int) -> int | None:
+    """When the next window of a board opens or closes."""
+    board = world.boards[name]
+    turns = [window.end for window in board.open.values() if window.end is not None]
+    absent = [each for each in board.rules.windows if each not in board.open]
+    if "season" in absent:
+        every = SEASON_EVERY + SEASON_GAP
+        passed = max(0, (now - SEASON_START) // every + 1)
+        turns.append(SEASON_START + passed * every)
+    if "cup" in absent and now < CUP_START:
+        turns.append(CUP_START)
+    return min(turns, default=None)
+
+
+# --------------------------------------------------------------------------- the machine
+
+WRONG_ITEMS: list[tuple[Definition, str]] = [
+    ({"board": "none", "player": "ann", "score": 1}, "unknown_board"),
+    ({"board": "", "player": "ann", "score": 1}, "unknown_board"),
+    ({"player": "ann", "score": 1}, "unknown_board"),
+    ({"board": SIDE, "player": "", "score": 1}, "invalid_submission"),
+    ({"board": SIDE, "player": "ann"}, "invalid_submission"),
+    ({"board": SIDE, "player": "ann", "score": "1e"}, "invalid_submission"),
+    ({"board": SIDE, "player": "ann", "score": True}, "invalid_submission"),
+    ({"board": SIDE, "player": "ann", "score": 1, "delta": 1}, "invalid_submission"),
+    ({"board": SIDE, "player": "ann", "score": 1, "other": 1}, "invalid_submission"),
+    ({"board": SIDE, "player": "ann", "score": Decimal("0.5")}, "invalid_submission"),
+]
+
+INVALID = frozenset({"invalid_submission", "score_out_of_bounds"})
+
+
+class ApiMachine(EmbeddedMachine):
+    """The fast lane, in this process."""
+
+    ranks: Any
+    boards: Any
+    figures: ClassVar[Counter[str]] = Counter()
+    processes: ClassVar[int] = 1
+    given: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self) -> None:
+        self.sent: dict[int, Sent] = {}
+        self.restarts = 0
+        super().__init__()
+
+    def _open(self) -> Any:
+        port = self.opened.enter_context(serving_here(self.folder, self.clock, **self.given))
+        return self._reach(port)
+
+    def _reach(self, port: int) -> HttpRanks:
+        api = Api(port, processes=self.processes, figures=self.figures)
+        self.opened.callback(api.close)
+        return HttpRanks(api)
+
+    take_care = None  # type: ignore[assignment]  # Nobody can ask for it over HTTP.
+
+    @precondition(lambda self: self.processes == 1 or self.restarts == 0)
+    @rule(step=st.sampled_from([0, 0, DAY]))
+    def restart(self, step: int) -> None:
+        self.restarts += 1
+        super().restart(save=False, step=step)
+
+    # ---------------------------------------------------------------------- submissions
+
+    def _awaited(self, name: str, body: Definition) -> Awaited:
+        """Submit to the model."""
+        self.figures["submissions"] += 1
+        first = self.world.keys.get((name, body.get("key", "")))
+        refusal = self._refusal(name, body)
+        if refusal is not None:
+            reused = ("key_reused", "invalid_submission") if first is not None else ()
+            return Awaited(codes=frozenset((refusal, *reused)))
+        told, duplicate = self._told(name, body)
+        if duplicate:
+            assert first is not None
+            return Awaited(told=told, duplicate=True, sent=self._first_sent(first.board, body))
+        board = self.world.boards[name]
+        sent = Sent(board.history[-1], board.rules, dict(body))
+        self.sent[sent.said.number] = sent
+        return Awaited(told=told, sent=sent)
+
+    def _first_sent(self, board: Board, body: Definition) -> Sent:
+        found = [self.sent[said.number] for said in board.history]
+        (first,) = [sent for sent in found if sent.body.get("key") == body["key"]]
+        return first
+
+    def _expect(self, name: str, body: Definition, submit: Any) -> None:
+        awaited = self._awaited(name, body)
+        if awaited.codes:
+            with pytest.raises(RankdError) as raised:
+                submit()
+            assert raised.value.code in awaited.codes
+            return
+        assert awaited.told is not None
+        if awaited.told.refused is None:
+            self._compare_told(submit(), awaited)
+            return
+        with pytest.raises(SubmissionRejected):  # Why is told in words only.
+            submit()
+
+    def _compare_told(self, found: Any, awaited: Awaited) -> None:
+        self.figures["receipts"] += 1
+        position, sent = found["position"], awaited.sent
+        assert sent is not None
+        assert awaited.told is not None
+        if awaited.duplicate:
+            assert sent.position == position
+        else:
+            assert self.last_position < position <= self.ranks.position
+            self.last_position = sent.position = position
+        expected = receipt_of(awaited.told, position, duplicate=awaited.duplicate)
+        assert same(found, expected), (found, expected)
+
+    @rule(data=st.data(), wrong=st.lists(st.sampled_from(WRONG_ITEMS), max_size=2))
+    def submit_many(self, data: st.DataObject, wrong: list[tuple[Definition, str]]) -> None:
+        """One commit, each judged for itself; what is wrong is told in its place."""
+        names = data.draw(st.lists(st.sampled_from([MAIN, MAIN, SIDE]), max_size=5), "boards")
+        items: list[Definition] = []
+        for name in names:
+            body = data.draw(bodies(self.world.boards[name].rules), "item")
+            if not self._is_unanswerable(name, body):
+                items.append({"board": name, **body})
+        codes: dict[int, str] = {}
+        for item, code in wrong:
+            place = data.draw(st.integers(0, len(items)), "place of a wrong one")
+            codes = {at + (at >= place): what for at, what in codes.items()} | {place: code}
+            items.insert(place, item)
+        if items:
+            self._submit_batch(items, codes)
+
+    def _submit_batch(self, items: list[Definition], codes: dict[int, str]) -> None:
+        awaited = []
+        for place, item in enumerate(items):
+            if place in codes:
+                awaited.append(Awaited(codes=frozenset([codes[place]])))
+            else:
+                body = {name: value for name, value in item.items() if name != "board"}
+                awaited.append(self._awaited(item["board"], body))
+        results = self.ranks.batch(items)
+        assert len(results) == len(items)
+        for result, expected in zip(results, awaited, strict=True):
+            told = expected.told
+            if told is not None and told.refused is None:
+                self._compare_told(result, expected)
+                continue
+            allowed = expected.codes if told is None else frozenset([told.refused])
+            self.figures["refused in batches"] += 1
+            shape = {"code": str, "detail": str, "applied": str, "verdict": str}
+            check(result, shape, "errors")
+            assert (result["verdict"], result["applied"]) == ("refused", "no")
+            assert result["code"] in allowed
+            assert ("errors" in result) == (result["code"] in INVALID)
+
+    # -------------------------------------------------------------------------- players
+
+    @invariant()
+    def every_profile_agrees(self) -> None:
+        world = self.world
+        for player in [*PLAYERS, NOBODY]:
+            if player in world.names or player in world.attributes or player in world.friends:
+                assert self.ranks.player(player) == {
+                    "player": player,
+                    "name": world.names.get(player),
+                    "attributes": world.attributes.get(player, {}),
+                    "friends": list(world.friends.get(player, ())),
+                }
+            else:
+                with pytest.raises(UnknownPlayer):
+                    self.ranks.player(player)
+
+    # ----------------------------------------------------------------- boards and windows
+
+    def _compare_windows(self, name: str) -> None:
+        super()._compare_windows(name)
+        board, model = self.boards[name], self.world.boards[name]
+        told = board.told_windows()
+        for each in told:
+            expected = self.world.ranking(name, each["window"])
+            assert expected is not None
+            assert each["total"] == expected.total
+            assert each["name"] == each["window"].partition(":")[0]
+        body = board.shown()
+        assert body["windows"] == [each for each in told if each["state"] == "open"]
+        assert body["server_time"] == text_of(self.clock.time)
+        assert body["next_reset"] == text_of(next_turn(self.world, name, self.clock.time))
+        default = self.world.ranking(name, model.default_window)
+        is_open = default is not None and model.default_window in model.open
+        assert body["total"] == (default.total if default is not None and is_open else 0)
+
+    # ------------------------------------------------------------------- what was recorded
+
+    @rule(player=st.sampled_from(PLAYERS), limit=st.integers(1, 4))
+    def read_history(self, player: str, limit: int) -> None:
+        """Everything the player sent to this board, as it was said, newest first."""
+        mine = [said for said in self.world.boards[MAIN].history if said.player == player]
+        found = self.boards[MAIN].history(player, limit=limit)
+        assert len(found) == len(mine)
+        positions = [item.pop("position") for item in found]
+        assert positions == sorted(set(positions), reverse=True)
+        for item, position, said in zip(found, positions, reversed(mine), strict=True):
+            sent = self.sent[said.number]
+            assert sent.position in (None, position)
+            expected = history_item(sent)
+            assert same(item, expected), (item, expected)
+        self.figures["facts"] += len(found)
+
+    @rule(limit=st.integers(2, 30), player=st.sampled_from(PLAYERS))
+    def read_facts(self, limit: int, player: str) -> None:
+        """Every submission that was recorded, in its order, and each part of them."""
+        whole = self.ranks.facts(limit=1000)
+        positions = [fact["position"] for fact in whole]
+        assert positions == list(range(1, self.ranks.position + 1))
+        submitted = [fact for fact in whole if fact["kind"] == "score_submitted"]
+        assert [(fact["player"], fact["at"]) for fact in submitted] == [
+            (sent.said.player, text_of(sent.said.at)) for sent in self.sent.values()
+        ]
+        for fact, sent in zip(submitted, self.sent.values(), strict=True):
+            assert sent.position in (None, fact["position"])
+            assert fact["body"].get("key") == sent.body.get("key")
+        assert self.ranks.facts(limit=limit) == whole
+        wanted = {"kind": "score_submitted", "board": SIDE, "player": player}
+        assert self.ranks.facts(limit=limit, **wanted) == [
+            fact for fact in whole if all(fact[name] == value for name, value in wanted.items())
+        ]
+        self.figures["facts"] += len(whole)
+
+
+class SlowLaneMachine(ApiMachine):
+    """Every route through the application."""
+
+    given: ClassVar[dict[str, Any]] = {"fast_lane": False}
+
+
+class WorkersMachine(ApiMachine):
+    """Two processes, and connections to both."""
+
+    processes: ClassVar[int] = 2
+
+    def _open(self) -> Any:
+        if not isinstance(self.clock, SharedClock):
+            self.clock = SharedClock(self.folder / "clock")
+        options = ("--port", "0", "--workers", str(self.processes))
+        served = serving(self.folder, *options, clock=self.folder / "clock")
+        return self._reach(self.opened.enter_context(served).port)
+
+    def teardown(self) -> None:
+        self.opened.close()
+        log = (self.folder / "service.log").read_text()
+        self.around.close()
+        assert "ERROR" not in log, log
+        assert "Traceback" not in log, log
+
+
+MACHINES = {"fast": ApiMachine, "slow": SlowLaneMachine, "workers": WorkersMachine}
+
+
+def play(
+    machine: type[ApiMachine], number: int, *, examples: int, steps: int, shrink: bool
+) -> None:
+    """Make the runs of a seed: the same ones for every way to serve."""
+    phases = (Phase.generate, Phase.shrink) if shrink else (Phase.generate,)
+    run_state_machine_as_test(
+        seed(number)(machine),
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            database=None,
+            deadline=None,
+            phases=phases,
+            print_blob=False,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("way", MACHINES)
+def test_the_service_says_what_the_model_says(way: str) -> None:
+    """The same runs every time: a commit is held up by what it broke, not by what it met first."""
+    machine = MACHINES[way]
+    examples = EXAMPLES if machine.processes == 1 else EXAMPLES_OF_PROCESSES
+    play(machine, SEED, examples=examples, steps=STEPS, shrink=False)
+    assert machine.figures["receipts"] > examples, "the runs did something"
+    assert machine.figures["pages known again"] > examples
