@@ -200,6 +200,7 @@ function askForKey() {
   showState("waiting", "Locked");
   showTrouble(storedKey() ? "The key is unknown or was revoked." : "");
   storeKey("");
+  showTitle("rankd", "Its boards are not open to everybody.");
   at("shown").hidden = true;
   at("choices").hidden = true;
   at("key-form").hidden = false;
@@ -296,6 +297,12 @@ function say(text) {
   at("said").textContent = text;
 }
 
+function showTitle(title, subtitle) {
+  at("title").firstElementChild.textContent = title;
+  setText("subtitle", subtitle);
+  document.title = title === "rankd" ? title : `${title} · rankd`;
+}
+
 function showChoices() {
   const board = boards.find((each) => each.name === choice.board);
   at("key-form").hidden = true;
@@ -307,9 +314,7 @@ function showChoices() {
     return;
   }
   const title = board.definition.title || board.name;
-  at("title").firstChild.textContent = title;
-  document.title = `${title} · rankd`;
-  setText("subtitle", described(board.definition));
+  showTitle(title, described(board.definition));
   setText("caption", `The best ${TOP_ROWS} of ${title}`);
   at("board-choice").hidden = boards.length < 2;
   showOptions(at("board"), boards.map((each) => [each.name, each.definition.title || each.name]));
@@ -374,8 +379,7 @@ function windowChoice(name) {
 }
 
 function showFirstSteps() {
-  at("title").firstChild.textContent = "rankd";
-  setText("subtitle", "The service runs and waits for its first board.");
+  showTitle("rankd", "The service runs and waits for its first board.");
   const url = `${location.origin}/v1/boards/arena`;
   const json = "-H 'content-type: application/json'";
   setText(
