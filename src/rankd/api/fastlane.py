@@ -15,7 +15,7 @@ Two things make it quick. A client sends the same headers with every request, an
 lines make most requests: a bounded number of both is kept together with what they mean.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
@@ -54,6 +54,9 @@ _TARGET = (
     + bytes([*range(ord("a"), ord("z") + 1), *range(ord("A"), ord("Z") + 1)])
 )
 _TOKEN = _TARGET.translate(None, b"/:@(),;=?") + b"#^`|"
+_PLAIN = _TARGET.translate(None, b"/:@!$&'()*+,;=%?")
+"""What stands for itself wherever it stands."""
+_VERSION = b" HTTP/1.1"
 _VALUE = bytes(range(0x20, 0x7F))
 
 _LEFT_TO_THE_OTHER = frozenset(
@@ -124,15 +127,59 @@ class Line(NamedTuple):
 
 
 class Lines:
-    """Request lines and their meaning, the recent ones kept."""
+    """Request lines and their meaning, the recent ones kept.
+
+    Lines that name a player are nearly all different, and there are few kinds of them: what stands
+    before the player and what stands behind it. So for these the kinds are kept, and a line of
+    a known kind is read by cutting the player out of it.
+    """
 
     def __init__(self, app: App) -> None:
         self._app = app
         self._kept: dict[bytes, Line] = {}
+        self._kinds: dict[tuple[bytes, bytes], Line] = {}
+        self._marks = _marks(app.router.routes)
         self.get = self._kept.get
 
     def read(self, text: bytes) -> Line | None:
         """Return what a line asks for, if it is certain and one of the hot routes."""
+        for mark, name in self._marks:
+            start = text.find(mark) + len(mark)
+            if start >= len(mark):
+                return self._read_kind(text, start, name)
+        line = self._read(text)
+        if line is not None and len(text) <= LINE_BYTES_MAX:
+            if len(self._kept) >= LINES_MAX:
+                self._kept.clear()
+            self._kept[text] = line
+        return line
+
+    def _read_kind(self, text: bytes, start: int, name: str) -> Line | None:
+        value = text[start : text.rfind(b" ")]
+        if b"/" in value or b"?" in value:
+            value = value.partition(b"?")[0].partition(b"/")[0]
+        plain = value and not value.translate(None, _PLAIN)
+        kind = text[:start], text[start + len(value) :]
+        known = self._kinds.get(kind)
+        if known is not None and plain:
+            path = text[len(known.method) + 1 : -len(_VERSION)].decode("ascii")
+            params = {**known.params, name: value.decode("ascii")}
+            return Line(
+                known.method,
+                path.partition("?")[0],
+                known.route,
+                params,
+                known.query,
+                known.body_max,
+            )
+        line = self._read(text)
+        if line is not None and plain and name in line.params and len(text) <= LINE_BYTES_MAX:
+            if len(self._kinds) >= LINES_MAX:
+                self._kinds.clear()
+            self._kinds[kind] = line
+        return line
+
+    def _read(self, text: bytes) -> Line | None:
         parts = text.split(b" ")
         if len(parts) != 3 or parts[2] != b"HTTP/1.1" or parts[0] == b"HEAD":
             return None
@@ -147,12 +194,17 @@ class Lines:
             values = route.read_query(query)
         except RankdError:
             return None
-        line = Line(route.method, path, route, params, values, self._app.body_max(route))
-        if len(text) <= LINE_BYTES_MAX:
-            if len(self._kept) >= LINES_MAX:
-                self._kept.clear()
-            self._kept[text] = line
-        return line
+        return Line(route.method, path, route, params, values, self._app.body_max(route))
+
+
+def _marks(routes: Iterable[Route]) -> list[tuple[bytes, str]]:
+    """Return what stands before the second parameter of hot routes, and that parameter."""
+    marks: dict[bytes, str] = {}
+    for route in routes:
+        before, brace, rest = route.path.partition("}/")[2].partition("{")
+        if route.hot and brace:
+            marks[f"/{before}".encode()] = rest.partition("}")[0]
+    return list(marks.items())
 
 
 class Heads:
