@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.core.doubles import FaultyLedger, SetClock, digest_of, engine, verified
+from tests.unit.core.doubles import DAY, FaultyLedger, SetClock, digest_of, engine, verified
 
 from rankd.core import draft as module
+from rankd.core import service
 from rankd.core.service import Rankd
-from rankd.errors import InvalidBoard
+from rankd.errors import InvalidBoard, LedgerUnavailable
 
 pytestmark = pytest.mark.anyio
 WAYS: list[dict[str, Any]] = [
@@ -116,3 +117,29 @@ async def test_facts_of_a_board_that_was_retired_are_not_its_successors() -> Non
         (standing,) = (await rankd.reader.page("b")).standings
         assert standing.scores == (1,)
         await verified(rankd)
+
+
+async def test_a_window_of_the_draft_that_is_over_is_not_taken_for_the_next() -> None:
+    """Nothing was recorded since: only the redefinition itself tells what time it is."""
+    clock = SetClock()
+    async with engine(FaultyLedger(), clock) as rankd:
+        await rankd.define("b", {"rule": "sum", "windows": ["all"]})
+        await rankd.submit("b", [{"player": "p", "score": 1}])
+        clock.time += DAY
+        await rankd.redefine("b", {"rule": "sum", "windows": ["all", "daily"]})
+        assert (await rankd.reader.page("b", window="daily")).total == 0
+        assert (await rankd.reader.page("b", window="all")).total == 1
+        await verified(rankd)
+
+
+async def test_a_draft_that_is_not_adopted_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "DRAFT_BEHIND_MAX", 0)
+    ledger = FaultyLedger()
+    async with engine(ledger) as rankd:
+        await rankd.define("b", {"rule": "sum", "windows": ["all"]})
+        await rankd.submit("b", [{"player": "p", "score": 1}])
+        ledger.fail(applied="no")
+        with pytest.raises(LedgerUnavailable):
+            await rankd.redefine("b", {"rule": "best", "windows": ["all"]})
+        digest_of(rankd.projector.index)  # Which sees drafts.
+        assert not rankd.projector.drafts

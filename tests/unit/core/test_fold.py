@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.core.doubles import (
@@ -19,7 +20,11 @@ from rankd.adapters.memory.index import NativeIndex
 from rankd.core.book import Book
 from rankd.core.projector import Projector
 from rankd.model.facts import Position, Recorded
-from rankd.ports import Ledger
+from rankd.model.receipt import Receipt
+from rankd.model.standing import Rank
+from rankd.ports import Ledger, Placed, Ranking
+
+pytestmark = pytest.mark.anyio
 
 
 class Folded:
@@ -59,3 +64,101 @@ def test_facts_mean_the_same_in_place_and_in_moves_and_wherever_they_are_parted(
     steps: Sequence[Sequence[Step]], cuts: Sequence[int]
 ) -> None:
     asyncio.run(folded_every_way(steps, cuts))
+
+
+# ---------------------------------------------------------- several things in one batch
+
+
+async def recorded(*steps: Step) -> tuple[FaultyLedger, Sequence[Recorded]]:
+    """Return what an engine records, each step in a commit of its own."""
+    ledger, clock = FaultyLedger(), SetClock()
+    async with engine(ledger, clock) as rankd:
+        await History(rankd, clock).live([[step] for step in steps])
+    return ledger, await facts_of(ledger)
+
+
+def submit(player: str, score: int, region: str | None = None, metadata: int | None = None) -> Step:
+    return "submit", ("arena", player, score, False, None, region, metadata)
+
+
+REGIONS = {"rule": "best", "windows": ["daily"], "segments": ["region"]}
+BOTH = pytest.mark.parametrize("index", [NativeIndex, MovesIndex])
+
+
+@BOTH
+async def test_a_board_retired_in_one_batch_with_its_segments_leaves_nothing(
+    index: type[NativeIndex],
+) -> None:
+    ledger, facts = await recorded(
+        ("define", ("arena", REGIONS)), submit("ann", 1, "eu"), ("retire", ("arena",))
+    )
+    folded = await Folded(ledger, index()).fold(facts, [])
+    assert await folded.projector.index.rankings("arena") == []
+
+
+@BOTH
+async def test_a_window_dropped_in_one_batch_with_its_opening_leaves_nothing(
+    index: type[NativeIndex],
+) -> None:
+    kept = {**REGIONS, "retention": {"daily": "1h"}}
+    ledger, facts = await recorded(
+        ("define", ("arena", kept)),
+        ("pass", (24,)),
+        submit("ann", 1, "eu"),
+        ("pass", (24,)),
+        ("pass", (2,)),
+    )
+    folded = await Folded(ledger, index()).fold(facts, [])
+    rankings = await folded.projector.index.rankings("arena")
+    assert [ranking.window for ranking in rankings] == ["daily:2026-11-16"]
+
+
+@BOTH
+async def test_a_receipt_is_told_in_the_unit_of_its_time_though_it_changed_in_its_batch(
+    index: type[NativeIndex],
+) -> None:
+    ledger, facts = await recorded(
+        ("define", ("arena", REGIONS)),
+        submit("ann", 1, "eu"),
+        ("redefine", ("arena", {**REGIONS, "decimals": 2})),
+    )
+    folded = await Folded(ledger, index()).fold(facts, [])
+    assert Receipt.decode(folded.receipts[Position(2)]).decimals == 0
+
+
+# ------------------------------------------------------------------------------- segments
+
+
+async def in_segments(ledger: FaultyLedger, facts: Sequence[Recorded]) -> dict[str, list[Placed]]:
+    index = (await Folded(ledger, NativeIndex()).fold(facts, [])).projector.index
+    found = {}
+    for region in ("eu", "us"):
+        ranking = Ranking("arena", "daily:2026-11-14", f"region:{region}")
+        found[region] = list((await index.read(ranking, first=Rank(1), limit=10)).entries)
+    return found
+
+
+async def test_who_changes_segments_takes_entry_and_metadata_along() -> None:
+    ledger, facts = await recorded(
+        ("define", ("arena", REGIONS)),
+        submit("ann", 1, "eu", 7),
+        submit("bob", 2, "eu"),
+        ("profile", ("ann", "us")),
+    )
+    found = await in_segments(ledger, facts)
+    assert [entry.player for entry in found["eu"]] == ["bob"]
+    assert [(entry.player, entry.metadata) for entry in found["us"]] == [("ann", b'{"run":7}')]
+
+
+async def test_who_is_forgotten_is_in_no_segment() -> None:
+    ledger, facts = await recorded(
+        ("define", ("arena", REGIONS)), submit("ann", 1, "eu"), ("erase", ("ann",))
+    )
+    assert await in_segments(ledger, facts) == {"eu": [], "us": []}
+
+
+async def test_who_is_known_before_the_board_is_in_its_segment() -> None:
+    ledger, facts = await recorded(
+        ("profile", ("ann", "us")), ("define", ("arena", REGIONS)), submit("ann", 1)
+    )
+    assert [entry.player for entry in (await in_segments(ledger, facts))["us"]] == ["ann"]
