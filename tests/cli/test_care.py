@@ -33,10 +33,11 @@ def test_a_folder_is_filled_verified_backed_up_and_restored(tmp_path: Path) -> N
 
 
 def test_a_folder_with_nothing_in_it_is_not_made_into_one(tmp_path: Path) -> None:
-    done = run("verify", "--data", "nowhere")
-    assert done.code == 1
-    assert "holds no data" in done.err
-    assert not (tmp_path / "nowhere").exists()
+    for command in (["verify"], ["top", "global"], ["board", "apply", "b", "--dry-run"]):
+        done = run(*command, "--data", "nowhere")
+        assert done.code == 1
+        assert "holds no data" in done.err
+        assert not (tmp_path / "nowhere").exists()
 
 
 def test_damage_is_found(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Commands against a real service: what they print, and the code they end with."""
 
 import json
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -70,9 +71,12 @@ def test_refusals_are_one_line_and_usage_is_another_code(ask: Run) -> None:
     assert "rankd board list" in unknown.err
     assert ask("top").code == 2
     assert ask("top", "b", "--url", "http://x", "--data", "y").code == 2
-    away = run("top", "b", "--url", "http://127.0.0.1:9")
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # Taken, so that nobody else listens there either.
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+        away = run("top", "b", "--url", url)
     assert away.code == 1
-    assert "http://127.0.0.1:9 does not answer" in away.err
+    assert f"{url} does not answer" in away.err
 
 
 def test_what_a_player_is_called_cannot_touch_the_terminal(ask: Run, client: Client) -> None:

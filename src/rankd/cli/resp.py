@@ -5,7 +5,6 @@ What Redis refuses, and whatever is not Redis, becomes a ``Failed`` with its rea
 """
 
 import socket
-import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
@@ -142,6 +141,8 @@ def connected(place: Place) -> Iterator[Redis]:
     with plain:
         made = plain
         if place.tls:
+            import ssl
+
             made = ssl.create_default_context().wrap_socket(plain, server_hostname=place.host)
         with made, made.makefile("rwb") as stream:
             redis = Redis(stream)
