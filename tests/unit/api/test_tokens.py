@@ -111,9 +111,11 @@ def test_time_is_given_a_little_leeway_and_no_more() -> None:
 
 def test_another_algorithm_is_refused_whatever_it_would_prove() -> None:
     none = jwt.encode(claims(), "", algorithm="none").encode()
-    refused(none)
-    refused(jwt.encode(claims(), SECRET * 2, algorithm="HS512").encode())
-    refused(signed(), reader("RS256", RSA_KEY.public_key()))
+    assert refused(none) == "the token is not signed with HS256"
+    longer = jwt.encode(claims(), SECRET * 2, algorithm="HS512").encode()
+    assert refused(longer) == "the token is not signed with HS256"
+    by_secret = refused(signed(), reader("RS256", RSA_KEY.public_key()))
+    assert by_secret == "the token is not signed with RS256"
 
 
 def test_a_public_key_is_never_taken_for_a_secret() -> None:
@@ -297,7 +299,6 @@ def test_a_set_at_an_address_is_fetched_when_needed_and_at_most_once_a_minute() 
     [
         answered(b"nonsense"),
         answered(b"{}", "500 Oops"),
-        answered(b"", "302 Found", "Location: http://127.0.0.1:1/\r\n"),
         answered(b" " * (KEY_SET_BYTES_MAX + 1)),
         b"no HTTP at all\r\n\r\n",
         b"",
@@ -320,6 +321,24 @@ def test_what_is_no_set_at_an_address_leaves_tokens_unchecked_and_refused(
     with caplog.at_level(logging.WARNING, "rankd.api.tokens"):
         asyncio.run(test())
     assert "could not be fetched" in caplog.text
+
+
+def test_an_address_is_not_followed_elsewhere() -> None:
+    async def test() -> None:
+        elsewhere = Issuer(answered(jwks(jwk(RSA_KEY, "a"))))
+        async with await asyncio.start_server(elsewhere.serve, "127.0.0.1", 0) as other:
+            port = other.sockets[0].getsockname()[1]
+            more = f"Location: http://127.0.0.1:{port}/\r\n"
+            issuer = Issuer(answered(b"", "302 Found", more))
+            async with await asyncio.start_server(issuer.serve, "127.0.0.1", 0) as server:
+                port = server.sockets[0].getsockname()[1]
+                keys = FetchedKeys(f"http://127.0.0.1:{port}/", "RS256", now=lambda: 0.0)
+                with pytest.raises(TokenKeysUnavailable):
+                    await found_after_fetch(keys, "a")
+                await keys.close()
+        assert (issuer.asked, elsewhere.asked) == (1, 0)
+
+    asyncio.run(test())
 
 
 def test_closing_gives_up_asking() -> None:
