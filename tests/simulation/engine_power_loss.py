@@ -485,6 +485,18 @@ class Judge:
         IndexCrash(self._before).write(folder, lambda _: 0, lambda _: [])
         await self._judge(folder, f"moment {self._moment}, the worst", must_find=self.saved)
 
+    async def named(self, folder: Path) -> None:
+        """Of the ledger what was synced, and of the index all names and no more bytes."""
+        _write(self._crash().synced(), folder)
+        IndexCrash(self._before).write(folder, len, lambda _: [])
+        await self._judge(folder, f"moment {self._moment}, all names", must_find=self.saved)
+
+    async def blank(self, folder: Path) -> None:
+        """A disk that lies: all names of the index are there, and zeros for its last writes."""
+        _write(self._crash().synced(), folder)
+        IndexCrash(self._before).write(folder, len, _blanked)
+        await self._judge(folder, f"moment {self._moment}, blank", must_find=0)
+
     async def at_random(self, folder: Path, random: Random, name: str) -> None:
         """Some of the rest as well."""
         _write(self._crash().files(random), folder)
@@ -566,6 +578,17 @@ class Judge:
         return problems
 
 
+def _blanked(pending: list[Operation]) -> list[Operation]:
+    """Zeros for what was written last, unless it is the file that says which save counts."""
+    if pending and "current" in pending[-1].file:
+        return pending
+    return [*pending[:-1], *map(_zeros, pending[-1:])]
+
+
+def _zeros(operation: Operation) -> Operation:
+    return Operation(Kind.WRITE, operation.file, operation.offset, bytes(len(operation.data)))
+
+
 def _write(files: dict[str, bytes], folder: Path) -> None:
     folder.mkdir()
     for name, data in files.items():
@@ -606,7 +629,22 @@ async def every_moment(*, syncs: bool = True, promises: bool = False) -> Finding
             moments = [n for n in moments[1:] if isinstance(life.record[n - 1], PROMISES)]
         findings.moments = len(moments)
         for moment in moments:
-            await Judge(life, moment, findings).worst(scratch / "image")
+            judge = Judge(life, moment, findings)
+            await judge.worst(scratch / "image")
+            if moment and isinstance(life.record[moment - 1], Asked):
+                await judge.named(scratch / "image")
+    return findings
+
+
+async def after_a_lie() -> Findings:
+    """Let the disk say that it has synced the index when it has not, and fail after each save."""
+    findings = Findings()
+    with scratch_folder() as scratch:
+        life = await lived(scratch / "life", syncs=False)
+        for moment, entry in enumerate(life.record, start=1):
+            if isinstance(entry, Saved):
+                findings.moments += 1
+                await Judge(life, moment, findings).blank(scratch / "image")
     return findings
 
 

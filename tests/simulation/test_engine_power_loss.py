@@ -7,6 +7,7 @@ from tests.simulation.engine_power_loss import (
     Asked,
     Change,
     IndexCrash,
+    after_a_lie,
     campaign,
     every_moment,
     lived,
@@ -41,6 +42,12 @@ async def test_a_save_that_is_not_synced_is_lost_for_certain_and_its_loss_is_see
     assert {problem.partition(": ")[2].partition(" at")[0] for problem in findings.problems} == {
         "saved"
     }
+
+
+async def test_a_save_that_is_not_whole_is_never_believed() -> None:
+    findings = await after_a_lie()
+    assert (findings.images, findings.believed) == (3, 0)
+    assert not findings.problems
 
 
 async def test_a_ledger_that_syncs_less_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

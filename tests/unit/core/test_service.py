@@ -121,6 +121,21 @@ async def test_closing_waits_for_a_redefinition_under_way() -> None:
     assert await definitions(ledger) == ["sum", "best"]
 
 
+async def test_closing_waits_for_a_redefinition_that_waits_for_its_turn() -> None:
+    ledger = FaultyLedger()
+    async with engine(ledger) as rankd:
+        await rankd.define("b", BOARD)
+        before = ledger.begun
+        ledger.hold()
+        submitting = asyncio.create_task(submit(rankd, "p", 1))
+        await ledger.asked(before + 1)
+        redefining = asyncio.create_task(rankd.redefine("b", BEST))
+        await many_turns()
+        asyncio.get_running_loop().call_soon(ledger.release)
+    assert (await submitting).receipt is not None
+    assert (await redefining).rule == "best"
+
+
 async def test_a_redefinition_that_is_not_recorded_leaves_the_board_as_it_is() -> None:
     ledger = FaultyLedger()
     async with engine(ledger) as rankd:
