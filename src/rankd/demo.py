@@ -16,7 +16,7 @@ from itertools import accumulate
 from random import Random
 
 from rankd.core.service import Rankd
-from rankd.errors import Overloaded, RankdError
+from rankd.errors import InvalidSetting, Overloaded, RankdError
 from rankd.model.window import Instant
 from rankd.ports import Clock, Progress
 
@@ -54,7 +54,10 @@ LUCKY_PER_SECOND = 1.5
 DAY: Instant = 86_400_000_000
 
 CHAPTERS = ((9 * DAY, 1.0, 1.0), (DAY, 0.1, 0.12), (0, 0.08, 0.05))
-"""The past: how long ago, what share of the players scored, and how much of their skill."""
+"""The past: how long ago, what share of the players scored, and how much of their skill.
+
+The last is today, so that the clock is right again.
+"""
 
 NAMED = 5_000
 """How many of the best have a name; it would take as long again to give everybody one."""
@@ -186,10 +189,14 @@ async def playing(
 ) -> AsyncIterator[None]:
     """Give a new board its past, then let the game go on for as long as this is open.
 
-    On a board that has its past the game only goes on. Raises BoardDiffers if the folder holds an
-    arena that is not this one.
+    On a board that has its past the game only goes on. Raises InvalidSetting if the folder holds
+    boards of somebody else, and BoardDiffers if its arena is not this one.
     """
-    if BOARD not in rankd.book.boards:
+    boards = rankd.book.boards
+    if boards and BOARD not in boards:
+        problem = "holds boards that are not the demo's; name another folder, or none"
+        raise InvalidSetting(setting="data", source="the command line", problem=problem)
+    if not boards:
         await _fill(rankd, Game(players), clock, tell)
     else:
         await rankd.define(BOARD, DEFINITION)
@@ -204,15 +211,12 @@ async def playing(
 
 
 async def _fill(rankd: Rankd, game: Game, clock: TimeLapse, tell: Tell) -> None:
-    try:
-        clock.behind = CHAPTERS[0][0]
-        await rankd.define(BOARD, DEFINITION)
-        await _name_the_best(rankd, game, tell)
-        for behind, share, part in CHAPTERS:
-            clock.behind = behind
-            await _score(rankd, list(game.past(share, part)), _told(behind), tell)
-    finally:
-        clock.behind = 0
+    clock.behind = CHAPTERS[0][0]
+    await rankd.define(BOARD, DEFINITION)
+    await _name_the_best(rankd, game, tell)
+    for behind, share, part in CHAPTERS:
+        clock.behind = behind
+        await _score(rankd, list(game.past(share, part)), _told(behind), tell)
 
 
 async def _name_the_best(rankd: Rankd, game: Game, tell: Tell) -> None:

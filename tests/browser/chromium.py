@@ -50,10 +50,11 @@ class NoBrowser(Exception):
 def found() -> str:
     """Return where Chromium is. Raises NoBrowser."""
     named = os.environ.get("RANKD_CHROMIUM")
-    for name in (named,) if named else NAMES:
+    names = (named,) if named else NAMES
+    for name in names:
         if path := shutil.which(name):
             return path
-    raise NoBrowser(f"none of {', '.join(NAMES)} is on the path; RANKD_CHROMIUM names another")
+    raise NoBrowser(f"there is no {' or '.join(names)}; RANKD_CHROMIUM can name another")
 
 
 class Page:

@@ -10,7 +10,7 @@ import pytest
 
 from rankd.core.service import Rankd
 from rankd.demo import BOARD, CONTENDERS, DAY, REGIONS, TICK_SECONDS, Game, TimeLapse, playing
-from rankd.errors import BoardDiffers
+from rankd.errors import BoardDiffers, InvalidSetting
 from rankd.model.window import Instant
 from rankd.ports import Progress
 from rankd.wiring import engine
@@ -128,13 +128,16 @@ def test_a_folder_that_has_its_past_is_not_filled_again(tmp_path: Path) -> None:
     assert positions[0] == positions[1]
 
 
-def test_a_board_of_that_name_that_is_not_the_demos_is_left_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("board", "error"), [(BOARD, BoardDiffers), ("real", InvalidSetting)])
+def test_what_is_not_the_demos_is_left_alone(board: str, error: type[Exception]) -> None:
     async def work() -> None:
-        async with opened(tmp_path) as (rankd, clock):
-            await rankd.define(BOARD, {"rule": "best"})
-            with pytest.raises(BoardDiffers):
-                async with playing(rankd, clock, players=30, rate=0, tell=lambda _: None):
+        async with opened(None) as (rankd, clock):
+            await rankd.define(board, {"rule": "best"})
+            before = rankd.position
+            with pytest.raises(error):
+                async with playing(rankd, clock, players=30, rate=100, tell=lambda _: None):
                     pass
+            assert rankd.position == before
 
     run(work())
 

@@ -553,7 +553,7 @@ function makeRow(player, small) {
   pin.className = "who";
   row.name = document.createElement("span");
   row.name.className = "name";
-  row.name.dir = "auto";
+  row.name.dir = "auto"; // Also shuts in whatever would turn the text around.
   row.id = document.createElement("span");
   row.id.className = "id";
   row.id.dir = "auto";
