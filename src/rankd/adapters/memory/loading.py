@@ -55,7 +55,7 @@ def load(
         home = folder / current.mark
         contents = _contents(home, current)
         sizes = {name: written.size for name, written in contents.files.items()}
-        told = _Told(tell, sum(sizes.values()) + sizes[layout.BASE])
+        told = _Told(tell, checked=sum(sizes.values()), read=sizes[layout.BASE])
         for name in (layout.BASE, layout.TOUCHED, layout.NOTES):
             layout.check(home / name, contents.files[name], told.checked)
         loading = _Loading(contents, make_players(), make_list)
@@ -96,18 +96,20 @@ def _contents(home: Path, current: layout.Current) -> Contents:
 class _Told:
     """How far the files have come: each is hashed once, and the long one is read once more."""
 
-    def __init__(self, tell: Tell, total: int) -> None:
-        self._tell, self._done, self._total = tell, 0, total
+    def __init__(self, tell: Tell, *, checked: int, read: int) -> None:
+        self._tell, self._to_check, self._to_read = tell, checked, read
+        self._checked = 0
 
     def checked(self, size: int) -> None:
-        self._done += size
-        self._tell(Progress(self._done, self._total, "checking"))
+        self._checked += size
+        self._tell(Progress(self._checked, self._to_check, "checking"))
 
     def read(self, bodies: Iterable[bytes]) -> Iterator[bytes]:
+        done = 0
         for body in bodies:
             yield body
-            self._done += len(body) + layout.HEAD_BYTES
-            self._tell(Progress(self._done, self._total, "loading"))
+            done += len(body) + layout.HEAD_BYTES
+            self._tell(Progress(done, self._to_read, "loading"))
 
 
 class _Numbers:
