@@ -38,7 +38,7 @@ from tests.simulation.power_loss import scratch_folder
 
 from rankd.core.intake import Answer
 from rankd.core.service import Rankd
-from rankd.errors import LedgerUnavailable, RankdError, Unavailable
+from rankd.errors import LedgerUnavailable, RankdError, Refused, Unavailable
 from rankd.model.facts import Fact, Position, Recorded, ScoreSubmitted
 from rankd.wiring import Engine, engine
 
@@ -154,6 +154,7 @@ class Load:
         self._random = Random(f"{seed}/{life}")
         self._number = 0
         self._turns = dict.fromkeys(BOARDS, 0)
+        self._redefining = asyncio.Lock()
 
     async def run(self) -> None:
         for name, definitions in BOARDS.items():
@@ -246,9 +247,10 @@ class Load:
         mark, definition = self._mark(), ways[self._turns[name] % len(ways)]
 
         async def work() -> Told:
-            before = self._rankd.book.page(name).defined_at
-            await self._rankd.redefine(name, definition, actor=mark)
-            changed = self._rankd.book.page(name).defined_at > before
+            async with self._redefining:  # Else another worker's change would be taken for ours.
+                before = self._rankd.book.page(name).defined_at
+                await self._rankd.redefine(name, definition, actor=mark)
+                changed = self._rankd.book.page(name).defined_at > before
             return Told(mark, "yes" if changed else "unknown")  # It may be so defined already.
 
         await self._do((Intent(mark, 1), work))
@@ -381,8 +383,13 @@ class Judge:
         problems = self.compare(facts)
         self._count(recent, facts)
         again = self._to_be_sent_again(running.rankd, recent, random)
-        for intent in again:
-            problems += await self._repeat(running.rankd, intent)
+        for intent in list(again):
+            try:
+                problems += await self._repeat(running.rankd, intent)
+            except Refused as exc:  # As it would have been then: out of bounds.
+                again.remove(intent)
+                if self.diary.applied(intent.mark) == "yes":
+                    problems.append(f"{intent.mark}: was taken, and is refused now: {exc}")
         facts = await everything(running)
         problems += self.compare(facts)
         marks = Counter(_actor(one.fact) for one in facts)
