@@ -11,12 +11,16 @@ So the body is first decoded without a type. Encoding the result again shows in 
 whether a key was lost: a text without backslashes has two quotes for each of its strings, and a
 dropped key takes its quotes along. Both passes are C and cost a third of a microsecond for a
 submission.
+
+Numbers with a point are Decimals, just as they were written, wherever a type does not ask for
+floats: a double keeps fifteen digits, and a score has up to nineteen.
 """
 
 import functools
 import json
 import re
 from collections.abc import Hashable
+from decimal import Decimal
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -63,7 +67,7 @@ def decode_json(text: bytes, kind: type[T]) -> T:
 
 @functools.lru_cache(maxsize=256)
 def _decoder(kind: Hashable) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(cast("Any", kind))
+    return msgspec.json.Decoder(cast("Any", kind), float_hook=Decimal)
 
 
 def _check_json(text: bytes) -> None:
