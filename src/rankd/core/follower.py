@@ -6,14 +6,15 @@ it answers is as true as the writer's answer was at that position, and says whic
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
 
-from rankd.core.projector import Projector, Tell
-from rankd.core.recovery import Build, recover
+from rankd.core.projector import FACTS_TOGETHER_MAX, Projector, Tell
+from rankd.core.recovery import Build, Home, recover
 from rankd.core.view import View
-from rankd.errors import LedgerUnavailable, RankdError
-from rankd.ports import Clock, LedgerReader
+from rankd.errors import LedgerUnavailable, RankdError, SnapshotDamaged, Unavailable
+from rankd.model.facts import Recorded
+from rankd.ports import Clock, LedgerReader, Progress, Snapshots
 
 LOOK_SECONDS = 0.05
 """How long a word from the writer may be missing before one looks without it."""
@@ -40,18 +41,15 @@ class Follower(View):
         self._more.set()
 
     async def run(self) -> None:
-        """Follow until cancelled. What cannot be read or folded ends it, and is told."""
+        """Follow until cancelled. What cannot be folded ends it, and is told."""
         try:
             while True:
-                try:
+                with suppress(TimeoutError):
                     async with asyncio.timeout(LOOK_SECONDS):
                         await self._more.wait()
-                except TimeoutError:
-                    pass
                 self._more.clear()
-                head = await self._ledger.head()
-                if head > self.position:
-                    await self.projector.catch_up(through=head)
+                while facts := await self._read():
+                    await self.projector.fold(facts)
         except RankdError as exc:
             self._failure = exc
             _log.error("the ledger can be followed no longer: %s", exc)
@@ -59,13 +57,57 @@ class Follower(View):
             self._failure = LedgerUnavailable(f"following failed: {exc!r}", applied="no")
             _log.exception("following failed")
 
+    async def _read(self) -> Sequence[Recorded]:
+        """Return what comes next; nothing, and say so, while the ledger cannot be read.
+
+        That may pass, and nothing is half done: whoever reads again goes on from the same place.
+        """
+        try:
+            facts = await self._ledger.read(after=self.position, limit=FACTS_TOGETHER_MAX)
+        except Unavailable as exc:
+            if self._failure is None:
+                _log.warning("the ledger cannot be read: %s", exc)
+            self._failure = exc
+            return ()
+        self._failure = None
+        return facts
+
+
+class Replaced(Snapshots):
+    """Snapshots that another process saves: what is loaded may be replaced meanwhile.
+
+    Then it is gone, which looks like damage. The one that took its place is whole.
+    """
+
+    def __init__(self, snapshots: Snapshots) -> None:
+        self._snapshots = snapshots
+
+    def save(self, notes: Callable[[], Iterable[bytes]]) -> AsyncIterator[Progress]:
+        """Not done: the one who writes the ledger saves."""
+        raise NotImplementedError
+
+    async def load(self, tell: Tell) -> Sequence[bytes] | None:
+        """Load what is saved, or what replaced it under way."""
+        try:
+            return await self._snapshots.load(tell)
+        except SnapshotDamaged:
+            return await self._snapshots.load(tell)
+
+
+def _reading(build: Build) -> Build:
+    def built() -> Home:
+        home = build()
+        return Home(home.index, None if home.snapshots is None else Replaced(home.snapshots))
+
+    return built
+
 
 @asynccontextmanager
 async def following(
     *, ledger: LedgerReader, build: Build, clock: Clock, tell: Tell
 ) -> AsyncIterator[Follower]:
     """Come as far as the ledger is, and go on with it."""
-    found = await recover(ledger, build, tell)
+    found = await recover(ledger, _reading(build), tell)
     follower = Follower(ledger, found.projector, clock)
     task = asyncio.create_task(follower.run(), name="follower")
     try:
