@@ -5,15 +5,20 @@ writer runs the same handler as for a request of its own and hands the response 
 client cannot tell which process it met. In the other direction the writer says how far the ledger
 has come, and a worker reads on at once.
 
-A frame is four bytes of length and so many of MessagePack. Many requests are under way at a time.
+A frame is four bytes of length and so many of MessagePack. Many requests are under way at a time,
+and neither side lets the other fill its memory: a worker refuses what the writer is too slow to
+take, and the writer takes no more from a worker that is too slow to hear the answers.
 """
 
 import asyncio
 import logging
+import shutil
 import struct
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,14 +27,23 @@ from rankd.api import problems
 from rankd.api.exchange import Request, Response
 from rankd.api.routes import Route
 from rankd.api.service import Service
-from rankd.errors import LedgerUnavailable, Overloaded, RankdError
+from rankd.errors import LedgerUnavailable, Overloaded, RankdError, RequestTooLarge
 from rankd.model.facts import Position
 
 FRAME_BYTES_MAX = 64 << 20
-"""Far more than the largest body and the largest answer."""
+"""Far more than the largest answer, and than a body should have; a larger one is refused."""
+
+BODY_BYTES_MAX = FRAME_BYTES_MAX - (4 << 20)
+"""Of a request that is handed on: what remains has room for any head there may be."""
 
 UNDERWAY_MAX = 4_096
 """Requests of one worker that wait for the writer; one more is refused at once."""
+
+UNSENT_BYTES_MAX = 64 << 20
+"""Waiting in a worker for a writer that does not read; then requests are refused at once."""
+
+SOCKET = "writer"
+"""The name of the socket, in a folder that is made for it."""
 
 LOOK_SECONDS = 0.5
 """How long the writer waits for its next commit before it looks whether the index was replaced."""
@@ -84,7 +98,9 @@ async def _frames(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
     while True:
         try:
             (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
-            assert length <= FRAME_BYTES_MAX, length
+            if length > FRAME_BYTES_MAX:
+                _log.error("a frame of %d bytes: the other side is not one of ours", length)
+                return
             yield await reader.readexactly(length)
         except (asyncio.IncompleteReadError, ConnectionError):
             return
@@ -102,33 +118,63 @@ class Receiver:
         self._workers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._on_listening: Callable[[], None] = lambda: None
+        self._moving = asyncio.Lock()
+        self._folder: Path | None = None
+        self._server: asyncio.Server | None = None
 
     @asynccontextmanager
-    async def listening(self, path: str, on_listening: Callable[[], None]) -> AsyncIterator[None]:
-        """Take workers at a path; ``on_listening`` is called for each that takes connections."""
+    async def listening(self, on_listening: Callable[[], None]) -> AsyncIterator[None]:
+        """Take workers; ``on_listening`` is called for each that takes connections."""
         self._on_listening = on_listening
-        server = await asyncio.start_unix_server(self._meet, path)
         telling = asyncio.create_task(self._tell(), name="tell workers")
         try:
             yield
         finally:
             telling.cancel()
-            server.close()
+            self._stop_listening()
             await asyncio.gather(telling, *self._tasks, return_exceptions=True)
             for worker in self._workers:
                 worker.close()
 
+    async def address(self) -> str:
+        """Return where a worker finds this process.
+
+        Whoever tidies temporary files may have removed it since it was asked for last: those who
+        are connected do not mind, and who comes next is given a new one.
+        """
+        async with self._moving:
+            if self._folder is None or not (self._folder / SOCKET).exists():
+                self._stop_listening()
+                self._folder = Path(tempfile.mkdtemp(prefix="rankd-"))  # For this user only.
+                path = str(self._folder / SOCKET)
+                self._server = await asyncio.start_unix_server(self._meet, path)
+            return str(self._folder / SOCKET)
+
+    def _stop_listening(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
     async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._workers.add(writer)
+        room = asyncio.Semaphore(UNDERWAY_MAX)
         try:
             async for body in _frames(reader):
                 message = _to_writer(body)
                 if isinstance(message, Listening):
                     self._on_listening()
                     continue
+                await room.acquire()
+                await writer.drain()  # One that hears no answers asks for nothing more.
                 task = asyncio.create_task(self._serve(message, writer))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
+                task.add_done_callback(lambda _: room.release())
+        except ConnectionError:
+            pass  # It went away while it was waited for.
         finally:
             self._workers.discard(writer)
             writer.close()
@@ -169,7 +215,13 @@ class Receiver:
             told = view.position
             frame = _frame(Reached(told))
             for worker in self._workers:
-                worker.write(frame)
+                _mention(worker, frame)
+
+
+def _mention(worker: asyncio.StreamWriter, frame: bytes) -> None:
+    """Tell a worker, unless it has not heard what it was told before: it looks by itself, too."""
+    if not worker.is_closing() and worker.transport.get_write_buffer_size() == 0:
+        worker.write(frame)
 
 
 # ------------------------------------------------------------------------------- worker
@@ -203,8 +255,10 @@ class Forwarder:
     async def _forward(self, operation: str, request: Request) -> Response:
         if self.gone.is_set():
             raise LedgerUnavailable("the process that writes is gone", applied="no")
-        if len(self._underway) >= UNDERWAY_MAX:
-            raise Overloaded(waiting_max=UNDERWAY_MAX)
+        if len(self._underway) >= UNDERWAY_MAX or self._unsent() > UNSENT_BYTES_MAX:
+            raise Overloaded(waiting_max=len(self._underway))
+        if len(request.body) > BODY_BYTES_MAX:
+            raise RequestTooLarge(BODY_BYTES_MAX)
         self._number = number = self._number + 1
         answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self._underway[number] = answer
@@ -224,6 +278,9 @@ class Forwarder:
             return await answer
         finally:
             self._underway.pop(number, None)
+
+    def _unsent(self) -> int:
+        return self._writer.transport.get_write_buffer_size()
 
     def say_listening(self) -> None:
         """Tell the writer that this worker takes connections."""

@@ -7,14 +7,11 @@ dies is started again; if the service dies, its workers notice that nobody write
 import asyncio
 import logging
 import os
-import shutil
 import signal
 import sys
-import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -45,9 +42,11 @@ class WorkerTask(msgspec.Struct):
 class Workers:
     """The processes beside the one that writes."""
 
-    def __init__(self, settings: Settings, socket: str, count: int) -> None:
+    def __init__(
+        self, settings: Settings, address: Callable[[], Awaitable[str]], count: int
+    ) -> None:
         self._settings = settings
-        self._socket = socket
+        self._address = address
         self._count = count
         self._running: set[asyncio.subprocess.Process] = set()
         self._stopping = False
@@ -66,8 +65,15 @@ class Workers:
 
     async def _keep_one(self) -> None:
         while not self._stopping:
+            # In a session of its own: ctrl-c on the terminal is for the service to hear, which
+            # lets its workers finish. One that stopped by itself would be started again.
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", WORKER_MODULE, env=self._environment(), stdin=-3
+                sys.executable,
+                "-m",
+                WORKER_MODULE,
+                env=self._environment(await self._address()),
+                stdin=asyncio.subprocess.DEVNULL,
+                start_new_session=True,
             )
             self._running.add(process)
             code = await process.wait()
@@ -76,8 +82,8 @@ class Workers:
                 _log.error("worker %d ended with %d; another is started", process.pid, code)
                 await asyncio.sleep(RESTART_SECONDS)
 
-    def _environment(self) -> dict[str, str]:
-        task = WorkerTask(asdict(self._settings), self._socket)
+    def _environment(self, socket: str) -> dict[str, str]:
+        task = WorkerTask(asdict(self._settings), socket)
         return {**os.environ, WORKER_VARIABLE: msgspec.json.encode(task).decode()}
 
     async def ready(self) -> None:
@@ -102,19 +108,14 @@ class Workers:
 @asynccontextmanager
 async def workers(service: Service, settings: Settings, count: int) -> AsyncIterator[None]:
     """Run so many workers beside this process, which writes for them."""
-    folder = Path(tempfile.mkdtemp(prefix="rankd-"))  # For this user only.
-    path = str(folder / "writer")
-    beside = Workers(settings, path, count)
     receiver = Receiver(ROUTES, service)
-    try:
-        async with receiver.listening(path, beside.note_listening):
-            keeping = asyncio.create_task(beside.run(), name="workers")
-            try:
-                await beside.ready()
-                yield
-            finally:
-                await beside.stop()
-                keeping.cancel()
-                await asyncio.gather(keeping, return_exceptions=True)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    beside = Workers(settings, receiver.address, count)
+    async with receiver.listening(beside.note_listening):
+        keeping = asyncio.create_task(beside.run(), name="workers")
+        try:
+            await beside.ready()
+            yield
+        finally:
+            await beside.stop()
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
