@@ -100,7 +100,7 @@ async def test_where_there_is_no_ledger_nothing_is_begun(tmp_path: Path) -> None
     with pytest.raises(LedgerUnavailable):
         async with FollowedLedger.open(tmp_path):
             pass
-    assert not (tmp_path / FILE).exists()  # noqa: ASYNC240 - nobody waits here
+    assert not (tmp_path / FILE).exists()
 
 
 @pytest.mark.anyio
