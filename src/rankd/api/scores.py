@@ -1,7 +1,8 @@
 """Submitting: one score, or many at once."""
 
-from collections.abc import Mapping
+from hashlib import blake2b
 from typing import Any
+from urllib.parse import quote
 
 from rankd import wire
 from rankd.api import shown
@@ -20,6 +21,7 @@ from rankd.errors import (
     UnknownBoard,
 )
 from rankd.model.board import Writes
+from rankd.model.submission import SUBMISSION_KEY_BYTES_MAX
 
 BATCH_SCORES_MAX = 8_192
 """As many as share a commit."""
@@ -30,7 +32,7 @@ async def submit_score(service: Service, request: Request) -> Response:
     board = request.params["board"]
     actor = service.gate.admit(request, "submit", board)
     body = _with_key(decode_body(request, dict[str, Any]), request)
-    _check_player_may(service, actor, board, body)
+    body = _of_actor(service, actor, board, body)
     (answer,) = await service.writer.submit(board, [body], actor=actor.name)
     told = _told(answer, board)
     if isinstance(told, RankdError):
@@ -40,6 +42,7 @@ async def submit_score(service: Service, request: Request) -> Response:
 
 async def submit_scores(service: Service, request: Request) -> Response:
     """Have many scores counted, each judged for itself, in one commit."""
+    service.gate.check_known(request)
     batch = decode_body(request, wire.Batch)
     if not 0 < len(batch.scores) <= BATCH_SCORES_MAX:
         message = f"must be 1 to {BATCH_SCORES_MAX} submissions"
@@ -48,8 +51,8 @@ async def submit_scores(service: Service, request: Request) -> Response:
     actor = ANYBODY
     for name in {name for name, _ in bodies}:
         actor = service.gate.admit(request, "submit", name)
-    for name, body in bodies:
-        _check_player_may(service, actor, name, body)
+    if actor.player is not None:
+        bodies = [(name, _of_actor(service, actor, name, body)) for name, body in bodies]
     answers = await service.writer.submit_each(bodies, actor=actor.name)
     results: list[wire.Receipt | wire.Refusal] = []
     for (name, _), answer in zip(bodies, answers, strict=True):
@@ -58,7 +61,7 @@ async def submit_scores(service: Service, request: Request) -> Response:
     return Response(wire.encode(wire.Results(results, service.rankd.position)))
 
 
-def _parted(body: dict[str, Any]) -> tuple[str, Mapping[str, object]]:
+def _parted(body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     name = body.get("board")
     return (name if isinstance(name, str) else ""), body
 
@@ -74,17 +77,31 @@ def _with_key(body: dict[str, Any], request: Request) -> dict[str, Any]:
     return {**body, "key": key}
 
 
-def _check_player_may(
-    service: Service, actor: Actor, name: str, body: Mapping[str, object]
-) -> None:
-    """A player submits for itself alone, and only where its board allows that."""
+def _of_actor(service: Service, actor: Actor, name: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Return what a player may submit: for itself alone, and only where its board allows that.
+
+    Its keys are its own: nobody can use up a key that another player was going to use.
+    """
     if actor.player is None:
-        return
+        return body
     page = service.rankd.book.boards.get(name)
     if page is not None and page.board.writes is not Writes.CLIENT:
         raise Forbidden("this board takes scores from servers only")
     if body.get("player") != actor.player:
         raise Forbidden("a player's token submits for that player only")
+    key = body.get("key")
+    return {**body, "key": own_key("own", key, actor.player)} if isinstance(key, str) else body
+
+
+def own_key(kind: str, key: str, player: str) -> str:
+    """Return the submission key that one player has of its own under a name that many use.
+
+    The name is percent-encoded, so that no name and player make the key of two others.
+    """
+    own = f"{kind}/{quote(key, safe=':')}/{player}"
+    if len(own.encode()) <= SUBMISSION_KEY_BYTES_MAX:
+        return own
+    return f"{kind}/{blake2b(own.encode(), digest_size=32).hexdigest()}"
 
 
 def _told(answer: Answer, board: str) -> wire.Receipt | RankdError:

@@ -17,6 +17,9 @@ from rankd.errors import SnapshotDamaged
 from rankd.model.facts import Position
 from rankd.ports import LedgerReader, RankIndex, Snapshots
 
+NOTHING_LINKED = b""
+"""What stands for the hash chain of a ledger without facts."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -63,7 +66,7 @@ async def recover(ledger: LedgerReader, build: Build, tell: Tell) -> Recovered:
         )
         owed = {Position(at): body for at, body in heading.owed.items() if at > kept}
     owed |= await projector.catch_up(through=head, tell=tell, receipts_after=kept)
-    link = await ledger.link_at(head) or b""
+    link = await ledger.link_at(head) or NOTHING_LINKED
     return Recovered(home, projector, saved, owed, link)
 
 
@@ -83,9 +86,10 @@ async def _load(ledger: LedgerReader, home: Home, head: Position, tell: Tell) ->
         heading = noted.heading
         if heading.checkpoint != await home.index.checkpoint():
             raise SnapshotDamaged("the notes beside the index are of another moment")
-        if heading.checkpoint > head or await ledger.link_at(heading.checkpoint) != heading.link:
+        link = await ledger.link_at(heading.checkpoint) or NOTHING_LINKED
+        if heading.checkpoint > head or link != heading.link:
             raise SnapshotDamaged("the snapshot is of another ledger")
-    except SnapshotDamaged as exc:
+    except (SnapshotDamaged, OSError) as exc:
         _log.warning("the saved index cannot be used; everything is folded again: %s", exc)
         return None
     return noted
