@@ -53,6 +53,9 @@ COMPARED_TOGETHER = 4_096
 DRAFT_BEHIND_MAX = 1_000
 """How near a draft comes to the head before the writer waits for it."""
 
+DRAFT_PASSES_MAX = 50
+"""How often a draft goes after a head that runs ahead of it. Then the writer waits all the same."""
+
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
@@ -182,7 +185,9 @@ class Rankd(View):
             if refolded(page, board):
                 draft = Draft(self._ledger, projector.index, page, board)
                 try:
-                    while draft.position < self.position - DRAFT_BEHIND_MAX:
+                    for _ in range(DRAFT_PASSES_MAX):
+                        if draft.position >= self.position - DRAFT_BEHIND_MAX:
+                            break
                         await draft.catch_up(through=self.position, tell=tell)
                 except BaseException:
                     await draft.discard()
@@ -328,7 +333,7 @@ class Rankd(View):
 
     async def save(self, tell: Tell = _say_nothing) -> Position:
         """Save the index now; return the position it is saved at."""
-        return await self.snapshotter.save(tell)
+        return await self._own(self.snapshotter.save(tell))
 
     async def verify(self) -> AsyncIterator[Progress]:
         """Check the ledger, fold all of it again and compare. Raises Corrupt; yields progress."""
