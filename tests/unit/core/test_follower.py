@@ -1,13 +1,17 @@
 """A follower: the same fold over the same ledger, as true as the writer at that position."""
 
 import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
-from tests.unit.core.doubles import FaultyLedger, SetClock, bare, engine, state_of
+from tests.unit.core.doubles import FaultyLedger, SetClock, bare, engine, kept_in, state_of
 
 from rankd.core.follower import following
-from rankd.errors import LedgerUnavailable
+from rankd.core.recovery import Home
+from rankd.errors import LedgerUnavailable, SnapshotDamaged
 from rankd.model.facts import Position
+from rankd.ports import Progress
 
 pytestmark = pytest.mark.anyio
 HOURS = 3_600.0
@@ -46,3 +50,111 @@ async def test_a_follower_that_can_read_no_more_says_so_and_still_answers() -> N
                     await asyncio.sleep(0.001)
             assert follower.position == Position(1)
             assert (await follower.reader.page("b")).total == 0
+
+
+async def test_a_follower_goes_on_once_the_ledger_can_be_read_again() -> None:
+    ledger, clock = FaultyLedger(), SetClock()
+    async with engine(ledger, clock) as rankd:
+        await rankd.define("b", {"rule": "sum", "windows": ["all"]})
+        read = ledger.anew()
+        async with following(ledger=read, build=bare, clock=clock, tell=lambda _: None) as follower:
+            read.read_failure = LedgerUnavailable("injected", applied="no")
+            await rankd.submit("b", [{"player": "p", "score": 1}])
+            await until(lambda: follower.failure is not None)
+            read.read_failure = None
+            await follower.reached(rankd.position, within_seconds=PATIENCE_SECONDS)
+            await until(lambda: follower.failure is None)
+            assert state_of(follower.projector) == state_of(rankd.projector)
+
+
+async def test_what_cannot_be_folded_ends_a_follower_and_is_told(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a fold may be done by then: to try it again could count it twice."""
+    ledger, clock = FaultyLedger(), SetClock()
+    async with engine(ledger, clock) as rankd:
+        await rankd.define("b", {"rule": "sum", "windows": ["all"]})
+        async with following(
+            ledger=ledger.anew(), build=bare, clock=clock, tell=lambda _: None
+        ) as follower:
+            folds = 0
+
+            async def fold(_facts: object) -> None:
+                nonlocal folds
+                folds += 1
+                raise LedgerUnavailable("injected", applied="no")
+
+            monkeypatch.setattr(follower.projector, "fold", fold)
+            await rankd.submit("b", [{"player": "p", "score": 1}])
+            await until(lambda: follower.failure is not None)
+            for _ in range(3):
+                follower.wake()
+                await asyncio.sleep(0.001)
+            assert folds == 1
+    assert "can be followed no longer" in caplog.text
+
+
+async def test_a_snapshot_that_is_replaced_while_it_is_loaded_is_not_taken_for_damaged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ledger, clock = FaultyLedger(), SetClock()
+    build = kept_in(tmp_path)
+    async with engine(ledger, clock, build) as rankd:
+        await rankd.define("b", {"rule": "sum", "windows": ["all"]})
+        await rankd.submit("b", [{"player": "p", "score": 1}])
+        await rankd.save()
+        loads = 0
+
+        def replaced() -> Home:
+            """A home whose first load finds its files gone, for another save took their place."""
+            home = build()
+            assert home.snapshots is not None
+            load = home.snapshots.load
+
+            async def loaded(tell: Callable[[Progress], None]) -> Sequence[bytes] | None:
+                nonlocal loads
+                loads += 1
+                if loads == 1:
+                    await rankd.submit("b", [{"player": "p", "score": 1}])
+                    raise SnapshotDamaged("gone")
+                return await load(tell)
+
+            home.snapshots.load = loaded  # type: ignore[method-assign]
+            return home
+
+        async with following(
+            ledger=ledger.anew(), build=replaced, clock=clock, tell=lambda _: None
+        ) as follower:
+            await follower.reached(rankd.position, within_seconds=PATIENCE_SECONDS)
+            assert loads == 2
+            assert state_of(follower.projector) == state_of(rankd.projector)
+    assert "folded again" not in caplog.text
+
+
+async def test_a_snapshot_that_is_damaged_is_folded_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ledger, clock = FaultyLedger(), SetClock()
+    build = kept_in(tmp_path)
+    async with engine(ledger, clock, build) as rankd:
+        await rankd.define("b", {"rule": "sum", "windows": ["all"]})
+        await rankd.submit("b", [{"player": "p", "score": 1}])
+        await rankd.save()
+        damage(tmp_path)
+        async with following(
+            ledger=ledger.anew(), build=build, clock=clock, tell=lambda _: None
+        ) as follower:
+            assert state_of(follower.projector) == state_of(rankd.projector)
+    assert "everything is folded again" in caplog.text
+
+
+def damage(folder: Path) -> None:
+    """Change a byte of what was saved."""
+    (base,) = folder.glob("*/base")
+    base.write_bytes(base.read_bytes()[:-1] + b"?")
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not holds():  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.001)
