@@ -16,7 +16,7 @@ in the test suite asserts a time.
     closing.py      does anybody wait when a large window closes, or is dropped?
     http.py         what does the service reach over HTTP, beside Python's ceiling and Redis?
         http_ceiling.py                            the fast lane alone, beside that ceiling
-    questions.py    what these have in common
+    questions.py, questions_plot.py                what these have in common
     entries.py      players, scores and keys made up for a benchmark
     figures.py      the arithmetic: samples, ratios, goals, columns (and test_figures.py)
     progress.py     what a long run tells while it runs

@@ -6,7 +6,16 @@ import sys
 from pathlib import Path
 
 try:
-    from benchmarks import closing, embedded, http, questions, rank_list, rank_list_plot, start
+    from benchmarks import (
+        closing,
+        embedded,
+        http,
+        questions,
+        questions_plot,
+        rank_list,
+        rank_list_plot,
+        start,
+    )
     from benchmarks import rank_list_tables as tables
 except ModuleNotFoundError as error:
     sys.exit(f"{error}: `make bench` installs what the benchmarks need (requirements/bench.txt)")
@@ -59,7 +68,11 @@ def _other(name: str, options: argparse.Namespace) -> None:
         players = max(options.sizes)
     result = run(questions.Asked(players, options.date, redis=not options.no_redis))
     print(questions.shown(result))
-    print("\nWritten:", questions.write(result, options.results))
+    written = (
+        questions.write(result, options.results),
+        questions_plot.draw(result, options.results),
+    )
+    print("\nWritten:", *(path for path in written if path is not None))
 
 
 def _options() -> argparse.Namespace:
