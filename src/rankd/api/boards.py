@@ -10,6 +10,7 @@ from rankd.api.service import Service, show_time
 from rankd.core.book import BoardPage
 from rankd.core.preview import Preview
 from rankd.core.turns import next_turn_of
+from rankd.model.board import Board
 from rankd.model.window import Window
 from rankd.ports import Ranking
 
@@ -23,18 +24,20 @@ async def put_board(service: Service, request: Request) -> Response:
     if page is None:
         await rankd.define(name, definition, actor=actor.name)
         return Response(wire.encode(await _show(service, rankd.book.page(name))), 201)
+    before = page.board
     preview = await rankd.preview(name, definition)
     if not preview.changes:
         return Response(wire.encode(await _show(service, page)))
-    if request.query["apply"]:
+    if applied := request.query["apply"]:
         await rankd.redefine(name, definition, actor=actor.name)
-        return Response(wire.encode(_previewed(name, preview, page, applied=True)))
-    return Response(wire.encode(_previewed(name, preview, page, applied=False)))
+    after = Board.define(name, definition)
+    return Response(wire.encode(_previewed(preview, before, after, applied=applied)))
 
 
-def _previewed(name: str, preview: Preview, page: BoardPage, *, applied: bool) -> wire.Preview:
+def _previewed(preview: Preview, before: Board, after: Board, *, applied: bool) -> wire.Preview:
+    """Show each side in its own terms: a changed board may name its columns otherwise."""
     return wire.Preview(
-        name,
+        before.name,
         applied,
         [wire.Change(*change) for change in preview.changes],
         [
@@ -42,8 +45,8 @@ def _previewed(name: str, preview: Preview, page: BoardPage, *, applied: bool) -
                 each.window,
                 each.total,
                 each.total_after,
-                [shown.row(standing, page.board) for standing in each.top],
-                [shown.row(standing, page.board) for standing in each.top_after],
+                [shown.row(standing, before) for standing in each.top],
+                [shown.row(standing, after) for standing in each.top_after],
             )
             for each in preview.windows
         ],

@@ -1,0 +1,104 @@
+"""Defining, previewing, changing and retiring boards, as handlers answer it."""
+
+from decimal import Decimal
+
+import pytest
+from tests.unit.api.handling import working
+from tests.unit.core.doubles import DAY
+
+from rankd.errors import InvalidBoard, UnknownBoard
+
+pytestmark = pytest.mark.anyio
+B = {"board": "b"}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def test_a_board_is_created_once_and_the_same_again_changes_nothing() -> None:
+    async with working() as at:
+        created = await at.ask("put_board", B, {"rule": "sum"})
+        position = at.service.rankd.position
+        again = await at.ask("put_board", B, {"rule": "sum"})
+        assert (created.status, again.status) == (201, 200)
+        assert created.body == again.body
+        assert at.service.rankd.position == position
+
+
+async def test_a_board_needs_no_words() -> None:
+    async with working() as at:
+        assert (await at.ask("put_board", B)).status == 201
+        assert (await at.told("get_board", B))["definition"]["rule"] == "best"
+
+
+async def test_a_preview_names_the_columns_of_each_side_as_that_side_does() -> None:
+    columns = [{"name": "score"}, {"name": "time", "direction": "lower"}]
+    async with working() as at:
+        await at.define(columns=columns)
+        await at.told("submit_score", B, {"player": "p", "score": 5, "columns": {"time": 60}})
+        changed = {"columns": [*reversed(columns)]}
+        previewed = await at.told("put_board", B, changed)
+        applied = await at.told("put_board", B, changed, apply=True)
+        assert (previewed["applied"], applied["applied"]) == (False, True)
+        for told in (previewed, applied):
+            (window,) = told["windows"]
+            assert window["top"][0]["columns"] == {"score": 5, "time": 60}
+            assert window["top"][0]["score"] == 5
+            assert window["top_after"][0]["columns"] == {"time": 60, "score": 5}
+            assert window["top_after"][0]["score"] == 60
+        assert previewed["changes"] == applied["changes"] != []
+
+
+async def test_a_preview_shows_each_side_with_its_decimals() -> None:
+    async with working() as at:
+        await at.define()
+        await at.submit("p", 7)
+        told = await at.told("put_board", B, {"decimals": 2})
+        (window,) = told["windows"]
+        assert str(window["top"][0]["score"]) == "7"
+        assert str(window["top_after"][0]["score"]) == "7.00"
+        assert isinstance(window["top_after"][0]["score"], Decimal)
+
+
+async def test_what_cannot_be_is_refused_and_nothing_is_changed() -> None:
+    async with working() as at:
+        await at.define(decimals=2)
+        position = at.service.rankd.position
+        for definition in ({"decimals": 1}, {"decimals": 2, "rule": "other"}):
+            for apply in (False, True):
+                with pytest.raises(InvalidBoard):
+                    await at.ask("put_board", B, definition, apply=apply)
+        assert at.service.rankd.position == position
+
+
+async def test_windows_are_told_open_ones_first_and_then_the_latest() -> None:
+    async with working() as at:
+        await at.define(windows=["daily", "all"])
+        await at.submit("p", 1)
+        for _ in range(2):
+            at.clock.time += DAY
+            await at.submit("p", 1)
+        told = (await at.told("list_windows", B))["windows"]
+        assert [(each["window"], each["state"], each["total"]) for each in told] == [
+            ("daily:2026-11-16", "open", 1),
+            ("all", "open", 1),
+            ("daily:2026-11-15", "closed", 1),
+            ("daily:2026-11-14", "closed", 1),
+        ]
+        board = await at.told("get_board", B)
+        assert board["next_reset"] == "2026-11-17T00:00:00Z"
+        assert board["server_time"] == "2026-11-16T12:00:00Z"
+        assert (await at.told("list_boards"))["boards"] == [board]
+
+
+async def test_a_board_that_is_retired_is_there_no_more() -> None:
+    async with working() as at:
+        await at.define()
+        done = await at.told("retire_board", B, reason="over")
+        assert done == {"position": at.service.rankd.position}
+        for operation in ("get_board", "list_windows", "retire_board"):
+            with pytest.raises(UnknownBoard):
+                await at.ask(operation, B)
+        assert (await at.told("list_boards"))["boards"] == []
