@@ -1,0 +1,143 @@
+"""Histories and the audit trail."""
+
+from hashlib import sha256
+
+import pytest
+from tests.unit.api.handling import Working, working
+
+from rankd.api import trail
+from rankd.errors import LedgerUnavailable, UnknownBoard
+from rankd.model.facts import KeyCreated, Position
+
+pytestmark = pytest.mark.anyio
+B = {"board": "b"}
+P = {"board": "b", "player": "p"}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def history(at: Working, **query: int) -> list[tuple[str, int]]:
+    told = await at.told("player_history", P, **query)
+    return [(str(item["score"]), item["position"]) for item in told["facts"]]
+
+
+async def test_what_was_sent_under_another_definition_keeps_its_size() -> None:
+    async with working() as at:
+        await at.define(rule="latest")
+        first = (await at.submit("p", 15))["position"]
+        await at.told("put_board", B, {"rule": "latest", "decimals": 1}, apply=True)
+        second = (await at.submit("p", "1.5"))["position"]
+        assert await history(at) == [("1.5", second), ("15", first)]
+
+
+async def test_what_a_retired_board_of_the_name_was_sent_is_not_this_ones() -> None:
+    async with working() as at:
+        await at.define(decimals=2)
+        await at.submit("p", "9.99")
+        await at.ask("retire_board", B)
+        with pytest.raises(UnknownBoard):
+            await at.ask("player_history", P)
+        await at.define(rule="sum")
+        mine = (await at.submit("p", 3))["position"]
+        assert await history(at) == [("3", mine)]
+        assert (await at.told("player_history", P))["next_before"] is None
+
+
+async def test_a_history_goes_on_where_a_page_of_it_ended() -> None:
+    async with working() as at:
+        await at.define(rule="sum")
+        for score in range(5):
+            await at.submit("p", score)
+            await at.submit("other", score)
+        whole = await history(at)
+        assert [score for score, _ in whole] == ["4", "3", "2", "1", "0"]
+        first = await at.told("player_history", P, limit=2)
+        assert first["next_before"] == whole[1][1]
+        assert await history(at, before=first["next_before"]) == whole[2:]
+        assert await history(at, before=1) == []
+        assert await history(at, before=10**9) == whole
+
+
+async def test_one_answer_looks_at_so_many_facts_and_the_next_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(trail, "SCANNED_FACTS_MAX", 4)
+    monkeypatch.setattr(trail, "READ_FACTS", 2)
+    async with working() as at:
+        await at.define(rule="sum")
+        rare = (await at.submit("p", 1))["position"]
+        for _ in range(10):
+            await at.submit("other", 1)
+        pages, before, found = 0, None, []
+        while pages == 0 or before is not None:
+            told = await at.told("player_history", P, before=before)
+            found += [item["position"] for item in told["facts"]]
+            pages, before = pages + 1, told["next_before"]
+        assert (found, pages) == ([rare], 3)
+        pages, after, seen = 0, 0, []
+        while after is not None:
+            told = await at.told("list_facts", after=after, player="p")
+            seen += [fact["position"] for fact in told["facts"]]
+            pages, after = pages + 1, told["next_after"]
+        assert (seen, pages) == ([rare], 3)
+
+
+async def test_facts_are_told_by_what_is_asked_for() -> None:
+    async with working() as at:
+        await at.define()
+        await at.define("c")
+        await at.submit("p", 1)
+        await at.submit("q", 1, "c")
+        await at.ask("put_player", {"player": "p"}, {"name": "Ann"})
+
+        async def told(**query: str) -> list[tuple[str, str, str]]:
+            facts = (await at.told("list_facts", **query))["facts"]
+            return [(fact["kind"], fact["board"], fact["player"]) for fact in facts]
+
+        assert await told(player="p") == [
+            ("score_submitted", "b", "p"),
+            ("player_profiled", None, "p"),
+        ]
+        assert await told(kind="score_submitted", board="c") == [("score_submitted", "c", "q")]
+        assert await told(kind="score_submitted.1") == []
+        assert len(await told()) == at.service.rankd.position
+
+
+async def test_a_key_cannot_be_tried_with_what_is_told_of_it() -> None:
+    async with working() as at:
+        digest = sha256(b"secret").digest()
+        key = KeyCreated("k1", digest, ("admin",), None, None, None)
+        await at.service.writer.create_key(key)
+        told = await at.told("list_facts", None, None, {"authorization": "Bearer secret"})
+        (fact,) = told["facts"]
+        assert fact["body"]["digest"] == digest.hex()[:8]
+        assert digest.hex() not in str(told)
+
+
+async def test_nothing_is_told_past_the_position_it_is_true_at() -> None:
+    """The ledger may be further than what is folded: in a worker it often is."""
+    async with working() as at:
+        await at.define(rule="sum")
+        await at.submit("p", 1)
+        rankd = at.service.rankd
+        await at.submit("p", 1)
+        rankd.projector.checkpoint = Position(2)
+        facts = await at.told("list_facts")
+        mine = await at.told("player_history", P)
+        rankd.projector.checkpoint = Position(3)
+        assert facts["as_of"] == mine["as_of"] == 2
+        assert [fact["position"] for fact in facts["facts"]] == [1, 2]
+        assert facts["next_after"] is None
+        assert [item["position"] for item in mine["facts"]] == [2]
+
+
+async def test_a_ledger_that_cannot_be_read_is_told() -> None:
+    async with working() as at:
+        await at.define()
+        at.ledger.read_failure = LedgerUnavailable("injected", applied="no")
+        for operation, params in (("list_facts", None), ("player_history", P)):
+            with pytest.raises(LedgerUnavailable):
+                await at.ask(operation, params)
