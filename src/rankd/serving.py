@@ -7,19 +7,18 @@ from dataclasses import replace
 from ipaddress import ip_address
 from time import monotonic
 
-from rankd.api.access import Gate
+from rankd.api.access import Gate, ReadToken
 from rankd.api.forwarding import forwarding
 from rankd.api.limits import limits_of
 from rankd.api.server import Ready, listen, serve
 from rankd.api.service import Service
 from rankd.api.table import ROUTES as API
-from rankd.api.tokens import reading_tokens
 from rankd.api.workers import workers
 from rankd.core.service import Rankd
 from rankd.dashboard import files as dashboard
 from rankd.errors import InvalidSetting
 from rankd.ports import Clock, Progress
-from rankd.settings import Settings
+from rankd.settings import TABLE, Settings
 from rankd.wiring import engine, followed
 
 ROUTES = (*API, *dashboard.ROUTES)
@@ -57,7 +56,7 @@ async def service(
         gate = Gate(
             lambda: rankd.book,
             loopback=loopback,
-            token=await stack.enter_async_context(reading_tokens(settings, now=monotonic)),
+            token=await _tokens(settings, stack),
             limits=limits_of(settings, now=monotonic),
         )
         working = Service(rankd, opened.ledger, gate, clock, opened.durable, rankd)
@@ -79,7 +78,7 @@ async def worker(settings: Settings, socket: str, *, clock: Clock) -> None:
         gate = Gate(
             lambda: follower.book,
             loopback=is_loopback(settings.host),
-            token=await stack.enter_async_context(reading_tokens(settings, now=monotonic)),
+            token=await _tokens(settings, stack),
             limits=limits_of(settings, now=monotonic),
         )
         working = Service(follower, ledger, gate, clock, durable=True)
@@ -91,6 +90,19 @@ async def worker(settings: Settings, socket: str, *, clock: Clock) -> None:
             stop=forwarder.gone,
             listener=listen(settings, share_port=True),
         )
+
+
+async def _tokens(settings: Settings, stack: AsyncExitStack) -> ReadToken | None:
+    """Return what reads players' tokens, if any are to be read.
+
+    Only then is the cryptography for it imported: that takes longer than all else of a start.
+    """
+    named = (row.name for row in TABLE if row.name.startswith("jwt_"))
+    if not any(getattr(settings, name) for name in named):
+        return None
+    from rankd.api.tokens import reading_tokens
+
+    return await stack.enter_async_context(reading_tokens(settings, now=monotonic))
 
 
 def is_loopback(host: str) -> bool:

@@ -79,7 +79,7 @@ class Gate:
     @property
     def open(self) -> bool:
         """Whether anybody may do anything: no key yet, and nobody else can reach the address."""
-        return self._loopback and not self._book().keys
+        return self._loopback and not self._book().locked
 
     def check_known(self, request: Request) -> None:
         """Raise Unauthenticated for a stranger, where the body has to be read to know the board.
@@ -104,7 +104,7 @@ class Gate:
         book = self._book()
         shown = request.headers.get(b"authorization")
         if shown is None:
-            if book.keys or not self._loopback:
+            if book.locked or not self._loopback:
                 raise Unauthenticated
             _check_local(request)
             actor = ANYBODY

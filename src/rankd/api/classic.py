@@ -19,9 +19,8 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from hashlib import blake2b
+from decimal import Decimal
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
@@ -31,6 +30,7 @@ from rankd.api.body import decode_body
 from rankd.api.exchange import Request, Response
 from rankd.api.problems import Problem
 from rankd.api.routes import Handler, Param, Route
+from rankd.api.scores import own_key
 from rankd.api.service import Service, show_time
 from rankd.core.reader import Page
 from rankd.errors import (
@@ -325,8 +325,11 @@ def _read_time(given: object, errors: list[FieldError]) -> str | None:
     """Return a time as text; it is data, so the engine has the last word on its form."""
     if given is None or isinstance(given, str):
         return given
-    if isinstance(given, int | float) and not isinstance(given, bool) and 0 <= given <= SECONDS_MAX:
-        return datetime.fromtimestamp(given, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if isinstance(given, bool) or not isinstance(given, int | Decimal):
+        errors.append(FieldError("timestamp", "must be RFC 3339, or seconds since 1970"))
+        return None
+    if 0 <= given <= SECONDS_MAX:
+        return datetime.fromtimestamp(float(given), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     errors.append(FieldError("timestamp", "must be RFC 3339, or seconds since 1970"))
     return None
 
@@ -344,14 +347,8 @@ def _read_match(given: object, errors: list[FieldError]) -> str | None:
 
 
 def match_key(match_id: str, *, player: str) -> str:
-    """Return the submission key of a player's score in a match: everybody has one in each.
-
-    The match is percent-encoded, so that no match and player make the key of two others.
-    """
-    key = f"match/{quote(match_id, safe=':')}/{player}"
-    if len(key.encode()) <= SUBMISSION_KEY_BYTES_MAX:
-        return key
-    return f"match/{blake2b(key.encode(), digest_size=32).hexdigest()}"
+    """Return the submission key of a player's score in a match: everybody has one in each."""
+    return own_key("match", match_id, player)
 
 
 async def _submit(

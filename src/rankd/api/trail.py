@@ -11,6 +11,7 @@ from rankd.api.service import Service, show_time
 from rankd.api.shown import columns_of
 from rankd.model.board import Board
 from rankd.model.facts import Fact, KeyCreated, Position, Recorded, ScoreSubmitted
+from rankd.model.profile import check_player
 from rankd.model.standing import shown_score
 
 SCANNED_FACTS_MAX = 65_536
@@ -22,7 +23,7 @@ READ_FACTS = 8_192
 
 async def player_history(service: Service, request: Request) -> Response:
     """Return a player's submissions to a board, newest first."""
-    board, player = request.params["board"], request.params["player"]
+    board, player = request.params["board"], check_player(request.params["player"])
     service.gate.admit(request, "read", board)
     page = service.rankd.book.page(board)
     before, limit = request.query["before"], request.query["limit"]

@@ -208,6 +208,8 @@ class Book:
         self.friends: dict[str, tuple[str, ...]] = {}
         self.keys: dict[bytes, KeyCreated] = {}
         """The keys that open something, by their digests."""
+        self.locked = False
+        """Whether there was ever a key: revoking the last one opens nothing."""
         self.profiled_at = Position(0)
         """Where a profile changed last: whoever keeps names beside ranks may go by it."""
 
@@ -259,6 +261,7 @@ class Book:
                 self.profiled_at = position
             case KeyCreated():
                 self.keys[fact.digest] = fact
+                self.locked = True
             case KeyRevoked():
                 self.keys = {digest: key for digest, key in self.keys.items() if key.id != fact.id}
             case _:

@@ -40,6 +40,7 @@ class NotedKeys(msgspec.Struct, tag="keys", array_like=True):
     """Who may do what."""
 
     keys: list[KeyCreated]
+    locked: bool
 
 
 class NotedSealed(msgspec.Struct, array_like=True):
@@ -92,7 +93,10 @@ class Noted(msgspec.Struct):
 
 def take_notes(book: Book, heading: Heading) -> Iterator[bytes]:
     """Note a book as it is now; what is returned is encoded when it is read, and never changes."""
-    few: list[Frame] = [NotedKeys(list(book.keys.values())), *map(_note_page, book.boards.values())]
+    few: list[Frame] = [
+        NotedKeys(list(book.keys.values()), book.locked),
+        *map(_note_page, book.boards.values()),
+    ]
     return _frames(heading, few, dict(book.profiles), dict(book.friends))
 
 
@@ -146,8 +150,9 @@ def read_notes(frames: Iterable[bytes]) -> Noted:
             match frame:
                 case Heading():
                     heading = frame
-                case NotedKeys(keys):
+                case NotedKeys(keys, locked):
                     book.keys = {key.digest: key for key in keys}
+                    book.locked = locked
                 case NotedBoard():
                     book.boards[frame.name] = _read_page(frame)
                 case NotedProfiles(profiles):

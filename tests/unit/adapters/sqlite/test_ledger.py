@@ -127,7 +127,7 @@ async def test_nothing_is_appended_to_a_file_found_damaged(
     async with SQLiteLedger.open(tmp_path) as ledger:
         await ledger.append([submitted("k")], now=NOW)
         with monkeypatch.context() as patched:
-            patched.setattr(adapter, "_used_before", damaged)
+            patched.setattr(adapter, "used_before", damaged)
             with pytest.raises(LedgerCorrupt, match="SQLITE_CORRUPT_INDEX"):
                 await ledger.append([submitted("l")], now=NOW)
         with pytest.raises(LedgerCorrupt):
