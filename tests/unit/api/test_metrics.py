@@ -1,0 +1,67 @@
+"""Figures in the text format of Prometheus."""
+
+import os
+import re
+from dataclasses import replace
+
+import pytest
+from tests.unit.api.handling import working
+
+from rankd._version import __version__
+from rankd.api.metrics import render
+from rankd.errors import LedgerUnavailable
+
+pytestmark = pytest.mark.anyio
+SAMPLE = re.compile(r"(?P<name>[a-z_]+)(\{(?P<labels>[^}]*)\})? (?P<value>[0-9.]+)")
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def samples(text: bytes) -> dict[str, float]:
+    """Read the figures; each has a line of help and its type before it."""
+    lines = text.decode().splitlines()
+    found = {}
+    for help, kind, sample in zip(*[iter(lines)] * 3, strict=True):
+        match = SAMPLE.fullmatch(sample)
+        assert match is not None, sample
+        name = match["name"]
+        assert help.startswith(f"# HELP {name} ") and help.endswith(".")
+        assert kind in (f"# TYPE {name} gauge", f"# TYPE {name} counter")
+        assert name not in found
+        found[name] = float(match["value"])
+    return found
+
+
+async def test_figures_tell_how_the_engine_is() -> None:
+    async with working() as at:
+        await at.define()
+        for score in range(3):
+            await at.submit("p", score)
+        await at.ask("put_player", {"player": "p"}, {"name": "Ann"})
+        found = samples(render(at.service))
+        assert found["rankd_position"] == at.service.rankd.position == 5
+        assert (found["rankd_boards"], found["rankd_profiles"]) == (1, 1)
+        assert (found["rankd_up"], found["rankd_waiting_facts"]) == (1, 0)
+        assert found["rankd_commits_total"] >= 5
+        assert found["rankd_unsaved_facts"] == 5
+        assert found["process_resident_memory_max_bytes"] > 1 << 20
+
+
+async def test_an_engine_that_takes_no_more_says_so() -> None:
+    async with working() as at:
+        await at.define()
+        at.ledger.fail(applied="unknown")
+        with pytest.raises(LedgerUnavailable):
+            await at.submit("p", 1)
+        assert samples(render(at.service))["rankd_up"] == 0
+
+
+async def test_figures_say_which_process_they_are_of() -> None:
+    async with working() as at:
+        for engine, role in ((at.service.engine, "writer"), (None, "worker")):
+            text = render(replace(at.service, engine=engine)).decode()
+            labels = f'version="{__version__}",role="{role}",pid="{os.getpid()}"'
+            assert f"\nrankd_info{{{labels}}} 1\n" in text
