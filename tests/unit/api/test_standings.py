@@ -1,0 +1,201 @@
+"""Reading: entity tags, ready-made pages, and what cannot be asked."""
+
+from typing import Any
+
+import pytest
+from tests.unit.api.handling import Working, working
+
+from rankd.api import service as bounds
+from rankd.api import standings
+from rankd.api.exchange import Response
+from rankd.core.reader import LOOKUP_PLAYERS_MAX
+from rankd.errors import IndexBehind, InvalidPage, InvalidRequest, NotRanked, UnknownWindow
+
+pytestmark = pytest.mark.anyio
+B = {"board": "b"}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def page(at: Working, known: str | None = None, **query: Any) -> Response:
+    headers = None if known is None else {"if-none-match": known}
+    return await at.ask("list_standings", B, None, headers, **query)
+
+
+def tag(response: Response) -> str:
+    return dict(response.headers)[b"etag"].decode()
+
+
+# ------------------------------------------------------------------- what is known already
+
+
+async def test_who_has_the_page_is_told_so() -> None:
+    async with working() as at:
+        await at.define()
+        await at.submit("p", 1)
+        first = await page(at)
+        mine = tag(first)
+        assert (first.status, first.cache_control) == (200, standings.PAGE_CACHE)
+        for known in (mine, f"W/{mine}", f'"x", {mine}', f'W/"x",W/{mine} , "y"', "*"):
+            again = await page(at, known)
+            assert (again.status, again.body, tag(again)) == (304, b"", mine)
+            assert again.cache_control == standings.PAGE_CACHE
+        for other in ('"x"', mine.strip('"'), f'W/"{mine[1:5]}"', ""):
+            assert (await page(at, other)).body == first.body
+
+
+async def test_a_tag_stays_while_nobody_can_see_a_difference_and_not_longer() -> None:
+    async with working() as at:
+        await at.define()
+        await at.define("other")
+        await at.submit("p", 1)
+        before = await page(at)
+        await at.submit("q", 1, "other")
+        elsewhere = await page(at)
+        assert tag(elsewhere) == tag(before)
+        assert elsewhere.body != before.body, "as_of goes on"
+        tags = {tag(before)}
+        for change in (
+            at.submit("p", 2),
+            at.ask("put_player", {"player": "p"}, {"name": "Ann"}),
+            at.submit("q", 1),
+        ):
+            await change
+            tags.add(tag(await page(at)))
+        assert len(tags) == 4
+        assert len({tag(await page(at, limit=1)), tag(await page(at, limit=1, offset=1))}) == 2
+
+
+async def test_a_page_is_made_once_and_made_anew_when_a_name_changes() -> None:
+    async with working() as at:
+        await at.define()
+        await at.submit("p", 1)
+        first = await page(at)
+        assert await page(at) is first
+        assert await page(at, limit=11) is not first
+        await at.ask("put_player", {"player": "p"}, {"name": "Ann"})
+        assert b'"Ann"' in (await page(at)).body
+        await at.ask("erase_player", {"player": "p"})
+        assert b'"Ann"' not in (await page(at)).body
+
+
+# --------------------------------------------------------------------- what cannot be asked
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1.0", "x", "", "²", "9" * 19, "+1", "1_0"])
+async def test_only_a_rank_has_neighbours(text: str) -> None:
+    async with working() as at:
+        await at.define()
+        with pytest.raises(InvalidPage) as refused:
+            await at.ask("around_rank", {**B, "rank": text})
+        assert [wrong.field for wrong in refused.value.errors] == ["rank"]
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ({}, "score"),
+        ({"score": "1", "rank": 1}, "score"),
+        ({"rank": 1, "percentile": "5"}, "score"),
+        ({"score": "x"}, "score"),
+        ({"score": "1,2"}, "score"),
+        ({"score": ""}, "score"),
+        ({"score": "0.5"}, "score"),
+        ({"percentile": "x"}, "percentile"),
+        ({"percentile": "nan"}, "percentile"),
+        ({"percentile": "inf"}, "percentile"),
+        ({"percentile": "0"}, "percentile"),
+        ({"percentile": "100.01"}, "percentile"),
+    ],
+)
+async def test_a_projection_is_of_one_thing_that_can_be(query: dict[str, Any], field: str) -> None:
+    async with working() as at:
+        await at.define()
+        await at.submit("p", 1)
+        with pytest.raises((InvalidRequest, InvalidPage)) as refused:
+            await at.ask("get_projection", B, **query)
+        assert [wrong.field for wrong in refused.value.errors] == [field]
+
+
+async def test_a_projection_of_several_columns_takes_as_many() -> None:
+    async with working() as at:
+        await at.define(columns=[{"name": "score"}, {"name": "time", "direction": "lower"}])
+        body = {"player": "p", "score": 5, "columns": {"time": 60}}
+        await at.ask("submit_score", B, body)
+        for score, rank in (("5,61", 2), ("5,59", 1), ("6,99", 1)):
+            told = await at.told("get_projection", B, score=score)
+            assert told["rank"] == rank
+            assert list(told["columns"].values()) == [int(text) for text in score.split(",")]
+        with pytest.raises(InvalidRequest):
+            await at.ask("get_projection", B, score="5")
+
+
+async def test_an_empty_ranking_has_no_percentile_and_no_score_to_beat() -> None:
+    async with working() as at:
+        await at.define()
+        told = [
+            await at.told("get_projection", B, **query)
+            for query in ({"rank": 1}, {"percentile": "50"}, {"score": "7"})
+        ]
+        assert [(each["rank"], each["score"], each["percentile"]) for each in told] == [
+            (1, None, None),
+            (None, None, None),
+            (1, 7, None),
+        ]
+
+
+async def test_so_many_are_looked_up_at_once() -> None:
+    async with working() as at:
+        await at.define()
+        await at.submit("p", 1)
+        players = ["p", *(f"q{number}" for number in range(LOOKUP_PLAYERS_MAX - 1))]
+        told = await at.told("lookup_standings", B, {"players": players})
+        assert (len(told["standings"]), len(told["not_found"])) == (1, LOOKUP_PLAYERS_MAX - 1)
+        with pytest.raises(InvalidRequest):
+            await at.ask("lookup_standings", B, {"players": [*players, "one more"]})
+
+
+async def test_whoever_has_no_entry_is_not_ranked_and_nobody_is_zero() -> None:
+    async with working() as at:
+        await at.define(windows=["all", "daily"])
+        for operation in ("get_standing", "around_player"):
+            with pytest.raises(NotRanked):
+                await at.ask(operation, {**B, "player": "nobody"}, window="daily")
+            with pytest.raises(UnknownWindow):
+                await at.ask(operation, {**B, "player": "nobody"}, window="weekly")
+        told = await at.told("player_standings", {"player": "nobody"})
+        assert (told["standings"], told["name"]) == ([], None)
+
+
+READS: list[tuple[str, dict[str, str], Any, dict[str, Any]]] = [
+    ("list_standings", B, None, {}),
+    ("get_standing", {**B, "player": "p"}, None, {}),
+    ("around_player", {**B, "player": "p"}, None, {}),
+    ("around_rank", {**B, "rank": "1"}, None, {}),
+    ("lookup_standings", B, {"players": ["p"]}, {}),
+    ("list_friends", {**B, "player": "p"}, None, {}),
+    ("get_projection", B, None, {"rank": 1}),
+    ("player_standings", {"player": "p"}, None, {}),
+]
+
+
+@pytest.mark.parametrize(("operation", "params", "body", "query"), READS)
+async def test_every_read_waits_for_a_position_and_not_for_ever(
+    operation: str,
+    params: dict[str, str],
+    body: Any,
+    query: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(standings, "MIN_POSITION_SECONDS_MAX", 0.001)
+    assert 0 < bounds.MIN_POSITION_SECONDS_MAX < 60
+    async with working() as at:
+        await at.define()
+        position = (await at.submit("p", 1))["position"]
+        told = await at.told(operation, params, body, min_position=position, **query)
+        assert told["as_of"] == position
+        with pytest.raises(IndexBehind):
+            await at.ask(operation, params, body, min_position=position + 1, **query)
