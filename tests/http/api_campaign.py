@@ -28,10 +28,15 @@ def campaign(machine: type[ApiMachine], seconds: float, first: int, *, shrink: b
     """Play rounds until the time is over; return the seed after the last."""
     until = time.monotonic() + seconds
     number = first
-    examples = EXAMPLES_PER_ROUND if machine.processes == 1 else 1
     while time.monotonic() < until:
         try:
-            play(machine, number, examples=examples, steps=STEPS_PER_EXAMPLE, shrink=shrink)
+            play(
+                machine,
+                number,
+                examples=EXAMPLES_PER_ROUND,
+                steps=STEPS_PER_EXAMPLE,
+                shrink=shrink,
+            )
         except BaseException:
             sys.stderr.write(f"seed {number} differs: --seconds 1 --seed {number} repeats it\n")
             raise
