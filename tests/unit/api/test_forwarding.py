@@ -119,6 +119,8 @@ async def writer() -> AsyncIterator[Writer]:
 
         async with receiver.listening(note):
             yield Writer(rankd, handlers, receiver, listened)
+            for gate in handlers.gates.values():
+                gate.set()  # What a test that failed left waiting would be waited for.
 
 
 async def until(holds: Callable[[], bool]) -> None:
