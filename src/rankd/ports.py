@@ -338,6 +338,13 @@ class RankIndex(Protocol):
         """Return the rankings there are of a board, in any order."""
 
 
+class ImmediateIndex(RankIndex, Protocol):
+    """An index that says ``immediate``: what is asked most it answers without being awaited."""
+
+    def rank_now(self, ranking: Ranking, player: str) -> Ranked | None:
+        """Return what ``rank`` does."""
+
+
 # --------------------------------------------------------------------------- snapshots
 
 

@@ -17,6 +17,7 @@ to it, so a request that says it was forwarded, or that was sent to another name
 
 import hmac
 from collections.abc import Callable
+from functools import lru_cache
 from hashlib import sha256
 
 import msgspec
@@ -167,6 +168,7 @@ def _check_local(request: Request) -> None:
         raise Unauthenticated("create a key first, or ask for localhost: this is another name")
 
 
+@lru_cache(maxsize=1024)
 def _name_of(host: bytes) -> bytes:
     name, colon, port = host.rpartition(b":")
     return (name if colon and port.isdigit() else host).lower()

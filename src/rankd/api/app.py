@@ -201,7 +201,9 @@ class App:
         route, request.params = found
         try:
             request.query = route.read_query(query)
-            response = await route.handler(self.service, request)
+            response = None if route.quick is None else route.quick(self.service, request)
+            if response is None:
+                response = await route.handler(self.service, request)
             if type(response) is not Response:
                 raise TypeError(f"{route.operation} answered no Response")
             return response

@@ -27,6 +27,7 @@ TEXT_LENGTH_MAX = 256
 
 Scope = Literal["read", "submit", "moderate", "admin"]
 Handler = Callable[[Any, Request], Coroutine[Any, Any, Response]]
+Quick = Callable[[Any, Request], Response | None]
 
 _BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,19}")
@@ -94,6 +95,8 @@ class Route:
     """What a key must be allowed to do; None if nobody has to show one."""
     hot: bool = False
     """Whether the fast lane may serve it. See ``drive`` for what its handler may wait on."""
+    quick: Quick | None = None
+    """Answers at once what needs no waiting, as the handler would; None where the handler must."""
     params: tuple[Param, ...] = ()
     body: Any = None
     """The type that ``decode_body`` reads, or None if a body means nothing here."""

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from msgspec import UNSET, Raw, UnsetType
 
 from rankd import wire
-from rankd.core.reader import Found, Page, Projected
+from rankd.core.reader import Found, Page, Projected, Where
 from rankd.errors import Invalid, RankdError, SubmissionRejected
 from rankd.model.board import Board
 from rankd.model.receipt import InWindow, Receipt
 from rankd.model.standing import Standing, percentile, shown_score
-from rankd.ports import Ranking
+from rankd.ports import Ranked, Ranking
 
 
 def row(standing: Standing, board: Board) -> wire.Row:
@@ -75,6 +75,31 @@ def one(standing: Standing, ranking: Ranking, board: Board) -> wire.Standing:
         None if beside is None else Raw(beside),
         standing.as_of,
         columns=columns_of(standing.scores, board, standing.decimals),
+    )
+
+
+def ranked(found: Ranked, where: Where, player: str, name: str | None) -> wire.Standing:
+    """Show one player's place as the index tells it: what ``one`` shows, with less ado."""
+    rank, order_key, beside, total, as_of = found
+    terms, ranking = where
+    board, scores = terms.board, terms.order.scores(order_key)
+    decimals = board.decimals
+    return wire.Standing(
+        ranking.board,
+        ranking.window,
+        ranking.segment,
+        player,
+        name,
+        rank,
+        scores[0] if decimals == 0 else shown_score(scores[0], decimals),
+        None,
+        percentile(rank, total),
+        total,
+        None if beside is None else Raw(beside),
+        as_of,
+        "exact",
+        False,
+        UNSET if len(scores) == 1 else columns_of(scores, board, decimals),
     )
 
 

@@ -49,30 +49,62 @@ async def get_standing(service: Service, request: Request) -> Response:
     return Response(wire.encode(shown.one(standing, where.ranking, where.terms.board)))
 
 
+def standing_now(service: Service, request: Request) -> Response | None:
+    """Return one player's standing, where nobody has to wait for it."""
+    params, query, reader = request.params, request.query, service.rankd.reader
+    if query["min_position"] is not None or not reader.immediate:
+        return None
+    board, player = params["board"], params["player"]
+    service.gate.admit(request, "read", board)
+    where = reader.where(board, query["window"], query["segment"])
+    found = reader.ranked_now(where, player)
+    if found is None:
+        raise NotRanked(board=board, window=where.ranking.window, player=player)
+    return Response(wire.encode(shown.ranked(found, where, player, reader.name(player))))
+
+
 async def list_standings(service: Service, request: Request) -> Response:
     """Return a page: by offset, by rank, or on from a cursor."""
     which = await _admitted(service, request)
     board, query = request.params["board"], request.query
-    limit, offset, from_rank = query["limit"], query["offset"], query["from_rank"]
-    cursor = query["cursor"]
+    offset, from_rank = query["offset"], query["from_rank"]
     rankd = service.rankd
-    at = (rankd.position, rankd.book.profiled_at)
-    what = (board, which["window"], which["segment"], limit, offset, from_rank, cursor)
-    response = service.pages.find(at, what)
-    if response is None:
-        where = rankd.reader.where(board, **which)
-        page = await rankd.reader.page(
-            board,
-            limit=limit,
-            offset=None if offset is None else Offset(offset),
-            from_rank=None if from_rank is None else Rank(from_rank),
-            cursor=cursor,
-            **which,
-        )
-        response = _ready_made(page, where.terms.board)
-        if page.as_of == rankd.position:
-            service.pages.keep(at, what, response)
+    at = _moment(service)
+    where = rankd.reader.where(board, **which)
+    page = await rankd.reader.page(
+        board,
+        limit=query["limit"],
+        offset=None if offset is None else Offset(offset),
+        from_rank=None if from_rank is None else Rank(from_rank),
+        cursor=query["cursor"],
+        **which,
+    )
+    response = _ready_made(page, where.terms.board)
+    if page.as_of == rankd.position:
+        service.pages.keep(at, _asked(request), response)
     return _unless_known(request, response)
+
+
+def standings_now(service: Service, request: Request) -> Response | None:
+    """Return a page that was made already and is true still."""
+    if request.query["min_position"] is not None:
+        return None
+    response = service.pages.find(_moment(service), _asked(request))
+    if response is None:
+        return None
+    service.gate.admit(request, "read", request.params["board"])
+    return _unless_known(request, response)
+
+
+def _asked(request: Request) -> tuple[object, ...]:
+    """Return the question, whoever asks it."""
+    return (request.params["board"], *request.query.values())
+
+
+def _moment(service: Service) -> tuple[int, int]:
+    """Return all that the answer to one question may change with."""
+    projector = service.rankd.projector
+    return projector.checkpoint, projector.book.profiled_at
 
 
 def _ready_made(page: FoundPage, board: Any) -> Response:

@@ -4,8 +4,8 @@ Everything here is a question to the index and arithmetic from the model. A rank
 exist yet has no entries; a window that never was is an error, because asking for it is a mistake.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Coroutine, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -32,7 +32,9 @@ from rankd.model.standing import (
     stretch_around,
 )
 from rankd.model.submission import valid_player
-from rankd.ports import Clock, Placed, Ranked, RankIndex, Ranking, Stretch
+from rankd.ports import Clock, ImmediateIndex, Placed, Ranked, RankIndex, Ranking, Stretch
+
+T = TypeVar("T")
 
 LOOKUP_PLAYERS_MAX = 1000
 """As many as a page holds."""
@@ -122,6 +124,24 @@ class Reader:
         """Return where a player stands in a ranking that is known already."""
         found = await self.projector.index.rank(where.ranking, player)
         return None if found is None else await self._standing(where, player, found)
+
+    @property
+    def immediate(self) -> bool:
+        """Whether nothing here ever suspends."""
+        return self.projector.index.immediate
+
+    def ranked_now(self, where: Where, player: str) -> Ranked | None:
+        """Return a player's place at once, its rank as the board shows it. Only if immediate."""
+        index: ImmediateIndex = self.projector.index  # type: ignore[assignment]
+        found = index.rank_now(where.ranking, player)
+        if found is None or where.terms.board.ties is TieRule.ORDINAL:
+            return found
+        return found._replace(rank=_at_once(self._shown(where, found.rank, found.order_key)))
+
+    def name(self, player: str) -> str | None:
+        """Return what a player is called, if anybody said so."""
+        known = self.projector.book.profiles.get(player)
+        return None if known is None else known.name
 
     async def ranks(
         self,
@@ -366,6 +386,17 @@ class Reader:
         total = await self._index.count(where.ranking)
         as_of = await self._index.checkpoint()
         return Projected(where.ranking, total, as_of, rank, scores, where.terms.board.decimals)
+
+
+def _at_once(asking: Coroutine[Any, Any, T]) -> T:
+    """Return what a coroutine gives that never suspends."""
+    try:
+        asking.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    asking.close()
+    raise AssertionError("an immediate index never suspends")
 
 
 _EVERYBODY = 2**63
