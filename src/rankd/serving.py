@@ -1,8 +1,13 @@
 """A whole service: an engine, the doors in front of it, and further processes beside it."""
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from collections.abc import AsyncIterator, Callable
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    nullcontext,
+)
 from dataclasses import replace
 from ipaddress import ip_address
 from time import monotonic
@@ -82,14 +87,29 @@ async def worker(settings: Settings, socket: str, *, clock: Clock) -> None:
             limits=limits_of(settings, now=monotonic),
         )
         working = Service(follower, ledger, gate, clock, durable=True)
+        stop = await stack.enter_async_context(_any_of(forwarder.gone, follower.ended))
         await serve(
             forwarder.routes(ROUTES),
             working,
             settings,
             ready=lambda _host, _port: forwarder.say_listening(),
-            stop=forwarder.gone,
+            stop=stop,
             listener=listen(settings, share_port=True),
         )
+
+
+@asynccontextmanager
+async def _any_of(*events: asyncio.Event) -> AsyncIterator[asyncio.Event]:
+    """Give an event that is set as soon as one of several is."""
+    first = asyncio.Event()
+    waits = [asyncio.create_task(event.wait()) for event in events]
+    for wait in waits:
+        wait.add_done_callback(lambda _: first.set())
+    try:
+        yield first
+    finally:
+        for wait in waits:
+            wait.cancel()
 
 
 async def _tokens(settings: Settings, stack: AsyncExitStack) -> ReadToken | None:

@@ -30,6 +30,8 @@ class Follower(View):
         self._ledger = ledger
         self._more = asyncio.Event()
         self._failure: RankdError | None = None
+        self.ended = asyncio.Event()
+        """Set when it follows no longer: whatever it answers from then on only gets older."""
 
     @property
     def failure(self) -> RankdError | None:
@@ -56,6 +58,8 @@ class Follower(View):
         except Exception as exc:
             self._failure = LedgerUnavailable(f"following failed: {exc!r}", applied="no")
             _log.exception("following failed")
+        finally:
+            self.ended.set()
 
     async def _read(self) -> Sequence[Recorded]:
         """Return what comes next; nothing, and say so, while the ledger cannot be read.
@@ -83,8 +87,8 @@ class Replaced(Snapshots):
         self._snapshots = snapshots
 
     def save(self, notes: Callable[[], Iterable[bytes]]) -> AsyncIterator[Progress]:
-        """Not done: the one who writes the ledger saves."""
-        raise NotImplementedError
+        """Never called: the one who writes the ledger saves."""
+        raise AssertionError("the one who writes the ledger saves")
 
     async def load(self, tell: Tell) -> Sequence[bytes] | None:
         """Load what is saved, or what replaced it under way."""

@@ -48,9 +48,10 @@ class Recovered(NamedTuple):
 
 async def recover(ledger: LedgerReader, build: Build, tell: Tell) -> Recovered:
     """Return the state at the ledger's head."""
-    head, kept = await ledger.head(), await ledger.receipts_through()
+    kept = await ledger.receipts_through()
     home = build()
-    noted = await _load(ledger, home, head, tell)
+    noted = await _load(ledger, home, tell)
+    head = await ledger.head()  # Only now: another process may have saved past an earlier one.
     if noted is None:
         home = build()
         projector, owed, saved = folded(ledger, home), {}, Position(0)
@@ -75,7 +76,7 @@ def folded(ledger: LedgerReader, home: Home) -> Projector:
     return Projector(ledger=ledger, index=home.index, book=Book())
 
 
-async def _load(ledger: LedgerReader, home: Home, head: Position, tell: Tell) -> Noted | None:
+async def _load(ledger: LedgerReader, home: Home, tell: Tell) -> Noted | None:
     if home.snapshots is None:
         return None
     try:
@@ -87,7 +88,7 @@ async def _load(ledger: LedgerReader, home: Home, head: Position, tell: Tell) ->
         if heading.checkpoint != await home.index.checkpoint():
             raise SnapshotDamaged("the notes beside the index are of another moment")
         link = await ledger.link_at(heading.checkpoint) or NOTHING_LINKED
-        if heading.checkpoint > head or link != heading.link:
+        if heading.checkpoint > await ledger.head() or link != heading.link:
             raise SnapshotDamaged("the snapshot is of another ledger")
     except (SnapshotDamaged, OSError) as exc:
         _log.warning("the saved index cannot be used; everything is folded again: %s", exc)
