@@ -176,8 +176,11 @@ class RankList:
     def count_below_many(self, keys: Buffer) -> array[int]:
         """Count below each key. Several times faster than one by one."""
 
-    def load(self, blocks: Iterable[tuple[Buffer, Buffer]]) -> None:
-        """Fill an empty list with sorted entries, as blocks() gives them. All or nothing. O(n)."""
+    def load(self, blocks: Iterable[tuple[Buffer, Buffer]], *, expected: int = 0) -> None:
+        """Fill an empty list with sorted entries, as blocks() gives them. All or nothing. O(n).
+
+        It is quicker if one tells how many entries to expect; a wrong guess does no harm.
+        """
 
     @property
     def bytes_used(self) -> int:

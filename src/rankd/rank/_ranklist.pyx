@@ -94,6 +94,7 @@ cdef extern from "ranklist.h" nogil:
                             uint32_t *below)
     rk_status rk_list_load(rk_list *list, rk_loader *loader, uint64_t count,
                            const uint32_t *players, const uint8_t *keys)
+    void rk_list_expect(rk_list *list, uint64_t count)
     rk_status rk_list_load_finish(rk_list *list, rk_loader *loader)
     size_t rk_list_bytes(const rk_list *list)
     const char *rk_list_check(const rk_list *list)
@@ -630,10 +631,11 @@ cdef class RankList:
             rk_list_below_many(&self._list, count, &keys[0], &below[0])
         return result
 
-    def load(self, blocks):
+    def load(self, blocks, *, uint64_t expected=0):
         # Into a list of its own: where the blocks come from may use this one meanwhile.
         cdef RankList fresh = RankList(self.width, players=self.players, dense=self.dense)
         rk_loader_init(&fresh._loader, &fresh._list.tree)
+        rk_list_expect(&fresh._list, expected)
         for keys, players in blocks:
             fresh._append(keys, players)
         cdef rk_status status = rk_list_load_finish(&fresh._list, &fresh._loader)

@@ -157,16 +157,22 @@ static void add_spans(rk_keys *keys)
     rk_hash_visit(&keys->sparse, count_into_spans, &(new_spans){keys, known});
 }
 
+static uint64_t count_to_be(const rk_keys *keys)
+{
+    return keys->count > keys->expected ? keys->count : keys->expected;
+}
+
 static bool wants_spans(const rk_keys *keys)
 {
-    return keys->number_max >> SPAN_BITS >= keys->span_count && keys->count >= SPANS_FROM_COUNT
-           && keys->count * NUMBERS_PER_PLAYER_MAX >= keys->number_max;
+    const uint64_t count = count_to_be(keys);
+    return keys->number_max >> SPAN_BITS >= keys->span_count && count >= SPANS_FROM_COUNT
+           && count * NUMBERS_PER_PLAYER_MAX >= keys->number_max;
 }
 
 static bool wants_page(const rk_keys *keys, const rk_span *span)
 {
     return span->page == NULL
-           && (span->count + 1 >= SPAN_PLAYERS / 2 || keys->count * 2 > keys->number_max);
+           && (span->count + 1 >= SPAN_PLAYERS / 2 || count_to_be(keys) * 2 > keys->number_max);
 }
 
 /* A page for a span, and all its players from the hash into it. */
@@ -189,6 +195,13 @@ static void add_page(rk_keys *keys, rk_span *span)
         memcpy(slot_of(keys, span, first + i), key.word, (size_t)keys->words * 8);
         rk_hash_remove(&keys->sparse, place);
     }
+}
+
+void rk_keys_expect(rk_keys *keys, uint64_t count, uint32_t number_max)
+{
+    keys->expected = count;
+    if (number_max > keys->number_max)
+        keys->number_max = number_max;
 }
 
 /* ---- Change ------------------------------------------------------------------------------ */

@@ -40,6 +40,7 @@ typedef struct {
     uint32_t words;
     uint32_t number_max; /* the greatest player number ever seen */
     uint64_t count;
+    uint64_t expected; /* how many a bulk load is to bring; 0 when there is none */
     rk_pool pages;
 } rk_keys;
 
@@ -51,6 +52,10 @@ void rk_keys_clear(rk_keys *keys);
 
 /* The player's key; false if it has none. O(1). */
 bool rk_keys_get(const rk_keys *keys, uint32_t player, rk_key *key);
+
+/* So many players are about to come, with numbers up to this one: make pages at once for who would
+ * end there anyway. 0 when they have come. What was expected need not happen. */
+void rk_keys_expect(rk_keys *keys, uint64_t count, uint32_t number_max);
 
 /* See to it that the next rk_keys_set of this player and key succeeds. O(1) amortised. */
 rk_status rk_keys_reserve(rk_keys *keys, uint32_t player, const rk_key *key);

@@ -357,8 +357,9 @@ class RankList:
         count = memoryview(keys).nbytes // self.width
         return array("I", [self.count_below(key) for key in self._split(keys, count)])
 
-    def load(self, blocks: "Iterable[tuple[Buffer, Buffer]]") -> None:
+    def load(self, blocks: "Iterable[tuple[Buffer, Buffer]]", *, expected: int = 0) -> None:
         """Fill an empty list with sorted entries, as blocks() gives them."""
+        del expected
         entries: list[tuple[bytes, bytes, int]] = []
         for keys, players in blocks:
             numbers = memoryview(players).tolist()

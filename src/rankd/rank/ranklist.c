@@ -291,6 +291,13 @@ static rk_status load_one(rk_list *list, rk_loader *loader, uint32_t player, con
     return status;
 }
 
+void rk_list_expect(rk_list *list, uint64_t count)
+{
+    const rk_players *players = list->tree.players;
+    if (players != NULL && players->issued > 0)
+        rk_keys_expect(&list->keys, count, players->issued - 1);
+}
+
 rk_status rk_list_load(rk_list *list, rk_loader *loader, uint64_t count, const uint32_t *players,
                        const uint8_t *keys)
 {
@@ -312,6 +319,7 @@ rk_status rk_list_load(rk_list *list, rk_loader *loader, uint64_t count, const u
 rk_status rk_list_load_finish(rk_list *list, rk_loader *loader)
 {
     assert(loader->tree == &list->tree);
+    rk_keys_expect(&list->keys, 0, 0);
     return rk_loader_finish(loader);
 }
 

@@ -91,6 +91,9 @@ void rk_list_below_many(const rk_list *list, uint64_t count, const uint8_t *keys
 
 /* ---- Bulk load --------------------------------------------------------------------------- */
 
+/* A load of so many entries is about to begin: make room in one go. A guess does no harm. */
+void rk_list_expect(rk_list *list, uint64_t count);
+
 /* Append `count` entries in order to a load that was begun on the empty list's tree. RK_PRESENT if
  * a player comes twice, RK_ABSENT if one is not in the player table. */
 rk_status rk_list_load(rk_list *list, rk_loader *loader, uint64_t count, const uint32_t *players,

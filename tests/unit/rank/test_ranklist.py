@@ -832,3 +832,20 @@ def test_nobody_cannot_be_put(rank: ModuleType) -> None:
         ranks.put_many(array("I", [1, rank.NOBODY]), key(1) + key(2))
     assert refusal.value.__notes__ == ["1 entries of the batch were put"]
     assert len(ranks) == 1
+
+
+@pytest.mark.parametrize("expected", [0, 10, 3000, 1_000_000])
+def test_what_a_load_expects_changes_nothing_but_its_speed(rank: ModuleType, expected: int) -> None:
+    players = rank.PlayerTable()
+    numbers = players.intern_many([f"p{n}" for n in range(3000)])
+    some = array("I", [number for number in numbers if number % 3])
+    some = array("I", sorted(some, key=lambda number: number * 7919 % 3001))
+    keys = b"".join(n.to_bytes(8, "big") + bytes(8) for n in range(len(some)))
+    ranks = rank.RankList(16, players=players)
+    ranks.load([(keys, some)], expected=expected)
+    ranks.check()
+    assert list(ranks.rank_many(some)) == list(range(1, len(some) + 1))
+    ranks.put(some[0], bytes(15) + b"\x01")  # And goes on as ever.
+    ranks.put(numbers[0], b"\xff" * 16)
+    ranks.check()
+    assert (ranks.rank_of(some[0]), ranks.rank_of(numbers[0])) == (1, len(some) + 1)

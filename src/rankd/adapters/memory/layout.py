@@ -132,12 +132,17 @@ def little_endian(numbers: "array[int]") -> "array[int]":
 # ------------------------------------------------------------------------------ writing
 
 
+SYNCED_TOGETHER_BYTES = 4 << 20
+"""What is written goes to the disk in such pieces: all of it at the end would keep the disk busy
+for as long as a second, and every commit of the ledger waits behind it."""
+
+
 class FrameFile:
     """A file of frames that is being written."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("xb", buffering=0)
-        self._digest, self._size = hashlib.sha256(), 0
+        self._digest, self._size, self._synced = hashlib.sha256(), 0, 0
 
     def write(self, bodies: Iterable[bytes]) -> None:
         """Write frames, one after another.
@@ -157,6 +162,9 @@ class FrameFile:
         rest = memoryview(data)
         while rest:  # A disk that is nearly full takes what it can.
             rest = rest[self._file.write(rest) :]
+        if self._size - self._synced >= SYNCED_TOGETHER_BYTES:
+            os.fdatasync(self._file.fileno())
+            self._synced = self._size
 
     def finish(self) -> Written:
         """Bring everything to the disk, and tell by what it can be known again."""

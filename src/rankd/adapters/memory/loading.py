@@ -231,7 +231,8 @@ class _Loading:
                 raise ValueError(f"{wanted[place].ranking} comes in two parts")
             if place in wanted:
                 entries = lists[place] = self._empty(wanted[place])
-                entries.ranks.load(self._blocks(entries, pieces, self._touched[place]))
+                blocks = self._blocks(entries, pieces, self._touched[place])
+                entries.ranks.load(blocks, expected=wanted[place].count)
         return lists
 
     def _empty(self, saved: Saved) -> Entries:
