@@ -58,6 +58,9 @@ class PlayerTable:
     def find_many(self, ids: Sequence[str]) -> array[int]:
         """Find one after another; NOBODY where there is none."""
 
+    def expect(self, count: int) -> None:
+        """Make room for so many ids in one go, if the table is empty. A guess does no harm."""
+
     def intern_packed(self, text: Buffer, lengths: Buffer) -> array[int]:
         """Intern ids that lie end to end in one text, without a Python object for any."""
 

@@ -47,6 +47,7 @@ cdef extern from "players.h" nogil:
                                      const uint32_t *lengths, uint32_t *numbers)
     rk_status rk_players_restore(rk_players *players, uint32_t number, const char *id,
                                  size_t length)
+    void rk_players_expect(rk_players *players, uint64_t count)
     bint rk_players_has(const rk_players *players, uint32_t number)
     const char *rk_players_id(const rk_players *players, uint32_t number, size_t *length)
     rk_status rk_players_remove(rk_players *players, uint32_t number)
@@ -240,6 +241,9 @@ cdef class PlayerTable:
                 rk_players_find_many(&self._players, group, texts, lengths, &numbers[done])
             done += group
         return result
+
+    def expect(self, uint64_t count):
+        rk_players_expect(&self._players, count)
 
     def intern_packed(self, const uint8_t[::1] text not None, const uint16_t[::1] lengths not None):
         cdef Py_ssize_t count = lengths.shape[0], done = 0, group, i, at = 0, total = 0

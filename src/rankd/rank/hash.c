@@ -235,6 +235,40 @@ static uint32_t slots_for(uint32_t count)
     return slots < SEGMENT_SLOTS_MAX ? slots : SEGMENT_SLOTS_MAX;
 }
 
+/* As many to a segment as leave room for the uneven share that chance gives some of them. */
+#define EXPECTED_PER_SEGMENT 360u
+#define EXPECTED_SPARE 48u
+
+void rk_hash_expect(rk_hash *map, uint64_t count)
+{
+    if (map->directory != NULL || count <= EXPECTED_PER_SEGMENT)
+        return;
+    uint32_t depth = 0;
+    while (depth < DEPTH_MAX && count >> depth > EXPECTED_PER_SEGMENT)
+        depth++;
+    const uint32_t places = UINT32_C(1) << depth;
+    map->directory = rk_allocate(directory_bytes(depth));
+    if (map->directory == NULL)
+        return;
+    const uint32_t slots = slots_for((uint32_t)(count >> depth) + EXPECTED_SPARE);
+    uint32_t made = 0;
+    for (; made < places; made++) {
+        rk_segment *segment = new_segment(map, depth, slots);
+        if (segment == NULL)
+            break;
+        map->directory[made] = (rk_directory){segment, slots};
+    }
+    if (made == places) {
+        map->depth = depth;
+        map->bytes += directory_bytes(depth);
+        return;
+    }
+    while (made > 0)
+        free_segment(map, map->directory[--made].segment);
+    rk_release(map->directory, directory_bytes(depth));
+    map->directory = NULL;
+}
+
 static rk_status split(rk_hash *map, rk_segment *segment, uint32_t hash)
 {
     if (segment->depth == map->depth) {

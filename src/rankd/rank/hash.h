@@ -65,6 +65,10 @@ bool rk_hash_next(const rk_hash *map, uint32_t hash, rk_place *place);
 /* The value in a slot: value_bytes of it, aligned to 4. */
 void *rk_hash_value(const rk_hash *map, rk_place place);
 
+/* So many are about to come: make room for them in one go, if the map is empty. That there is no
+ * memory for it does no harm, nor does a wrong guess. */
+void rk_hash_expect(rk_hash *map, uint64_t count);
+
 /* See to it that the next rk_hash_add of this hash succeeds. O(1) amortised. */
 rk_status rk_hash_reserve(rk_hash *map, uint32_t hash);
 

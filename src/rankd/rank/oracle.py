@@ -87,6 +87,9 @@ class PlayerTable:
         """Find one after another; NOBODY where there is none."""
         return array("I", [NOBODY if (n := self.find(id)) is None else n for id in ids])
 
+    def expect(self, count: int) -> None:
+        """Make room in one go: there is nothing to make here."""
+
     def intern_packed(self, text: "Buffer", lengths: "Buffer") -> "array[int]":
         """Intern ids that lie end to end in one text."""
         return self.intern_many(_unpacked(text, memoryview(lengths).tolist()))

@@ -268,6 +268,11 @@ void rk_players_find_many(const rk_players *players, uint64_t count, const char 
     }
 }
 
+void rk_players_expect(rk_players *players, uint64_t count)
+{
+    rk_hash_expect(&players->numbers, count);
+}
+
 rk_status rk_players_intern_many(rk_players *players, uint64_t count, const char *const *ids,
                                  const uint32_t *lengths, uint32_t *numbers)
 {

@@ -47,6 +47,9 @@ uint64_t rk_players_count(const rk_players *players);
 /* The number of an id, or RK_NOBODY. O(1). */
 uint32_t rk_players_find(const rk_players *players, const char *id, size_t length);
 
+/* So many ids are about to come: make room to find them by, in one go. A guess does no harm. */
+void rk_players_expect(rk_players *players, uint64_t count);
+
 /* The number of an id, given now if it has none. RK_FULL when all numbers are taken.
  * The length is 1 to RK_ID_BYTES_MAX. The id is copied. O(1). */
 rk_status rk_players_intern(rk_players *players, const char *id, size_t length, uint32_t *number);

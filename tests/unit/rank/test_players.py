@@ -346,3 +346,21 @@ def test_all_ids_may_share_their_beginning(rank: ModuleType) -> None:
     assert list(table.intern_many(ids)) == list(range(3000))
     assert list(table.find_many(ids)) == list(range(3000))
     table.check()
+
+
+@pytest.mark.parametrize("expected", [0, 1, 361, 5000, 200_000])
+def test_what_a_table_expects_changes_nothing_but_its_speed(
+    rank: ModuleType, expected: int
+) -> None:
+    players = rank.PlayerTable()
+    players.expect(expected)
+    players.check()
+    ids = [f"p{n}" for n in range(5000)]
+    numbers = players.intern_many(ids)
+    players.expect(10)  # Too late, and no harm.
+    players.check()
+    assert list(players.find_many(ids)) == list(numbers) == list(range(5000))
+    for number in numbers[::2]:
+        players.remove(number)
+    players.check()
+    assert len(players) == 2500

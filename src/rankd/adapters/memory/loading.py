@@ -195,6 +195,7 @@ class _Loading:
 
     def state(self, base_bodies: Iterable[bytes], touched_bodies: Iterable[bytes]) -> State:
         saved = self._contents.rankings
+        self._players.expect(max((each.count for each in saved), default=0))
         base = map(layout.decode, base_bodies)
         first = self._load_players(base)
         self._read_touched(map(layout.decode, touched_bodies))
