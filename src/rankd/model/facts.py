@@ -126,7 +126,7 @@ class WindowOpened(Fact, frozen=True):
     end: Instant | None = None
     """The first instant no longer in it; absent for a window that never ends."""
     since: Position = Position(0)
-    """Where its board was defined first: a board of the same name that was retired is another."""
+    """Where the definition in force was recorded: under another, the same id may turn again."""
 
 
 class WindowSealed(Fact, frozen=True):
