@@ -347,6 +347,46 @@ def test_nobody_is_locked_out_and_the_service_never_opens_again() -> None:
     run(test())
 
 
+def test_revoking_the_last_key_opens_nothing() -> None:
+    async def test() -> None:
+        async with whole() as service:
+            first = await service.new_key("admin")
+            await service.rankd.revoke_key(first["id"])  # As the command line can, on a folder.
+            assert (await service.ask("GET", "/v1/boards")).status_code == 401
+
+    run(test())
+
+
+def test_a_players_key_is_its_own() -> None:
+    async def test() -> None:
+        async with whole(token=reader().read) as service:
+            admin = (await service.new_key("admin"))["key"]
+            await service.told("PUT", "/v1/boards/open", {"writes": "client"}, key=admin)
+            one = [("evil", 1), ("good", 9), ("good", 9)]
+            told = [
+                await service.told(
+                    "POST",
+                    "/v1/boards/open/scores",
+                    {"player": player, "score": score, "key": "m1"},
+                    key=token(player),
+                )
+                for player, score in one
+            ]
+            assert [each.get("duplicate", False) for each in told] == [False, False, True]
+
+    run(test())
+
+
+def test_a_strangers_batch_is_not_read() -> None:
+    async def test() -> None:
+        async with whole() as service:
+            await service.new_key("admin")
+            answer = await service.ask("POST", "/v1/scores:batch", {"scores": []})
+            assert answer.status_code == 401
+
+    run(test())
+
+
 @pytest.mark.parametrize(
     "headers",
     [

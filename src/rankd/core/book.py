@@ -7,7 +7,7 @@ be asked for every submission.
 Nothing here is decided: the book only remembers what a fact says happened.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from rankd.errors import UnknownBoard, UnknownWindow
@@ -309,8 +309,3 @@ def segments_of(board: Board, attributes: Mapping[str, str | int | bool]) -> lis
 
 def _shown(value: str | int | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def rankings_of(windows: Iterable[Open | Sealed]) -> list[Ranking]:
-    """Return the rankings of everybody in some windows."""
-    return [window.ranking for window in windows]

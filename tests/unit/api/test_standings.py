@@ -3,13 +3,21 @@
 from typing import Any
 
 import pytest
-from tests.unit.api.handling import Working, working
+from tests.unit.api.handling import BY_OPERATION, Working, working
 
 from rankd.api import service as bounds
 from rankd.api import standings
-from rankd.api.exchange import Response
+from rankd.api.access import Gate
+from rankd.api.exchange import Request, Response
 from rankd.core.reader import LOOKUP_PLAYERS_MAX
-from rankd.errors import IndexBehind, InvalidPage, InvalidRequest, NotRanked, UnknownWindow
+from rankd.errors import (
+    IndexBehind,
+    InvalidPage,
+    InvalidRequest,
+    NotRanked,
+    Unauthenticated,
+    UnknownWindow,
+)
 
 pytestmark = pytest.mark.anyio
 B = {"board": "b"}
@@ -198,3 +206,74 @@ async def test_every_read_waits_for_a_position_and_not_for_ever(
         assert told["as_of"] == position
         with pytest.raises(IndexBehind):
             await at.ask(operation, params, body, min_position=position + 1, **query)
+
+
+# ------------------------------------------------------------- what needs no waiting for
+
+
+def asked(operation: str, params: dict[str, str], **query: Any) -> Request:
+    route = BY_OPERATION[operation]
+    values = {param.name: query.get(param.name, param.default) for param in route.params}
+    return Request("GET", "/", params, values, {}, b"", "127.0.0.1")
+
+
+@pytest.mark.parametrize("ties", ["ordinal", "standard", "dense"])
+@pytest.mark.parametrize(
+    "definition",
+    [
+        {"segments": ["region"]},
+        {"decimals": 2, "direction": "lower"},
+        {"columns": [{"name": "won"}, {"name": "lost", "direction": "lower"}]},
+    ],
+)
+async def test_a_quick_answer_is_the_handlers_byte_for_byte(
+    ties: str, definition: dict[str, Any]
+) -> None:
+    async with working() as at:
+        await at.define(ties=ties, **definition)
+        wide = "columns" in definition
+        for player, score in (("a", 9), ("b", 7), ("c", 7), ("d", 7), ("e", 5)):
+            scores = {"columns": {"won": score, "lost": 1}, "score": None} if wide else {}
+            more = {"attributes": {"region": "eu"}} if "segments" in definition else {}
+            body = {"score": score, "metadata": {"run": player}, **scores, **more}
+            await at.told("submit_score", B, {"player": player, **body})
+        await at.told("put_player", {"player": "c"}, {"name": "Cyd"})
+        for player in "abcde":
+            params = {"board": "b", "player": player}
+            request = asked("get_standing", params)
+            slow = await standings.get_standing(at.service, request)
+            assert standings.standing_now(at.service, request) == slow
+
+
+async def test_a_quick_page_is_the_one_that_was_made_and_never_an_old_one() -> None:
+    async with working() as at:
+        await at.define()
+        await at.submit("a", 1)
+        request = asked("list_standings", B, limit=2)
+        assert standings.standings_now(at.service, request) is None
+        made = await standings.list_standings(at.service, request)
+        assert standings.standings_now(at.service, request) == made
+        assert standings.standings_now(at.service, asked("list_standings", B, limit=3)) is None
+        await at.submit("b", 2)
+        assert standings.standings_now(at.service, request) is None
+
+
+async def test_nothing_is_quick_that_has_to_wait_or_may_not_be_told() -> None:
+    async with working() as at:
+        await at.define()
+        await at.submit("a", 1)
+        player = {"board": "b", "player": "a"}
+        await page(at)
+        for quick, operation, params in (
+            (standings.standing_now, "get_standing", player),
+            (standings.standings_now, "list_standings", B),
+        ):
+            assert quick(at.service, asked(operation, params, min_position=1)) is None
+        at.service.gate = Gate(lambda: at.service.rankd.book, loopback=False)
+        with pytest.raises(Unauthenticated):
+            standings.standings_now(at.service, asked("list_standings", B))
+        for board in ("b", "nowhere"):  # A stranger does not learn which boards there are.
+            with pytest.raises(Unauthenticated):
+                standings.standing_now(
+                    at.service, asked("get_standing", {"board": board, "player": "a"})
+                )

@@ -1,6 +1,6 @@
 """The book: it remembers what a fact says, and nothing that no fact said."""
 
-from rankd.core.book import NOBODY, Book, name_of_window, rankings_of, segments_of
+from rankd.core.book import NOBODY, Book, name_of_window, segments_of
 from rankd.model.board import Board
 from rankd.model.facts import (
     BoardDefined,
@@ -54,7 +54,7 @@ def test_an_open_window_cannot_be_dropped_nor_another_be_sealed() -> None:
 def test_windows_keep_the_order_of_the_definition() -> None:
     book = book_of(defined("daily:1"), WindowOpened("b", "all"))
     assert list(book.page("b").windows) == ["all", "daily"]
-    assert rankings_of(book.page("b").windows.values()) == [
+    assert [opened.ranking for opened in book.page("b").windows.values()] == [
         Ranking("b", "all"),
         Ranking("b", "daily:1"),
     ]

@@ -12,7 +12,7 @@ from rankd.core import notes
 from rankd.core.book import Book
 from rankd.core.notes import VERSION, Heading, read_notes, take_notes
 from rankd.errors import SnapshotDamaged
-from rankd.model.facts import Position
+from rankd.model.facts import KeyCreated, KeyRevoked, Position, Recorded
 
 HEADING = Heading(VERSION, Position(7), 5, b"link", Position(3), {4: b"receipt"})
 
@@ -26,6 +26,7 @@ def said(book: Book) -> dict[str, object]:
         },
         "profiles": dict(book.profiles),
         "friends": dict(book.friends),
+        "keys": (dict(book.keys), book.locked),
     }
 
 
@@ -72,3 +73,14 @@ def test_notes_of_another_version_are_left_aside() -> None:
     other = Heading(VERSION + 1, Position(7), 5, b"", Position(3), {})
     with pytest.raises(SnapshotDamaged):
         read_notes(take_notes(Book(), other))
+
+
+def test_that_there_was_a_key_is_noted_though_there_is_none_now() -> None:
+    book = Book()
+    book.note(Recorded(Position(1), 0, KeyCreated("k", b"digest", ("admin",))))
+    kept = read_notes(take_notes(book, HEADING)).book
+    assert (list(kept.keys), kept.locked) == ([b"digest"], True)
+    book.note(Recorded(Position(2), 0, KeyRevoked("k")))
+    kept = read_notes(take_notes(book, HEADING)).book
+    assert (list(kept.keys), kept.locked) == ([], True)
+    assert not read_notes(take_notes(Book(), HEADING)).book.locked
