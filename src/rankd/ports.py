@@ -210,6 +210,18 @@ class Stretch(NamedTuple):
     as_of: Position
 
 
+class Columns(NamedTuple):
+    """A stretch as columns, for whoever shows it in another form."""
+
+    players: Sequence[str]
+    order_keys: bytes
+    """End to end."""
+    metadata: Sequence[bytes | None] | None
+    """None if no entry has any."""
+    total: int
+    as_of: Position
+
+
 class Run(NamedTuple):
     """Submissions to one board in order of position, to be judged where its entries are."""
 
@@ -343,6 +355,15 @@ class ImmediateIndex(RankIndex, Protocol):
 
     def rank_now(self, ranking: Ranking, player: str) -> Ranked | None:
         """Return what ``rank`` does."""
+
+    def seeker(self, ranking: Ranking) -> Callable[[str], Ranked | None] | None:
+        """Return what does ``rank_now`` in one ranking, for whoever asks often; None if it is not.
+
+        It is good for as long as no ranking is dropped or adopted.
+        """
+
+    def read_now(self, ranking: Ranking, *, first: Rank, limit: int) -> Columns:
+        """Return what ``read`` does, as columns."""
 
 
 # --------------------------------------------------------------------------- snapshots

@@ -94,6 +94,14 @@ class Gate:
         elif self._token is None or shown.count(b".") != 2:
             _find(self._book(), _bearer(shown))
 
+    def lasts(self, request: Request) -> bool:
+        """Whether whoever was admitted may ask the same again, for as long as the book is as it is.
+
+        Not where requests are counted, and not with a player's token, which has its own end.
+        """
+        shown = request.headers.get(b"authorization", b"")
+        return self._limits is None and (self._token is None or shown.count(b".") != 2)
+
     def admit(self, request: Request, scope: Scope, board: str | None = None) -> Actor:
         """Return who asks. Raises Unauthenticated, Forbidden and RateLimited.
 

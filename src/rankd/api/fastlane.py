@@ -16,7 +16,8 @@ lines make most requests: a bounded number of both is kept together with what th
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
@@ -25,7 +26,7 @@ from rankd.api.app import GZIP_BYTES_MIN, NO_CONTENT, App
 from rankd.api.connection import ANSWERING, DEAD, IDLE, Connection
 from rankd.api.drive import Drive
 from rankd.api.exchange import Header, Request, Response
-from rankd.api.routes import Route
+from rankd.api.routes import Prepared, Route
 from rankd.errors import RankdError
 
 LINES_MAX = 4096
@@ -39,6 +40,9 @@ BLOCKS_MAX = 1024
 
 BLOCK_BYTES_MAX = 1024
 """A larger block is not kept."""
+
+QUESTIONS_MAX = 1024
+"""Kinds of requests kept with what answers them, and forgotten in the same way."""
 
 HEADS_MAX = 256
 """Beginnings of answers kept, one for each status, type and caching that occurs."""
@@ -208,6 +212,46 @@ def _marks(routes: Iterable[Route]) -> list[tuple[bytes, str]]:
     return list(marks.items())
 
 
+class Questions:
+    """Requests that differ in nothing but their path's last parameter, and what answers them.
+
+    Most requests are of this kind: the same client asks the same of one player after another. The
+    bytes before and behind the player are looked up as they came, headers included, so nothing
+    of such a request is read twice; what it means is known since the first one was.
+    """
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._kept: dict[bytes, Prepared] = {}
+        self.get = self._kept.get
+        self.cut = _cutting(app.router.routes)
+
+    def prepare(self, kind: bytes, route: Route, request: Request) -> None:
+        """Keep what answers requests like this one, which has just been answered."""
+        assert route.prepare is not None
+        self._kept.pop(kind, None)
+        prepared = route.prepare(self._app.service, request)
+        if prepared is not None and len(kind) <= BLOCK_BYTES_MAX:
+            if len(self._kept) >= QUESTIONS_MAX:
+                self._kept.clear()
+            self._kept[kind] = prepared
+
+
+def _cutting(routes: Iterable[Route]) -> Callable[[bytes], re.Match[bytes] | None]:
+    """Return what finds the last parameter in the bytes of a request for such a route."""
+    plain = rb"[%b]" % re.escape(_PLAIN)
+    starts = {
+        re.sub(rb"\\{\w+\\}", lambda _: plain + b"+", re.escape(_before_last(route)))
+        for route in routes
+        if route.prepare is not None
+    }
+    return re.compile(rb"(?:%b)(%b+)" % (b"|".join(sorted(starts)), plain)).match
+
+
+def _before_last(route: Route) -> bytes:
+    return f"{route.method} {route.path[: route.path.rindex('{')]}".encode()
+
+
 class Heads:
     """The beginnings of answers, kept for as long as the date in them is the date."""
 
@@ -215,6 +259,8 @@ class Heads:
         self._app = app
         self.kept: dict[tuple[int, bytes, bytes, tuple[Header, ...]], bytes] = {}
         """By status and headers: an answer's bytes up to the value of its length."""
+        self.plain = b""
+        """That of nearly all answers: 200, JSON, not to be stored."""
         self.default: list[Header] = []
         """The headers uvicorn puts before ours, which it makes anew when the date changes."""
 
@@ -222,6 +268,7 @@ class Heads:
         """Forget all, for the date has changed."""
         self.default = default
         self.kept.clear()
+        self.plain = self.make(Response())
 
     def make(self, response: Response) -> bytes:
         """Return the beginning of an answer, and keep it."""
@@ -270,6 +317,7 @@ class Memory:
         self.lines = Lines(app)
         self.blocks = Blocks(app.settings.request_headers_max)
         self.heads = Heads(app)
+        self.questions = Questions(app)
         self.outbox: Outbox | None = None
 
 
@@ -279,6 +327,8 @@ class FastLane(Connection):
     def __init__(self, memory: Memory, **uvicorns: Any) -> None:
         super().__init__(memory.app, **uvicorns)
         self._lines, self._blocks, self._heads = memory.lines, memory.blocks, memory.heads
+        self._questions = memory.questions
+        self._cut, self._prepared = memory.questions.cut, memory.questions.get
         self._head_max = self.settings.request_head_bytes_max - 4
         self._idle_seconds = self.settings.idle_seconds_max
         self._logs = self.settings.access_log
@@ -291,9 +341,30 @@ class FastLane(Connection):
     def data_received(self, data: bytes) -> None:
         """Answer on the spot if that is possible."""
         if self.phase is IDLE and not self._held:
-            self._take(data)
+            if not self._answer_at_once(data):
+                self._take(data)
         else:
             super().data_received(data)
+
+    def _answer_at_once(self, data: bytes) -> bool:
+        """Answer a request of a kind that is known; False if that is in any doubt."""
+        cut = self._cut(data)
+        if cut is None or self._head_bytes:
+            return False
+        start, end = cut.span(1)
+        answer = self._prepared(data[:start] + data[end:])
+        if answer is None or self._stopping:
+            return False
+        body = answer(data[start:end].decode("ascii"))
+        if body is None or len(body) >= GZIP_BYTES_MIN:
+            return False
+        state, heads = self.server_state, self._heads
+        state.total_requests += 1
+        if heads.default is not state.default_headers:
+            heads.renew(state.default_headers)
+        self._outbox.post(self, b"%b%d\r\n\r\n%b" % (heads.plain, len(body), body))
+        self._deadline = self.loop.time() + self._idle_seconds
+        return True
 
     # What is about to be written or closed comes after the answers that wait.
 
@@ -357,14 +428,29 @@ class FastLane(Connection):
                 response = self.rankd.refuse(exc, request, route)
             if response is not None:
                 self._answer(response, request, plain)
+                if route.prepare is not None and size == len(data):
+                    self._prepare(data, route, request, response, plain)
                 return size
         drive = self._drive
         if drive.start(route.handler(self._service, request)):
             self._finish(drive, request, route, plain)
+            if route.prepare is not None and size == len(data):
+                self._prepare(data, route, request, drive.result, plain)
         else:
             self._drive = Drive(self.loop)
             self._wait(drive, request, route, plain)
         return size
+
+    def _prepare(
+        self, data: bytes, route: Route, request: Request, response: object, plain: bool
+    ) -> None:
+        """Be quicker with the next request like this one, which is answered."""
+        if not isinstance(response, Response) or response.status != 200 or not plain:
+            return
+        cut = self._cut(data)
+        if cut is not None and len(response.body) < GZIP_BYTES_MIN and not self._logs:
+            start, end = cut.span(1)
+            self._questions.prepare(data[:start] + data[end:], route, request)
 
     def _wait(self, drive: Drive, request: Request, route: Route, plain: bool) -> None:
         """Let the request go on when what it waits for is done."""

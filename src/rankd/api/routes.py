@@ -28,6 +28,9 @@ TEXT_LENGTH_MAX = 256
 Scope = Literal["read", "submit", "moderate", "admin"]
 Handler = Callable[[Any, Request], Coroutine[Any, Any, Response]]
 Quick = Callable[[Any, Request], Response | None]
+Prepared = Callable[[str], bytes | None]
+"""Gives the body of the answer for another value of the path's last parameter; None in doubt."""
+Prepare = Callable[[Any, Request], Prepared | None]
 
 _BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,19}")
@@ -97,6 +100,9 @@ class Route:
     """Whether the fast lane may serve it. See ``drive`` for what its handler may wait on."""
     quick: Quick | None = None
     """Answers at once what needs no waiting, as the handler would; None where the handler must."""
+    prepare: Prepare | None = None
+    """Works out all that requests like this one have in common, but for the last parameter; None
+    where each has to be looked at. What it gives answers with 200 and JSON that nobody stores."""
     params: tuple[Param, ...] = ()
     body: Any = None
     """The type that ``decode_body`` reads, or None if a body means nothing here."""

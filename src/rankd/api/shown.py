@@ -52,10 +52,36 @@ def page(found: Page, board: Board) -> wire.Page:
         found.as_of,
         "exact",
         False,
-        [row(standing, board) for standing in found.standings],
+        _rows(found, board),
         found.next_cursor,
         found.prev_cursor,
     )
+
+
+def _rows(found: Page, board: Board) -> list[wire.Row]:
+    """Show the entries of a page as ``row`` shows each, with less ado."""
+    decimals = found.decimals
+    beside: Sequence[Raw | None] = [None] * len(found.players)
+    if found.metadata is not None:
+        beside = [None if one is None else Raw(one) for one in found.metadata]
+    columns = zip(found.ranks, found.players, found.names, found.scores, beside, strict=True)
+    if decimals or (found.scores and len(found.scores[0]) > 1):
+        return [
+            wire.Row(
+                rank,
+                player,
+                name,
+                shown_score(scores[0], decimals),
+                None,
+                under,
+                columns_of(scores, board, decimals),
+            )
+            for rank, player, name, scores, under in columns
+        ]
+    return [
+        wire.Row(rank, player, name, score, None, under)
+        for rank, player, name, (score,), under in columns
+    ]
 
 
 def one(standing: Standing, ranking: Ranking, board: Board) -> wire.Standing:

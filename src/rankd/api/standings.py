@@ -1,5 +1,6 @@
 """Reading: who is where."""
 
+from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any
 
@@ -7,12 +8,14 @@ from rankd import wire
 from rankd.api import shown
 from rankd.api.body import decode_body
 from rankd.api.exchange import Request, Response
+from rankd.api.routes import Prepared
 from rankd.api.service import MIN_POSITION_SECONDS_MAX, Service
-from rankd.core.reader import LOOKUP_PLAYERS_MAX
+from rankd.core.reader import LOOKUP_PLAYERS_MAX, Where
 from rankd.core.reader import Page as FoundPage
 from rankd.errors import FieldError, InvalidPage, InvalidRequest, NotRanked
 from rankd.model.facts import Position
 from rankd.model.standing import Offset, Rank
+from rankd.ports import Ranked
 
 PAGE_CACHE = b"public, max-age=1, stale-while-revalidate=5"
 """A browser may show a list that is a second old; whoever needs to know asks for no cache."""
@@ -61,6 +64,50 @@ def standing_now(service: Service, request: Request) -> Response | None:
     if found is None:
         raise NotRanked(board=board, window=where.ranking.window, player=player)
     return Response(wire.encode(shown.ranked(found, where, player, reader.name(player))))
+
+
+def prepare_standing(service: Service, request: Request) -> Prepared | None:
+    """Return what tells the standing of any player in the ranking that is asked for."""
+    encode, show, profiles = wire.encode, shown.ranked, service.rankd.book.profiles
+
+    def answer(player: str, found: Ranked, where: Where) -> bytes:
+        known = profiles.get(player)
+        return encode(show(found, where, player, None if known is None else known.name))
+
+    return _prepare(service, request, answer)
+
+
+def prepare_around(service: Service, request: Request) -> Prepared | None:
+    """Return what tells the neighbourhood of any player in the ranking that is asked for."""
+    above, below = request.query["above"], request.query["below"]
+    encode, show, around = wire.encode, shown.page, service.rankd.reader.around_now
+
+    def answer(player: str, found: Ranked, where: Where) -> bytes:
+        return encode(show(around(where, found, above=above, below=below), where.terms.board))
+
+    return _prepare(service, request, answer)
+
+
+def _prepare(
+    service: Service, request: Request, answer: Callable[[str, Ranked, Where], bytes]
+) -> Prepared | None:
+    """Return what finds players until the book changes, and then has them answered."""
+    view, query = service.rankd, request.query
+    projector, book, revision = view.projector, view.book, view.book.revision
+    if query["min_position"] is not None or not service.gate.lasts(request):
+        return None
+    where = view.reader.where(request.params["board"], query["window"], query["segment"])
+    seek = view.reader.seeker(where)
+    if seek is None:
+        return None
+
+    def prepared(player: str) -> bytes | None:
+        if book.revision != revision or view.projector is not projector:
+            return None
+        found = seek(player)
+        return None if found is None else answer(player, found, where)
+
+    return prepared
 
 
 async def list_standings(service: Service, request: Request) -> Response:

@@ -212,6 +212,8 @@ class Book:
         """Whether there was ever a key: revoking the last one opens nothing."""
         self.profiled_at = Position(0)
         """Where a profile changed last: whoever keeps names beside ranks may go by it."""
+        self.revision = 0
+        """Grows with every fact noted: whoever keeps what a question means may go by it."""
 
     def page(self, board: str) -> BoardPage:
         """Return a board's page. Raises UnknownBoard."""
@@ -238,6 +240,7 @@ class Book:
     def note(self, recorded: Recorded) -> None:
         """Remember what a fact says. Submissions say nothing to the book."""
         fact, position = recorded.fact, recorded.position
+        self.revision += 1
         match fact:
             case BoardDefined():
                 self._define(fact, position, recorded.at)

@@ -4,7 +4,8 @@ Everything here is a question to the index and arithmetic from the model. A rank
 exist yet has no entries; a window that never was is an error, because asking for it is a mistake.
 """
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -29,10 +30,11 @@ from rankd.model.standing import (
     page_bounds,
     rank_at_percentile,
     ranks_of_page,
+    stamp,
     stretch_around,
 )
 from rankd.model.submission import valid_player
-from rankd.ports import Clock, ImmediateIndex, Placed, Ranked, RankIndex, Ranking, Stretch
+from rankd.ports import Clock, Columns, ImmediateIndex, Ranked, RankIndex, Ranking
 
 T = TypeVar("T")
 
@@ -41,14 +43,35 @@ LOOKUP_PLAYERS_MAX = 1000
 
 
 class Page(msgspec.Struct, frozen=True, gc=False):
-    """A run of consecutive standings, and how to go on from it."""
+    """A run of consecutive standings, and how to go on from it.
+
+    A column for each question: who shows a page in another form needs no standings in between.
+    """
 
     ranking: Ranking
     total: int
     as_of: Position
-    standings: Sequence[Standing]
+    ranks: Sequence[int]
+    players: Sequence[str]
+    scores: Sequence[Scores]
+    names: Sequence[str | None]
+    metadata: Sequence[bytes | None] | None
+    """None if no entry has any."""
+    decimals: int
     next_cursor: str | None = None
     prev_cursor: str | None = None
+
+    @property
+    def standings(self) -> list[Standing]:
+        """Each entry with its rank."""
+        total, as_of, decimals = self.total, self.as_of, self.decimals
+        beside = self.metadata or [None] * len(self.players)
+        return [
+            Standing(Rank(rank), player, scores, total, as_of, decimals, name, metadata)
+            for rank, player, scores, name, metadata in zip(
+                self.ranks, self.players, self.scores, self.names, beside, strict=True
+            )
+        ]
 
 
 class Found(NamedTuple):
@@ -137,6 +160,20 @@ class Reader:
         if found is None or where.terms.board.ties is TieRule.ORDINAL:
             return found
         return found._replace(rank=_at_once(self._shown(where, found.rank, found.order_key)))
+
+    def seeker(self, where: Where) -> Callable[[str], Ranked | None] | None:
+        """Return what does ``ranked_now`` in one ranking until the book changes.
+
+        None where that takes more than a look into the index, or depends on the time.
+        """
+        page = self.projector.book.boards.get(where.ranking.board)
+        lasting = page is not None and any(
+            opened.ranking.window == where.ranking.window for opened in page.windows.values()
+        )
+        if not (self.immediate and lasting and where.terms.board.ties is TieRule.ORDINAL):
+            return None
+        index: ImmediateIndex = self.projector.index  # type: ignore[assignment]
+        return index.seeker(where.ranking)
 
     def name(self, player: str) -> str | None:
         """Return what a player is called, if anybody said so."""
@@ -238,44 +275,48 @@ class Reader:
         return Rank(before + 1 + passed), limit
 
     async def _read(self, where: Where, first: Rank, count: int) -> Page:
-        stretch = await self._index.read(where.ranking, first=first, limit=count)
-        standings = await self._standings(where, stretch, first)
-        entries, total, as_of = stretch
-        last = first + len(entries) - 1
+        players, keys, metadata, total, as_of = await self._columns(where, first, count)
+        order, board = where.terms.order, where.terms.board
+        if not players:
+            return Page(where.ranking, total, as_of, (), (), (), (), None, board.decimals)
+        best, worst = keys[: order.key_bytes], keys[-order.key_bytes :]
+        last = first + len(players) - 1
+        ranks: Sequence[int] = range(first, last + 1)
+        if board.ties is not TieRule.ORDINAL:
+            shown = await self._shown(where, first, best)
+            ties = map(score_part, order.parted(keys))
+            ranks = ranks_of_page(board.ties, ties, ordinal=first, shown=shown)
+        before, behind = _stamps(where)
         return Page(
             where.ranking,
             total,
             as_of,
-            standings,
-            _token(where, entries[-1], Way.NEXT) if entries and last < total else None,
-            _token(where, entries[0], Way.PREVIOUS) if entries and first > 1 else None,
+            ranks,
+            players,
+            order.scores_of(keys),
+            self._names(players),
+            metadata,
+            board.decimals,
+            behind(worst, players[-1]) if last < total else None,
+            before(best, players[0]) if first > 1 else None,
         )
 
-    async def _standings(self, where: Where, stretch: Stretch, first: Rank) -> list[Standing]:
-        entries, total, as_of = stretch
+    async def _columns(self, where: Where, first: Rank, count: int) -> Columns:
+        index = self.projector.index
+        if index.immediate:
+            at_hand: ImmediateIndex = index  # type: ignore[assignment]
+            return at_hand.read_now(where.ranking, first=first, limit=count)
+        entries, total, as_of = await index.read(where.ranking, first=first, limit=count)
         if not entries:
-            return []
-        scores, board = where.terms.order.scores, where.terms.board
-        ranks: Sequence[int] = range(first, first + len(entries))
-        if board.ties is not TieRule.ORDINAL:
-            ranks = ranks_of_page(
-                board.ties,
-                [score_part(entry.order_key) for entry in entries],
-                ordinal=first,
-                shown=await self._shown(where, first, entries[0].order_key),
-            )
-        names = self._names([entry.player for entry in entries])
-        return [
-            Standing(Rank(rank), player, scores(key), total, as_of, board.decimals, name, metadata)
-            for rank, (player, key, metadata), name in zip(ranks, entries, names, strict=True)
-        ]
+            return Columns((), b"", None, total, as_of)
+        players, keys, metadata = zip(*entries, strict=True)
+        return Columns(players, b"".join(keys), metadata, total, as_of)
 
     def _names(self, players: Sequence[str]) -> list[str | None]:
         profiles = self._book.profiles
         if not profiles:
             return [None] * len(players)
-        found = [profiles.get(player) for player in players]
-        return [None if profile is None else profile.name for profile in found]
+        return [None if profile is None else profile.name for profile in map(profiles.get, players)]
 
     # ------------------------------------------------------------------- neighbourhoods
 
@@ -295,8 +336,15 @@ class Reader:
         if found is None:
             neighbourhood(Rank(1), total=1, above=above, below=below)  # For its opinion of both.
             raise NotRanked(board=board, window=where.ranking.window, player=player)
+        return await self._around(where, found, above, below)
+
+    async def _around(self, where: Where, found: Ranked, above: int, below: int) -> Page:
         first, count = neighbourhood(found.rank, total=found.total, above=above, below=below)
         return await self._read(where, first, count)
+
+    def around_now(self, where: Where, found: Ranked, *, above: int, below: int) -> Page:
+        """Return the neighbourhood of a place that was just found. Only if immediate."""
+        return _at_once(self._around(where, found, above, below))
 
     async def around_rank(
         self,
@@ -421,8 +469,11 @@ def _cursor_name(where: Where) -> str:
     return f"{where.ranking}/{','.join(order.directions)}/{order.tie_break}/{decimals}"
 
 
-def _token(where: Where, entry: Placed, way: Way) -> str:
-    return Cursor(entry.order_key, entry.player, way).encode(_cursor_name(where))
+@lru_cache(maxsize=1024)
+def _stamps(where: Where) -> tuple[Callable[[bytes, str], str], Callable[[bytes, str], str]]:
+    """Return what makes the cursors of a ranking: to what is before an entry, and behind it."""
+    name, key_bytes = _cursor_name(where), where.terms.order.key_bytes
+    return stamp(name, Way.PREVIOUS, key_bytes), stamp(name, Way.NEXT, key_bytes)
 
 
 assert LOOKUP_PLAYERS_MAX <= PAGE_LIMIT_MAX

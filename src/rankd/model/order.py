@@ -58,6 +58,8 @@ class Order:
     """Return the key an entry sorts by, given the position at which it reached its scores."""
     scores: Callable[[bytes], Scores] = field(init=False, repr=False, compare=False)
     """Return the scores a key was made from."""
+    scores_of: Callable[[bytes], list[Scores]] = field(init=False, repr=False, compare=False)
+    """Return the scores of each of some keys that lie end to end."""
     _layout: struct.Struct = field(init=False, repr=False, compare=False)
     _mask: int = field(init=False, repr=False, compare=False)
 
@@ -75,6 +77,7 @@ class Order:
         narrow = len(self.directions) == 1
         remember(self, "key", _narrow_key(self) if narrow else _wide_key(self))
         remember(self, "scores", _narrow_scores(self) if narrow else _wide_scores(self))
+        remember(self, "scores_of", _narrow_scores_of(self) if narrow else _wide_scores_of(self))
 
     @staticmethod
     def of(board: Board) -> "Order":
@@ -84,6 +87,11 @@ class Order:
     def position(self, key: bytes) -> Position | None:
         """Return the position a key was made from, or None where the player decides ties."""
         return Position(self._unpack(key)[-1]) if self.tie_break is not TieBreak.PLAYER else None
+
+    def parted(self, keys: bytes) -> list[bytes]:
+        """Return keys that lie end to end, one by one."""
+        width = self.key_bytes
+        return [keys[at : at + width] for at in range(0, len(keys), width)]
 
     def floor(self, scores: Scores) -> bytes:
         """Return a key that no entry with these scores is below, and every better one is.
@@ -165,6 +173,20 @@ def _narrow_scores(order: Order) -> Callable[[bytes], Scores]:
     if order.directions[0] is Direction.HIGHER:
         return lambda key: (_HIGHER_WINS - unpack(key)[0],)
     return lambda key: (unpack(key)[0] - _LOWER_WINS,)
+
+
+def _wide_scores_of(order: Order) -> Callable[[bytes], list[Scores]]:
+    def scores_of(keys: bytes) -> list[Scores]:
+        return list(map(order.scores, order.parted(keys)))
+
+    return scores_of
+
+
+def _narrow_scores_of(order: Order) -> Callable[[bytes], list[Scores]]:
+    unpack = struct.Struct(">Q8x").iter_unpack
+    if order.directions[0] is Direction.HIGHER:
+        return lambda keys: [(_HIGHER_WINS - word,) for (word,) in unpack(keys)]
+    return lambda keys: [(word - _LOWER_WINS,) for (word,) in unpack(keys)]
 
 
 _order = cache(Order)

@@ -11,8 +11,8 @@ the mistake of one for the other is silent and always off by one player.
 
 import binascii
 import struct
-from base64 import b64decode, urlsafe_b64encode
-from collections.abc import Iterable
+from base64 import b64decode
+from collections.abc import Callable, Iterable
 from decimal import Context, Decimal
 from enum import Enum, StrEnum
 from functools import lru_cache
@@ -239,6 +239,8 @@ _VERSION = 1
 _HEAD = struct.Struct(">BI")
 _PLACE = struct.Struct(">8sBB")
 
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
+
 CURSOR_LENGTH_MAX = 512
 """Holds the longest order key and player id with room to spare; longer text is not decoded."""
 
@@ -270,10 +272,7 @@ class Cursor(msgspec.Struct, frozen=True, gc=False):
         ``ranking`` must name everything that makes order keys comparable: board, window and
         segment, and the order itself where a board can be redefined.
         """
-        place = _PLACE.pack(_identity(ranking), self.way.value, len(self.order_key))
-        body = place + self.order_key + self.player.encode()
-        token = _HEAD.pack(_VERSION, crc32(body)) + body
-        return urlsafe_b64encode(token).rstrip(b"=").decode("ascii")
+        return stamp(ranking, self.way, len(self.order_key))(self.order_key, self.player)
 
     @classmethod
     def decode(cls, token: str, ranking: str, *, key_bytes: int) -> "Cursor":
@@ -295,6 +294,22 @@ class Cursor(msgspec.Struct, frozen=True, gc=False):
         return cursor
 
 
+def stamp(ranking: str, way: Way, key_bytes: int) -> Callable[[bytes, str], str]:
+    """Return what encodes the cursor at an entry of one ranking: every page has two of them."""
+    place, pack = _PLACE.pack(_identity(ranking), way.value, key_bytes), _HEAD.pack
+
+    def encode(order_key: bytes, player: str) -> str:
+        body = place + order_key + player.encode()
+        return _as_text(pack(_VERSION, crc32(body)) + body).decode("ascii")
+
+    return encode
+
+
+def _as_text(raw: bytes) -> bytes:
+    """Return bytes as letters that need no escaping in a URL."""
+    return binascii.b2a_base64(raw, newline=False).translate(_URL_SAFE, b"=")
+
+
 @lru_cache(maxsize=4096)
 def _identity(ranking: str) -> bytes:
     return blake2b(ranking.encode(), digest_size=8).digest()
@@ -310,7 +325,7 @@ def _checked_body(token: str) -> bytes:
         raise InvalidCursor("is damaged") from exc
     body = raw[_HEAD.size :]
     # Base64 has several spellings for some last bytes; only the one we wrote is ours.
-    if checksum != crc32(body) or urlsafe_b64encode(raw).rstrip(b"=") != token.encode():
+    if checksum != crc32(body) or _as_text(raw) != token.encode():
         raise InvalidCursor("is damaged")
     if version != _VERSION:
         raise InvalidCursor("is of another version")

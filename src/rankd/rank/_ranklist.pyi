@@ -126,6 +126,9 @@ class RankList:
     def find(self, player: int) -> tuple[int, bytes] | None:
         """Return a player's rank and key, if it has them: both by one search. O(log n)."""
 
+    def locate(self, id: str) -> tuple[int, bytes, int] | None:
+        """Return rank, key and number of the player with an id, if it is here."""
+
     def count_below(self, key: bytes) -> int:
         """Count the entries with a lesser key; the key need not be there. O(log n)."""
 

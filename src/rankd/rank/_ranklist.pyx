@@ -470,6 +470,23 @@ cdef class RankList:
         rk_key_write(&key, <uint8_t *>PyBytes_AS_STRING(result), self._list.tree.words)
         return rank, result
 
+    def locate(self, id):
+        if self.players is None:
+            raise ValueError("this list does not know its players by their ids")
+        cdef size_t length
+        cdef const char *text = _id_bytes(id, &length)
+        cdef PlayerTable players = self.players
+        cdef uint32_t number = rk_players_find(&players._players, text, length)
+        if number == RK_NOBODY:
+            return None
+        cdef rk_key key
+        cdef uint64_t rank = rk_list_find(&self._list, number, &key)
+        if rank == 0:
+            return None
+        result = PyBytes_FromStringAndSize(NULL, self.width)
+        rk_key_write(&key, <uint8_t *>PyBytes_AS_STRING(result), self._list.tree.words)
+        return rank, result, number
+
     def count_below(self, key):
         cdef rk_key words
         self._key(key, &words)

@@ -235,6 +235,14 @@ class RankList:
         rank, key = self.rank_of(player), self.key_of(player)
         return None if rank is None or key is None else (rank, key)
 
+    def locate(self, id: str) -> tuple[int, bytes, int] | None:
+        """Return rank, key and number of the player with an id, if it is here."""
+        if self.players is None:
+            raise ValueError("this list does not know its players by their ids")
+        number = self.players.find(id)
+        found = None if number is None else self.find(number)
+        return None if number is None or found is None else (*found, number)
+
     def count_below(self, key: bytes) -> int:
         """Count the entries with a lesser key."""
         return bisect_left(self._entries, (self._checked(key),))

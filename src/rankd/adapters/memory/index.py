@@ -30,6 +30,7 @@ from rankd.model.order import TIE_BREAK_BYTES, score_part
 from rankd.model.standing import Offset, Rank, TieRule
 from rankd.ports import (
     STAY,
+    Columns,
     Move,
     Moved,
     Placed,
@@ -58,6 +59,7 @@ _NOWHERE = Moved(None, None, 0)
 _moved: Callable[[tuple[int | None, int | None, int]], Moved] = partial(tuple.__new__, Moved)
 _ranked: Callable[[tuple[int, bytes, bytes | None, int, int]], Ranked]
 _ranked = partial(tuple.__new__, Ranked)
+_placed: Callable[[tuple[str, bytes, bytes | None]], Placed] = partial(tuple.__new__, Placed)
 
 _Take = Callable[[], list[Moved]]
 """What is left of an apply once nothing can be wrong with it any more."""
@@ -487,6 +489,23 @@ class NativeIndex:
         beside = entries.metadata.get(number)
         return _ranked((*found, beside, len(ranks), state.checkpoint))
 
+    def seeker(self, ranking: Ranking) -> Callable[[str], Ranked | None] | None:
+        """Return what does ``rank_now`` in one ranking."""
+        entries = self._sound().rankings.get(ranking)
+        if entries is None:
+            return None
+        ranks, beside, sound = entries.ranks, entries.metadata, self._sound
+        locate = ranks.locate
+
+        def seek(player: str) -> Ranked | None:
+            state, found = sound(), locate(player)
+            if found is None:
+                return None
+            rank, key, number = found
+            return _ranked((rank, key, beside.get(number), len(ranks), state.checkpoint))
+
+        return seek
+
     async def ranks(self, ranking: Ranking, players: Sequence[str]) -> Sequence[Ranked | None]:
         state = self._sound()
         entries = state.rankings.get(ranking)
@@ -520,19 +539,23 @@ class NativeIndex:
         return Offset(entries.ranks.scores_below(order_key))
 
     async def read(self, ranking: Ranking, *, first: Rank, limit: int) -> Stretch:
+        players, packed, beside, total, as_of = self.read_now(ranking, first=first, limit=limit)
+        width = len(packed) // len(players) if players else 1
+        keys = [packed[at : at + width] for at in range(0, len(packed), width)]
+        placed = map(_placed, zip(players, keys, beside or [None] * len(keys), strict=True))
+        return Stretch(list(placed), total, as_of)
+
+    def read_now(self, ranking: Ranking, *, first: Rank, limit: int) -> Columns:
+        """Return what ``read`` does, as columns."""
         state = self._sound()
         entries = state.rankings.get(ranking)
         if entries is None:
-            return Stretch([], 0, state.checkpoint)
-        keys, numbers = entries.ranks.read(first, limit)
-        width, beside = entries.ranks.width, entries.metadata
-        placed = [
-            Placed(player, keys[at * width : (at + 1) * width], beside.get(number))
-            for at, (player, number) in enumerate(
-                zip(self._players.ids_of(numbers), numbers, strict=True)
-            )
-        ]
-        return Stretch(placed, len(entries.ranks), state.checkpoint)
+            return Columns([], b"", None, 0, state.checkpoint)
+        ranks, metadata = entries.ranks, entries.metadata
+        keys, numbers = ranks.read(first, limit)
+        beside = [metadata.get(number) for number in numbers] if metadata else None
+        players = self._players.ids_of(numbers)
+        return Columns(players, keys, beside, len(ranks), state.checkpoint)
 
     async def rankings(self, board: str) -> Sequence[Ranking]:
         return [ranking for ranking in self._sound().rankings if ranking.board == board]
