@@ -13,7 +13,7 @@ that where ``immediate`` says so.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, overload
 
 import msgspec
 
@@ -72,12 +72,25 @@ class LedgerReader(Protocol):
     async def receipts_through(self) -> Position:
         """Return up to where every submission with a key has its receipt kept; 0 if none has.
 
-        Receipts are handed in with the append after the one that earned them, so the last kept
-        one tells: whatever had a key before it was handed in with it, or earlier.
+        Where one process appends, the last kept one tells: receipts are handed in with the append
+        after the one that earned them. Where several do, the first that is missing tells.
+        """
+
+    async def lacking_receipts(self, positions: Sequence[Position]) -> Sequence[Position]:
+        """Return which of these are submissions with a key and no receipt kept, in their order.
+
+        Whoever has folded what another appended hands in what that other never did.
         """
 
     async def link_at(self, position: Position) -> bytes | None:
         """Return the hash-chain link behind this position, None if no append ended there."""
+
+    async def changed(self, *, after: Position, within_seconds: float) -> None:
+        """Return as soon as the head is past ``after``, or when the time is over.
+
+        It only wakes a reader up, and never fails for a ledger that cannot be reached: whoever
+        reads then hears of it.
+        """
 
 
 class Ledger(LedgerReader, Protocol):
@@ -102,13 +115,42 @@ class Ledger(LedgerReader, Protocol):
     durable: ClassVar[bool]
     """False only for the ledger in memory: the command line warns of it."""
 
+    @overload
     async def append(
-        self, facts: Sequence[Fact], *, now: Instant, receipts: Sequence[Kept] = ()
-    ) -> Appended:
+        self,
+        facts: Sequence[Fact],
+        *,
+        now: Instant,
+        receipts: Sequence[Kept] = ...,
+        after: None = ...,
+    ) -> Appended: ...
+
+    @overload
+    async def append(
+        self,
+        facts: Sequence[Fact],
+        *,
+        now: Instant,
+        receipts: Sequence[Kept] = ...,
+        after: Position | None,
+    ) -> Appended | None: ...
+
+    async def append(
+        self,
+        facts: Sequence[Fact],
+        *,
+        now: Instant,
+        receipts: Sequence[Kept] = (),
+        after: Position | None = None,
+    ) -> Appended | None:
         """Append the facts as one, and keep receipts that earlier appends have earned.
 
         Receipts ride along because they are owed to nobody at once: one that is lost in a crash
-        is folded again from the facts behind it.
+        is folded again from the facts behind it; one that is handed in twice is kept as it was
+        first.
+
+        Given ``after``, append only if that is still the head: None if somebody else appended
+        meanwhile, and nothing is changed.
         """
 
     async def keep_receipts(self, receipts: Sequence[Kept]) -> None:

@@ -5,7 +5,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, overload
 
 import pytest
 
@@ -39,10 +39,35 @@ class WrittenHereReadThere:
         async with SQLiteLedger.open(folder) as writer, FollowedLedger.open(folder) as follower:
             yield cls(writer, follower)
 
+    @overload
     async def append(
-        self, facts: Sequence[Fact], *, now: Instant, receipts: Sequence[Kept] = ()
-    ) -> Appended:
-        return await self.writer.append(facts, now=now, receipts=receipts)
+        self,
+        facts: Sequence[Fact],
+        *,
+        now: Instant,
+        receipts: Sequence[Kept] = ...,
+        after: None = ...,
+    ) -> Appended: ...
+
+    @overload
+    async def append(
+        self,
+        facts: Sequence[Fact],
+        *,
+        now: Instant,
+        receipts: Sequence[Kept] = ...,
+        after: Position | None,
+    ) -> Appended | None: ...
+
+    async def append(
+        self,
+        facts: Sequence[Fact],
+        *,
+        now: Instant,
+        receipts: Sequence[Kept] = (),
+        after: Position | None = None,
+    ) -> Appended | None:
+        return await self.writer.append(facts, now=now, receipts=receipts, after=after)
 
     async def keep_receipts(self, receipts: Sequence[Kept]) -> None:
         await self.writer.keep_receipts(receipts)
@@ -64,6 +89,12 @@ class WrittenHereReadThere:
 
     async def receipts_through(self) -> Position:
         return await self.follower.receipts_through()
+
+    async def lacking_receipts(self, positions: Sequence[Position]) -> Sequence[Position]:
+        return await self.follower.lacking_receipts(positions)
+
+    async def changed(self, *, after: Position, within_seconds: float) -> None:
+        await self.follower.changed(after=after, within_seconds=within_seconds)
 
     async def link_at(self, position: Position) -> bytes | None:
         return await self.follower.link_at(position)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, overload
 
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.ledger import MemoryLedger
@@ -101,9 +101,34 @@ class FaultyLedger:
 
     # -- the port --
 
+    @overload
     async def append(
-        self, facts: Sequence[Fact], *, now: Instant, receipts: Sequence[Kept] = ()
-    ) -> Appended:
+        self,
+        facts: Sequence[Fact],
+        *,
+        now: Instant,
+        receipts: Sequence[Kept] = ...,
+        after: None = ...,
+    ) -> Appended: ...
+
+    @overload
+    async def append(
+        self,
+        facts: Sequence[Fact],
+        *,
+        now: Instant,
+        receipts: Sequence[Kept] = ...,
+        after: Position | None,
+    ) -> Appended | None: ...
+
+    async def append(
+        self,
+        facts: Sequence[Fact],
+        *,
+        now: Instant,
+        receipts: Sequence[Kept] = (),
+        after: Position | None = None,
+    ) -> Appended | None:
         self._refuse_if_broken()
         async with self._asked:
             self.begun += 1
@@ -112,18 +137,18 @@ class FaultyLedger:
         await self._open.wait()
         failure = self._plan.pop(0) if self._plan else None
         if failure is None:
-            return await self._append(facts, now, receipts)
+            return await self._append(facts, now, receipts, after)
         error, done = failure
         if done:
-            await self._append(facts, now, receipts)
+            await self._append(facts, now, receipts, after)
         self._broken = not isinstance(error, LedgerUnavailable) or error.applied == "unknown"
         raise error
 
     async def _append(
-        self, facts: Sequence[Fact], now: Instant, receipts: Sequence[Kept]
-    ) -> Appended:
-        appended = await self.inner.append(facts, now=now, receipts=receipts)
-        return appended._replace(link=await self.inner.chain_head())
+        self, facts: Sequence[Fact], now: Instant, receipts: Sequence[Kept], after: Position | None
+    ) -> Appended | None:
+        appended = await self.inner.append(facts, now=now, receipts=receipts, after=after)
+        return appended and appended._replace(link=await self.inner.chain_head())
 
     def _refuse_if_broken(self) -> None:
         if self._broken:
@@ -138,6 +163,12 @@ class FaultyLedger:
 
     async def head(self) -> Position:
         return await self.inner.head()
+
+    async def lacking_receipts(self, positions: Sequence[Position]) -> Sequence[Position]:
+        return await self.inner.lacking_receipts(positions)
+
+    async def changed(self, *, after: Position, within_seconds: float) -> None:
+        await self.inner.changed(after=after, within_seconds=within_seconds)
 
     async def link_at(self, position: Position) -> bytes | None:
         return await self.inner.link_at(position)

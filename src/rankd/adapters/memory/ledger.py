@@ -1,8 +1,10 @@
 """The ledger as a list: what a ledger means, without a disk. Nothing survives the process."""
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Sequence
-from typing import ClassVar
+from contextlib import suppress
+from typing import ClassVar, overload
 
 from rankd.errors import LedgerCorrupt
 from rankd.model.facts import (
@@ -42,10 +44,39 @@ class MemoryLedger:
         self._receipts: dict[Position, bytes] = {}
         self._receipts_through = Position(0)
         self._at = Instant(0)
+        self._grown = asyncio.Event()
+        """Set by the next append, for those who wait by then."""
+
+    @overload
+    async def append(
+        self,
+        facts: Sequence[Fact],
+        *,
+        now: Instant,
+        receipts: Sequence[Kept] = ...,
+        after: None = ...,
+    ) -> Appended: ...
+
+    @overload
+    async def append(
+        self,
+        facts: Sequence[Fact],
+        *,
+        now: Instant,
+        receipts: Sequence[Kept] = ...,
+        after: Position | None,
+    ) -> Appended | None: ...
 
     async def append(
-        self, facts: Sequence[Fact], *, now: Instant, receipts: Sequence[Kept] = ()
-    ) -> Appended:
+        self,
+        facts: Sequence[Fact],
+        *,
+        now: Instant,
+        receipts: Sequence[Kept] = (),
+        after: Position | None = None,
+    ) -> Appended | None:
+        if after is not None and after != len(self._recorded):
+            return None
         encoded = [_digest(fact) for fact in facts]  # All of them, before any is kept.
         self._at = max(self._at, now)
         positions: list[Position] = []
@@ -63,6 +94,8 @@ class MemoryLedger:
             if name is not None:
                 self._positions[name] = position
         self._link()
+        self._grown.set()
+        self._grown = asyncio.Event()
         for kept in receipts:
             self._receipts.setdefault(kept.position, kept.receipt)
             self._receipts_through = max(self._receipts_through, kept.position)
@@ -89,6 +122,19 @@ class MemoryLedger:
 
     async def receipts_through(self) -> Position:
         return self._receipts_through
+
+    async def lacking_receipts(self, positions: Sequence[Position]) -> Sequence[Position]:
+        return [
+            position
+            for position in positions
+            if _has_key(self._recorded[position - 1].fact) and position not in self._receipts
+        ]
+
+    async def changed(self, *, after: Position, within_seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_seconds):
+                while len(self._recorded) <= after:
+                    await self._grown.wait()
 
     async def verify(self) -> AsyncIterator[Progress]:
         total = len(self._recorded)
@@ -127,6 +173,10 @@ def _name(fact: Fact) -> Name | None:
         return None
     assert isinstance(fact, ScoreSubmitted | WindowOpened | WindowSealed | WindowDropped)
     return fact.board, key
+
+
+def _has_key(fact: Fact) -> bool:
+    return isinstance(fact, ScoreSubmitted) and fact.key is not None
 
 
 def _digest(fact: Fact) -> bytes:

@@ -15,7 +15,7 @@ import apsw
 from rankd.adapters.sqlite.database import FILE, connect_reader
 from rankd.adapters.sqlite.keys import hash_of
 from rankd.adapters.sqlite.lane import Lane
-from rankd.adapters.sqlite.ledger import used_before
+from rankd.adapters.sqlite.ledger import lacking_receipts, look_for, used_before
 from rankd.adapters.sqlite.reading import Reader
 from rankd.adapters.sqlite.statements import QUERIES, fetch
 from rankd.errors import LedgerUnavailable
@@ -60,6 +60,12 @@ class FollowedLedger:
     async def receipts_through(self) -> Position:
         ((last,),) = await self._run(partial(fetch, query=QUERIES["last_receipt"]))
         return Position(last)
+
+    async def lacking_receipts(self, positions: Sequence[Position]) -> Sequence[Position]:
+        return await self._run(partial(lacking_receipts, positions=positions))
+
+    async def changed(self, *, after: Position, within_seconds: float) -> None:
+        await look_for(self.head, after=after, within_seconds=within_seconds)
 
     async def link_at(self, position: Position) -> bytes | None:
         rows = await self._run(partial(fetch, query=QUERIES["read_link"], position=position))

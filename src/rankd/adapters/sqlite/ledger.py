@@ -11,12 +11,13 @@ is ``unknown``, and this object refuses everything until the folder is opened an
 what is really there.
 """
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar, overload
 
 import apsw
 import msgspec
@@ -39,13 +40,16 @@ from rankd.adapters.sqlite.reading import Reader, facts_at
 from rankd.adapters.sqlite.statements import QUERIES, fetch
 from rankd.adapters.sqlite.verification import checksum, verification
 from rankd.errors import LedgerCorrupt, LedgerUnavailable, RankdError
-from rankd.model.facts import Fact, Position, Recorded
+from rankd.model.facts import Fact, Position, Recorded, ScoreSubmitted
 from rankd.model.window import Instant
 from rankd.ports import Appended, FirstUse, Kept, Progress
 
 WAL_PAGES_MAX = 1_000
 """Checkpoint when the WAL is so long, 4 MiB: with four times as much an append waits up to 40 ms
 behind it, with sixteen times 90, and nothing gets faster (docs/decisions/0004)."""
+
+LOOK_SECONDS = 0.05
+"""How often whoever waits for an append looks whether there was one."""
 
 T = TypeVar("T")
 
@@ -118,11 +122,36 @@ class SQLiteLedger:
 
     # -------------------------------------------------------------------------- append
 
+    @overload
     async def append(
-        self, facts: Sequence[Fact], *, now: Instant, receipts: Sequence[Kept] = ()
-    ) -> Appended:
+        self,
+        facts: Sequence[Fact],
+        *,
+        now: Instant,
+        receipts: Sequence[Kept] = ...,
+        after: None = ...,
+    ) -> Appended: ...
+
+    @overload
+    async def append(
+        self,
+        facts: Sequence[Fact],
+        *,
+        now: Instant,
+        receipts: Sequence[Kept] = ...,
+        after: Position | None,
+    ) -> Appended | None: ...
+
+    async def append(
+        self,
+        facts: Sequence[Fact],
+        *,
+        now: Instant,
+        receipts: Sequence[Kept] = (),
+        after: Position | None = None,
+    ) -> Appended | None:
         return await self._writer.run(
-            partial(self._append, facts=facts, now=now, receipts=receipts)
+            partial(self._append, facts=facts, now=now, receipts=receipts, after=after)
         )
 
     async def keep_receipts(self, receipts: Sequence[Kept]) -> None:
@@ -135,8 +164,11 @@ class SQLiteLedger:
         facts: Sequence[Fact],
         now: Instant,
         receipts: Sequence[Kept],
-    ) -> Appended:
+        after: Position | None,
+    ) -> Appended | None:
         self._refuse_if_broken()
+        if after is not None and after != self._tail.head:
+            return None
         at = max(now, self._tail.at)
         with self._transaction(database):
             batch = _number(facts, self._tail.head, partial(used_before, database))
@@ -231,6 +263,12 @@ class SQLiteLedger:
     async def receipts_through(self) -> Position:
         ((last,),) = await self._read(partial(fetch, query=QUERIES["last_receipt"]))
         return Position(last)
+
+    async def lacking_receipts(self, positions: Sequence[Position]) -> Sequence[Position]:
+        return await self._read(partial(lacking_receipts, positions=positions))
+
+    async def changed(self, *, after: Position, within_seconds: float) -> None:
+        await look_for(self.head, after=after, within_seconds=within_seconds)
 
     async def _read(self, work: Callable[[apsw.Connection], T]) -> T:
         self._refuse_if_broken()
@@ -364,6 +402,41 @@ def used_before(database: apsw.Connection, names: Mapping[Name, int]) -> Mapping
         if name is not None and name in names and name not in found:
             found[name] = FirstUse(position, fingerprint_of(fact), receipt)
     return found
+
+
+def lacking_receipts(
+    database: apsw.Connection, positions: Sequence[Position]
+) -> Sequence[Position]:
+    """Return which of these are submissions with a key and no receipt kept, in their order."""
+    ordered = sorted(set(positions))
+    facts = dict(zip(ordered, facts_at(database, ordered), strict=True))
+    listed = msgspec.json.encode(ordered).decode()
+    kept = {at for (at,) in fetch(database, QUERIES["find_receipts"], positions=listed)}
+    return [at for at in positions if at not in kept and _has_key(facts[at])]
+
+
+def _has_key(fact: Fact) -> bool:
+    return isinstance(fact, ScoreSubmitted) and fact.key is not None
+
+
+async def look_for(
+    head: Callable[[], Awaitable[Position]], *, after: Position, within_seconds: float
+) -> None:
+    """Return once the head is past a position, or when the time is over, by looking now and then.
+
+    Nobody is told of a commit to a file; whoever shares the process is told by its writer.
+    """
+    with suppress(TimeoutError):
+        async with asyncio.timeout(within_seconds):
+            while not await _is_past(head, after):
+                await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _is_past(head: Callable[[], Awaitable[Position]], after: Position) -> bool:
+    try:
+        return await head() > after
+    except RankdError:
+        return False  # Whoever reads hears of it.
 
 
 def _receipt_row(kept: Kept) -> dict[str, object]:

@@ -257,6 +257,50 @@ class LedgerContract:
         assert await facts_of(ledger) == facts
         await verify(ledger)
 
+    # ------------------------------------------------------------- only behind the head
+
+    async def test_an_append_behind_the_head_is_an_append(self, ledger: Ledger) -> None:
+        first, second = submitted(key="a"), submitted()
+        appended = await ledger.append([first], now=NOW, after=Position(0))
+        assert appended is not None
+        assert list(appended.positions) == [1]
+        appended = await ledger.append([first, second], now=NOW, after=Position(1))
+        assert appended is not None
+        assert list(appended.positions) == [1, 2]
+        assert sorted(appended.first_uses) == [0]
+        assert await facts_of(ledger) == [first, second]
+
+    async def test_an_append_that_is_not_behind_the_head_changes_nothing(
+        self, ledger: Ledger
+    ) -> None:
+        await ledger.append([submitted(key="a"), submitted()], now=NOW)
+        before = await read_all(ledger)
+        for after in (0, 1, 3, 99):
+            appended = await ledger.append(
+                [submitted(key="b"), submitted()],
+                now=Instant(NOW + 9),
+                receipts=[Kept(Position(1), b"r")],
+                after=Position(after),
+            )
+            assert appended is None
+        assert await read_all(ledger) == before
+        assert await ledger.first_use(board="b", key="b") is None
+        assert await _receipts(ledger, "a") == [None]
+        assert (await ledger.append([submitted()], now=NOW)).at == NOW
+        await verify(ledger)
+
+    async def test_of_those_who_race_for_one_place_behind_the_head_one_gets_it(
+        self, ledger: Ledger
+    ) -> None:
+        await ledger.append([submitted()], now=NOW)
+        racers = [submitted(f"p{n}") for n in range(10)]
+        appends = await asyncio.gather(
+            *(ledger.append([fact], now=NOW, after=Position(1)) for fact in racers)
+        )
+        won = [place for place, appended in enumerate(appends) if appended is not None]
+        assert len(won) == 1
+        assert (await facts_of(ledger))[1:] == [racers[won[0]]]
+
     # ------------------------------------------------------------------ receipts
 
     async def test_a_receipt_is_kept_with_an_append_or_alone(self, ledger: Ledger) -> None:
@@ -291,6 +335,38 @@ class LedgerContract:
         assert await ledger.receipts_through() == 4
         await ledger.append([submitted()], now=NOW, receipts=earned)
         assert await ledger.receipts_through() == 4
+
+    async def test_it_can_be_asked_which_submissions_lack_a_receipt(self, ledger: Ledger) -> None:
+        opened = WindowOpened("b", "daily:2026-11-14")
+        facts = [submitted(key="a"), submitted(), submitted(key="c"), opened, submitted(key="e")]
+        await ledger.append(facts, now=NOW)
+        every = [Position(number) for number in (5, 1, 2, 3, 4)]
+        assert list(await ledger.lacking_receipts(every)) == [5, 1, 3]
+        await ledger.keep_receipts([Kept(Position(3), b"three"), Kept(Position(1), b"")])
+        assert list(await ledger.lacking_receipts(every)) == [5]
+        assert list(await ledger.lacking_receipts(every[1:])) == []
+        assert list(await ledger.lacking_receipts([])) == []
+
+    # --------------------------------------------------------------------- being woken
+
+    async def test_whoever_waits_for_the_head_to_move_is_woken(self, ledger: Ledger) -> None:
+        await ledger.append([submitted()], now=NOW)
+        async with asyncio.timeout(30):  # Far less than it is told to wait.
+            await ledger.changed(after=Position(0), within_seconds=3_600)
+            waiting = [
+                asyncio.create_task(ledger.changed(after=Position(1), within_seconds=3_600))
+                for _ in range(3)
+            ]
+            await asyncio.sleep(0)
+            await ledger.append([submitted()], now=NOW)
+            await asyncio.gather(*waiting)
+
+    async def test_whoever_waits_in_vain_waits_no_longer_than_it_said(self, ledger: Ledger) -> None:
+        await ledger.append([submitted()], now=NOW)
+        async with asyncio.timeout(30):
+            for seconds in (0.0, 0.01):
+                await ledger.changed(after=Position(1), within_seconds=seconds)
+        assert await ledger.head() == 1
 
     # ---------------------------------------------------------------------- (5) time
 

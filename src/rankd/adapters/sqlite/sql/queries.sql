@@ -62,6 +62,12 @@ VALUES (:position, :body, :checksum)
 SELECT coalesce(max(position), 0)
   FROM receipt;
 
+-- find_receipts --
+-- Which positions, given as an array, have a receipt.
+SELECT receipt.position
+  FROM json_each(:positions) AS wanted
+ CROSS JOIN receipt ON receipt.position = wanted.value;
+
 -- check_keys --
 -- Which of a block's facts have their entry in the key table; the array is that of add_keys.
 SELECT key.position
