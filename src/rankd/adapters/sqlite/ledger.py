@@ -428,7 +428,9 @@ async def look_for(
     """
     with suppress(TimeoutError):
         async with asyncio.timeout(within_seconds):
-            while not await _is_past(head, after):
+            while True:
+                if await _is_past(head, after):
+                    return
                 await asyncio.sleep(LOOK_SECONDS)
 
 
