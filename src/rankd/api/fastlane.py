@@ -20,13 +20,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from rankd.api.app import GZIP_BYTES_MIN, NO_CONTENT, App
 from rankd.api.connection import ANSWERING, DEAD, IDLE, Connection
 from rankd.api.drive import Drive
 from rankd.api.exchange import Header, Request, Response
-from rankd.api.routes import Prepared, Route
+from rankd.api.routes import Prepared, Route, Take
 from rankd.errors import RankdError
 
 LINES_MAX = 4096
@@ -62,6 +63,7 @@ _TOKEN = _TARGET.translate(None, b"/:@(),;=?") + b"#^`|"
 _PLAIN = _TARGET.translate(None, b"/:@!$&'()*+,;=%?")
 """What stands for itself wherever it stands."""
 _VERSION = b" HTTP/1.1"
+_POST = ord("P")
 _VALUE = bytes(range(0x20, 0x7F))
 
 _LEFT_TO_THE_OTHER = frozenset(
@@ -223,7 +225,8 @@ class Questions:
     def __init__(self, app: App) -> None:
         self._app = app
         self._kept: dict[bytes, Prepared] = {}
-        self.get = self._kept.get
+        self._taken: dict[bytes, Taking] = {}
+        self.get, self.taking = self._kept.get, self._taken.get
         self.cut = _cutting(app.router.routes)
 
     def prepare(self, kind: bytes, route: Route, request: Request) -> None:
@@ -235,6 +238,27 @@ class Questions:
             if len(self._kept) >= QUESTIONS_MAX:
                 self._kept.clear()
             self._kept[kind] = prepared
+
+    def prepare_taking(self, head: bytes, length: int, route: Route, request: Request) -> None:
+        """Keep what takes the bodies of requests with this head, of which one was just begun."""
+        assert route.prepare_taking is not None
+        self._taken.pop(head, None)
+        take = route.prepare_taking(self._app.service, request)
+        if take is not None and len(head) <= BLOCK_BYTES_MAX:
+            if len(self._taken) >= QUESTIONS_MAX:
+                self._taken.clear()
+            self._taken[head] = Taking(take, len(head) + length, route, request)
+
+
+class Taking(NamedTuple):
+    """What takes the bodies of requests that have the same head."""
+
+    take: Take
+    size: int
+    """Of the head and the body."""
+    route: Route
+    request: Request
+    """The first of them."""
 
 
 def _cutting(routes: Iterable[Route]) -> Callable[[bytes], re.Match[bytes] | None]:
@@ -329,6 +353,7 @@ class FastLane(Connection):
         self._lines, self._blocks, self._heads = memory.lines, memory.blocks, memory.heads
         self._questions = memory.questions
         self._cut, self._prepared = memory.questions.cut, memory.questions.get
+        self._taking = memory.questions.taking
         self._head_max = self.settings.request_head_bytes_max - 4
         self._idle_seconds = self.settings.idle_seconds_max
         self._logs = self.settings.access_log
@@ -341,7 +366,8 @@ class FastLane(Connection):
     def data_received(self, data: bytes) -> None:
         """Answer on the spot if that is possible."""
         if self.phase is IDLE and not self._held:
-            if not self._answer_at_once(data):
+            known = self._take_at_once if data[0] == _POST else self._answer_at_once
+            if not known(data):
                 self._take(data)
         else:
             super().data_received(data)
@@ -358,13 +384,54 @@ class FastLane(Connection):
         body = answer(data[start:end].decode("ascii"))
         if body is None or len(body) >= GZIP_BYTES_MIN:
             return False
+        self._post(body)
+        self._deadline = self.loop.time() + self._idle_seconds
+        return True
+
+    def _post(self, body: bytes) -> None:
+        """Answer with 200 and JSON that nobody stores."""
         state, heads = self.server_state, self._heads
         state.total_requests += 1
         if heads.default is not state.default_headers:
             heads.renew(state.default_headers)
         self._outbox.post(self, b"%b%d\r\n\r\n%b" % (heads.plain, len(body), body))
-        self._deadline = self.loop.time() + self._idle_seconds
+
+    def _take_at_once(self, data: bytes) -> bool:
+        """Have a request answered whose head is known; False if that is in any doubt."""
+        end = data.find(b"\r\n\r\n") + 4
+        taking = self._taking(data[:end])
+        if taking is None or len(data) != taking.size or self._head_bytes or self._stopping:
+            return False
+
+        def answered(response: Response | Exception | None) -> None:
+            self._answer_taken(response, data, taking)
+
+        if not taking.take(data[end:], answered):
+            return False
+        self.phase = ANSWERING
+        self._deadline = None
         return True
+
+    def _answer_taken(
+        self, response: Response | Exception | None, data: bytes, taking: Taking
+    ) -> None:
+        if self.phase is DEAD:
+            return
+        if response is None:
+            self.phase = IDLE
+            if self._serve(data) != len(data):
+                self._feed(data)
+        elif self._stopping or not isinstance(response, Response) or response.status != 200:
+            request = msgspec.structs.replace(taking.request, body=b"", _request_id="")
+            if not isinstance(response, Response):
+                response = self.rankd.refuse(response, request, taking.route)
+            self._answer(response, request, plain=True)
+        else:
+            self._post(response.body)
+            if self._held or self._at_eof or self._timer is None or _paused(self.flow):
+                self._ready_for_next()
+            else:
+                self.phase, self._deadline = IDLE, self.loop.time() + self._idle_seconds
 
     # What is about to be written or closed comes after the answers that wait.
 
@@ -431,6 +498,8 @@ class FastLane(Connection):
                 if route.prepare is not None and size == len(data):
                     self._prepare(data, route, request, response, plain)
                 return size
+        if route.prepare_taking is not None and plain and size == len(data) and not self._logs:
+            self._questions.prepare_taking(data[: end + 4], length, route, request)
         drive = self._drive
         if drive.start(route.handler(self._service, request)):
             self._finish(drive, request, route, plain)
@@ -494,13 +563,14 @@ class FastLane(Connection):
             status, cache, headers = response.status, response.cache_control, response.headers
             head = heads.kept.get((status, response.content_type, cache, headers))
             answer = b"".join((head or heads.make(response), b"%d\r\n\r\n" % len(body), body))
-            if self.phase is IDLE:
-                self._outbox.post(self, answer)
-            else:
-                self.transport.write(answer)
+            self._outbox.post(self, answer)
         if self.phase is IDLE and not self._stopping:
             self._deadline = self.loop.time() + self._idle_seconds
         elif self._stopping:
             self.close()
         elif self.phase is ANSWERING:
             self._ready_for_next()
+
+
+def _paused(flow: Any) -> bool:
+    return bool(flow.write_paused or flow.read_paused)

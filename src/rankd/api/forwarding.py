@@ -241,7 +241,9 @@ class Forwarder:
     def routes(self, routes: Iterable[Route]) -> tuple[Route, ...]:
         """Return the table of a worker: what writes is handed on."""
         return tuple(
-            replace(route, handler=self._handler(route)) if route.writes else route
+            replace(route, handler=self._handler(route), prepare_taking=None)
+            if route.writes
+            else route
             for route in routes
         )
 

@@ -31,6 +31,11 @@ Quick = Callable[[Any, Request], Response | None]
 Prepared = Callable[[str], bytes | None]
 """Gives the body of the answer for another value of the path's last parameter; None in doubt."""
 Prepare = Callable[[Any, Request], Prepared | None]
+Answered = Callable[[Response | Exception | None], None]
+"""Told the answer, or what went wrong; None if the handler has to look at the request after all."""
+Take = Callable[[bytes, Answered], bool]
+"""Takes another body and has it answered some time; False in doubt, and then it never is."""
+PrepareTaking = Callable[[Any, Request], Take | None]
 
 _BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,19}")
@@ -103,6 +108,8 @@ class Route:
     prepare: Prepare | None = None
     """Works out all that requests like this one have in common, but for the last parameter; None
     where each has to be looked at. What it gives answers with 200 and JSON that nobody stores."""
+    prepare_taking: PrepareTaking | None = None
+    """The same for requests that differ in nothing but their bodies, and are answered later."""
     params: tuple[Param, ...] = ()
     body: Any = None
     """The type that ``decode_body`` reads, or None if a body means nothing here."""

@@ -1,16 +1,20 @@
 """Submitting: one score, or many at once."""
 
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
+
 from rankd import wire
-from rankd.api import shown
+from rankd.api import receipts, shown
 from rankd.api.access import ANYBODY, Actor
 from rankd.api.body import decode_body
 from rankd.api.exchange import Request, Response
+from rankd.api.routes import Answered, Take
 from rankd.api.service import Service
-from rankd.core.intake import Answer
+from rankd.core.intake import Answer, Overtaken
 from rankd.errors import (
     FieldError,
     Forbidden,
@@ -21,7 +25,7 @@ from rankd.errors import (
     UnknownBoard,
 )
 from rankd.model.board import Writes
-from rankd.model.submission import SUBMISSION_KEY_BYTES_MAX
+from rankd.model.submission import SUBMISSION_KEY_BYTES_MAX, read_plain, takes_plain
 
 BATCH_SCORES_MAX = 8_192
 """As many as share a commit."""
@@ -37,12 +41,80 @@ async def submit_score(service: Service, request: Request) -> Response:
     told = _told(answer, board)
     if isinstance(told, RankdError):
         raise told
-    return Response(wire.encode(told), 202 if told.verdict == "held" else 200)
+    return _response(told)
+
+
+class _Plain(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """What nearly every submission says, and nothing else."""
+
+    player: str
+    score: int
+    key: str | None = None
+
+
+_decode_plain = msgspec.json.Decoder(_Plain).decode
+_QUOTES, _QUOTES_WITH_KEY = 6, 10
+"""In a plain submission without escapes. More of them, and a field is there twice."""
+
+
+def prepare_submission(service: Service, request: Request) -> Take | None:
+    """Return what takes plain submissions to one board, each as ``submit_score`` would."""
+    view, writer = service.rankd, service.writer
+    projector, book, revision = view.projector, view.book, view.book.revision
+    page = book.boards.get(request.params["board"])
+    if page is None or b"idempotency-key" in request.headers or not service.gate.lasts(request):
+        return None
+    if not takes_plain(page.board):
+        return None
+    actor = service.gate.admit(request, "submit", page.board.name)
+    board, keys_as_now = page.board, not page.earlier
+    assert actor.player is None, "a player's admission does not last"
+
+    def take(body: bytes, answered: Answered) -> bool:
+        if book.revision != revision or view.projector is not projector or b"\\" in body:
+            return False
+        try:
+            plain = _decode_plain(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return False
+        quotes = _QUOTES if plain.key is None else _QUOTES_WITH_KEY
+        if body.count(b'"') != quotes or not (plain.key is None or keys_as_now):
+            return False
+        fact = read_plain(board, plain.player, plain.score, plain.key, actor=actor.name)
+        if fact is None:
+            return False
+        try:
+            writer.hand_in(fact, board, partial(_answer, answered, board.name))
+        except RankdError:
+            return False
+        return True
+
+    return take
+
+
+def _answer(answered: Answered, board: str, told: list[Answer] | Exception) -> None:
+    """Answer for a submission that was handed in."""
+    if isinstance(told, Overtaken):
+        answered(None)
+    elif isinstance(told, Exception):
+        answered(told)
+    else:
+        receipt = _told(told[0], board)
+        answered(receipt if isinstance(receipt, RankdError) else _response(receipt))
+
+
+def _response(receipt: wire.Receipt) -> Response:
+    return Response(wire.encode(receipt), 202 if receipt.verdict == "held" else 200)
 
 
 async def submit_scores(service: Service, request: Request) -> Response:
     """Have many scores counted, each judged for itself, in one commit."""
     service.gate.check_known(request)
+    response = await _submit_plain(service, request)
+    return response if response is not None else await _submit_each(service, request)
+
+
+async def _submit_each(service: Service, request: Request) -> Response:
     batch = decode_body(request, wire.Batch)
     if not 0 < len(batch.scores) <= BATCH_SCORES_MAX:
         message = f"must be 1 to {BATCH_SCORES_MAX} submissions"
@@ -59,6 +131,82 @@ async def submit_scores(service: Service, request: Request) -> Response:
         told = answer if isinstance(answer, Refused) else _told(answer, name)
         results.append(shown.refusal(told) if isinstance(told, RankdError) else told)
     return Response(wire.encode(wire.Results(results, service.rankd.position)))
+
+
+# ------------------------------------------------------------------- plain batches
+
+
+class _PlainItem(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    board: str
+    player: str
+    score: int
+    key: str | None = None
+
+
+class _PlainBatch(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    scores: list[_PlainItem]
+
+
+_decode_plain_batch = msgspec.json.Decoder(_PlainBatch).decode
+_BOARD_QUOTES, _LIST_QUOTES = 4, 2
+"""What an item's board and the list's name add to a text."""
+
+
+async def _submit_plain(service: Service, request: Request) -> Response | None:
+    """Do what ``_submit_each`` does where every score is plain; None where one is not, or may be.
+
+    No object is made for what is not asked for: a batch is read and shown as columns.
+    """
+    items = _plain_items(service, request)
+    if items is None:
+        return None
+    names = {item.board for item in items}
+    pages = [service.rankd.book.boards.get(name) for name in names]
+    boards = {page.board.name: page.board for page in pages if page is not None}
+    if len(boards) < len(names) or not all(map(takes_plain, boards.values())):
+        return None
+    if any(page is not None and page.earlier for page in pages):
+        return None  # What has a key may have to be read as it was then.
+    actor = ANYBODY
+    for name in names:
+        actor = service.gate.admit(request, "submit", name)
+    facts = [
+        read_plain(boards[item.board], item.player, item.score, item.key, actor=actor.name)
+        for item in items
+    ]
+    if None in facts:
+        return None
+    try:
+        answers = await service.writer.submit_read(facts, list(boards.values()))  # type: ignore[arg-type]
+    except Overtaken:
+        return None
+    results = receipts.receipts(answers)
+    if results is None:
+        results = [
+            shown.refusal(told) if isinstance(told, RankdError) else told
+            for item, answer in zip(items, answers, strict=True)
+            for told in [_told(answer, item.board)]
+        ]
+    return Response(wire.encode(wire.Results(results, service.rankd.position)))
+
+
+def _plain_items(service: Service, request: Request) -> list[_PlainItem] | None:
+    """Return the scores of a batch that says nothing but the plainest, and only once."""
+    body = request.body
+    if request.headers.get(b"content-type") != b"application/json" or b"\\" in body:
+        return None
+    if not service.gate.lasts(request):
+        return None  # Players have their own keys and rights, and counting has its own order.
+    try:
+        items = _decode_plain_batch(body).scores
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    keys = sum(item.key is not None for item in items)
+    quotes = _LIST_QUOTES + len(items) * (_QUOTES + _BOARD_QUOTES)
+    quotes += keys * (_QUOTES_WITH_KEY - _QUOTES)
+    if not 0 < len(items) <= BATCH_SCORES_MAX or body.count(b'"') != quotes:
+        return None
+    return items
 
 
 def _parted(body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -112,4 +260,4 @@ def _told(answer: Answer, board: str) -> wire.Receipt | RankdError:
     if answer.receipt.rejected:
         why = answer.receipt.first
         return SubmissionRejected(reason=why.code or "", message=why.message or "")
-    return shown.receipt(answer.receipt)
+    return receipts.receipt(answer.receipt)

@@ -8,7 +8,6 @@ from rankd import wire
 from rankd.core.reader import Found, Page, Projected, Where
 from rankd.errors import Invalid, RankdError, SubmissionRejected
 from rankd.model.board import Board
-from rankd.model.receipt import InWindow, Receipt
 from rankd.model.standing import Standing, percentile, shown_score
 from rankd.ports import Ranked, Ranking
 
@@ -156,38 +155,6 @@ def projection(what: Projected, board: Board) -> wire.Projection:
         score=None if scores is None else shown_score(scores[0], what.decimals),
         percentile=percentile(rank, total) if held and rank is not None else None,
         columns=UNSET if scores is None else columns_of(scores, board, what.decimals),
-    )
-
-
-def receipt(told: Receipt) -> wire.Receipt:
-    """Show what a submission did."""
-    speaks = told.first
-    return wire.Receipt(
-        told.board,
-        told.player,
-        speaks.verdict,
-        told.shown(speaks.scores),
-        told.shown(speaks.previous_scores),
-        speaks.rank,
-        speaks.previous_rank,
-        speaks.rank_change,
-        speaks.total,
-        speaks.percentile,
-        told.position,
-        {name: _in_window(told, each) for name, each in told.windows.items()},
-        True if told.duplicate else UNSET,
-    )
-
-
-def _in_window(told: Receipt, each: InWindow) -> wire.InWindow:
-    return wire.InWindow(
-        each.window,
-        told.shown(each.scores),
-        each.rank,
-        each.previous_rank,
-        each.rank_change,
-        each.total,
-        each.verdict,
     )
 
 

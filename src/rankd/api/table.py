@@ -90,6 +90,7 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_ONE}/scores",
         operation="submit_score",
         handler=scores.submit_score,
+        prepare_taking=scores.prepare_submission,
         scope="submit",
         hot=True,
         body=dict,

@@ -12,9 +12,9 @@ told by opening the ledger anew; until then every further call is refused with a
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -49,18 +49,14 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     error: RankdError | None = None
 
 
-class _Request:
-    __slots__ = ("answers", "boards", "facts")
+HandedIn = Callable[[list[Answer] | Exception], None]
+"""Told what became of the facts, or why nothing did. It raises nothing and does not wait."""
 
-    def __init__(
-        self,
-        facts: Sequence[Fact],
-        boards: Sequence[Board],
-        answers: "asyncio.Future[list[Answer]]",
-    ) -> None:
-        self.facts = facts
-        self.boards = boards
-        self.answers = answers
+
+class _Request(NamedTuple):
+    facts: Sequence[Fact]
+    boards: Sequence[Board]
+    tell: HandedIn
 
 
 class Intake:
@@ -118,14 +114,33 @@ class Intake:
         Raises Overloaded at once when too many are waiting, LedgerUnavailable, and Overtaken if
         ``boards``, which they were checked against, are no longer in force when their turn comes.
         """
+        answers: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
+
+        def tell(told: list[Answer] | Exception) -> None:
+            if answers.done():
+                return  # Whoever asked has gone away.
+            if isinstance(told, list):
+                answers.set_result(told)
+            else:
+                answers.set_exception(told)
+
+        self.hand_in(facts, tell, boards=boards)
+        return await answers
+
+    def hand_in(
+        self, facts: Sequence[Fact], tell: HandedIn, *, boards: Sequence[Board] = ()
+    ) -> None:
+        """Do what ``put`` does for a caller who is told and does not wait.
+
+        Raises Overloaded and LedgerUnavailable at once; then nobody is told anything.
+        """
         self._refuse_if_stopped()
         if self._waiting_facts + len(facts) > self._waiting_max:
             raise Overloaded(waiting_max=self._waiting_max)
-        answers: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Request(facts, boards, answers))
+        self._waiting.append(_Request(facts, boards, tell))
         self._waiting_facts += len(facts)
-        self._wake.set()
-        return await answers
+        if len(self._waiting) == 1:
+            self._wake.set()
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
@@ -179,8 +194,7 @@ class Intake:
         start = 0
         for request in requests:
             end = start + len(request.facts)
-            if not request.answers.done():
-                request.answers.set_result(answers[start:end])
+            request.tell(answers[start:end])
             start = end
 
     def _current(self, requests: Sequence[_Request]) -> list[_Request]:
@@ -299,5 +313,4 @@ def _answer(fact: Fact, position: Position, first: FirstUse | None, receipts: _R
 
 def _refuse(requests: Sequence[_Request], error: Exception) -> None:
     for request in requests:
-        if not request.answers.done():
-            request.answers.set_exception(error)
+        request.tell(error)

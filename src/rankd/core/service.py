@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from rankd.core.book import BoardPage
 from rankd.core.draft import Draft, refolded
-from rankd.core.intake import Answer, Intake, Overtaken
+from rankd.core.intake import Answer, HandedIn, Intake, Overtaken
 from rankd.core.managers import SAVE_AT_CLOSE_FACTS, Sealer, Snapshotter
 from rankd.core.preview import Preview, preview
 from rankd.core.projector import Projector, Tell
@@ -233,6 +233,20 @@ class Rankd(View):
                 return await self._intake.put(facts, boards=(board,))
             except Overtaken:
                 continue
+
+    def hand_in(self, fact: ScoreSubmitted, board: Board, tell: HandedIn) -> None:
+        """Do what ``submit`` does for a caller who has read the fact, and is told later.
+
+        It is told Overtaken if the board is another one by then. Raises Overloaded and
+        LedgerUnavailable at once. A fact with a key must have been read as ``submit`` reads it.
+        """
+        self._intake.hand_in((fact,), tell, boards=(board,))
+
+    async def submit_read(
+        self, facts: Sequence[ScoreSubmitted], boards: Sequence[Board]
+    ) -> list[Answer]:
+        """Do what ``submit`` does with facts that the caller has read. Raises Overtaken."""
+        return await self._intake.put(facts, boards=boards)
 
     async def _read_as_then(
         self, page: BoardPage, items: Sequence[Item], actor: str | None

@@ -21,15 +21,20 @@ _NAMES: tuple[tuple[VerdictName, Rejected | None], ...] = (
     ("rejected", OUT_OF_BOUNDS),
     ("rejected", OVERFLOW),
 )
+VERDICT_NAMES = [name for name, _ in _NAMES]
+"""By what ``Verdicts`` says."""
 
 
 class Told:
     """What one run of submissions did in each of its windows."""
 
-    __slots__ = ("names", "run", "verdicts", "width", "windows")
+    __slots__ = ("ids", "names", "run", "speaks", "verdicts", "width", "windows")
 
     def __init__(self, windows: Mapping[str, Open], run: Run, verdicts: Sequence[Verdicts]) -> None:
         self.names = tuple(windows)
+        self.speaks = self.names.index("all") if "all" in windows else 0
+        """Which window speaks for the whole, as ``Receipt.first`` does."""
+        self.ids = [opened.window.id for opened in windows.values()]
         self.windows = {
             name: (opened.window.id, told)
             for (name, opened), told in zip(windows.items(), verdicts, strict=True)
@@ -82,6 +87,11 @@ class Row(Mapping[str, InWindow]):
 
     def __getitem__(self, name: str) -> InWindow:
         return self._told.of(self._row, name)
+
+    @property
+    def told(self) -> tuple[Told, int]:
+        """All windows as columns, and which row of them this is."""
+        return self._told, self._row
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._told.names)

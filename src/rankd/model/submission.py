@@ -238,8 +238,7 @@ def read_facts(
     facts: list[ScoreSubmitted] = []
     add, name = facts.append, board.name
     low, high = board.score_low, board.score_high
-    # What nearly all are: one column of whole numbers, within bounds that sums are held to later.
-    plain = board.width == 1 and board.decimals == 0 and board.rule is not _SUM
+    plain = takes_plain(board)
     for item in items:
         if type(item) is tuple and len(item) == 2:
             player, score = item
@@ -260,7 +259,7 @@ def read_facts(
                 continue
             item = {"player": player, "score": score}
         elif plain and type(item) is dict and item.keys() <= _PLAIN:
-            fact = _read_plain(item, name, low, high, actor)
+            fact = _read_plain(item, board, actor)
             if fact is not None:
                 add(fact)
                 continue
@@ -273,12 +272,31 @@ def read_facts(
     return facts
 
 
+def takes_plain(board: Board) -> bool:
+    """Whether a board is what nearly all are: one column of whole numbers.
+
+    And within bounds that a submission is held to by itself, not only what it adds up to.
+    """
+    return board.width == 1 and board.decimals == 0 and board.rule is not _SUM
+
+
 def _read_plain(
-    item: Mapping[str, object], name: str, low: int, high: int, actor: str | None
+    item: Mapping[str, object], board: Board, actor: str | None
 ) -> ScoreSubmitted | None:
-    """Return the fact of a plain request, None where it has to be looked at with care."""
-    score, player, key = item.get("score"), item.get("player"), item.get("key")
-    if type(score) is not int or not low <= score <= high or item.get("board", name) != name:
+    if item.get("board", board.name) != board.name:
+        return None
+    return read_plain(board, item.get("player"), item.get("score"), item.get("key"), actor=actor)
+
+
+def read_plain(
+    board: Board, player: object, score: object, key: object, *, actor: str | None
+) -> ScoreSubmitted | None:
+    """Return the fact of a plain submission, None where it has to be looked at with care.
+
+    Only to a board that takes them.
+    """
+    name = board.name
+    if type(score) is not int or not board.score_low <= score <= board.score_high:
         return None
     if not _is_text(player, PLAYER_ID_BYTES_MAX):
         return None
