@@ -37,7 +37,9 @@ RankdError
 │   ├── TooManyConnections
 │   ├── Stopping
 │   ├── TokenKeysUnavailable
-│   └── IndexBehind
+│   ├── IndexBehind
+│   ├── IndexUnavailable
+│   └── IndexForgot
 └── Corrupt        a promise does not hold: stop and tell a human         (500)
     ├── UnknownFact
     ├── UnreadableFact
@@ -374,6 +376,31 @@ class IndexBehind(Unavailable):
 
     def __init__(self, *, position: int, checkpoint: int) -> None:
         super().__init__(f"the index is at {checkpoint}, not yet at {position}")
+        self.position, self.checkpoint = position, checkpoint
+
+
+class IndexUnavailable(Unavailable):
+    """The index is across a network and could not be asked. Nobody knows what it did.
+
+    Whoever was applying makes the same apply again: it is taken once.
+    """
+
+    code = "index_unavailable"
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+class IndexForgot(Unavailable):
+    """A shared index was asked how entries were at a position that it does not remember."""
+
+    code = "index_forgot"
+
+    def __init__(self, *, position: int, checkpoint: int) -> None:
+        super().__init__(
+            f"the index is at {checkpoint} and does not know how entries were at {position}"
+        )
         self.position, self.checkpoint = position, checkpoint
 
 

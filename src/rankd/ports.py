@@ -13,7 +13,7 @@ that where ``immediate`` says so.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, overload
 
 import msgspec
 
@@ -114,6 +114,9 @@ class Ledger(LedgerReader, Protocol):
 
     durable: ClassVar[bool]
     """False only for the ledger in memory: the command line warns of it."""
+    shared: ClassVar[bool]
+    """Whether other nodes append to it, too. Then it goes on by itself after any failure: what an
+    append with an unknown outcome came to is read like everything that others append."""
 
     @overload
     async def append(
@@ -281,6 +284,10 @@ class Run(NamedTuple):
     """None if no submission brings any."""
 
 
+APPLIES_REMEMBERED = 64
+"""How many applies a shared index remembers, unless they are so large that it bounds their bytes:
+at three hundred a second, as many as a node makes up for that paused for a fifth of a second."""
+
 COUNTED, NOT_BETTER, OUT_OF_BOUNDS, OVERFLOW = range(4)
 """What ``Verdicts`` says of a submission: what ``model.submission.judge`` would."""
 
@@ -305,7 +312,7 @@ class RankIndex(Protocol):
     1. An apply is seen whole or not at all: its moves, its new and dropped rankings, and its
        checkpoint. One that raises has changed nothing, or the index refuses everything after it.
     2. An apply that does not follow the checkpoint changes nothing: ``after`` must equal it.
-       Whoever repeats an apply, or loses a race, gets None and reads on.
+       Whoever repeats an apply, or loses a race, gets None and reads on; but see 11.
     3. Entries are ordered by their order keys, byte by byte, then by the players' ids as UTF-8.
     4. Moves of one apply take effect one after another; each ``Moved`` tells of its own moment.
     5. Reads of a ranking that does not exist find nothing; they do not fail.
@@ -319,6 +326,10 @@ class RankIndex(Protocol):
        to be known by, in place of what had that name, at one moment with everything else.
     10. Where ``judges`` says so, ``judge`` is to submissions what ``apply`` is to moves, and its
         verdicts, scores and ranks are those of folding them one by one with ``model.judge``.
+    11. A shared index remembers its last applies, APPLIES_REMEMBERED of them or fewer if they are
+        large: the same one made again, with the same ``after`` and ``through``, changes nothing and
+        gets the answer of the first time, and ``order_keys`` tells, ``at`` its ``after``, how
+        entries were before it. What is remembered no longer gets None, and raises IndexForgot.
 
     Not promised: that the index survives anything. The ledger does.
     """
@@ -327,6 +338,8 @@ class RankIndex(Protocol):
     """Whether no call ever suspends."""
     judges: ClassVar[bool]
     """Whether it can judge in place. It is asked to only where ties are ordinal."""
+    shared: ClassVar[bool]
+    """Whether several nodes fold into it and read from it: then it is a SharedIndex."""
 
     async def checkpoint(self) -> Position:
         """Return the last position applied, 0 for an empty index."""
@@ -364,8 +377,14 @@ class RankIndex(Protocol):
     ) -> Sequence[Moved]:
         """Do to drafts what ``apply`` does to rankings, whatever the checkpoint."""
 
-    async def order_keys(self, entries: Sequence[tuple[Ranking, str]]) -> Sequence[bytes | None]:
-        """Return the order key of each player in each ranking, None where it has no entry."""
+    async def order_keys(
+        self, entries: Sequence[tuple[Ranking, str]], at: Position | None = None
+    ) -> Sequence[bytes | None]:
+        """Return the order key of each player in each ranking, None where it has no entry.
+
+        ``at`` is the position to answer as of: the checkpoint or, where the index is shared, one
+        that a remembered apply followed. Raises IndexForgot.
+        """
 
     async def metadata(self, entries: Sequence[tuple[Ranking, str]]) -> Sequence[bytes | None]:
         """Return what is shown beside each player in each ranking."""
@@ -406,6 +425,40 @@ class ImmediateIndex(RankIndex, Protocol):
 
     def read_now(self, ranking: Ranking, *, first: Rank, limit: int) -> Columns:
         """Return what ``read`` does, as columns."""
+
+
+class SharedIndex(RankIndex, Protocol):
+    """An index that says ``shared``: several nodes fold into it, whoever is first.
+
+    Every call may raise IndexUnavailable. After one in ``apply`` nobody knows what was done; the
+    same apply, made again, does what was not done and tells.
+    """
+
+    async def unfinished(self) -> tuple[Position, Position] | None:
+        """Return the ``after`` and ``through`` of an apply that was begun and is not done.
+
+        Its maker may have died, or may be at it. Until somebody makes the same one again, none
+        other is taken.
+        """
+
+    async def beside(self) -> "SharedIndex":
+        """Return an empty index beside this one, which nobody reads: to fill, and to compare."""
+
+    async def take_over(self, *, of: Any) -> bool:
+        """Let an index that was filled beside another live in its place, for all nodes at once.
+
+        False if that one does not live any more. The one that does not live is dropped.
+        """
+
+    async def drop(self) -> None:
+        """Forget an index that was filled beside another and is not to take over."""
+
+    async def sweep(self, *, at_once: bool = False) -> int:
+        """Drop what crashed rebuilds left behind; return how many there were.
+
+        One that has moved since the last sweep is left alone, for it may still be filled, unless
+        it is to be done ``at_once``.
+        """
 
 
 # --------------------------------------------------------------------------- snapshots

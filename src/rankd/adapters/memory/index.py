@@ -103,6 +103,7 @@ class NativeIndex:
 
     immediate: ClassVar[bool] = True
     judges: ClassVar[bool] = True
+    shared: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -454,8 +455,11 @@ class NativeIndex:
     async def checkpoint(self) -> Position:
         return self._sound().checkpoint
 
-    async def order_keys(self, entries: Sequence[tuple[Ranking, str]]) -> Sequence[bytes | None]:
-        self._sound()
+    async def order_keys(
+        self, entries: Sequence[tuple[Ranking, str]], at: Position | None = None
+    ) -> Sequence[bytes | None]:
+        checkpoint = self._sound().checkpoint
+        assert at in (None, checkpoint), f"this index knows how it is at {checkpoint}, not at {at}"
         numbers = self._players.find_many([player for _, player in entries])
         return [
             found.ranks.key_of(number)
