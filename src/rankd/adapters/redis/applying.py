@@ -1,0 +1,422 @@
+"""From moves to pieces, and from what the partitions answer to ranks.
+
+An apply is cut into pieces of bounded length, each taken by every partition at one moment; with the
+last one the position moves. Of a player that a piece moves several times only the last move is
+written; the ranks in between are worked out (tally.py).
+
+Over several partitions the first one decides: whoever moves its position has won, and only then the
+others are told. If a process dies in between, whoever makes the same apply again completes it,
+for partitions that have taken it answer from memory. How the entries were before has to be known to
+count their ranks everywhere, so it is asked first, unless somebody just did.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import msgspec
+
+from rankd.adapters.redis.filling import Filling, together
+from rankd.adapters.redis.names import Home, name_of, partition_of_score, shape_text
+from rankd.adapters.redis.packing import Answer, Packed, pack
+from rankd.adapters.redis.reading import Forgotten, Place, Reading
+from rankd.adapters.redis.tally import Score, Tally, floor_of, place_of
+from rankd.model.order import score_part
+from rankd.model.standing import TieRule
+from rankd.ports import APPLIES_REMEMBERED, STAY, Move, Moved, Ranking, Shape
+
+MOVES_TOGETHER_MAX = 500
+"""How many moves one script takes: a pause of some milliseconds for everybody else."""
+
+REMEMBERED_BYTES_MAX = 4 * 2**20
+"""How much a partition keeps of past applies, but for the last one."""
+
+KEYS_RELEASED_PER_APPLY = 256
+"""How many buckets of dropped rankings are freed with each piece: some 0.2 ms."""
+
+_STAYS, _PUT, _LEAVES = range(3)
+_PLACE, _FLOOR, _SCORE = 1, 2, 4
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Mistake(AssertionError):
+    """An apply that no index could take."""
+
+
+class Known(NamedTuple):
+    """How some entries were at a position."""
+
+    at: int
+    order_keys: Mapping[Place, bytes | None]
+    shapes: Mapping[Ranking, Shape]
+
+
+NOTHING_KNOWN = Known(-1, {}, {})
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What an apply or a staging is to do."""
+
+    moves: Sequence[Move]
+    opened: Mapping[Ranking, Shape]
+    dropped: Sequence[Ranking]
+    adopted: Mapping[Ranking, Ranking]
+
+    def mark(self) -> str:
+        """Return what tells it from another with the same positions.
+
+        A draft's own name does not count: every node makes its own.
+        """
+        numbers: dict[Ranking, int] = {}
+        moves = [
+            (numbers.setdefault(ranking, len(numbers)), player, key, metadata, ties)
+            for ranking, player, key, metadata, ties in self.moves
+        ]
+        opened = sorted((str(ranking), shape) for ranking, shape in self.opened.items())
+        dropped = sorted(map(str, self.dropped))
+        adopted = sorted(map(str, self.adopted.values()))
+        whole = _encode((moves, list(map(str, numbers)), opened, dropped, adopted))
+        return blake2b(whole, digest_size=8).hexdigest()
+
+    def places(self) -> list[Place]:
+        """Return whom it moves, each once."""
+        return list(dict.fromkeys((move.ranking, move.player) for move in self.moves))
+
+    def expected(self) -> list[Any]:
+        """Return the rankings that must be there, as apply.lua checks them."""
+        widths: dict[Ranking, int] = {}
+        dense: set[Ranking] = set()
+        for ranking, _, key, _, ties in self.moves:
+            width = len(key) if key else 0
+            known = widths.get(ranking, 0)
+            assert not (width and known and width != known), f"keys of {ranking} differ in length"
+            widths[ranking] = width or known
+            if ties is TieRule.DENSE:
+                dense.add(ranking)
+        flat: list[Any] = []
+        for ranking, width in widths.items():
+            flat += (ranking.board, name_of(ranking), width, ranking in dense)
+        return flat
+
+
+@dataclass(slots=True)
+class Part:
+    """The moves of one ranking in one piece."""
+
+    ranking: Ranking
+    finals: dict[str, Move | None] = field(default_factory=dict)
+    """By player the move that is to be written, None where it only stays."""
+    ties: set[TieRule] = field(default_factory=set)
+    keys: dict[tuple[bytes, str], None] = field(default_factory=dict)
+    """Where the moves lead, in order."""
+
+    def add(self, move: Move) -> None:
+        """Take in one more move."""
+        self.ties.add(move.ties)
+        if move.order_key == STAY:
+            self.finals.setdefault(move.player, None)
+            return
+        self.finals[move.player] = move
+        if move.order_key is not None:
+            self.keys[move.order_key, move.player] = None
+
+    @property
+    def wants(self) -> int:
+        """What has to be known of each entry before, as apply.lua reads it."""
+        wanted = {TieRule.ORDINAL: _PLACE, TieRule.STANDARD: _FLOOR, TieRule.DENSE: _SCORE}
+        return sum(bit for ties, bit in wanted.items() if ties in self.ties)
+
+    def places(self, before: Mapping[str, bytes | None]) -> list[bytes]:
+        """Return the places to be counted: where the moves lead, and where they come from."""
+        keys = [*self.keys, *((key, player) for player, key in before.items() if key is not None)]
+        places: dict[bytes, None] = {}
+        if TieRule.ORDINAL in self.ties:
+            places |= dict.fromkeys(place_of(key, player) for key, player in keys)
+        if TieRule.STANDARD in self.ties:
+            places |= dict.fromkeys(floor_of(key) for key, _ in keys)
+        return list(places)
+
+    def scores(self, before: Mapping[str, bytes | None]) -> list[bytes]:
+        """Return the scores to be counted."""
+        if TieRule.DENSE not in self.ties:
+            return []
+        keys = [*(key for key, _ in self.keys), *(key for key in before.values() if key)]
+        return list(dict.fromkeys(map(score_part, keys)))
+
+    def changes(self, before: Mapping[str, bytes | None]) -> dict[bytes, int]:
+        """Return by how many the entries with a score become more."""
+        changes: dict[bytes, int] = {}
+        for player, move in self.finals.items():
+            if move is None or before[player] == move.order_key:
+                continue
+            for key, by in ((before[player], -1), (move.order_key, +1)):
+                if key is not None:
+                    score = score_part(key)
+                    changes[score] = changes.get(score, 0) + by
+        return {score: by for score, by in changes.items() if by}
+
+
+def parts_of(moves: Sequence[Move]) -> list[Part]:
+    """Sort the moves of a piece by ranking."""
+    parts: dict[Ranking, Part] = {}
+    for move in moves:
+        parts.setdefault(move.ranking, Part(move.ranking)).add(move)
+    return list(parts.values())
+
+
+@dataclass(slots=True)
+class Piece:
+    """Some moves of an apply, and what is known of the entries they move."""
+
+    number: int
+    last: bool
+    moves: Sequence[Move]
+    parts: list[Part]
+    before: list[dict[str, bytes | None]]
+    """For each part the entries' order keys, where several partitions have to know them."""
+    places: list[list[bytes]] = field(init=False)
+    scores: list[list[bytes]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        pairs = list(zip(self.parts, self.before, strict=True))
+        self.places = [part.places(before) for part, before in pairs]
+        self.scores = [part.scores(before) for part, before in pairs]
+
+
+class Applying:
+    """One apply, or one staging, on one epoch."""
+
+    def __init__(self, filling: Filling, work: Work, *, after: int | None, through: int) -> None:
+        self._filling = filling
+        self._work = work
+        self._after, self._through = after, through
+        self._mark = "" if after is None else work.mark()
+        self._expected = work.expected()
+        self._alone = filling.count == 1
+        self._homes: dict[str, Home] = {
+            player: filling.home(player) for player in {move.player for move in work.moves}
+        }
+        self.repeated = False
+        """Whether it had been made before."""
+
+    async def apply(self, known: Known = NOTHING_KNOWN) -> list[Moved] | None:
+        """Make it; None if it is not its turn. Raises Mistake."""
+        if self._alone:
+            pieces = list(self._pieces({}))
+            shapes: Mapping[Ranking, Shape] = {}
+        else:
+            before = await self._known(known)
+            if before is None:
+                return None
+            pieces, shapes = list(self._pieces(before.order_keys)), before.shapes
+        answers = await self._send(pieces, shapes, 0)  # It decides.
+        if answers is None:
+            return None
+        others = [self._send(pieces, shapes, number) for number in range(1, self._filling.count)]
+        all_answers = [answers]
+        for followed in await together(others) if others else []:
+            if followed is None:
+                return None
+            all_answers.append(followed)
+        return self._moved(pieces, all_answers)
+
+    # ------------------------------------------------------------------------- asking
+
+    async def _known(self, known: Known) -> Known | None:
+        """Return how the entries were before; None if nobody remembers."""
+        places = self._work.places()
+        if known.at == self._after and all(place in known.order_keys for place in places):
+            return known
+        reading = Reading(self._filling)
+        try:
+            found = await reading.entries(places, shown=False, at=self._after)
+        except Forgotten:
+            return None
+        keys = [None if entry is None else entry.order_key for entry in found.entries]
+        return Known(found.at, dict(zip(places, keys, strict=True)), found.shapes)
+
+    def _pieces(self, order_keys: Mapping[Place, bytes | None]) -> Iterator[Piece]:
+        now, moves = dict(order_keys), self._work.moves
+        count = max(1, -(-len(moves) // MOVES_TOGETHER_MAX))
+        for number in range(1, count + 1):
+            some = moves[(number - 1) * MOVES_TOGETHER_MAX : number * MOVES_TOGETHER_MAX]
+            parts = parts_of(some)
+            before: list[dict[str, bytes | None]] = [{} for _ in parts]
+            if not self._alone:
+                for part, entries in zip(parts, before, strict=True):
+                    for player, move in part.finals.items():
+                        entries[player] = now[part.ranking, player]
+                        if move is not None:
+                            now[part.ranking, player] = move.order_key
+            yield Piece(number, number == count, some, parts, before)
+
+    # ------------------------------------------------------------------------ sending
+
+    async def _send(
+        self, pieces: Sequence[Piece], shapes: Mapping[Ranking, Shape], partition: int
+    ) -> list[Answer] | None:
+        answers = []
+        for piece in pieces:
+            answer = await self._filling.write(partition, self._packed(piece, shapes, partition))
+            if answer.status == "mistake":
+                raise Mistake(f"a ranking of this apply {answer.reason}")
+            if answer.status == "other":
+                return None
+            if partition == 0:
+                self.repeated |= answer.status == "again"
+            answers.append(answer)
+        return answers
+
+    def _packed(self, piece: Piece, shapes: Mapping[Ranking, Shape], partition: int) -> Packed:
+        work, first, last = self._work, piece.number == 1, piece.last
+        opened: list[str] = []
+        for ranking, shape in work.opened.items() if first else ():
+            opened += (ranking.board, name_of(ranking), shape_text(shape))
+        dropped = [text for ranking in work.dropped for text in (ranking.board, name_of(ranking))]
+        adopted: list[str] = []
+        for draft, ranking in work.adopted.items():
+            adopted += (draft.board, name_of(draft), ranking.board, name_of(ranking))
+        strings: list[bytes] = []
+        rankings = [
+            self._part(piece, number, shapes, partition, strings)
+            for number in range(len(piece.parts))
+        ]
+        return pack(
+            [
+                "" if self._after is None else str(self._after),
+                str(self._through),
+                self._mark,
+                piece.number,
+                last,
+                self._alone,
+                APPLIES_REMEMBERED,
+                REMEMBERED_BYTES_MAX,
+                KEYS_RELEASED_PER_APPLY,
+                opened,
+                self._expected if first else [],
+                dropped if last else [],
+                adopted if last or first else [],
+                rankings,
+            ],
+            strings,
+        )
+
+    def _part(
+        self,
+        piece: Piece,
+        number: int,
+        shapes: Mapping[Ranking, Shape],
+        partition: int,
+        strings: list[bytes],
+    ) -> list[Any]:
+        part, places, scores = piece.parts[number], piece.places[number], piece.scores[number]
+        here = self._here(part, partition)
+        moves = [part.finals[player] for player in here]
+        shown = any(move is not None and move.metadata is not None for move in moves)
+        actions = []
+        for move in moves:
+            if move is None or move.order_key is None:
+                actions.append(_STAYS if move is None else _LEAVES)
+                continue
+            actions.append(_PUT)
+            strings.append(move.order_key)
+            if shown:
+                strings.append(b"-" if move.metadata is None else b"+" + move.metadata)
+        strings += places
+        strings += scores
+        changes = self._changes(piece, number, shapes, partition)
+        strings += changes
+        return [
+            part.ranking.board,
+            name_of(part.ranking),
+            part.wants if self._alone else 0,
+            here,
+            [self._homes[player].hash for player in here],
+            actions,
+            shown,
+            len(places),
+            len(scores),
+            list(changes.values()),
+        ]
+
+    def _here(self, part: Part, partition: int) -> list[str]:
+        if self._alone:
+            return list(part.finals)
+        homes = self._homes
+        return [player for player in part.finals if homes[player].partition == partition]
+
+    def _changes(
+        self, piece: Piece, number: int, shapes: Mapping[Ranking, Shape], partition: int
+    ) -> dict[bytes, int]:
+        """Return the scores that a partition counts and that change, if it cannot tell itself."""
+        part = piece.parts[number]
+        shape = shapes.get(part.ranking) or self._work.opened.get(part.ranking)
+        if self._alone or shape is None or not shape.dense:
+            return {}
+        epoch = self._filling.epoch
+        return {
+            score: by
+            for score, by in part.changes(piece.before[number]).items()
+            if partition_of_score(epoch, score) == partition
+        }
+
+    # ------------------------------------------------------------------------ reading
+
+    def _moved(self, pieces: Sequence[Piece], answers: Sequence[Sequence[Answer]]) -> list[Moved]:
+        moved: list[Moved] = []
+        for piece, told in zip(pieces, zip(*answers, strict=True), strict=True):
+            tallies = {
+                part.ranking: self._tally(piece, number, told)
+                for number, part in enumerate(piece.parts)
+            }
+            moved += [tallies[move.ranking].take(move) for move in piece.moves]
+        return moved
+
+    def _tally(self, piece: Piece, number: int, told: Sequence[Answer]) -> Tally:
+        if self._alone:
+            return self._tally_alone(piece, number, told[0])
+        return self._tally_together(piece, number, told)
+
+    @staticmethod
+    def _tally_alone(piece: Piece, number: int, answer: Answer) -> Tally:
+        """Read what the only partition says of one ranking, and of entries it alone knew."""
+        part, numbers = piece.parts[number], answer.numbers
+        total = next(numbers)
+        entries: dict[str, bytes | None] = {}
+        counts: dict[bytes, int] = {}
+        scores: dict[bytes, Score] = {}
+        for player in part.finals:
+            entries[player] = key = next(answer.strings)
+            if key is None:
+                continue
+            if TieRule.ORDINAL in part.ties:
+                counts[place_of(key, player)] = next(numbers)
+            if TieRule.STANDARD in part.ties:
+                counts[floor_of(key)] = next(numbers)
+            if TieRule.DENSE in part.ties:
+                scores[score_part(key)] = Score(next(numbers), next(numbers))
+        for place in piece.places[number]:
+            counts[place] = next(numbers)
+        for score in piece.scores[number]:
+            scores[score] = Score(next(numbers), next(numbers))
+        return Tally(total, entries, counts, scores)
+
+    def _tally_together(self, piece: Piece, number: int, told: Sequence[Answer]) -> Tally:
+        """Add up what the partitions say of one ranking."""
+        part, places, scores = piece.parts[number], piece.places[number], piece.scores[number]
+        total, counts = 0, dict.fromkeys(places, 0)
+        having = dict.fromkeys(scores, Score(0, 0))
+        for partition, answer in enumerate(told):
+            numbers = answer.numbers
+            total += next(numbers)
+            for _ in self._here(part, partition):
+                next(answer.strings)  # Its order key, which is known.
+            for place in places:
+                counts[place] += next(numbers)
+            for score in scores:
+                better, entries = having[score]
+                having[score] = Score(better + next(numbers), entries + next(numbers))
+        return Tally(total, piece.before[number], counts, having)

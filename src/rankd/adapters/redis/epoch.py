@@ -1,0 +1,115 @@
+"""Which of several fillings of the index lives, and what becomes of the others.
+
+A pointer names the living epoch. An epoch is written down in a list before anything of it exists,
+and pointed to only once all of its partitions do: so whatever a crash leaves behind is in the list,
+and a living epoch of which a partition is missing has lost it.
+"""
+
+import secrets
+from typing import Any
+
+from rankd.adapters.redis.link import DROP, POINT, Link
+from rankd.adapters.redis.names import Epoch, partition_key
+from rankd.adapters.redis.packing import pack
+from rankd.errors import InvalidSetting
+
+KEYS_DROPPED_TOGETHER = 500
+"""A pause of about a millisecond for everybody else who asks Redis."""
+
+EPOCH_TRIES = 4
+"""How often one looks where the pointer leads, while others move it."""
+
+
+class Epochs:
+    """The epochs of one index: those of one prefix in one Redis."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        prefix = link.address.prefix
+        self._prefix = prefix
+        self._pointer = f"{prefix}:epoch".encode()
+        self._begun = f"{prefix}:epochs".encode()
+        self._left = f"{prefix}:left".encode()
+
+    async def living(self) -> Epoch:
+        """Return the living epoch; begin one if there is none."""
+        found = await self.pointed()
+        return found if found is not None else await self.replace(None)
+
+    async def pointed(self) -> Epoch | None:
+        """Return where the pointer leads, None if there is none. Raises InvalidSetting."""
+        reply = await self._link.command("GET", self._pointer)
+        if reply is None:
+            return None
+        found = Epoch.read(reply.decode())
+        if found is None:
+            raise InvalidSetting(
+                setting="index",
+                source=str(self._link.address),
+                problem=f"holds an index of another version under the prefix {self._prefix!r}: "
+                "give this one another prefix",
+            )
+        return found
+
+    async def begin(self) -> Epoch:
+        """Make an epoch that is empty and that nobody reads yet."""
+        epoch = Epoch(secrets.token_hex(5), self._link.address.partitions)
+        await self._link.command("SADD", self._begun, str(epoch))
+        for partition in range(epoch.partitions):
+            key = partition_key(self._prefix, epoch, partition)
+            await self._link.command("HSET", key, "at", "0", "gens", "0", "epoch", epoch.id)
+        return epoch
+
+    async def replace(self, lost: Epoch | None) -> Epoch:
+        """Let an empty epoch live in the place of one that is lost; return the one that lives."""
+        fresh = await self.begin()
+        living = await self.point(of=lost, to=fresh)
+        if living != fresh:  # Somebody else was first.
+            await self.drop(fresh)
+        if lost is not None:
+            await self.drop(lost)
+        return living
+
+    async def point(self, *, of: Epoch | None, to: Epoch) -> Epoch:
+        """Move the pointer, if it leads where one thinks; return where it leads now."""
+        believed = "" if of is None else str(of)
+        reply = await self._link.run(POINT, self._pointer, believed.encode(), str(to).encode())
+        found = Epoch.read(reply.decode())
+        assert found is not None, "the pointer leads to an index of another version"
+        return found
+
+    async def drop(self, epoch: Epoch) -> None:
+        """Forget an epoch, a little at a time."""
+        for partition in range(epoch.partitions):
+            key = partition_key(self._prefix, epoch, partition)
+            more = True
+            while more:
+                more = (await self._link.run(DROP, key, *pack([KEYS_DROPPED_TOGETHER])))[
+                    0
+                ] == b"more"
+        await self._link.command("SREM", self._begun, str(epoch))
+        await self._link.command("HDEL", self._left, str(epoch))
+
+    async def sweep(self, *, at_once: bool) -> list[Epoch]:
+        """Drop epochs that do not live and, unless all at once, have not moved since last time."""
+        living, dropped = await self.living(), []
+        for name in await self._link.command("SMEMBERS", self._begun):
+            epoch = Epoch.read(name.decode())
+            if epoch is None or epoch == living:
+                continue
+            if at_once or not await self._has_moved(epoch):
+                await self.drop(epoch)
+                dropped.append(epoch)
+        return dropped
+
+    async def _has_moved(self, epoch: Epoch) -> bool:
+        """Whether an epoch has come further since it was looked at last; look at it."""
+        positions = []
+        for partition in range(epoch.partitions):
+            key = partition_key(self._prefix, epoch, partition)
+            reply: Any = await self._link.command("HGET", key, "at")
+            positions.append(reply or b"-")
+        now = b" ".join(positions)
+        before = await self._link.command("HGET", self._left, str(epoch))
+        await self._link.command("HSET", self._left, str(epoch), now)
+        return bool(before != now)

@@ -1,0 +1,57 @@
+"""One epoch of the index, as scripts are sent to it: partition by partition, or all at once."""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
+
+from rankd.adapters.redis.link import APPLY, READ, Link
+from rankd.adapters.redis.names import Epoch, Home, home_of, partition_key
+from rankd.adapters.redis.packing import Answer, Packed, unpack
+
+T = TypeVar("T")
+
+
+class EpochGone(Exception):
+    """Redis has no such epoch: another took its place, or all was lost."""
+
+
+class Filling:
+    """The partitions of one epoch."""
+
+    def __init__(self, link: Link, epoch: Epoch) -> None:
+        self.epoch = epoch
+        self.count = epoch.partitions
+        self._link = link
+        prefix = link.address.prefix
+        self._keys = [partition_key(prefix, epoch, number) for number in range(self.count)]
+
+    def home(self, player: str) -> Home:
+        """Return where a player is."""
+        return home_of(self.epoch, player)
+
+    async def write(self, partition: int, packed: Packed) -> Answer:
+        """Run apply.lua. Raises EpochGone, IndexUnavailable."""
+        return _living(await self._link.run(APPLY, self._keys[partition], *packed))
+
+    async def read(self, partition: int, packed: Packed, *, replica: bool = False) -> Answer:
+        """Run read.lua. Raises EpochGone, IndexUnavailable."""
+        reply = await self._link.run(READ, self._keys[partition], *packed, replica=replica)
+        return _living(reply)
+
+
+def _living(reply: Sequence[Any]) -> Answer:
+    answer = unpack(reply)
+    if answer.status == "gone":
+        raise EpochGone
+    return answer
+
+
+async def together(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """Wait for all, and only then raise what the first of them raised that did."""
+    if len(calls) == 1:
+        return [await calls[0]]
+    done = await asyncio.gather(*calls, return_exceptions=True)
+    for one in done:
+        if isinstance(one, BaseException):
+            raise one
+    return done  # type: ignore[return-value]

@@ -1,0 +1,300 @@
+"""Connections to Redis: scripts, time-outs, and the vendor's errors turned into ours.
+
+A script is sent by its hash and, where the server does not know it, whole. Every call has its time;
+what is over it, and whatever else Redis or the network answers with, is IndexUnavailable. Scripts
+are safe to repeat, so a connection that turns out to be dead is replaced and the call made again,
+once. redis-py's own repetitions are switched off, for they have no bound of time.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from hashlib import sha1
+from pathlib import Path
+from typing import Any, cast
+
+from redis.asyncio import ConnectionPool, Redis, RedisCluster, SSLConnection
+from redis.asyncio.cluster import ClusterNode
+from redis.asyncio.connection import Connection
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import (
+    NoScriptError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+)
+
+from rankd.adapters.redis.address import Address
+from rankd.errors import IndexUnavailable, InvalidSetting
+
+CONNECTIONS_MAX = 32
+"""How many calls one process makes at once; the others wait their turn."""
+
+VERSION_MIN = (6, 2)
+"""The oldest Redis on which everything here is tested."""
+
+CLUSTER_TRIES = 3
+"""How often redis-py looks where a slot is now, before it gives up."""
+
+_LUA = Path(__file__).with_name("lua")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Script:
+    """A script of lua/."""
+
+    name: str
+    prelude: bool = True
+    """Whether it begins with partition.lua."""
+    text: bytes = field(init=False, repr=False)
+    sha: bytes = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        text = (_LUA / f"{self.name}.lua").read_bytes()
+        if self.prelude:
+            text = (_LUA / "partition.lua").read_bytes() + text
+        object.__setattr__(self, "text", text)
+        digest = sha1(text, usedforsecurity=False).hexdigest()
+        object.__setattr__(self, "sha", digest.encode())
+
+
+APPLY, READ, DROP = Script("apply"), Script("read"), Script("drop")
+POINT = Script("point", prelude=False)
+
+
+class Link:
+    """What is asked of Redis goes through here."""
+
+    def __init__(self, address: Address, *, replica_reads: bool = False) -> None:
+        self.address = address
+        self.calls = 0
+        """How many commands were sent: for those who count them."""
+        self._turns = asyncio.Semaphore(CONNECTIONS_MAX)
+        self._sentinels: list[Sentinel] = []
+        self._client = self._connect()
+        self._replicas = self._connect(replicas=True) if replica_reads else None
+        self._clustered = address.kind == "cluster"
+
+    # ------------------------------------------------------------------------- calling
+
+    async def run(self, script: Script, key: bytes, *args: bytes, replica: bool = False) -> Any:
+        """Run a script. Raises IndexUnavailable."""
+        client = self._replicas if replica and self._replicas is not None else self._client
+        target = self._node_of(client, key) if client is self._replicas else {}
+        try:
+            return await self._call(client, b"EVALSHA", script.sha, b"1", key, *args, **target)
+        except IndexUnavailable as exc:
+            if not isinstance(exc.__cause__, NoScriptError):
+                raise
+        return await self._call(client, b"EVAL", script.text, b"1", key, *args, **target)
+
+    async def command(self, *words: Any, **target: Any) -> Any:
+        """Send a plain command. Raises IndexUnavailable."""
+        return await self._call(self._client, *words, **target)
+
+    async def _call(self, client: Redis | RedisCluster, *words: Any, **target: Any) -> Any:
+        seconds = self.address.call_seconds_max
+        try:
+            async with asyncio.timeout(seconds), self._turns:
+                try:
+                    return await self._send(client, words, target)
+                except RedisConnectionError:
+                    if isinstance(client, RedisCluster):
+                        raise  # It has looked around and tried again itself.
+                    await client.connection_pool.disconnect(inuse_connections=False)
+                    return await self._send(client, words, target)
+        except TimeoutError as exc:
+            raise IndexUnavailable(
+                f"{self.address} did not answer within {seconds:g} seconds"
+            ) from exc
+        except (RedisError, OSError) as exc:
+            raise IndexUnavailable(f"{self.address}: {_said(exc)}") from exc
+
+    async def _send(
+        self, client: Redis | RedisCluster, words: tuple[Any, ...], target: dict[str, Any]
+    ) -> Any:
+        self.calls += 1
+        if isinstance(client, RedisCluster):
+            # It looks commands up by their names, which are text there.
+            words = (words[0].decode() if isinstance(words[0], bytes) else words[0], *words[1:])
+        return await client.execute_command(*words, **target)
+
+    # ---------------------------------------------------------------------- connecting
+
+    def _connect(self, *, replicas: bool = False) -> Redis | RedisCluster:
+        address = self.address
+        common: dict[str, Any] = {
+            "username": address.user,
+            "password": address.password,
+            "socket_timeout": None,  # Every call has a time of its own.
+            "socket_connect_timeout": address.call_seconds_max,
+            "socket_keepalive": True,
+            "protocol": 2,
+        }
+        tls: dict[str, Any] = {"ssl_ca_certs": address.tls_ca} if address.tls else {}
+        if address.kind == "cluster":
+            return RedisCluster(
+                startup_nodes=[ClusterNode(*host) for host in address.hosts],
+                retry=Retry(NoBackoff(), CLUSTER_TRIES),
+                read_from_replicas=replicas,
+                max_connections=CONNECTIONS_MAX,
+                ssl=address.tls,
+                **common,
+                **tls,
+            )
+        common |= {"retry": Retry(NoBackoff(), 0), "db": address.db}
+        if address.kind == "sentinel":
+            return self._watched(common, tls, replicas=replicas)
+        ((host, port),) = address.hosts
+        pool = ConnectionPool(
+            connection_class=SSLConnection if address.tls else Connection,
+            host=host,
+            port=port,
+            max_connections=2 * CONNECTIONS_MAX,
+            **common,
+            **tls,
+        )
+        return Redis.from_pool(pool)
+
+    def _watched(self, common: dict[str, Any], tls: dict[str, Any], *, replicas: bool) -> Redis:
+        address = self.address
+        asking = {
+            "password": address.sentinel_password,
+            "socket_timeout": address.call_seconds_max,
+            "socket_connect_timeout": address.call_seconds_max,
+            "retry": Retry(NoBackoff(), 0),
+            "ssl": address.tls,
+            **tls,
+        }
+        make: Any = Sentinel  # redis-py does not say what it takes.
+        sentinel = make(list(address.hosts), sentinel_kwargs=asking)
+        self._sentinels.append(sentinel)
+        choose = sentinel.slave_for if replicas else sentinel.master_for
+        found = choose(
+            address.service,
+            max_connections=2 * CONNECTIONS_MAX,
+            **common,
+            **({"ssl": True, **tls} if address.tls else {}),
+        )
+        return cast("Redis", found)
+
+    def _node_of(self, client: Redis | RedisCluster | None, key: bytes) -> dict[str, Any]:
+        """Return whom to ask among a cluster's replicas."""
+        if not isinstance(client, RedisCluster) or not client.nodes_manager.slots_cache:
+            return {}
+        slot = client.keyslot(key)
+        nodes = client.nodes_manager.slots_cache.get(slot, [])
+        replicas = [node for node in nodes if node.server_type == "replica"]
+        return {"target_nodes": replicas[0]} if replicas else {}
+
+    async def close(self) -> None:
+        """Let go of every connection. Safe to repeat."""
+        for client in (self._client, self._replicas):
+            if client is not None:
+                await client.aclose()
+                if isinstance(client, Redis):
+                    await client.connection_pool.disconnect()
+        for sentinel in self._sentinels:
+            for asked in sentinel.sentinels:
+                await asked.aclose()
+                await asked.connection_pool.disconnect()
+
+    # ------------------------------------------------------------------------- checking
+
+    async def check(self) -> list[str]:
+        """Look whether this Redis can keep an index; return what is worth knowing.
+
+        Raises InvalidSetting where it cannot, and says what to do; IndexUnavailable.
+        """
+        try:
+            everywhere = await self._infos()
+        except IndexUnavailable as exc:
+            if isinstance(exc.__cause__, RedisClusterException) and "not enabled" in str(exc):
+                raise self._refused(
+                    "is no cluster: write redis:// instead of redis+cluster://"
+                ) from exc
+            raise
+        notes: list[str] = []
+        for info in everywhere:
+            self._check_server(info)
+            await self._check_eviction(info)
+            if info.get("aof_enabled") == "0" and await self._config("save") == "":
+                notes.append(
+                    f"{self.address} writes nothing to disk: after a restart of it the index is "
+                    "folded again from the ledger"
+                )
+        return list(dict.fromkeys(notes))
+
+    async def _infos(self) -> list[dict[str, str]]:
+        if isinstance(self._client, RedisCluster):
+            await self.command("PING")  # It finds the nodes.
+            nodes = self._client.get_primaries()
+            replies = [await self.command("INFO", target_nodes=node) for node in nodes]
+        else:
+            replies = [await self.command("INFO")]
+        return [_info(reply) for reply in replies]
+
+    def _check_server(self, info: dict[str, str]) -> None:
+        version = tuple(int(part) for part in info.get("redis_version", "0").split(".")[:2])
+        if version < VERSION_MIN:
+            needed = ".".join(map(str, VERSION_MIN))
+            raise self._refused(f"is version {info.get('redis_version')}; {needed} is needed")
+        in_cluster = info.get("cluster_enabled") == "1"
+        if in_cluster and self.address.kind != "cluster":
+            raise self._refused("is part of a cluster: write redis+cluster:// in its URL")
+        if info.get("role") == "slave" and self.address.kind == "single":
+            raise self._refused(
+                "is a replica, which cannot be written to: name the server it follows"
+            )
+
+    async def _check_eviction(self, info: dict[str, str]) -> None:
+        policy = info.get("maxmemory_policy") or await self._config("maxmemory-policy")
+        if policy is None:
+            _log.warning(
+                "%s does not tell its maxmemory-policy: make sure that it is noeviction, or parts "
+                "of rankings are deleted when memory runs out",
+                self.address,
+            )
+        elif policy != "noeviction":
+            raise self._refused(
+                f"deletes keys when memory runs out (maxmemory-policy {policy}), and a ranking "
+                "with it: set it to noeviction, with CONFIG SET maxmemory-policy noeviction and "
+                "in its configuration"
+            )
+
+    async def _config(self, name: str) -> str | None:
+        """Return a setting of the server, None where nobody may ask: a managed Redis forbids it."""
+        target = {"target_nodes": RedisCluster.DEFAULT_NODE} if self._clustered else {}
+        try:
+            reply = await self.command("CONFIG", "GET", name, **target)
+        except IndexUnavailable as exc:
+            if isinstance(exc.__cause__, ResponseError):
+                return None
+            raise
+        if isinstance(reply, dict):
+            reply = [part for pair in reply.items() for part in pair]
+        if len(reply) < 2:
+            return None
+        return reply[1].decode() if isinstance(reply[1], bytes) else str(reply[1])
+
+    def _refused(self, problem: str) -> InvalidSetting:
+        return InvalidSetting(setting="index", source=str(self.address), problem=problem)
+
+
+def _info(reply: Any) -> dict[str, str]:
+    """Read INFO, which redis-py has read already or not."""
+    if isinstance(reply, dict):
+        if len(reply) == 1 and isinstance(next(iter(reply.values())), dict):
+            reply = next(iter(reply.values()))
+        return {str(name): str(value) for name, value in reply.items()}
+    lines = (reply.decode() if isinstance(reply, bytes) else str(reply)).splitlines()
+    parted = (line.partition(":") for line in lines)
+    return {name: value for name, _, value in parted if value}
+
+
+def _said(exc: BaseException) -> str:
+    return (str(exc) or type(exc).__name__)[:200]

@@ -1,0 +1,297 @@
+"""What is asked of a partition, and what it says: as it is now, and what was different then.
+
+A partition answers as of any position it remembers. It does so by telling what its entries are now
+and which of them were different then; this module puts the two together.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from rankd.adapters.redis.names import Epoch, home_of, name_of, ranking_of, shape_of
+from rankd.adapters.redis.packing import Answer, Packed, pack
+from rankd.ports import Ranking, Shape
+
+Beside = bytes | None
+
+
+class Sampled(NamedTuple):
+    """Some entries between two places, with how many come before each."""
+
+    before_low: int
+    before_high: int
+    places: Sequence[bytes]
+    counts: Sequence[int]
+
+
+@dataclass(slots=True, kw_only=True)
+class Asked:
+    """What one partition is asked about one ranking."""
+
+    ranking: Ranking
+    players: Sequence[str] = ()
+    shown: bool = False
+    """Whether metadata is wanted."""
+    ranked: bool = False
+    """Whether the players' places among the partition's entries are."""
+    places: Sequence[bytes] = ()
+    scores: Sequence[bytes] = ()
+    first: int | None = None
+    """A page from this offset."""
+    start: bytes | None = None
+    """A page from this place."""
+    limit: int = 0
+    samples: int = 0
+    low: bytes = b""
+    high: bytes = b""
+    """Empty for the end."""
+
+    def head(self, epoch: Epoch) -> list[Any]:
+        """Return what is numbers and text."""
+        return [
+            self.ranking.board,
+            name_of(self.ranking),
+            list(self.players),
+            [home_of(epoch, player).hash for player in self.players],
+            self.shown,
+            self.ranked,
+            len(self.places),
+            len(self.scores),
+            -1 if self.first is None else self.first,
+            self.start is not None,
+            self.limit,
+            self.samples,
+        ]
+
+    def strings(self) -> Iterator[bytes]:
+        """Return what is bytes."""
+        yield from self.places
+        yield from self.scores
+        if self.start is not None:
+            yield self.start
+        if self.samples:
+            yield self.low
+            yield self.high
+
+
+NOBODY_ASKED: Sequence[Asked] = ()
+
+
+def ask(
+    epoch: Epoch,
+    asked: Sequence[Asked] = NOBODY_ASKED,
+    *,
+    at: int | None = None,
+    whereto: int | None = None,
+    boards: Sequence[str] | bool = (),
+) -> Packed:
+    """Return the arguments of read.lua."""
+    return pack(
+        [
+            "" if at is None else str(at),
+            "" if whereto is None else str(whereto),
+            boards if isinstance(boards, bool) else list(boards),
+            [each.head(epoch) for each in asked],
+        ],
+        [text for each in asked for text in each.strings()],
+    )
+
+
+class Entry(NamedTuple):
+    """One player in one ranking."""
+
+    order_key: bytes
+    metadata: Beside
+    before: int | None
+    """How many of the partition's entries come before it, if that was asked."""
+
+
+@dataclass(slots=True)
+class Difference:
+    """How a ranking's part on a partition was different at the position asked for."""
+
+    entries: dict[str, tuple[bytes | None, Beside]] = field(default_factory=dict)
+    """The players that were moved since: their order keys and metadata then."""
+    old: list[bytes] = field(default_factory=list)
+    """The places they had, in order."""
+    new: list[bytes] = field(default_factory=list)
+    """The places they have, in order."""
+    scores: dict[bytes, tuple[int, int]] = field(default_factory=dict)
+    """How many entries had a score, and have it."""
+
+    def __bool__(self) -> bool:
+        return bool(self.entries or self.scores)
+
+    def count(self, place: bytes, now: int) -> int:
+        """Return how many came before a place then."""
+        return now + bisect_left(self.old, place) - bisect_left(self.new, place)
+
+    def total(self, now: int) -> int:
+        """Return how many there were."""
+        return now + len(self.old) - len(self.new)
+
+    def distinct(self, score: bytes, now: int) -> int:
+        """Return how many distinct scores were better."""
+        for other, (then, since) in self.scores.items():
+            if other < score:
+                now += (then > 0) - (since > 0)
+        return now
+
+
+@dataclass(slots=True)
+class Told:
+    """What one partition says of one ranking, as of the position asked for."""
+
+    shape: Shape | None
+    """None if there was no such ranking."""
+    total: int = 0
+    entries: list[Entry | None] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+    scores: list[int] = field(default_factory=list)
+    page: list[tuple[bytes, Beside]] = field(default_factory=list)
+    """Places with what is shown beside them."""
+    end: bytes | None = None
+    """Up to where the page tells everything; None if nothing comes behind it."""
+    sampled: Sampled | None = None
+    touched: bool = False
+    """Whether it is different now."""
+
+
+def listed(answer: Answer, board: str) -> list[tuple[Ranking, Shape]]:
+    """Read the rankings of a board."""
+    found = []
+    for _ in range(next(answer.numbers)):
+        name, value = _text(answer), _text(answer)
+        found.append((ranking_of(board, name), shape_of(value)))
+    return found
+
+
+def all_boards(answer: Answer) -> list[str]:
+    """Read the names of all boards, which may come twice."""
+    return [_text(answer) for _ in range(next(answer.numbers))]
+
+
+def followed_by(answer: Answer) -> tuple[int, str] | None:
+    """Read where the apply led that was asked for, and its mark."""
+    who = next(answer.strings)
+    if who is None:
+        return None
+    through, _, mark = who.decode().partition(" ")
+    return int(through), mark
+
+
+def told(answer: Answer, asked: Sequence[Asked]) -> list[Told]:
+    """Read what a partition says, in the order in which it was asked."""
+    return [_told(answer, each) for each in asked]
+
+
+def _told(answer: Answer, asked: Asked) -> Told:
+    numbers = answer.numbers
+    if not next(numbers):
+        nothing = Told(None, entries=[None] * len(asked.players))
+        nothing.counts = [0] * len(asked.places)
+        nothing.scores = [0] * len(asked.scores)
+        nothing.sampled = Sampled(0, 0, [], []) if asked.samples else None
+        return nothing
+    total, width, dense = next(numbers), next(numbers), next(numbers)
+    then = _difference(answer)
+    said = Told(Shape(width, bool(dense)), then.total(total), touched=bool(then))
+    said.entries = [_entry(answer, asked, then, player) for player in asked.players]
+    said.counts = [then.count(place, next(numbers)) for place in asked.places]
+    said.scores = [then.distinct(score, next(numbers)) for score in asked.scores]
+    if asked.first is not None:
+        said.page = _page(answer, asked)
+    if asked.start is not None:
+        page = _page(answer, asked)
+        said.end = page[-1][0] if page and len(page) == asked.limit else None
+        said.page = _page_then(page, asked.start, said.end, then, width)
+    if asked.samples:
+        said.sampled = _samples(answer, asked, then)
+    return said
+
+
+def _difference(answer: Answer) -> Difference:
+    then = Difference()
+    now: dict[str, bytes | None] = {}
+    for _ in range(next(answer.numbers)):
+        player, old, new, beside = _text(answer), *(next(answer.strings) for _ in range(3))
+        then.entries.setdefault(player, (old, beside))
+        now[player] = new
+    for player, (order_key, _) in then.entries.items():
+        id, new = player.encode(), now[player]
+        if order_key is not None:
+            then.old.append(order_key + id)
+        if new is not None:
+            then.new.append(new + id)
+    then.old.sort()
+    then.new.sort()
+    for _ in range(next(answer.numbers)):
+        score = next(answer.strings)
+        assert score is not None
+        had, has = next(answer.numbers), next(answer.numbers)
+        then.scores[score] = then.scores.get(score, (had, 0))[0], has
+    return then
+
+
+def _entry(answer: Answer, asked: Asked, then: Difference, player: str) -> Entry | None:
+    order_key = next(answer.strings)
+    found = None
+    if order_key is not None:
+        beside = next(answer.strings) if asked.shown else None
+        found = Entry(order_key, beside, next(answer.numbers) if asked.ranked else None)
+    if player not in then.entries:
+        return found
+    order_key, beside = then.entries[player]
+    return None if order_key is None else Entry(order_key, beside if asked.shown else None, None)
+
+
+def _page(answer: Answer, asked: Asked) -> list[tuple[bytes, Beside]]:
+    page = []
+    for _ in range(next(answer.numbers)):
+        place = next(answer.strings)
+        assert place is not None
+        page.append((place, next(answer.strings) if asked.shown else None))
+    return page
+
+
+def _page_then(
+    page: list[tuple[bytes, Beside]], start: bytes, end: bytes | None, then: Difference, width: int
+) -> list[tuple[bytes, Beside]]:
+    """Take out of a page who was not there, and put in who was.
+
+    What lies behind the end was not told, so nothing can be said of it.
+    """
+    if not then.entries:
+        return page
+    stayed = [each for each in page if each[0][width:].decode() not in then.entries]
+    back = [
+        (order_key + player.encode(), beside)
+        for player, (order_key, beside) in then.entries.items()
+        if order_key is not None
+    ]
+    there = [one for one in back if one[0] >= start and (end is None or one[0] <= end)]
+    return sorted(stayed + there, key=_place)
+
+
+def _place(entry: tuple[bytes, Beside]) -> bytes:
+    return entry[0]
+
+
+def _samples(answer: Answer, asked: Asked, then: Difference) -> Sampled:
+    before_low = then.count(asked.low, next(answer.numbers))
+    beyond = next(answer.numbers)
+    before_high = then.count(asked.high, beyond) if asked.high else then.total(beyond)
+    places, counts = [], []
+    for _ in range(next(answer.numbers)):
+        count, place = next(answer.numbers), next(answer.strings)
+        assert place is not None
+        places.append(place)
+        counts.append(then.count(place, count))
+    return Sampled(before_low, before_high, places, counts)
+
+
+def _text(answer: Answer) -> str:
+    text = next(answer.strings)
+    assert text is not None
+    return text.decode()

@@ -1,0 +1,416 @@
+"""Reads over all partitions, as of one position.
+
+Each partition answers at one moment and says which position it is true at. While an apply is under
+way they differ: then those ahead are asked again, how it was at the position of the last. They
+remember that, so a steady writer never makes a read wait; it takes one more round.
+
+    checkpoint, order keys, counts   1 round, 2 while an apply is under way
+    ranks                            1 round over one partition; else 2, or 3
+    pages                            1 round over one partition or near the top; else one for each
+                                     factor of a hundred in the number of entries, and the page
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rankd.adapters.redis import search
+from rankd.adapters.redis.filling import Filling, together
+from rankd.adapters.redis.packing import Answer
+from rankd.adapters.redis.questions import (
+    Asked,
+    Entry,
+    Sampled,
+    Told,
+    all_boards,
+    ask,
+    followed_by,
+    listed,
+    told,
+)
+from rankd.adapters.redis.tally import place_of
+from rankd.model.facts import Position
+from rankd.model.standing import Offset, Rank
+from rankd.ports import Placed, Ranked, Ranking, Shape, Stretch
+
+ENTRIES_TOGETHER_MAX = 2_000
+"""How many entries one script looks up: a pause of some milliseconds for everybody else."""
+
+PAGE_SLACK = 32
+"""How many entries more are read of a page, for those that were not there at its position."""
+
+LOOKS_MAX = 4
+"""How often one looks where the partitions are before one says that they do not fit together."""
+
+Place = tuple[Ranking, str]
+
+
+class Unsettled(Exception):
+    """The partitions cannot answer as of one position: some have moved on too far meanwhile."""
+
+
+class Forgotten(Exception):
+    """A position that was asked for is remembered no longer, or not reached yet."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__(at)
+        self.at = at
+
+
+class Whereabouts(NamedTuple):
+    """Where an index is."""
+
+    position: Position
+    unfinished: tuple[Position, Position] | None
+    """The apply that some partitions have taken, and others not or not wholly."""
+
+
+class Torn(Exception):
+    """The partitions are not of one history, and no apply can bring them together."""
+
+
+@dataclass(slots=True)
+class Found:
+    """Some entries."""
+
+    at: int
+    entries: list[Entry | None]
+    shapes: dict[Ranking, Shape]
+    totals: dict[Ranking, int]
+    """Of the partitions that were asked."""
+    touched: bool
+
+
+class Reading:
+    """Asks the partitions of one epoch."""
+
+    def __init__(self, filling: Filling, *, replica: bool = False) -> None:
+        self._filling = filling
+        self._replica = replica
+
+    # ----------------------------------------------------------------- as of one position
+
+    async def _ask(
+        self,
+        asked: Mapping[int, Sequence[Asked]],
+        *,
+        at: int | None = None,
+        boards: Sequence[str] | bool = (),
+        whereto: int | None = None,
+    ) -> dict[int, Answer]:
+        filling, replica = self._filling, self._replica
+        answers = await together(
+            [
+                filling.read(
+                    partition,
+                    ask(filling.epoch, some, at=at, boards=boards, whereto=whereto),
+                    replica=replica,
+                )
+                for partition, some in asked.items()
+            ]
+        )
+        return dict(zip(asked, answers, strict=True))
+
+    async def _settled(
+        self, asked: Mapping[int, Sequence[Asked]], *, boards: Sequence[str] | bool = ()
+    ) -> tuple[int, dict[int, Answer]]:
+        """Ask all partitions; return a position and their answers as of it. Raises Unsettled."""
+        answers = await self._ask(asked, boards=boards)
+        position = min(answer.at for answer in answers.values())
+        ahead = {
+            partition: asked[partition]
+            for partition, answer in answers.items()
+            if answer.at != position
+        }
+        if ahead:
+            answers |= await self._at(ahead, position, boards=boards)
+        return position, answers
+
+    async def _at(
+        self,
+        asked: Mapping[int, Sequence[Asked]],
+        position: int,
+        *,
+        boards: Sequence[str] | bool = (),
+    ) -> dict[int, Answer]:
+        answers = await self._ask(asked, at=position, boards=boards)
+        if any(answer.status != "ok" for answer in answers.values()):
+            raise Unsettled
+        return answers
+
+    def _everywhere(self, asked: Sequence[Asked]) -> dict[int, Sequence[Asked]]:
+        return dict.fromkeys(range(self._filling.count), asked)
+
+    async def _everybody_says(self, asked: Asked, at: int | None = None) -> tuple[int, list[Told]]:
+        """Ask all partitions one thing about one ranking."""
+        everywhere = self._everywhere([asked])
+        if at is None:
+            at, answers = await self._settled(everywhere)
+        else:
+            answers = await self._at(everywhere, at)
+        return at, [told(answer, [asked])[0] for answer in answers.values()]
+
+    # ------------------------------------------------------------------------ where it is
+
+    async def whereabouts(self) -> Whereabouts:
+        """Return where the index is. Raises Torn."""
+        before: int | None = None
+        for _ in range(LOOKS_MAX):
+            answers = await self._ask(self._everywhere([]))
+            position = min(answer.at for answer in answers.values())
+            ahead: dict[int, Sequence[Asked]] = {
+                partition: []
+                for partition, answer in answers.items()
+                if answer.at != position or answer.pending is not None
+            }
+            if not ahead:
+                return Whereabouts(Position(position), None)
+            followed = {
+                followed_by(answer) if answer.status == "ok" else None
+                for answer in (await self._ask(ahead, whereto=position)).values()
+            }
+            if len(followed) == 1 and (apply := followed.pop()) is not None:
+                return Whereabouts(Position(position), (Position(position), Position(apply[0])))
+            if before == position:
+                break  # It is no passing sight: nothing moves, and they do not fit.
+            before = position
+        raise Torn
+
+    async def rankings(self, board: str) -> list[Ranking]:
+        """Return the rankings of a board."""
+        # All know all names; but while an apply is under way, not all the same.
+        _, answers = await self._settled(self._everywhere([]), boards=[board])
+        return [ranking for ranking, _ in listed(answers[0], board)]
+
+    async def shapes(self, at: int) -> dict[Ranking, Shape]:
+        """Return all rankings there were at a position. Raises Unsettled."""
+        answers = await self._at({0: []}, at, boards=True)
+        answer = answers[0]
+        return {
+            ranking: shape
+            for board in all_boards(answer)
+            for ranking, shape in listed(answer, board)
+        }
+
+    # -------------------------------------------------------------------------- entries
+
+    async def entries(
+        self, wanted: Sequence[Place], *, shown: bool, ranked: bool = False, at: int | None = None
+    ) -> Found:
+        """Return what the entries of some players are, or were at a position.
+
+        Raises Unsettled or, where a position was given, Forgotten.
+        """
+        if not wanted:
+            _, found = await self._some_entries([], shown=shown, ranked=ranked, at=at)
+            return found
+        given, found = at, Found(-1, [], {}, {}, touched=False)
+        for start in range(0, len(wanted), ENTRIES_TOGETHER_MAX):
+            some = wanted[start : start + ENTRIES_TOGETHER_MAX]
+            try:
+                at, more = await self._some_entries(some, shown=shown, ranked=ranked, at=at)
+            except Forgotten as exc:
+                if given is None:
+                    raise Unsettled from exc
+                raise
+            found.at = at
+            found.entries += more.entries
+            found.shapes |= more.shapes
+            found.totals |= more.totals
+            found.touched |= more.touched
+        return found
+
+    async def _some_entries(
+        self, wanted: Sequence[Place], *, shown: bool, ranked: bool, at: int | None
+    ) -> tuple[int, Found]:
+        asked, whose = self._by_partition(wanted, shown=shown, ranked=ranked)
+        if at is None:
+            at, answers = await self._settled(asked)
+        else:
+            involved = {partition: some for partition, some in asked.items() if some}
+            answers = await self._ask(involved or {0: []}, at=at)
+            for answer in answers.values():
+                if answer.status != "ok":
+                    raise Forgotten(answer.at)
+        found = Found(at, [None] * len(wanted), {}, {}, touched=False)
+        for partition, answer in answers.items():
+            self._note(found, asked[partition], told(answer, asked[partition]), whose[partition])
+        return at, found
+
+    def _by_partition(
+        self, wanted: Sequence[Place], *, shown: bool, ranked: bool
+    ) -> tuple[dict[int, list[Asked]], dict[int, list[list[int]]]]:
+        """Return what to ask each partition, and where in ``wanted`` the answers belong."""
+        home, count = self._filling.home, self._filling.count
+        groups: list[dict[Ranking, tuple[list[str], list[int]]]] = [{} for _ in range(count)]
+        for number, (ranking, player) in enumerate(wanted):
+            groups_here = groups[home(player).partition] if count > 1 else groups[0]
+            players, numbers = groups_here.setdefault(ranking, ([], []))
+            players.append(player)
+            numbers.append(number)
+        asked = {
+            partition: [
+                Asked(ranking=ranking, players=players, shown=shown, ranked=ranked)
+                for ranking, (players, _) in group.items()
+            ]
+            for partition, group in enumerate(groups)
+        }
+        whose = {
+            partition: [numbers for _, numbers in group.values()]
+            for partition, group in enumerate(groups)
+        }
+        return asked, whose
+
+    @staticmethod
+    def _note(
+        found: Found, asked: Sequence[Asked], said: Sequence[Told], whose: Sequence[Sequence[int]]
+    ) -> None:
+        for question, one, numbers in zip(asked, said, whose, strict=True):
+            for number, entry in zip(numbers, one.entries, strict=True):
+                found.entries[number] = entry
+            if one.shape is not None:
+                found.shapes[question.ranking] = one.shape
+            found.totals[question.ranking] = one.total
+            found.touched |= one.touched
+
+    async def ranks(self, wanted: Sequence[Place]) -> list[Ranked | None]:
+        """Return the places of some players, all as of one position."""
+        alone = self._filling.count == 1
+        found = await self.entries(wanted, shown=True, ranked=alone)
+        if alone and not found.touched and len(wanted) <= ENTRIES_TOGETHER_MAX:
+            at, totals = Position(found.at), found.totals
+            return [
+                None
+                if entry is None or entry.before is None
+                else Ranked(Rank(entry.before + 1), entry[0], entry[1], totals[ranking], at)
+                for (ranking, _), entry in zip(wanted, found.entries, strict=True)
+            ]
+        return await self._count_ranks(wanted, found)
+
+    async def _count_ranks(self, wanted: Sequence[Place], found: Found) -> list[Ranked | None]:
+        """Count who comes before each entry, in all partitions, as of the entries' position."""
+        places: dict[Ranking, dict[bytes, int]] = {}
+        for (ranking, player), entry in zip(wanted, found.entries, strict=True):
+            if entry is not None:
+                places.setdefault(ranking, {})[place_of(entry.order_key, player)] = 0
+        totals = dict.fromkeys(places, 0)
+        asked = [Asked(ranking=ranking, places=list(some)) for ranking, some in places.items()]
+        if asked:
+            for answer in (await self._at(self._everywhere(asked), found.at)).values():
+                for question, one in zip(asked, told(answer, asked), strict=True):
+                    totals[question.ranking] += one.total
+                    counted = places[question.ranking]
+                    for place, count in zip(question.places, one.counts, strict=True):
+                        counted[place] += count
+        return [
+            None
+            if entry is None
+            else Ranked(
+                Rank(places[ranking][place_of(entry.order_key, player)] + 1),
+                entry.order_key,
+                entry.metadata,
+                totals[ranking],
+                Position(found.at),
+            )
+            for (ranking, player), entry in zip(wanted, found.entries, strict=True)
+        ]
+
+    # --------------------------------------------------------------------------- counts
+
+    async def total(self, ranking: Ranking) -> int:
+        """Return how many entries there are."""
+        _, said = await self._everybody_says(Asked(ranking=ranking))
+        return sum(one.total for one in said)
+
+    async def count_below(self, ranking: Ranking, place: bytes) -> Offset:
+        """Return how many entries come before a place."""
+        _, said = await self._everybody_says(Asked(ranking=ranking, places=[place]))
+        return Offset(sum(one.counts[0] for one in said))
+
+    async def scores_below(self, ranking: Ranking, score: bytes) -> Offset:
+        """Return how many distinct scores are better."""
+        _, said = await self._everybody_says(Asked(ranking=ranking, scores=[score]))
+        for one in said:
+            dense = one.shape is None or one.shape.dense
+            assert dense, f"{ranking} does not count distinct scores"
+        return Offset(sum(one.scores[0] for one in said))
+
+    # ---------------------------------------------------------------------------- pages
+
+    async def page(self, ranking: Ranking, offset: int, limit: int) -> Stretch:
+        """Return a page from an offset on."""
+        if self._filling.count == 1:
+            asked = Asked(ranking=ranking, first=offset, limit=limit, shown=True)
+            at, (one,) = await self._everybody_says(asked)
+            if not one.touched:
+                return _stretch(one.page, one.shape, one.total, at)
+        if offset + limit <= search.NEAR_ENOUGH:
+            at, said = await self._entries_from(ranking, b"", offset + limit)
+        else:
+            at, start, skipped = await self._seek(ranking, offset)
+            need = offset - skipped + limit
+            at, said = await self._entries_from(ranking, start, need, at)
+            offset -= skipped
+        entries = sorted((entry for one in said for entry in one.page), key=lambda entry: entry[0])
+        shape = next((one.shape for one in said if one.shape is not None), None)
+        total = sum(one.total for one in said)
+        return _stretch(entries[offset : offset + limit], shape, total, at)
+
+    async def _seek(self, ranking: Ranking, offset: int) -> tuple[int, bytes, int]:
+        """Return a place shortly before an offset, and how many entries come before it."""
+        between, skipped = search.EVERYWHERE, 0
+        at: int | None = None
+        low = b""
+        for _ in range(search.ROUNDS_MAX):
+            low, high = between
+            asked = Asked(ranking=ranking, samples=search.SAMPLES, low=low, high=high)
+            at, said = await self._everybody_says(asked, at)
+            sampled: list[Sampled] = [one.sampled for one in said if one.sampled is not None]
+            skipped = search.before(sampled)
+            if offset - skipped <= search.NEAR_ENOUGH:
+                break
+            closer = search.narrowed(between, sampled, offset)
+            if closer == between:
+                break
+            between = closer
+        assert at is not None
+        return at, low, skipped
+
+    async def _entries_from(
+        self, ranking: Ranking, start: bytes, need: int, at: int | None = None
+    ) -> tuple[int, list[Told]]:
+        """Return as many entries from a place on, from each partition that has so many."""
+        limit = need + PAGE_SLACK
+        while True:
+            asked = Asked(ranking=ranking, start=start, limit=limit, shown=True)
+            at, said = await self._everybody_says(asked, at)
+            if all(one.end is None or len(one.page) >= need for one in said):
+                break
+            limit *= 2  # So many were not there at that position that the page came short.
+        for one in said:
+            del one.page[need:]
+        return at, said
+
+    async def everybody(
+        self, ranking: Ranking, at: int, *, together_max: int = ENTRIES_TOGETHER_MAX
+    ) -> list[tuple[bytes, bytes | None]]:
+        """Return all entries as of a position, best first. Raises Unsettled."""
+        entries: list[tuple[bytes, bytes | None]] = []
+        for partition in range(self._filling.count):
+            start: bytes | None = b""
+            while start is not None:
+                asked = Asked(ranking=ranking, start=start, limit=together_max, shown=True)
+                answers = await self._at({partition: [asked]}, at)
+                (said,) = told(answers[partition], [asked])
+                entries += said.page
+                start = None if said.end is None else said.end + b"\0"  # The next place there is.
+        entries.sort(key=lambda entry: entry[0])
+        return entries
+
+
+def _stretch(
+    entries: Sequence[tuple[bytes, bytes | None]], shape: Shape | None, total: int, at: int
+) -> Stretch:
+    width = 0 if shape is None else shape.key_bytes
+    placed = [Placed(place[width:].decode(), place[:width], beside) for place, beside in entries]
+    return Stretch(placed, total, Position(at))

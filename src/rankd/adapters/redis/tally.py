@@ -1,0 +1,126 @@
+"""Ranks at each move's own moment, worked out from counts that were made before all of them.
+
+Redis counts once, in the state before a piece of an apply: how many entries come before each place
+that a move of the piece leaves or leads to. What earlier moves of the same piece changed is known
+here: who left a place, and who took one. So the rank at a move's moment is the count, more by those
+who came before that place, fewer by those who left from before it.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from rankd.model.order import TIE_BREAK_BYTES, score_part
+from rankd.model.standing import Rank, TieRule
+from rankd.ports import STAY, Move, Moved
+
+_LOWEST_TIE = bytes(TIE_BREAK_BYTES)
+
+
+def place_of(order_key: bytes, player: str) -> bytes:
+    """Return what entries are ordered by."""
+    return order_key + player.encode()
+
+
+def floor_of(order_key: bytes) -> bytes:
+    """Return a place that no entry with this key's score is before, and every better one is."""
+    return score_part(order_key) + _LOWEST_TIE
+
+
+class Score(NamedTuple):
+    """A distinct score, as it was before."""
+
+    better: int
+    """How many distinct scores are."""
+    entries: int
+    """How many have it."""
+
+
+class Tally:
+    """One ranking while the moves of a piece are gone through, one after another."""
+
+    def __init__(
+        self,
+        total: int,
+        entries: Mapping[str, bytes | None],
+        counts: Mapping[bytes, int],
+        scores: Mapping[bytes, Score],
+    ) -> None:
+        self._total = total
+        self._now = dict(entries)
+        self._counts = counts
+        self._scores = scores
+        self._there = {place_of(key, player) for player, key in entries.items() if key is not None}
+        """Places that were held before, by those who are moved."""
+        self._come: list[bytes] = []
+        self._gone: list[bytes] = []
+        self._having = {score: known.entries for score, known in scores.items()}
+        self._new_scores: list[bytes] = []
+        self._lost_scores: list[bytes] = []
+
+    def take(self, move: Move) -> Moved:
+        """Make a move, and tell what it did."""
+        player, ties = move.player, move.ties
+        before = self._rank(player, ties)
+        if move.order_key == STAY:
+            return Moved(before, before, self._total)
+        old, new = self._now[player], move.order_key
+        if old != new:
+            if old is not None:
+                self._leave(old, player)
+            if new is not None:
+                self._join(new, player)
+            self._now[player] = new
+        return Moved(before, self._rank(player, ties), self._total)
+
+    def _rank(self, player: str, ties: TieRule) -> Rank | None:
+        key = self._now[player]
+        if key is None:
+            return None
+        if ties is TieRule.DENSE:
+            return self._dense(score_part(key))
+        place = place_of(key, player) if ties is TieRule.ORDINAL else floor_of(key)
+        come, gone = bisect_left(self._come, place), bisect_left(self._gone, place)
+        return Rank(self._counts[place] + come - gone + 1)
+
+    def _dense(self, score: bytes) -> Rank:
+        new = bisect_left(self._new_scores, score)
+        lost = bisect_left(self._lost_scores, score)
+        return Rank(self._scores[score].better + new - lost + 1)
+
+    def _leave(self, key: bytes, player: str) -> None:
+        place = place_of(key, player)
+        if place in self._there:
+            insort(self._gone, place)
+        else:
+            _remove(self._come, place)
+        self._total -= 1
+        if self._scores:
+            self._change_score(score_part(key), -1)
+
+    def _join(self, key: bytes, player: str) -> None:
+        place = place_of(key, player)
+        if place in self._there:
+            _remove(self._gone, place)
+        else:
+            insort(self._come, place)
+        self._total += 1
+        if self._scores:
+            self._change_score(score_part(key), +1)
+
+    def _change_score(self, score: bytes, by: int) -> None:
+        had = self._having[score]
+        self._having[score] = has = had + by
+        if (had > 0) == (has > 0):
+            return
+        was_there = self._scores[score].entries > 0
+        if was_there:
+            insort(self._lost_scores, score) if not has else _remove(self._lost_scores, score)
+        else:
+            insort(self._new_scores, score) if has else _remove(self._new_scores, score)
+
+
+def _remove(ordered: list[bytes], value: bytes) -> None:
+    at = bisect_left(ordered, value)
+    assert ordered[at] == value, "a place is given up that nobody took"
+    del ordered[at]
