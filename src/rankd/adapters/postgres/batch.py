@@ -1,0 +1,230 @@
+"""What an append sends to the server, and what its answer means.
+
+Facts go as columns, an array each. Of two with one key only the first is sent; what became of the
+other is what became of that.
+"""
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from rankd.adapters.postgres.columns import (
+    SCORE_RANGE,
+    checksum,
+    digest,
+    fingerprint_of,
+    is_plain,
+    name_of,
+    row_of,
+    tells_of_player,
+    without_nul,
+)
+from rankd.model.facts import Fact, Position, ScoreSubmitted, encode
+from rankd.model.window import Instant
+from rankd.ports import Appended, FirstUse, Kept
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def as_time(at: Instant) -> datetime:
+    """Return an instant as the driver takes it."""
+    return _EPOCH + timedelta(microseconds=at)
+
+
+def as_instant(at: datetime) -> Instant:
+    """Return a time of the driver as we keep it, exactly."""
+    return Instant((at - _EPOCH) // _MICROSECOND)
+
+
+def append_id() -> UUID:
+    """Return a name for an append that nobody else has; later ones sort behind, for the index."""
+    return UUID(bytes=(time.time_ns() // 1_000_000).to_bytes(6, "big") + os.urandom(10))
+
+
+class Batch(NamedTuple):
+    """The facts of one append as they are sent."""
+
+    facts: Sequence[Fact]
+    """All that were handed over, those that are not sent included."""
+    repeats: Mapping[int, int]
+    """For each fact with a key that came before in the same append, its place and that of the
+    first; these are not sent."""
+    columns: Sequence[Any]
+    """The arguments of ``rankd.append`` from the digest to what tells of players."""
+    boards: Sequence[str | None] | None
+    keys: Sequence[str | None] | None
+
+
+def prepared(facts: Sequence[Fact]) -> Batch:
+    """Return what is to be sent. Raises UnicodeError for what PostgreSQL cannot keep."""
+    names = [name_of(fact) for fact in facts]
+    repeats = _repeats(names)
+    sent = [fact for place, fact in enumerate(facts) if place not in repeats] if repeats else facts
+    encoded = [encode(fact) for fact in sent]
+    kinds, bodies = [kind for kind, _ in encoded], [body for _, body in encoded]
+    keys, fingerprints = None, None
+    if any(name is not None for name in names):
+        kept = [name for place, name in enumerate(names) if place not in repeats]
+        keys = [None if name is None else name[1] for name in kept]
+        fingerprints = [
+            None if name is None else fingerprint_of(fact)
+            for name, fact in zip(kept, sent, strict=True)
+        ]
+    readable = _readable(sent)
+    telling = [tells_of_player(fact) for fact in sent]
+    columns = (
+        digest(kinds, bodies),
+        kinds,
+        bodies,
+        readable.boards,
+        readable.players,
+        without_nul(keys) if keys else None,
+        fingerprints,
+        readable.scores,
+        readable.deltas,
+        readable.windows,
+        readable.actors,
+        readable.details,
+        telling if True in telling else None,
+    )
+    return Batch(facts, repeats, columns, readable.boards, keys)
+
+
+def _repeats(names: Sequence[tuple[str, str] | None]) -> dict[int, int]:
+    first: dict[tuple[str, str], int] = {}
+    repeats: dict[int, int] = {}
+    for place, name in enumerate(names):
+        if name is not None and first.setdefault(name, place) != place:
+            repeats[place] = first[name]
+    return repeats
+
+
+class _Readable(NamedTuple):
+    """Columns that are None where all of their values are."""
+
+    boards: Sequence[str | None]
+    players: Sequence[str | None]
+    scores: Sequence[str | None]
+    deltas: Sequence[int | None] | None
+    windows: Sequence[str | None] | None
+    actors: Sequence[str | None] | None
+    details: Sequence[str | None] | None
+
+
+def _readable(facts: Sequence[Fact]) -> _Readable:
+    if all(map(is_plain, facts)):
+        return _plain(facts)  # type: ignore[arg-type]
+    rows = [row_of(fact) for fact in facts]
+    return _Readable(
+        without_nul([row.board for row in rows]),
+        without_nul([row.player for row in rows]),
+        [_array(row.scores) for row in rows],
+        _unless_empty([_in_range(row.delta) for row in rows]),
+        _unless_empty(without_nul([row.window for row in rows])),
+        _unless_empty(without_nul([row.actor for row in rows])),
+        _unless_empty([row.details for row in rows]),
+    )
+
+
+def _plain(facts: Sequence[ScoreSubmitted]) -> _Readable:
+    """Return the same, for what nearly all are, in less time."""
+    return _Readable(
+        without_nul([fact.board for fact in facts]),
+        without_nul([fact.player for fact in facts]),
+        [_array(fact.scores) for fact in facts],
+        _unless_empty([_in_range(fact.delta) for fact in facts]),
+        None,
+        _unless_empty(without_nul([fact.actor for fact in facts])),
+        None,
+    )
+
+
+def _array(scores: tuple[int, ...] | None) -> str | None:
+    """Return an array as PostgreSQL writes it: rows of an array of arrays had one length."""
+    if scores is None:
+        return None
+    assert all(score in SCORE_RANGE for score in scores), "a score has 64 bits"
+    return f"{{{','.join(map(str, scores))}}}"
+
+
+def _in_range(delta: int | None) -> int | None:
+    assert delta is None or delta in SCORE_RANGE, "a delta has 64 bits"
+    return delta
+
+
+def _unless_empty(column: Sequence[Any]) -> Sequence[Any] | None:
+    return None if column.count(None) == len(column) else column
+
+
+def receipt_columns(receipts: Sequence[Kept]) -> Sequence[Any]:
+    """Return receipts as the last arguments of ``rankd.append``."""
+    if not receipts:
+        return None, None, None
+    return (
+        [kept.position for kept in receipts],
+        [kept.receipt for kept in receipts],
+        [checksum(kept.position, kept.receipt) for kept in receipts],
+    )
+
+
+# ------------------------------------------------------------------------------- answer
+
+
+class _Answer(msgspec.Struct):
+    """What ``rankd.append`` and ``rankd.settle`` return."""
+
+    first: Position
+    last: Position
+    at: Instant
+    link: bytes
+    uses: list[tuple[int, Position, bytes, bytes | None]]
+    """Place among those that were sent, and who was first."""
+
+
+_answer = msgspec.json.Decoder(_Answer).decode
+
+
+def appended(batch: Batch, told: str) -> Appended:
+    """Return what became of the facts, by the server's answer."""
+    answer = _answer(told)
+    if not answer.uses and not batch.repeats:
+        positions: Sequence[Position] = range(answer.first, answer.last + 1)  # type: ignore[assignment]
+        assert len(positions) == len(batch.facts), "each fact has a position"
+        return Appended(positions, {}, answer.at, answer.link)
+    return _with_care(batch, answer)
+
+
+def _with_care(batch: Batch, answer: _Answer) -> Appended:
+    uses = {
+        place: FirstUse(position, fingerprint, receipt)
+        for place, position, fingerprint, receipt in answer.uses
+    }
+    positions: list[Position] = []
+    first_uses: dict[int, FirstUse] = {}
+    sent, fresh = 0, answer.first
+    for place in range(len(batch.facts)):
+        before = batch.repeats.get(place)
+        if before is not None:
+            use = first_uses.get(before) or _in_this_append(batch, before, positions[before])
+        else:
+            found = uses.get(sent)
+            sent += 1
+            if found is None:
+                positions.append(fresh)
+                fresh = Position(fresh + 1)
+                continue
+            use = found
+        first_uses[place] = use
+        positions.append(use.position)
+    assert fresh == answer.last + 1, "each fresh fact has a position"
+    return Appended(positions, first_uses, answer.at, answer.link)
+
+
+def _in_this_append(batch: Batch, place: int, position: Position) -> FirstUse:
+    return FirstUse(position, fingerprint_of(batch.facts[place]), None)

@@ -1,0 +1,182 @@
+"""Where the database is, what it must promise, and a connection to it.
+
+A URL names it, as every tool of PostgreSQL takes it; ``?schema=`` names the schema, and all other
+parameters are the driver's: ``postgresql://rankd@db/games?schema=rankd&sslmode=require``.
+
+Nothing of a session is relied on, so that a pooler may stand between which gives each transaction
+another connection of the server (PgBouncer's transaction mode). There, statements are not prepared
+under names, and nobody can listen. Whether there is one is found out: a server tells each
+connection the number of its process, and a pooler, which has chosen none yet, makes one up.
+"""
+
+import re
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import asyncpg  # type: ignore[import-untyped]
+
+from rankd.adapters.postgres.failures import VENDOR
+from rankd.adapters.postgres.statements import QUERIES, SCHEMA, in_schema
+from rankd.errors import InvalidSetting, LedgerUnavailable
+
+VERSION_MIN = 14
+"""The oldest that PostgreSQL's makers still mend; times are exact numbers from it on."""
+
+STATEMENTS_MAX = 32
+"""More than we have: each is prepared once for a connection, and then costs one round trip."""
+
+_NAME = re.compile(r"[a-z_][a-z0-9_]{0,47}")  # "facts_2026_11" and a channel must fit beside it.
+
+
+class Connection(Protocol):
+    """What we use of the driver's connection."""
+
+    def fetch(self, query: str, *args: Any, timeout: float | None = None) -> Awaitable[list[Any]]:
+        """Return all rows."""
+
+    def fetchrow(self, query: str, *args: Any, timeout: float | None = None) -> Awaitable[Any]:
+        """Return the first row, None if there is none."""
+
+    def fetchval(self, query: str, *args: Any, timeout: float | None = None) -> Awaitable[Any]:
+        """Return the first value of the first row."""
+
+    def execute(self, query: str, *args: Any, timeout: float | None = None) -> Awaitable[str]:
+        """Do, and return nothing but a word. Without arguments it may be several statements."""
+
+    def transaction(self, *, isolation: str | None = None, readonly: bool = False) -> Any:
+        """Return a context in which what is asked is one transaction."""
+
+    def cursor(self, query: str, *args: Any, prefetch: int | None = None) -> Any:
+        """Return rows to iterate over within a transaction, some fetched at a time."""
+
+    async def add_listener(self, channel: str, callback: Any) -> None:
+        """Have a function called for each notification."""
+
+    def add_termination_listener(self, callback: Any) -> None:
+        """Have a function called when the connection is gone."""
+
+    def get_server_pid(self) -> int:
+        """Return the number of the server's process, as the server told it."""
+
+    def is_closed(self) -> bool:
+        """Return whether the connection is gone."""
+
+    def close(self, *, timeout: float | None = None) -> Awaitable[None]:
+        """Take leave, and go."""
+
+    def terminate(self) -> None:
+        """Go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a ledger is."""
+
+    url: str = field(repr=False)  # It may hold a password.
+    schema: str = SCHEMA
+
+    @classmethod
+    def parse(cls, url: str) -> "Address":
+        """Read a URL. Raises InvalidSetting."""
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            raise _invalid("is not a URL") from None
+        if parts.scheme not in ("postgresql", "postgres"):
+            raise _invalid("must begin with postgresql://")
+        parameters = parse_qsl(parts.query, keep_blank_values=True)
+        schemas = [value for name, value in parameters if name == "schema"] or [SCHEMA]
+        if len(schemas) > 1 or not _NAME.fullmatch(schemas[0]) or schemas[0].startswith("pg_"):
+            raise _invalid(
+                "must name one schema: small letters, digits and _, at most 48, not pg_ before them"
+            )
+        kept = urlencode([(name, value) for name, value in parameters if name != "schema"])
+        return cls(urlunsplit(parts._replace(query=kept)), schemas[0])
+
+    def sql(self, statement: str) -> str:
+        """Return a statement of ours for this schema."""
+        return in_schema(statement, self.schema)
+
+
+def _invalid(problem: str) -> InvalidSetting:
+    return InvalidSetting(setting="ledger", source="the ledger's URL", problem=problem)
+
+
+async def connect(address: Address, *, node: str, pooled: bool, seconds_max: float) -> Connection:
+    """Open a connection. Raises what the driver raises."""
+    try:
+        connection: Connection = await asyncpg.connect(
+            address.url,
+            timeout=seconds_max,
+            statement_cache_size=0 if pooled else STATEMENTS_MAX,
+            server_settings={"application_name": f"rankd {node}".strip()},
+        )
+    except (ValueError, asyncpg.InterfaceError) as exc:
+        if isinstance(exc, OSError | asyncpg.PostgresError):
+            raise
+        raise _invalid(f"cannot be used: {exc}") from None
+    return connection
+
+
+# --------------------------------------------------------------------------- durability
+
+
+class Durability(NamedTuple):
+    """What is in force, read back from the server."""
+
+    postgres: str
+    fsync: str
+    full_page_writes: str
+    synchronous_commit: str
+    """Of our appends, whatever the role's default is."""
+    pooled: bool
+    """Whether there is a pooler between."""
+
+
+async def durability(connection: Connection, address: Address) -> Durability:
+    """Look whether the server can keep our promises. Raises LedgerUnavailable if it cannot."""
+    found = await connection.fetchrow(address.sql(QUERIES["server"]))
+    for problem in _problems(found):
+        raise LedgerUnavailable(problem, applied="no")
+    commit = found["synchronous_commit"]
+    return Durability(
+        postgres=found["name"],
+        fsync=found["fsync"],
+        full_page_writes=found["full_page_writes"],
+        synchronous_commit="on" if commit == "off" else commit,  # As rankd.append has it.
+        pooled=found["pid"] != connection.get_server_pid(),
+    )
+
+
+def _problems(found: Any) -> list[str]:
+    version, isolation = found["version"], found["isolation"]
+    wrong = {
+        f"PostgreSQL {found['name']} is too old; rankd needs {VERSION_MIN} or later": (
+            version < VERSION_MIN * 10_000
+        ),
+        "this PostgreSQL is a standby and takes no writes; name the primary": found["standby"],
+        "this PostgreSQL has fsync = off and loses commits in a power cut; turn it on": (
+            found["fsync"] != "on"
+        ),
+        "this PostgreSQL has full_page_writes = off and can be left torn by a power cut; "
+        "turn it on": found["full_page_writes"] != "on",
+        "transactions are read-only by default here; set default_transaction_read_only = off": (
+            found["read_only"] != "off"
+        ),
+        f"transactions are {isolation.upper()} by default here; rankd needs READ COMMITTED: "
+        "set default_transaction_isolation": isolation != "read committed",
+        f"the database is encoded in {found['encoding']}; rankd needs UTF8": (
+            found["encoding"] != "UTF8"
+        ),
+    }
+    return [problem for problem, is_so in wrong.items() if is_so]
+
+
+async def leave(connection: Connection, *, seconds_max: float) -> None:
+    """Close a connection, politely if the server still listens."""
+    try:
+        await connection.close(timeout=seconds_max)
+    except VENDOR:
+        connection.terminate()

@@ -1,0 +1,440 @@
+"""The ledger of several processes: promises of the port, kept with PostgreSQL.
+
+Each process has three connections: one that appends, one that reads, one that listens. An append
+is one question to the server (``sql/migrations/0002_append.sql``), which commits by itself; in it
+whoever appends locks the head, so that positions grow in the order of commits.
+
+What an error means depends on who says it. If the server says ERROR, nothing was done. If the
+connection is lost while an append is under way, nobody knows: then another connection asks what
+became of it, by an id that each append carries. Either it is there, and is answered as if nothing
+had happened; or it is not, and a tombstone under the same lock sees to it that it never will be,
+however late it comes, and it may be tried again. Only if nobody can be asked within a few seconds
+is the answer ``unknown``. Nothing here depends on which it was, since the server alone knows where
+the ledger ends: when it is back, appends go on.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, TypeVar, overload
+from uuid import UUID
+
+from rankd.adapters.postgres.batch import (
+    Batch,
+    append_id,
+    appended,
+    as_instant,
+    as_time,
+    prepared,
+    receipt_columns,
+)
+from rankd.adapters.postgres.columns import GENESIS
+from rankd.adapters.postgres.database import (
+    Address,
+    Connection,
+    Durability,
+    connect,
+    durability,
+    leave,
+)
+from rankd.adapters.postgres.failures import VENDOR, is_certain, is_retried, translated
+from rankd.adapters.postgres.line import Line, Patience
+from rankd.adapters.postgres.listening import News, listen
+from rankd.adapters.postgres.migration import migrate
+from rankd.adapters.postgres.statements import QUERIES
+from rankd.adapters.postgres.verification import verification
+from rankd.errors import LedgerCorrupt, LedgerUnavailable, RankdError, Unavailable
+from rankd.model.facts import Fact, Position, Recorded, decode
+from rankd.model.window import Instant
+from rankd.ports import Appended, FirstUse, Kept, Progress
+
+TRIES_MAX = 4
+"""Of one append: after a conflict, a lock that was not to be had, or a connection that was lost."""
+
+PAUSE_SECONDS = 0.02
+"""Between two tries: twice that after the first, then twice as long, and so on."""
+
+COVER_SECONDS = 6 * 3_600
+"""How often to look whether the months ahead have their partitions. Appends need not wait for it:
+there are always some ahead."""
+
+STANDINGS_TOGETHER_MAX = 10_000
+"""Rows of a sealed window that are written at once."""
+
+DEFAULT_PATIENCE = Patience()
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+class SealedStanding(NamedTuple):
+    """One row of the final standings of a closed window."""
+
+    rank: int
+    player: str
+    scores: tuple[int, ...]
+    metadata: bytes | None = None
+
+
+class PostgresLedger:
+    """A Ledger in a schema of a PostgreSQL database, for any number of processes."""
+
+    durable: ClassVar[bool] = True
+    shared: ClassVar[bool] = True
+
+    def __init__(
+        self, address: Address, *, node: str, durability: Durability, patience: Patience
+    ) -> None:
+        self.durability = durability
+        self._address, self._node, self._patience = address, node, patience
+        self._connect = partial(
+            connect,
+            address,
+            node=node,
+            pooled=durability.pooled,
+            seconds_max=patience.connect_seconds,
+        )
+        self._writer, self._reader = Line(self._connect, patience), Line(self._connect, patience)
+        self._news = News()
+        self._background: list[asyncio.Task[None]] = []
+        self._under_way: set[asyncio.Task[Any]] = set()
+        self._damage: LedgerCorrupt | None = None
+        self._closed = False
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, url: str, *, node: str = "", patience: Patience = DEFAULT_PATIENCE
+    ) -> AsyncIterator["PostgresLedger"]:
+        """Open the ledger a URL names, or begin one there. ``node`` is who appends here.
+
+        Raises InvalidSetting, LedgerUnavailable, and LedgerCorrupt for a schema that is not ours.
+        """
+        address = Address.parse(url)
+        found = await _prepare(address, node, patience)
+        ledger = cls(address, node=node, durability=found, patience=patience)
+        try:
+            await ledger._open()
+            yield ledger
+        finally:
+            await ledger.close()
+
+    async def _open(self) -> None:
+        try:
+            await self._writer.open()
+            await self._reader.open()
+        except VENDOR as exc:
+            raise translated(exc) from exc
+        self._background = [asyncio.create_task(self._keep_house(), name="postgres-partitions")]
+        if not self.durability.pooled:
+            listening = listen(self._connect, self._address.schema, self._news, self._patience)
+            self._background.append(asyncio.create_task(listening, name="postgres-listening"))
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._under_way:  # Each ends by itself, within its patience.
+            await asyncio.wait(self._under_way)
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        await self._writer.close()
+        await self._reader.close()
+        self._news.tell()
+
+    # -------------------------------------------------------------------------- append
+
+    @overload
+    async def append(
+        self,
+        facts: Sequence[Fact],
+        *,
+        now: Instant,
+        receipts: Sequence[Kept] = ...,
+        after: None = ...,
+    ) -> Appended: ...
+
+    @overload
+    async def append(
+        self,
+        facts: Sequence[Fact],
+        *,
+        now: Instant,
+        receipts: Sequence[Kept] = ...,
+        after: Position | None,
+    ) -> Appended | None: ...
+
+    async def append(
+        self,
+        facts: Sequence[Fact],
+        *,
+        now: Instant,
+        receipts: Sequence[Kept] = (),
+        after: Position | None = None,
+    ) -> Appended | None:
+        self._refuse_if_damaged()
+        batch = prepared(facts)
+        asked = (as_time(now), after, *batch.columns, *receipt_columns(receipts))
+        told = await self._finished(self._append(batch, asked))
+        if told is None:
+            return None
+        answer = appended(batch, told)
+        if facts:
+            self._news.tell(max(answer.positions))
+        return answer
+
+    async def keep_receipts(self, receipts: Sequence[Kept]) -> None:
+        await self.append((), now=Instant(0), receipts=receipts)
+
+    async def _finished(self, work: Coroutine[Any, Any, T]) -> T:
+        """Have a piece of work done, also if whoever waits for it goes away."""
+        task = asyncio.create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._end)
+        return await asyncio.shield(task)
+
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        self._under_way.discard(task)
+        if not task.cancelled():
+            task.exception()  # Whoever waits hears of it; perhaps nobody does.
+
+    async def _append(self, batch: Batch, asked: tuple[Any, ...]) -> str | None:
+        async with self._writer.turn():
+            self._refuse_if_damaged()
+            for tries in range(1, TRIES_MAX + 1):
+                connection = await self._writer.connection()
+                name = append_id()
+                try:
+                    return await self._ask(connection, name, asked)
+                except VENDOR as exc:
+                    # By the end of this block it was not applied, and never will be.
+                    if is_certain(exc):
+                        if not is_retried(exc) or tries == TRIES_MAX:
+                            raise self._note(translated(exc)) from exc
+                    elif (told := await self._settle(name, batch, exc)) is not None:
+                        return told
+                await asyncio.sleep(PAUSE_SECONDS * 2**tries)
+            raise LedgerUnavailable(
+                f"the connection to PostgreSQL was lost {TRIES_MAX} times", applied="no"
+            )
+
+    async def _ask(self, connection: Connection, name: UUID, asked: tuple[Any, ...]) -> str | None:
+        told: str | None = await connection.fetchval(
+            self._address.sql(QUERIES["append"]),
+            name,
+            self._node,
+            _milliseconds(self._patience.lock_seconds),
+            *asked,
+            timeout=self._patience.statement_seconds,
+        )
+        return told
+
+    async def _settle(self, name: UUID, batch: Batch, problem: BaseException) -> str | None:
+        """Find out what became of an append: its answer, or None if it will never be applied."""
+        _log.warning("an append's answer was lost, and is asked for: %s", problem)
+        self._writer.drop()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._patience.settle_seconds
+        while (left := deadline - loop.time()) > 0:
+            connection = await self._writer.returned(left)
+            if connection is None:
+                break
+            try:
+                told: str | None = await connection.fetchval(
+                    self._address.sql(QUERIES["settle"]),
+                    name,
+                    _milliseconds(min(left, self._patience.lock_seconds)),
+                    batch.boards,
+                    batch.keys,
+                    timeout=left,
+                )
+            except VENDOR as exc:
+                problem = exc
+                if not is_certain(exc):
+                    self._writer.drop()
+                await asyncio.sleep(PAUSE_SECONDS)
+            else:
+                return told
+        raise translated(problem, applied="unknown") from problem
+
+    def _note(self, error: RankdError) -> RankdError:
+        """Append no more to tables that are damaged."""
+        if isinstance(error, LedgerCorrupt):
+            self._damage = error
+        return error
+
+    def _refuse_if_damaged(self) -> None:
+        if self._closed:
+            raise LedgerUnavailable("the ledger is closed", applied="no")
+        if self._damage is not None:
+            raise LedgerCorrupt(self._damage.problem) from self._damage
+
+    # --------------------------------------------------------------------------- reads
+
+    async def read(self, *, after: Position, limit: int) -> Sequence[Recorded]:
+        rows = await self._rows(QUERIES["read"], after, limit)
+        found: list[Recorded] = []
+        time, at = None, Instant(0)
+        for row in rows:
+            position, row_time, kind, body = row
+            if row_time != time:
+                time, at = row_time, as_instant(row_time)
+            found.append(Recorded(position, at, decode(kind, body)))
+        return found
+
+    async def head(self) -> Position:
+        last, _ = await self._last()
+        return last
+
+    async def chain_head(self) -> bytes:
+        """Return the last link: ledgers that agree in it agree in every fact."""
+        _, link = await self._last()
+        return link
+
+    async def _last(self) -> tuple[Position, bytes]:
+        rows = await self._rows(QUERIES["last_append"])
+        return (rows[0][0], rows[0][1]) if rows else (Position(0), GENESIS)
+
+    async def link_at(self, position: Position) -> bytes | None:
+        rows = await self._rows(QUERIES["read_link"], position)
+        return rows[0][0] if rows else None
+
+    async def first_use(self, *, board: str, key: str) -> FirstUse | None:
+        if "\0" in board + key:  # No text can hold it, so nobody used it.
+            return None
+        rows = await self._rows(QUERIES["find_uses"], [board], [key])
+        return FirstUse(*rows[0][1:]) if rows else None
+
+    async def receipts_through(self) -> Position:
+        rows = await self._rows(QUERIES["first_lacking"])
+        if rows[0][0] is not None:
+            return Position(rows[0][0] - 1)
+        return await self.head()
+
+    async def lacking_receipts(self, positions: Sequence[Position]) -> Sequence[Position]:
+        rows = await self._rows(QUERIES["lacking_receipts"], positions)
+        return [row[0] for row in rows]
+
+    async def changed(self, *, after: Position, within_seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + within_seconds
+        while not self._closed and self._news.newest <= after:
+            waiting = asyncio.ensure_future(self._news.wait(max(deadline - loop.time(), 0)))
+            try:
+                with suppress(Unavailable):  # Whoever reads hears of it.
+                    if await self.head() > after:
+                        return
+                if loop.time() >= deadline:
+                    return
+                await waiting
+            finally:
+                waiting.cancel()
+
+    async def _rows(self, query: str, *given: Any) -> Sequence[Any]:
+        self._refuse_if_damaged()
+        return await self._finished(self._fetch(self._address.sql(query), given))
+
+    async def _fetch(self, query: str, given: tuple[Any, ...]) -> Sequence[Any]:
+        async def fetch(connection: Connection) -> Sequence[Any]:
+            return await connection.fetch(query, *given, timeout=self._patience.read_seconds)
+
+        return await _again(self._reader, fetch)
+
+    async def verify(self) -> AsyncIterator[Progress]:
+        """Check everything up to the head of this moment, on a connection of its own."""
+        head = await self.head()
+        try:
+            connection = await self._connect()
+            try:
+                async for progress in verification(connection, self._address, head):
+                    yield progress
+            finally:
+                await leave(connection, seconds_max=self._patience.leave_seconds)
+        except VENDOR as exc:
+            raise translated(exc) from exc
+
+    # ---------------------------------------------------------------- beside the facts
+
+    async def keep_standings(
+        self,
+        board: str,
+        window: str,
+        rows: Sequence[SealedStanding],
+        *,
+        since: Position = Position(0),  # noqa: B008 - a number
+    ) -> None:
+        """Keep the final standings of a closed window, for SQL. What is kept already stays."""
+        self._refuse_if_damaged()
+        for start in range(0, len(rows), STANDINGS_TOGETHER_MAX):
+            some = rows[start : start + STANDINGS_TOGETHER_MAX]
+            given = (
+                board,
+                window,
+                since,
+                [row.rank for row in some],
+                [row.player for row in some],
+                [f"{{{','.join(map(str, row.scores))}}}" for row in some],
+                [None if row.metadata is None else row.metadata.decode() for row in some],
+            )
+            await self._finished(self._keep_standings(given))
+
+    async def _keep_standings(self, given: tuple[Any, ...]) -> None:
+        async def keep(connection: Connection) -> str:
+            query = self._address.sql(QUERIES["keep_standings"])
+            return await connection.execute(query, *given, timeout=self._patience.statement_seconds)
+
+        await _again(self._writer, keep)
+
+    async def _keep_house(self) -> None:
+        """Make partitions ahead, now and then."""
+        while True:
+            await asyncio.sleep(COVER_SECONDS)
+            try:
+                await _again(
+                    self._writer,
+                    lambda connection: connection.execute(
+                        self._address.sql(QUERIES["cover"]),
+                        timeout=self._patience.statement_seconds,
+                    ),
+                )
+            except RankdError as exc:
+                _log.warning("the months ahead have no partition yet: %s", exc)
+
+
+async def _prepare(address: Address, node: str, patience: Patience) -> Durability:
+    """Look whether the server is one we can use, and make the schema the one we know."""
+    try:
+        # As if there were a pooler: nobody knows yet.
+        connection = await connect(
+            address, node=node, pooled=True, seconds_max=patience.connect_seconds
+        )
+        try:
+            found = await durability(connection, address)
+            await migrate(connection, address)
+            return found
+        finally:
+            await leave(connection, seconds_max=patience.leave_seconds)
+    except VENDOR as exc:
+        raise translated(exc) from exc
+
+
+async def _again(line: Line, work: Callable[[Connection], Awaitable[T]]) -> T:
+    """Do what may be done twice, in its turn; a second time if the connection was lost."""
+    async with line.turn():
+        for tries_left in (1, 0):
+            connection = await line.connection()
+            try:
+                return await work(connection)
+            except VENDOR as exc:
+                if is_certain(exc) or not tries_left:
+                    raise translated(exc) from exc
+                line.drop()
+        raise AssertionError("unreachable")
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{max(1, round(seconds * 1_000))}ms"

@@ -1,0 +1,37 @@
+"""From the schema a database has to the one this program knows, one version at a time.
+
+Several processes may start at once: whoever comes first takes a lock that ends with its
+transaction, migrates, and the others find it done. All steps are one transaction, so that one that
+is cut short was not begun.
+"""
+
+from rankd.adapters.postgres.database import Address, Connection
+from rankd.adapters.postgres.statements import MIGRATIONS, QUERIES, SCHEMA_VERSION
+from rankd.errors import LedgerCorrupt
+
+
+async def migrate(connection: Connection, address: Address) -> None:
+    """Bring the schema to the newest version. Raises LedgerCorrupt if that is beyond us."""
+    async with connection.transaction():
+        await connection.execute(address.sql(QUERIES["lock_migrations"]))
+        for version in range(await _version(connection, address) + 1, SCHEMA_VERSION + 1):
+            await connection.execute(address.sql(MIGRATIONS[version]))
+            await connection.execute(address.sql(QUERIES["add_version"]), version)
+        await connection.execute(address.sql(QUERIES["cover"]))
+
+
+async def _version(connection: Connection, address: Address) -> int:
+    found = await connection.fetchrow(address.sql(QUERIES["schema_exists"]))
+    if not found["named"]:
+        await connection.execute(f'CREATE SCHEMA "{address.schema}"')
+    if not found["begun"]:
+        if found["strange"]:
+            raise LedgerCorrupt(f"the schema {address.schema} is of another program")
+        return 0
+    version: int = await connection.fetchval(address.sql(QUERIES["schema_version"]))
+    if version > SCHEMA_VERSION:
+        raise LedgerCorrupt(
+            f"the schema {address.schema} has version {version}, this rankd knows"
+            f" {SCHEMA_VERSION}: use a newer rankd"
+        )
+    return version

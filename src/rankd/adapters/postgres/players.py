@@ -1,0 +1,79 @@
+"""Who the players are, folded from the facts: what the table of players must say.
+
+The server keeps the table, in the transaction of the facts (``rankd.project``). Here is the same in
+Python, for ``verify`` to compare.
+"""
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from rankd.adapters.postgres.columns import row_of, tells_of_player
+from rankd.model.facts import (
+    Fact,
+    FriendsSet,
+    PlayerErased,
+    PlayerProfiled,
+    Position,
+    ScoreSubmitted,
+)
+
+
+class Player(NamedTuple):
+    """One row. Its JSON is compared as text: to Python ``True`` and 1 are the same."""
+
+    name: str | None
+    attributes: str
+    friends: str
+    position: Position
+    """Of the last fact that changed it."""
+
+
+class Told(NamedTuple):
+    """What a fact says of a player, as its row shows it."""
+
+    fact: Fact
+    player: str
+    details: dict[str, Any]
+
+
+_load = msgspec.json.Decoder(dict[str, Any]).decode
+_dump = msgspec.json.Encoder(order="deterministic").encode
+
+
+def told_by(fact: Fact) -> Told | None:
+    """Return what a fact tells of its player, None if nothing."""
+    if not tells_of_player(fact):
+        return None
+    row = row_of(fact)
+    assert row.player is not None
+    return Told(fact, row.player, _load(row.details or "{}"))
+
+
+def fold(players: dict[str, Player], position: Position, told: Told | None) -> None:
+    """Take the next fact."""
+    if told is None:
+        return
+    if isinstance(told.fact, PlayerErased):
+        players.pop(told.player, None)
+        return
+    before = players.get(told.player)
+    known = before or Player(None, "{}", "[]", position)
+    after = _after(known, told)
+    if before is None or after[:3] != known[:3]:
+        players[told.player] = after._replace(position=position)
+
+
+def _after(known: Player, told: Told) -> Player:
+    details = told.details
+    if isinstance(told.fact, ScoreSubmitted):
+        return known._replace(attributes=_text(_load(known.attributes) | details["attributes"]))
+    if isinstance(told.fact, PlayerProfiled):
+        attributes = _text(details.get("attributes", {}))
+        return known._replace(name=details.get("name"), attributes=attributes)
+    assert isinstance(told.fact, FriendsSet)
+    return known._replace(friends=_text(details["friends"]))
+
+
+def _text(value: object) -> str:
+    return _dump(value).decode()

@@ -1,0 +1,238 @@
+"""Proof that the tables hold what was written to them, and nothing else.
+
+Walked from the first fact to the last, some rows at a time. What is checked:
+
+1. Each append's link is the hash of the link before it and of all that it says, its facts included.
+2. Positions begin at 1 and have no holes; times never go back, and facts have that of their append.
+3. Every body can be read as the fact it says it is, and the readable columns say the same.
+4. The table of keys has an entry for each fact with a key, and no other.
+5. Every receipt is the one that was kept, and belongs to a fact; what an append lacks is counted.
+6. The table of players is what the facts come to.
+
+What no database can prove by itself is that nothing was cut off its end: that takes the last link,
+kept elsewhere.
+"""
+
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from rankd.adapters.postgres.batch import as_instant
+from rankd.adapters.postgres.columns import (
+    GENESIS,
+    Digest,
+    checksum,
+    fingerprint_of,
+    link,
+    name_of,
+    row_of,
+)
+from rankd.adapters.postgres.database import Address, Connection
+from rankd.adapters.postgres.players import Player, fold, told_by
+from rankd.adapters.postgres.statements import QUERIES
+from rankd.errors import Corrupt, LedgerCorrupt
+from rankd.model.facts import Fact, Position, ScoreSubmitted, decode
+from rankd.ports import Progress
+
+PAGE_ROWS = 2_000
+"""Facts, appends and receipts that are read at a time: a few megabytes at most."""
+
+PLAYERS_TOGETHER_MAX = 100_000
+"""Players that are folded at a time; if there are more, the facts are read more than once."""
+
+_BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
+
+
+async def verification(
+    connection: Connection, address: Address, head: Position
+) -> AsyncIterator[Progress]:
+    """Check all up to a position, and tell after each step how far it is. Raises LedgerCorrupt."""
+    yield Progress(0, head, "facts")
+    walk = _Walk(connection, address, head)
+    while await walk.step():
+        yield Progress(walk.reached, head, "facts")
+    walk.finish()
+    yield Progress(head, head, "facts")
+    found = await connection.fetchval(address.sql(QUERIES["count_keys"]), head)
+    if found != walk.keyed:
+        raise LedgerCorrupt(f"{walk.keyed} facts have a key, the key table has {found}")
+    yield Progress(found, found, "keys")
+    async for kept in _receipts(connection, address):
+        yield Progress(kept, kept, "receipts")
+    async for progress in _players(connection, address):
+        yield progress
+
+
+# -------------------------------------------------------------------------------- facts
+
+
+class _Append(NamedTuple):
+    first: Position
+    last: Position
+    at: datetime
+    link: bytes
+    lacking: int
+    kept: int
+
+
+class _Walk:
+    """Facts and appends side by side, in order."""
+
+    def __init__(self, connection: Connection, address: Address, head: Position) -> None:
+        self._connection, self._address, self._head = connection, address, head
+        self.reached = Position(0)
+        self.keyed = 0
+        self._time = _BEGINNING
+        self._appends: deque[_Append] = deque()
+        self._read = Position(0)
+        """Up to where appends were read."""
+        self._link = GENESIS
+        self._digest = Digest()
+        self._earning = 0
+        """Submissions with a key in the append that is under way."""
+
+    async def step(self) -> bool:
+        """Check the next rows; return whether there were any."""
+        rows = await self._connection.fetch(
+            self._address.sql(QUERIES["page_facts"]),
+            self._time,
+            self.reached,
+            self._head,
+            PAGE_ROWS,
+        )
+        names = [await self._take(row) for row in rows]
+        await self._check_keys([name for name in names if name is not None])
+        return bool(rows)
+
+    def finish(self) -> None:
+        """See whether that was all."""
+        if self.reached != self._head:
+            raise LedgerCorrupt(f"facts are missing up to {self._head}", position=self.reached + 1)
+
+    async def _take(self, row: Any) -> tuple[Position, Fact] | None:
+        position = row["position"]
+        append = await self._append_of(position)
+        if position != self.reached + 1 or row["at"] != append.at:
+            raise LedgerCorrupt("the fact does not follow the one before", position=position)
+        fact = _readable(row)
+        self.reached, self._time = position, row["at"]
+        self._digest.add(row["kind"], row["body"])
+        name = name_of(fact)
+        if name is not None:
+            self.keyed += 1
+            self._earning += isinstance(fact, ScoreSubmitted)
+        if position == append.last:
+            self._close(append)
+        return None if name is None else (position, fact)
+
+    async def _append_of(self, position: Position) -> _Append:
+        if not self._appends:
+            rows = await self._connection.fetch(
+                self._address.sql(QUERIES["page_appends"]), self._read, PAGE_ROWS
+            )
+            if not rows:
+                raise LedgerCorrupt("the fact belongs to no append", position=position)
+            self._appends.extend(_Append(*row) for row in rows)
+            self._read = self._appends[-1].last
+        append = self._appends[0]
+        if not append.first <= position <= append.last or append.first > self.reached + 1:
+            raise LedgerCorrupt("the fact belongs to no append", position=position)
+        return append
+
+    def _close(self, append: _Append) -> None:
+        expected = link(
+            self._link,
+            first=append.first,
+            last=append.last,
+            at=as_instant(append.at),
+            facts=self._digest.digest(),
+        )
+        if append.link != expected:
+            raise LedgerCorrupt("the hash chain is broken", position=append.first)
+        if append.lacking != max(self._earning - append.kept, 0):
+            raise LedgerCorrupt("receipts are missing or too many", position=append.first)
+        self._appends.popleft()
+        self._link, self._digest, self._earning = append.link, Digest(), 0
+
+    async def _check_keys(self, keyed: Sequence[tuple[Position, Fact]]) -> None:
+        """Look for each key in the table of keys."""
+        names = [name_of(fact) for _, fact in keyed]
+        boards, keys = [name[0] for name in names if name], [name[1] for name in names if name]
+        rows = await self._connection.fetch(self._address.sql(QUERIES["find_uses"]), boards, keys)
+        found = {row["place"] - 1: (row["first_at"], row["fingerprint"]) for row in rows}
+        for place, (position, fact) in enumerate(keyed):
+            if found.get(place) != (position, fingerprint_of(fact)):
+                raise LedgerCorrupt("the key is not in the key table", position=position)
+
+
+def _readable(row: Any) -> Fact:
+    """Return the fact of a row whose columns say what its bytes do."""
+    try:
+        fact = decode(row["kind"], row["body"])
+    except Corrupt as exc:
+        raise LedgerCorrupt(str(exc), position=row["position"]) from exc
+    scores = None if row["scores"] is None else tuple(row["scores"])
+    shown = (row["board"], row["player"], row["key"], scores, row["delta"])
+    if (*shown, row["window_id"], row["actor"], row["details"]) != tuple(row_of(fact)):
+        raise LedgerCorrupt("the columns do not say what the fact does", position=row["position"])
+    return fact
+
+
+# ----------------------------------------------------------------------------- receipts
+
+
+async def _receipts(connection: Connection, address: Address) -> AsyncIterator[int]:
+    after, kept = 0, 0
+    while rows := await connection.fetch(address.sql(QUERIES["page_receipts"]), after, PAGE_ROWS):
+        for position, body, found, head in rows:
+            if found != checksum(position, body) or position > head:
+                raise LedgerCorrupt("the receipt is not the one kept", position=position)
+        after, kept = rows[-1]["position"], kept + len(rows)
+        yield kept
+
+
+# ------------------------------------------------------------------------------ players
+
+
+async def _players(connection: Connection, address: Address) -> AsyncIterator[Progress]:
+    """Compare the table with what the facts come to, a part of the players at a time."""
+    many = await connection.fetchval(address.sql(QUERIES["count_players"]))
+    parts = many // PLAYERS_TOGETHER_MAX + 1
+    yield Progress(0, parts, "players")
+    for part in range(parts):
+        # What is read within is of one moment, appends that go on or not.
+        async with connection.transaction(isolation="repeatable_read", readonly=True):
+            await _check_part(connection, address, parts, part)
+        yield Progress(part + 1, parts, "players")
+
+
+async def _check_part(connection: Connection, address: Address, parts: int, part: int) -> None:
+    players: dict[str, Player] = {}
+    told = connection.cursor(
+        address.sql(QUERIES["told_of_players"]), parts, part, prefetch=PAGE_ROWS
+    )
+    async for position, kind, body in told:
+        fold(players, position, told_by(decode(kind, body)))
+    rows = connection.cursor(address.sql(QUERIES["read_players"]), parts, part, prefetch=PAGE_ROWS)
+    async for player, name, attributes, friends, position in rows:
+        found = Player(name, _loaded(attributes), _loaded(friends), position)
+        expected = players.pop(player, None)
+        if expected != found:
+            raise _wrong_player(expected or found)
+    for missing in players.values():
+        raise _wrong_player(missing)
+
+
+def _loaded(text: str) -> str:
+    """Return JSON in one form, whatever the order and the spaces it was kept in.
+
+    As text, because to Python ``True`` and 1 are the same.
+    """
+    return msgspec.json.encode(msgspec.json.decode(text), order="deterministic").decode()
+
+
+def _wrong_player(player: Player) -> LedgerCorrupt:
+    return LedgerCorrupt("the player is not as the facts tell", position=player.position)
