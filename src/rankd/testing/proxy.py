@@ -1,0 +1,190 @@
+"""A proxy that loses connections at chosen moments.
+
+What a client makes of a lost answer is decided in a few microseconds that no test hits by luck. So
+a test puts this between the two and says where the wire breaks:
+
+    async with Proxy.open("127.0.0.1", server.port) as proxy:
+        broken = proxy.cut_at(b"some player", Cut.ANSWERED)
+        ...                       # The server gets the question whole; its answer goes nowhere.
+        await broken.wait()
+
+It passes on bytes and knows no protocol: a moment is named by bytes that the client sends. It can
+also stand still, drop everything, and let nobody in, as a network and a host do.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+CHUNK_BYTES = 65_536
+"""Passed on at a time."""
+
+
+class Cut(Enum):
+    """Where the wire breaks, once a client has sent certain bytes."""
+
+    BEFORE = auto()
+    """Nothing of what was sent with them arrives."""
+    WITHIN = auto()
+    """What was sent arrives up to these bytes and with them, and no more."""
+    ANSWERED = auto()
+    """All of it arrives; the first answer to it does not."""
+
+
+@dataclass(slots=True)
+class _Trap:
+    seen: bytes
+    cut: Cut
+    sprung: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Proxy:
+    """A port that leads to another, as long as it is let."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host, self._to = host, port
+        self._traps: list[_Trap] = []
+        self._pairs: dict[_Pair, asyncio.Task[None]] = {}
+        self._moving = asyncio.Event()
+        self._moving.set()
+        self.accepting = True
+        """Whether whoever comes is let through; otherwise the connection is broken off at once."""
+        self.accepted = 0
+        """How many were let through so far."""
+        self.port = 0
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, host: str, port: int) -> AsyncIterator["Proxy"]:
+        """Listen on a free port for the length of the block."""
+        proxy = cls(host, port)
+        server = await asyncio.start_server(proxy._accept, host, 0)
+        proxy.port = server.sockets[0].getsockname()[1]
+        try:
+            yield proxy
+        finally:
+            server.close()
+            proxy.resume()
+            tasks = list(proxy._pairs.values())
+            proxy.cut()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await server.wait_closed()
+
+    # ------------------------------------------------------------------------- faults
+
+    def cut_at(self, seen: bytes, cut: Cut) -> asyncio.Event:
+        """Break the connection on which a client sends these bytes; once. Tells when it is done."""
+        trap = _Trap(seen, cut)
+        self._traps.append(trap)
+        return trap.sprung
+
+    def cut(self) -> None:
+        """Break all connections there are."""
+        for pair in list(self._pairs):
+            pair.abort()
+
+    def pause(self) -> None:
+        """Pass nothing on any more, and say nothing."""
+        self._moving.clear()
+
+    def resume(self) -> None:
+        """Pass on what has gathered, and go on."""
+        self._moving.set()
+
+    # ---------------------------------------------------------------------- connections
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        pair = _Pair(reader, writer)
+        self._pairs[pair] = task
+        try:
+            if self.accepting:
+                self.accepted += 1
+                await self._carry(pair)
+        except OSError:
+            pass  # Nobody is there, or somebody went.
+        finally:
+            pair.abort()
+            del self._pairs[pair]
+
+    async def _carry(self, pair: "_Pair") -> None:
+        await pair.reach(self._host, self._to)
+        ways = [
+            asyncio.create_task(self._to_server(pair)),
+            asyncio.create_task(self._to_client(pair)),
+        ]
+        try:
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            pair.abort()
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
+
+    async def _to_server(self, pair: "_Pair") -> None:
+        assert pair.server is not None
+        before = b""
+        while data := await pair.client.reader.read(CHUNK_BYTES):
+            await self._moving.wait()
+            trap, end = self._sprung(before + data)
+            if trap is not None and trap.cut is not Cut.ANSWERED:
+                if trap.cut is Cut.WITHIN:
+                    pair.server.writer.write(data[: max(end - len(before), 0)])
+                    await pair.server.writer.drain()
+                self._spring(trap)
+                return
+            pair.armed = trap or pair.armed
+            pair.server.writer.write(data)
+            await pair.server.writer.drain()
+            longest = max((len(each.seen) for each in self._traps), default=1)
+            before = (before + data)[-(longest - 1) :] if longest > 1 else b""
+
+    async def _to_client(self, pair: "_Pair") -> None:
+        assert pair.server is not None
+        while data := await pair.server.reader.read(CHUNK_BYTES):
+            await self._moving.wait()
+            if pair.armed is not None:
+                self._spring(pair.armed)
+                return
+            pair.client.writer.write(data)
+            await pair.client.writer.drain()
+
+    def _sprung(self, data: bytes) -> tuple[_Trap | None, int]:
+        """Return the trap that these bytes spring, if any, and where its bytes end in them."""
+        for trap in self._traps:
+            start = data.find(trap.seen)
+            if start >= 0:
+                self._traps.remove(trap)
+                return trap, start + len(trap.seen)
+        return None, 0
+
+    def _spring(self, trap: _Trap) -> None:
+        trap.sprung.set()
+
+
+@dataclass(slots=True)
+class _End:
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+
+class _Pair:
+    """The two connections that are one to those at their ends."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.client = _End(reader, writer)
+        self.server: _End | None = None
+        self.armed: _Trap | None = None
+        """What breaks the connection with the next answer."""
+
+    async def reach(self, host: str, port: int) -> None:
+        self.server = _End(*await asyncio.open_connection(host, port))
+
+    def abort(self) -> None:
+        for end in (self.client, self.server):
+            if end is not None:
+                with suppress(RuntimeError):  # The loop is gone already.
+                    end.writer.transport.abort()
