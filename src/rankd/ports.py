@@ -106,7 +106,7 @@ class Ledger(LedgerReader, Protocol):
     5. Ledger time never goes back: an append's ``at`` is no earlier than any before it, whatever
        the clock says.
     6. LedgerUnavailable says whether the append was applied: ``no`` only if it certainly was not.
-       After ``unknown`` this ledger object refuses everything; open it anew.
+       After ``unknown`` a ledger that is not shared refuses everything; open it anew.
     7. What was read once is read again, byte for byte; any other byte is found by ``verify``.
 
     Not promised: that a reader sees an append at once. Ask ``head()``.

@@ -29,6 +29,7 @@ class WrittenHereReadThere:
     """A Ledger of two connections: one writes, and whatever is read the follower reads."""
 
     durable: ClassVar[bool] = True
+    shared: ClassVar[bool] = False
 
     def __init__(self, writer: SQLiteLedger, follower: FollowedLedger) -> None:
         self.writer, self.follower = writer, follower

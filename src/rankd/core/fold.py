@@ -21,7 +21,7 @@ Invariants:
 """
 
 from array import array
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
@@ -47,7 +47,15 @@ from rankd.model.submission import Counted, Held, NotBetter, Rejected, Verdict, 
 from rankd.ports import STAY, Move, Moved, RankIndex, Ranking, Run, Shape
 
 Place = tuple[Ranking, str]
-Receipts = Mapping[Position, Receipt]
+Receipts = dict[Position, Receipt]
+
+
+class Part(NamedTuple):
+    """Consecutive facts that go one way through the fold."""
+
+    plain: bool
+    """Whether in place."""
+    facts: Sequence[Recorded]
 
 
 class _Outcome(NamedTuple):
@@ -112,16 +120,11 @@ class Fold:
         self._book = book
         self._redefine = redefine
 
-    async def fold(self, facts: Sequence[Recorded], *, after: Position) -> Receipts:
-        """Fold facts that follow ``after``; return the receipts of the submissions among them."""
-        receipts: dict[Position, Receipt] = {}
-        for plain, some in self._parted(facts):
-            how = self._in_place if plain else self._in_moves
-            receipts.update(await how(some, after))
-            after = some[-1].position
-        return receipts
+    async def fold(self, part: "Part", *, after: Position) -> Receipts:
+        """Fold a part that follows ``after``; return the receipts of the submissions in it."""
+        return await (self._in_place if part.plain else self._in_moves)(part.facts, after)
 
-    def _parted(self, facts: Sequence[Recorded]) -> Iterator[tuple[bool, Sequence[Recorded]]]:
+    def parted(self, facts: Sequence[Recorded]) -> Iterator["Part"]:
         """Part the facts where the way through changes.
 
         What is plain depends on the book, so each part is looked at only once those before it
@@ -131,11 +134,11 @@ class Fold:
         while start < len(facts):
             end = self._plain_until(facts, start) if self._index.judges else start
             if end > start:
-                yield True, facts[start:end] if end - start < len(facts) else facts
+                yield Part(True, facts[start:end] if end - start < len(facts) else facts)
                 start = end
             else:
                 end = self._intricate_until(facts, start)
-                yield False, facts[start:end]
+                yield Part(False, facts[start:end])
                 start = end
 
     def _plain_until(self, facts: Sequence[Recorded], start: int) -> int:
@@ -266,7 +269,11 @@ class Fold:
     # ...... submissions
 
     async def submit(self, begun: Batch, fact: ScoreSubmitted, recorded: Recorded) -> None:
-        """Judge a submission in every window that its time falls in."""
+        """Judge a submission in every window that is open.
+
+        No clock is asked. A window closes by a fact, and whoever appends past its end closes it
+        first; another node that had not heard of it yet makes nobody fall between two windows.
+        """
         page = self._book.boards.get(fact.board)
         if page is None:
             return  # The board was retired while it waited: it is recorded, and counts nowhere.
@@ -277,8 +284,7 @@ class Fold:
         segments = self._book.segments(page, fact.player)
         outcomes: dict[str, _Outcome] = {}
         for name, opened in page.windows.items():
-            if opened.window.contains(recorded.at):
-                outcomes[name] = await self._judge(begun, opened, fact, recorded.position, segments)
+            outcomes[name] = await self._judge(begun, opened, fact, recorded.position, segments)
         begun.judged.append(_Judged(page, fact, recorded.position, outcomes))
 
     async def _judge(

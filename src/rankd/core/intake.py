@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from rankd.core.fold import Receipts
 from rankd.core.projector import Projector, keyed
 from rankd.core.turns import due_turns, next_turn
 from rankd.errors import LedgerUnavailable, Overloaded, RankdError, SubmissionKeyReused
@@ -76,6 +77,8 @@ class Intake:
         self.projector = projector
         self.owed = owed
         """Receipts of submissions with a key that the ledger does not keep yet."""
+        self.others: dict[Position, bytes] = {}
+        """Receipts of what other nodes appended with a key, until they are known to be kept."""
         self.link = b""
         """The ledger's hash chain at the last append."""
         self.commits = 0
@@ -220,57 +223,98 @@ class Intake:
     async def record(self, facts: Sequence[Fact], *, now: Instant | None = None) -> list[Answer]:
         """Append and fold facts, behind the turns of windows that are due. Only in its turn.
 
-        A ledger that fails, or a fold that does, stops the intake for good.
+        A ledger that fails, or a fold that does, stops the intake for good; but not a ledger that
+        is shared, which goes on when it can.
         """
+        answers = await self._guarded(facts, self.now() if now is None else now, after=None)
+        assert answers is not None, "nothing was insisted on"
+        return answers
+
+    async def record_after(
+        self, facts: Sequence[Fact], *, now: Instant, after: Position
+    ) -> list[Answer] | None:
+        """Do what ``record`` does if that is still the head; None if others appended meanwhile."""
+        return await self._guarded(facts, now, after=after)
+
+    async def pursue(self, through: Position | None = None) -> None:
+        """Fold what other nodes have appended, up to the head or a position. Only in its turn."""
+        if not self._ledger.shared:
+            return
+        projector = self.projector
+        target = await self._ledger.head() if through is None else through
+        if projector.checkpoint < target:
+            with self._reading:
+                await projector.catch_up(through=target, receipts=self.others)
+            if through is None:  # Otherwise what is about to be folded brings its own link.
+                self.link = await self._ledger.link_at(projector.checkpoint) or b""
+            self._look_ahead(self.now())
+
+    async def _guarded(
+        self, facts: Sequence[Fact], now: Instant, *, after: Position | None
+    ) -> list[Answer] | None:
         try:
-            now = self.now() if now is None else now
             turns = due_turns(self.projector.book, now) if now >= self._turn_at else []
             batch = [*turns, *facts] if turns else facts
-            return await self._record(batch, now, skipped=len(turns))
+            return await self._record(batch, now, skipped=len(turns), after=after)
         except BaseException as exc:
+            if isinstance(exc, LedgerUnavailable) and self._ledger.shared:
+                raise
             self.failure = exc if isinstance(exc, RankdError) else _broken(exc)
             if isinstance(exc, RankdError):
                 raise
             raise self.failure from exc
 
-    async def _record(self, batch: Sequence[Fact], now: Instant, *, skipped: int) -> list[Answer]:
+    async def _record(
+        self, batch: Sequence[Fact], now: Instant, *, skipped: int, after: Position | None
+    ) -> list[Answer] | None:
         owed = self.owed
         if not batch and not owed:
             self._look_ahead(now)
             return []
         handed_in = [Kept(position, receipt) for position, receipt in owed.items()]
-        appended = await self._ledger.append(batch, now=now, receipts=handed_in)
+        appended = await self._ledger.append(batch, now=now, receipts=handed_in, after=after)
+        if appended is None:
+            return None
         self.owed = {}
         self.commits += 1
         self._at = appended.at
-        receipts = await self._fold(batch, appended)
+        try:
+            receipts = await self._fold(batch, appended)
+        except LedgerUnavailable as exc:  # Out of a read: it does not know what is appended.
+            raise _broken(exc) from exc
         self.link = appended.link  # Not before: a save may come while the fold reads the ledger.
         self._look_ahead(max(now, appended.at), changed=skipped > 0 or _changes_book(batch))
         if not appended.first_uses:
             told = receipts.get
             return [Answer(at, told(at)) for at in appended.positions[skipped:]]
-        found = _Receipts(receipts, owed)
+        found = _Receipts(receipts, owed, self.others)
         return [
             _answer(batch[place], appended.positions[place], appended.first_uses.get(place), found)
             for place in range(skipped, len(batch))
         ]
 
-    async def _fold(self, batch: Sequence[Fact], appended: Appended) -> Mapping[Position, Receipt]:
+    async def _fold(self, batch: Sequence[Fact], appended: Appended) -> Receipts:
         at, first_uses = appended.at, appended.first_uses
         recorded = [
             Recorded(position, at, fact)
             for place, (position, fact) in enumerate(zip(appended.positions, batch, strict=True))
             if place not in first_uses
         ]
+        if self._ledger.shared:
+            await self._reach(appended, recorded)
         if not recorded:
             return {}
         with self._reading:  # Readers of other threads wait; an index in memory never does.
-            try:
-                receipts = await self.projector.fold(recorded)
-            except LedgerUnavailable as exc:  # Out of a read: it does not know what is appended.
-                raise _broken(exc) from exc
+            receipts = await self.projector.fold(recorded)
         self.owed = keyed(recorded, receipts)
         return receipts
+
+    async def _reach(self, appended: Appended, recorded: Sequence[Recorded]) -> None:
+        """Fold what others appended before these or, where all are repeated, what they repeat."""
+        if recorded:
+            await self.pursue(Position(recorded[0].position - 1))
+        elif appended.first_uses:
+            await self.pursue(max(use.position for use in appended.first_uses.values()))
 
     def _look_ahead(self, now: Instant, *, changed: bool = True) -> None:
         if changed or now >= self._turn_at:
@@ -289,15 +333,20 @@ class _Receipts:
     """Where the answer to a submission may be, if the ledger did not have it."""
 
     def __init__(
-        self, fresh: Mapping[Position, Receipt], handed_in: Mapping[Position, bytes]
+        self,
+        fresh: Mapping[Position, Receipt],
+        handed_in: Mapping[Position, bytes],
+        others: Mapping[Position, bytes],
     ) -> None:
         self.fresh = fresh
         self.handed_in = handed_in
+        self.others = others
 
     def find(self, first: FirstUse) -> Receipt | None:
         found = self.fresh.get(first.position)
         if found is None:
-            kept = first.receipt or self.handed_in.get(first.position)
+            at = first.position
+            kept = first.receipt or self.handed_in.get(at) or self.others.get(at)
             found = None if kept is None else Receipt.decode(kept)
         return None if found is None else msgspec.structs.replace(found, duplicate=True)
 

@@ -6,14 +6,14 @@ intake's turn where that is needed, and stops with the engine.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from rankd.core.intake import Intake
 from rankd.core.notes import VERSION, Heading, take_notes
 from rankd.core.projector import Tell
 from rankd.errors import LedgerUnavailable, RankdError
 from rankd.model.facts import Position
-from rankd.ports import Clock, Snapshots
+from rankd.ports import Clock, Kept, Ledger, Snapshots
 
 SLEEP_SECONDS_MAX = 1.0
 """How late a manager may notice that the clock was set."""
@@ -23,6 +23,14 @@ SAVE_EVERY_FACTS = 1_000_000
 
 SAVE_AT_CLOSE_FACTS = 50_000
 """Fewer are folded again sooner than they are saved."""
+
+RETRY_SECONDS = 0.1
+"""How soon a ledger is tried again that could not be read."""
+
+KEEP_AFTER_SECONDS = 2.0
+"""How long a node has to hand in its own receipts: it does so with its next append."""
+
+KEPT_TOGETHER_MAX = 1_000
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +52,9 @@ class Sealer:
             try:
                 await self.turn()
             except LedgerUnavailable:
-                return  # The engine has stopped, and says so itself.
+                if self._intake.failure is not None:
+                    return  # The engine has stopped, and says so itself.
+                await asyncio.sleep(RETRY_SECONDS)
 
     async def turn(self) -> None:
         """Turn what is due now.
@@ -107,7 +117,8 @@ class Snapshotter:
             raise LedgerUnavailable("the engine has stopped; open it anew", applied="no")
 
     def _heading(self) -> Heading:
-        projector, owed = self._intake.projector, self._intake.owed
+        projector = self._intake.projector
+        owed = self._intake.others | self._intake.owed
         return Heading(
             VERSION,
             projector.checkpoint,
@@ -116,3 +127,63 @@ class Snapshotter:
             projector.book.profiled_at,
             {int(position): body for position, body in owed.items()},
         )
+
+
+class Pursuer:
+    """Goes after what other nodes append to a ledger that is shared."""
+
+    def __init__(self, intake: Intake, ledger: Ledger) -> None:
+        self.failure: RankdError | None = None
+        """Why nothing of the others is seen, while that is so."""
+        self._intake = intake
+        self._ledger = ledger
+
+    async def run(self) -> None:
+        """Fold what comes until the engine stops."""
+        while True:
+            after = self._intake.projector.checkpoint
+            await self._ledger.changed(after=after, within_seconds=SLEEP_SECONDS_MAX)
+            try:
+                async with self._intake.turn():
+                    await self._intake.pursue()
+                self.failure = None
+            except LedgerUnavailable as exc:
+                if self._intake.failure is not None:
+                    return  # The engine has stopped, and says so itself.
+                if self.failure is None:
+                    _log.warning("the ledger cannot be read: %s", exc)
+                self.failure = exc
+                await asyncio.sleep(RETRY_SECONDS)
+
+
+class Keeper:
+    """Sees to it that receipts are kept whose node did not live to hand them in.
+
+    Every node folds what every other appends, and so has its receipts. What was not handed in by
+    its own node after a while is handed in by whoever looks first; the ledger keeps one.
+    """
+
+    def __init__(self, intake: Intake, ledger: Ledger) -> None:
+        self._intake = intake
+        self._ledger = ledger
+
+    async def run(self) -> None:
+        """Look again and again until the engine stops."""
+        due: list[Position] = []
+        while True:
+            await asyncio.sleep(KEEP_AFTER_SECONDS)
+            try:
+                for start in range(0, len(due), KEPT_TOGETHER_MAX):
+                    await self.keep(due[start : start + KEPT_TOGETHER_MAX])
+            except LedgerUnavailable:
+                continue  # They wait, and so does whoever would ask for them.
+            due = list(self._intake.others)
+
+    async def keep(self, positions: Sequence[Position]) -> None:
+        """Hand in what is missing of these, and forget them: the ledger has them now."""
+        others = self._intake.others
+        lacking = await self._ledger.lacking_receipts(positions)
+        if lacking:
+            await self._ledger.keep_receipts([Kept(at, others[at]) for at in lacking])
+        for position in positions:
+            del others[position]

@@ -50,9 +50,18 @@ class Projector:
         self._fold = Fold(index, book, self._redefine)
 
     async def fold(self, facts: Sequence[Recorded]) -> Receipts:
-        """Fold facts that follow those before; return the receipts of submissions among them."""
-        receipts = await self._fold.fold(facts, after=self.checkpoint)
-        self.checkpoint, self.at = facts[-1].position, facts[-1].at
+        """Fold facts that follow those before; return the receipts of submissions among them.
+
+        If a part fails, those before it are folded, and whoever folds on begins with it.
+        """
+        receipts: Receipts = {}
+        for part in self._fold.parted(facts):
+            told = await self._fold.fold(part, after=self.checkpoint)
+            self.checkpoint, self.at = part.facts[-1].position, part.facts[-1].at
+            if len(part.facts) == len(facts):
+                receipts = told
+            else:
+                receipts.update(told)
         if self._awaited:
             self._tell_those_who_wait()
         return receipts
@@ -82,25 +91,24 @@ class Projector:
         *,
         through: Position,
         tell: Tell = lambda _: None,
-        receipts_after: Position | None = None,
-    ) -> dict[Position, bytes]:
+        receipts_after: Position = BEGINNING,
+        receipts: dict[Position, bytes] | None = None,
+    ) -> None:
         """Fold what the ledger has up to a position.
 
-        Return the receipts of submissions with a key that come after ``receipts_after``; none if
-        that is not given.
+        What is given as ``receipts`` gets those of submissions with a key that come after
+        ``receipts_after``, as far as it came, also when the ledger fails on the way.
         """
-        owed: dict[Position, bytes] = {}
         while self.checkpoint < through:
             limit = min(FACTS_TOGETHER_MAX, through - self.checkpoint)
             facts = await self._ledger.read(after=self.checkpoint, limit=limit)
             facts = [recorded for recorded in facts if recorded.position <= through]
             if not facts:
                 break
-            receipts = await self.fold(facts)
-            if receipts_after is not None and facts[-1].position > receipts_after:
-                owed.update(keyed(facts, receipts, after=receipts_after))
+            told = await self.fold(facts)
+            if receipts is not None and facts[-1].position > receipts_after:
+                receipts.update(keyed(facts, told, after=receipts_after))
             tell(Progress(self.checkpoint, through, "folding"))
-        return owed
 
     async def _redefine(self, begun: Batch, recorded: Recorded) -> None:
         fact = recorded.fact

@@ -66,7 +66,7 @@ async def recover(ledger: LedgerReader, build: Build, tell: Tell) -> Recovered:
             at=heading.at,
         )
         owed = {Position(at): body for at, body in heading.owed.items() if at > kept}
-    owed |= await projector.catch_up(through=head, tell=tell, receipts_after=kept)
+    await projector.catch_up(through=head, tell=tell, receipts_after=kept, receipts=owed)
     link = await ledger.link_at(head) or NOTHING_LINKED
     return Recovered(home, projector, saved, owed, link)
 

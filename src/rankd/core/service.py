@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from rankd.core.book import BoardPage
 from rankd.core.draft import Draft, refolded
 from rankd.core.intake import Answer, HandedIn, Intake, Overtaken
-from rankd.core.managers import SAVE_AT_CLOSE_FACTS, Sealer, Snapshotter
+from rankd.core.managers import SAVE_AT_CLOSE_FACTS, Keeper, Pursuer, Sealer, Snapshotter
 from rankd.core.preview import Preview, preview
 from rankd.core.projector import Projector, Tell
 from rankd.core.recovery import Build, Home, folded, recover
@@ -24,6 +24,7 @@ from rankd.errors import (
     IndexDiffers,
     Invalid,
     InvalidBoard,
+    LedgerUnavailable,
     RankdError,
     Refused,
     UnknownKey,
@@ -56,6 +57,9 @@ DRAFT_BEHIND_MAX = 1_000
 DRAFT_PASSES_MAX = 50
 """How often a draft goes after a head that runs ahead of it. Then the writer waits all the same."""
 
+DEFINITION_TRIES_MAX = 100
+"""How often a definition is tried while other nodes append all the time."""
+
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
@@ -81,6 +85,7 @@ class Rankd(View):
         super().__init__(intake.projector, clock)
         self.sealer = Sealer(intake, clock)
         self.snapshotter = Snapshotter(intake, lambda: self._home.snapshots, saved)
+        self.pursuer = Pursuer(intake, ledger)
         self._ledger = ledger
         self._intake = intake
         self._build = build
@@ -132,23 +137,35 @@ class Rankd(View):
 
     async def _define(self, board: Board, actor: str | None) -> Board:
         async with self._defining:
-            known = self.book.boards.get(board.name)
-            if known is None:
-                await self._put_definition(board, actor)
-            elif changes := known.board.changes(board):
-                fields = tuple(change.field for change in changes)
-                raise BoardDiffers(board=board.name, fields=fields)
-            return self.book.page(board.name).board
+            while True:
+                known = self.book.boards.get(board.name)
+                if known is not None and (changes := known.board.changes(board)):
+                    fields = tuple(change.field for change in changes)
+                    raise BoardDiffers(board=board.name, fields=fields)
+                if known is not None or await self._put_definition(board, actor, instead_of=None):
+                    return self.book.page(board.name).board
 
-    async def _put_definition(self, board: Board, actor: str | None) -> None:
-        """Record a definition with the windows that count from then on."""
+    async def _put_definition(
+        self, board: Board, actor: str | None, *, instead_of: Board | None
+    ) -> bool:
+        """Record a definition with the windows that count from then on.
+
+        False if the one it was to be put in place of is no longer in force.
+        """
         async with self._intake.turn():
-            now = self._intake.now()
-            await self._intake.record([], now=now)  # Windows that are over must not go on.
-            page = self.book.boards.get(board.name)
-            windows = windows_at(page, board, now)
-            fact = BoardDefined(board.name, board.definition(), actor, windows)
-            await self._intake.record([fact], now=now)
+            for _ in range(DEFINITION_TRIES_MAX):
+                await self._intake.pursue()
+                now = self._intake.now()
+                await self._intake.record([], now=now)  # Windows that are over must not go on.
+                page = self.book.boards.get(board.name)
+                if (None if page is None else page.board) is not instead_of:
+                    return False
+                windows = windows_at(page, board, now)
+                fact = BoardDefined(board.name, board.definition(), actor, windows)
+                after = self.position
+                if await self._intake.record_after([fact], now=now, after=after) is not None:
+                    return True
+        raise LedgerUnavailable("other nodes append all the time; try again", applied="no")
 
     async def preview(self, name: str, definition: Mapping[str, object]) -> Preview:
         """Return what redefining a board would change. Nothing is changed."""
@@ -177,28 +194,35 @@ class Rankd(View):
 
     async def _redefine(self, board: Board, actor: str | None, tell: Tell) -> Board:
         async with self._defining:
-            page = self.book.page(board.name)
-            if not page.board.changes(board):
-                return page.board
-            check_redefinition(page.board, board)
-            projector = self._intake.projector
-            if refolded(page, board):
-                draft = Draft(self._ledger, projector.index, page, board)
-                try:
-                    for _ in range(DRAFT_PASSES_MAX):
-                        if draft.position >= self.position - DRAFT_BEHIND_MAX:
-                            break
-                        await draft.catch_up(through=self.position, tell=tell)
-                except BaseException:
-                    await draft.discard()
-                    raise
-                projector.drafts[board.name] = draft
+            while True:
+                page = self.book.page(board.name)
+                if not page.board.changes(board):
+                    return page.board
+                check_redefinition(page.board, board)
+                if await self._put_with_draft(page, board, actor, tell):
+                    return self.book.page(board.name).board
+
+    async def _put_with_draft(
+        self, page: BoardPage, board: Board, actor: str | None, tell: Tell
+    ) -> bool:
+        """Record a changed definition, once what it changes is folded nearly to the head."""
+        projector, before = self._intake.projector, page.board
+        if refolded(page, board):
+            draft = Draft(self._ledger, projector.index, page, board)
             try:
-                await self._put_definition(board, actor)
-            finally:
-                if (left := projector.drafts.pop(board.name, None)) is not None:
-                    await left.discard()
-            return self.book.page(board.name).board
+                for _ in range(DRAFT_PASSES_MAX):
+                    if draft.position >= self.position - DRAFT_BEHIND_MAX:
+                        break
+                    await draft.catch_up(through=self.position, tell=tell)
+            except BaseException:
+                await draft.discard()
+                raise
+            projector.drafts[board.name] = draft
+        try:
+            return await self._put_definition(board, actor, instead_of=before)
+        finally:
+            if (left := projector.drafts.pop(board.name, None)) is not None:
+                await left.discard()
 
     async def retire(
         self, name: str, *, actor: str | None = None, reason: str | None = None
@@ -484,6 +508,11 @@ async def running(
         asyncio.create_task(rankd.sealer.run(), name="sealer"),
         asyncio.create_task(rankd.snapshotter.run(), name="snapshotter"),
     ]
+    if ledger.shared:
+        managers += [
+            asyncio.create_task(rankd.pursuer.run(), name="pursuer"),
+            asyncio.create_task(Keeper(intake, ledger).run(), name="keeper"),
+        ]
     try:
         yield rankd
     finally:

@@ -52,6 +52,7 @@ class FaultyLedger:
     """
 
     durable: ClassVar[bool] = False
+    shared: ClassVar[bool] = False
 
     def __init__(self, inner: MemoryLedger | None = None) -> None:
         self.inner = inner or MemoryLedger()

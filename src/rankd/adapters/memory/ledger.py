@@ -32,6 +32,7 @@ class MemoryLedger:
     """A Ledger that forgets everything when it goes."""
 
     durable: ClassVar[bool] = False
+    shared: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._recorded: list[Recorded] = []

@@ -68,6 +68,7 @@ class SQLiteLedger:
     """A Ledger in one folder, for one process at a time."""
 
     durable: ClassVar[bool] = True
+    shared: ClassVar[bool] = False
 
     def __init__(self, folder: Path, *, vfs: str | None = None) -> None:
         self.folder = folder

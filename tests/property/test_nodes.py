@@ -1,0 +1,267 @@
+"""Several engines over one ledger come to the same, whoever appends what and when.
+
+Method: three nodes with clocks that disagree append to one ledger in memory, often at the same
+moment: submissions with and without keys, definitions that contradict each other, profiles, and
+whatever windows their clocks say are over. Appends fail before and after they happened, reads fail
+for a while, nodes are closed and opened again. In the end every node has the index and the book
+that folding the ledger from scratch gives, no window was left out or counted twice, and a key that
+is sent again to any node gets the first answer.
+"""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, nullcontext, suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import pytest
+
+from rankd.adapters.memory.index import NativeIndex
+from rankd.adapters.memory.ledger import MemoryLedger
+from rankd.core.notes import VERSION, Heading, take_notes
+from rankd.core.projector import Projector
+from rankd.core.recovery import Home, folded
+from rankd.core.service import Rankd, running
+from rankd.errors import BoardDiffers, LedgerUnavailable, SubmissionKeyReused, UnknownBoard
+from rankd.model.facts import Fact, Position, Recorded, WindowOpened, WindowSealed
+from rankd.model.window import Instant
+from rankd.ports import Appended, Kept
+
+if TYPE_CHECKING:
+    from rankd.model.receipt import Receipt
+
+NODES = 3
+STEPS = 60
+DAY = 86_400_000_000
+NOON = Instant(datetime(2026, 11, 14, 12, tzinfo=UTC).timestamp()) * 1_000_000
+
+DEFINITIONS: list[dict[str, Any]] = [
+    {"windows": ["all", "daily"], "segments": ["region"]},
+    {"windows": ["daily", "all"], "segments": ["region"], "rule": "latest"},
+    {"windows": ["all"], "direction": "lower"},
+]
+
+
+class SharedLedger(MemoryLedger):
+    """A ledger that several engines append to. Each opens a door of its own (Door)."""
+
+    shared: ClassVar[bool] = True
+
+    async def receipts_through(self) -> Position:
+        positions = [one.position for one in self._recorded]
+        lacking = await self.lacking_receipts(positions)
+        return Position(lacking[0] - 1 if lacking else len(positions))
+
+
+class Door:
+    """One node's way to the ledger, which may fail while the ledger itself does not."""
+
+    durable: ClassVar[bool] = False
+    shared: ClassVar[bool] = True
+
+    def __init__(self, ledger: SharedLedger) -> None:
+        self._ledger = ledger
+        self.plan: list[tuple[Literal["no", "unknown"], bool]] = []
+        """How the next appends fail, and whether they happen all the same."""
+        self.blind = False
+        """Whether reads fail."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ledger, name)
+
+    async def append(
+        self,
+        facts: Sequence[Fact],
+        *,
+        now: Instant,
+        receipts: Sequence[Kept] = (),
+        after: Position | None = None,
+    ) -> Appended | None:
+        await asyncio.sleep(0)  # Others get in between.
+        applied, done = self.plan.pop() if self.plan else (None, True)
+        found = None
+        if done:
+            found = await self._ledger.append(facts, now=now, receipts=receipts, after=after)
+        if applied is not None:
+            raise LedgerUnavailable("injected", applied=applied)
+        return found
+
+    async def read(self, *, after: Position, limit: int) -> Sequence[Recorded]:
+        await asyncio.sleep(0)
+        if self.blind:
+            raise LedgerUnavailable("injected", applied="no")
+        return await self._ledger.read(after=after, limit=limit)
+
+
+class Skewed:
+    """A clock that is off by so much."""
+
+    def __init__(self, skew: int) -> None:
+        self.time = NOON
+        self.skew = skew
+
+    def now(self) -> Instant:
+        return Instant(self.time + self.skew)
+
+
+class Cluster:
+    """The nodes, and what they were told."""
+
+    def __init__(self, dice: random.Random) -> None:
+        self.dice = dice
+        self.ledger = SharedLedger()
+        self.doors = [Door(self.ledger) for _ in range(NODES)]
+        self.clocks = [Skewed(skew) for skew in (0, 3_000_000, -2_000_000)]
+        self.nodes: list[Rankd] = []
+        self.stacks = [AsyncExitStack() for _ in range(NODES)]
+        self.receipts: dict[str, Receipt] = {}
+        """The first answer that anybody got, by key."""
+        self.bodies: dict[str, dict[str, Any]] = {}
+        self.acknowledged: list[Position] = []
+
+    async def open(self, number: int) -> Rankd:
+        """Open a node, or open it again."""
+        await self.stacks[number].aclose()
+        self.doors[number].blind, self.doors[number].plan = False, []
+        return await self.stacks[number].enter_async_context(
+            running(
+                ledger=self.doors[number],  # type: ignore[arg-type]
+                build=lambda: Home(NativeIndex(), None),
+                clock=self.clocks[number],
+                reading=nullcontext(),
+            )
+        )
+
+    # -- what happens --
+
+    async def submit(self, number: int) -> None:
+        dice = self.dice
+        key = f"k{dice.randrange(40)}" if dice.random() < 0.5 else None
+        body: dict[str, Any] = {"player": f"p{dice.randrange(6)}"}
+        body |= (
+            {"delta": dice.randrange(3)} if dice.random() < 0.2 else {"score": dice.randrange(5)}
+        )
+        if dice.random() < 0.1:
+            body["attributes"] = {"region": dice.choice(["eu", "us"])}
+        if key is not None:
+            body = self.bodies.setdefault(key, {**body, "key": key})
+        try:
+            (answer,) = await self.nodes[number].submit("b", [body])
+        except (UnknownBoard, LedgerUnavailable):
+            return
+        if answer.error is not None:
+            assert isinstance(answer.error, SubmissionKeyReused)
+            return
+        self.acknowledged.append(answer.position)
+        if key is not None and answer.receipt is not None:
+            first = self.receipts.setdefault(key, answer.receipt)
+            assert answer.receipt == first, f"two answers for {key}"
+
+    async def define(self, number: int) -> None:
+        definition = self.dice.choice(DEFINITIONS)
+        node = self.nodes[number]
+        try:
+            if self.dice.random() < 0.5:
+                await node.define("b", definition)
+            else:
+                await node.redefine("b", definition)
+        except (BoardDiffers, UnknownBoard, LedgerUnavailable):
+            pass
+
+    async def profile(self, number: int) -> None:
+        player = f"p{self.dice.randrange(6)}"
+        attributes = {"region": self.dice.choice(["eu", "us"])}
+        with suppress(LedgerUnavailable):
+            await self.nodes[number].profile(player, {"name": "x", "attributes": attributes})
+
+    async def step(self) -> None:
+        dice = self.dice
+        chance = dice.random()
+        if chance < 0.06:
+            for clock in self.clocks:
+                clock.time += dice.choice([DAY // 2, DAY, 60_000_000])
+        elif chance < 0.12:
+            door = dice.choice(self.doors)
+            door.plan.append(dice.choice([("no", False), ("unknown", False), ("unknown", True)]))
+        elif chance < 0.16:
+            door = dice.choice(self.doors)
+            door.blind = not door.blind
+        elif chance < 0.19:
+            number = dice.randrange(NODES)
+            self.nodes[number] = await self.open(number)
+        deeds = [self.submit] * 8 + [self.define, self.profile]
+        some = [dice.choice(deeds)(dice.randrange(NODES)) for _ in range(dice.randrange(1, 6))]
+        await asyncio.gather(*some)
+
+    # -- what must be true in the end --
+
+    async def settle(self) -> None:
+        """Let every node see everything."""
+        for number, node in enumerate(self.nodes):
+            self.doors[number].blind, self.doors[number].plan = False, []
+            async with node._intake.turn():
+                await node._intake.pursue()
+
+    async def scratch(self) -> Projector:
+        projector = folded(self.ledger, Home(NativeIndex(), None))
+        await projector.catch_up(through=await self.ledger.head())
+        return projector
+
+
+def seen(projector: Projector) -> tuple[bytes, list[bytes]]:
+    index: Any = projector.index
+    heading = Heading(VERSION, projector.checkpoint, projector.at, b"", Position(0), {})
+    return index.digest(), list(take_notes(projector.book, heading))
+
+
+async def live(seed: int) -> Cluster:
+    cluster = Cluster(random.Random(seed))
+    try:
+        cluster.nodes = [await cluster.open(number) for number in range(NODES)]
+        await cluster.nodes[0].define("b", DEFINITIONS[0])
+        for _ in range(STEPS):
+            await cluster.step()
+        await cluster.settle()
+        scratch = await cluster.scratch()
+        for node in cluster.nodes:
+            assert seen(node.projector) == seen(scratch), "a node sees something else"
+        await repeat_keys(cluster)
+    finally:
+        for stack in cluster.stacks:
+            await stack.aclose()
+    return cluster
+
+
+async def repeat_keys(cluster: Cluster) -> None:
+    """Send every key again, everywhere: each node gives the answer that was given first."""
+    head = await cluster.ledger.head()
+    for key, first in cluster.receipts.items():
+        if "b" not in cluster.nodes[0].book.boards:
+            return
+        for node in cluster.nodes:
+            (answer,) = await node.submit("b", [cluster.bodies[key]])
+            if answer.error is None:  # Read under another definition, it may say something else.
+                assert answer.duplicate and answer.receipt == first
+    facts = await cluster.ledger.read(after=head, limit=10)
+    assert all(isinstance(one.fact, WindowOpened | WindowSealed) for one in facts)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_node_comes_to_what_the_ledger_says(seed: int) -> None:
+    cluster = asyncio.run(live(seed))
+    assert cluster.acknowledged
+    positions = [one.position for one in asyncio.run(everything(cluster.ledger))]
+    assert set(cluster.acknowledged) <= set(positions), "an acknowledged submission is lost"
+
+
+async def everything(ledger: MemoryLedger) -> Sequence[Recorded]:
+    return await ledger.read(after=Position(0), limit=1_000_000)
+
+
+def test_no_window_is_opened_or_closed_twice() -> None:
+    cluster = asyncio.run(live(99))
+    facts = [one.fact for one in asyncio.run(everything(cluster.ledger))]
+    for kind in (WindowOpened, WindowSealed):
+        turned = [(one.window, one.since) for one in facts if isinstance(one, kind)]
+        assert len(turned) == len(set(turned))
