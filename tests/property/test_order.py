@@ -76,3 +76,13 @@ def test_floor_and_ceiling_part_the_better_from_the_equal_from_the_worse(
     assert (key < order.floor(scores)) == better
     assert (key > order.ceiling(scores)) == worse
     assert (score_part(key) == score_part(order.floor(scores))) == (scores == others)
+
+
+@given(orders_with(entries=3))
+def test_the_scores_of_many_keys_are_those_of_each(
+    case: tuple[Order, list[tuple[tuple[int, ...], Position]]],
+) -> None:
+    order, entries = case
+    keys = [order.key(*entry) for entry in entries]
+    assert order.parted(b"".join(keys)) == keys
+    assert order.scores_of(b"".join(keys)) == [scores for scores, _ in entries]

@@ -196,6 +196,12 @@ class SmallMachine(RuleBasedStateMachine):
         pair.ask("key_of", player)
         assert (player in pair.native) == (player in pair.oracle)
 
+    @rule(data=st.data(), stranger=IDS)
+    def locate(self, data: st.DataObject, stranger: str) -> None:
+        pair = self._pair(data)
+        known = self.tables[1].ids_of(array("I", self._numbers()))
+        pair.ask("locate", data.draw(st.sampled_from([*known, stranger])))
+
     @rule(data=st.data())
     def count(self, data: st.DataObject) -> None:
         """Keys that are there, their neighbours, and keys that are not."""

@@ -1,7 +1,5 @@
 """From what the core knows to what the wire shows."""
 
-from decimal import Decimal
-
 import pytest
 from msgspec import UNSET
 
@@ -10,7 +8,6 @@ from rankd.core.reader import Projected
 from rankd.errors import FieldError, InvalidSubmission, LedgerUnavailable, SubmissionRejected
 from rankd.model.board import Board
 from rankd.model.facts import Position
-from rankd.model.receipt import InWindow, Receipt
 from rankd.model.standing import Rank, Standing
 from rankd.ports import Ranking
 from rankd.wire import encode
@@ -55,25 +52,6 @@ def test_only_a_rank_that_somebody_holds_has_a_percentile(
 def test_nothing_is_projected_where_nobody_is() -> None:
     told = shown.projection(Projected(WHOLE, 0, Position(1), None, None, 0), TWO)
     assert (told.rank, told.score, told.percentile, told.columns) == (None, None, None, UNSET)
-
-
-def test_a_receipt_speaks_for_all_time_where_it_can_and_says_if_it_was_given_before() -> None:
-    windows = {
-        "daily": InWindow("daily:2026-11-14", "counted", (5,), None, Rank(1), None, 1),
-        "all": InWindow("all", "not_better", (90,), (90,), Rank(2), Rank(2), 4),
-    }
-    told = shown.receipt(Receipt("b", "p", Position(9), 1, windows))
-    assert (told.verdict, told.score, told.previous_score) == (
-        "not_better",
-        Decimal("9.0"),
-        Decimal("9.0"),
-    )
-    assert (told.rank, told.rank_change, told.total, told.percentile) == (2, 0, 4, 75.0)
-    assert list(told.windows) == ["daily", "all"]
-    assert told.windows["daily"].rank_change is None
-    assert b"duplicate" not in encode(told)
-    again = shown.receipt(Receipt("b", "p", Position(9), 1, windows, duplicate=True))
-    assert encode(again) == encode(told)[:-1] + b',"duplicate":true}'
 
 
 def test_a_refusal_tells_the_reason_the_fields_and_what_is_known() -> None:

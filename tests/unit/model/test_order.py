@@ -101,3 +101,17 @@ def test_what_does_not_fit_is_never_wrapped_around(
 def test_an_order_takes_as_many_scores_as_it_has_columns(scores: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="values to unpack"):
         Order((HIGHER,), TieBreak.FIRST).key(scores, P(1))
+
+
+@pytest.mark.parametrize("tie_break", TieBreak)
+@pytest.mark.parametrize("directions", [(HIGHER,), (LOWER,), (HIGHER, LOWER), (LOWER,) * 4])
+def test_keys_that_lie_end_to_end_are_parted_and_read(
+    directions: tuple[Direction, ...], tie_break: TieBreak
+) -> None:
+    order = Order(directions, tie_break)
+    scores = [(score,) * len(directions) for score in (-(2**63), -1, 0, 7, 2**63 - 1)]
+    keys = [order.key(each, P(place)) for place, each in enumerate(scores, start=1)]
+    assert order.parted(b"".join(keys)) == keys
+    assert order.scores_of(b"".join(keys)) == scores
+    assert not order.parted(b"")
+    assert not order.scores_of(b"")

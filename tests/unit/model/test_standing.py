@@ -24,6 +24,7 @@ from rankd.model.standing import (
     page_bounds,
     percentile,
     ranks_of_page,
+    stamp,
 )
 
 R = Rank
@@ -237,3 +238,20 @@ def test_the_longest_cursor_is_short_enough() -> None:
     longest = Cursor(b"\xff" * 40, "p" * 256).encode("x" * 1000)
     assert len(longest) <= CURSOR_LENGTH_MAX
     assert Cursor.decode(longest, "x" * 1000, key_bytes=40).player == "p" * 256
+
+
+@pytest.mark.parametrize("way", Way)
+@pytest.mark.parametrize("key_bytes", [16, 40])
+def test_what_stamps_a_ranking_makes_the_cursor_of_each_of_its_entries(
+    way: Way, key_bytes: int
+) -> None:
+    encode = stamp("global/all", way, key_bytes)
+    for number, player in enumerate(("a", "p42", "é😀", "p" * 256)):
+        cursor = Cursor(bytes([number]) * key_bytes, player, way)
+        token = encode(cursor.order_key, player)
+        assert token == cursor.encode("global/all")
+        assert Cursor.decode(token, "global/all", key_bytes=key_bytes) == cursor
+    with pytest.raises(InvalidCursor, match="another ranking"):
+        Cursor.decode(
+            stamp("other", way, key_bytes)(b"k" * key_bytes, "p"), "global/all", key_bytes=key_bytes
+        )

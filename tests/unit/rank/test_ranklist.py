@@ -574,6 +574,51 @@ def test_finding_tells_rank_and_key_at_once(rank: ModuleType, count: int, width:
     assert ranks.find_many(array("I")) == (array("I"), b"")
 
 
+def test_locating_is_finding_by_id(rank: ModuleType) -> None:
+    players = rank.PlayerTable()
+    here, other = (rank.RankList(16, players=players) for _ in range(2))
+    ids = ["ann", "x" * 256, "é", "😀", "b"]
+    for place, id in enumerate(ids):
+        number = players.intern(id)
+        here.put(number, key(10 - place))
+        assert here.locate(id) == (1, key(10 - place), number)
+    for id in ids:
+        number = players.find(id)
+        assert here.locate(id) == (*here.find(number), number)
+        assert other.locate(id) is None, "the table knows more players than a list ranks"
+    assert here.locate("nobody") is None
+    here.remove(players.find("ann"))
+    assert here.locate("ann") is None
+    players.remove(players.find("ann"))
+    assert here.locate("ann") is None
+
+
+def test_a_number_that_was_given_again_is_located_by_its_new_id(rank: ModuleType) -> None:
+    players = rank.PlayerTable()
+    ranks = rank.RankList(16, players=players)
+    number = players.intern("gone")
+    ranks.put(number, key(1))
+    ranks.remove(number)
+    players.remove(number)
+    assert players.intern("new") == number
+    assert ranks.locate("gone") is ranks.locate("new") is None
+    ranks.put(number, key(2))
+    assert ranks.locate("gone") is None
+    assert ranks.locate("new") == (1, key(2), number)
+
+
+@pytest.mark.parametrize("id", ["", "x" * 257, "\ud800"])
+def test_what_is_no_id_is_not_located(rank: ModuleType, id: str) -> None:
+    ranks = rank.RankList(16, players=rank.PlayerTable())
+    with pytest.raises(ValueError):
+        ranks.locate(id)
+
+
+def test_without_a_table_nobody_is_known_by_an_id(ranks: Any) -> None:
+    with pytest.raises(ValueError, match="does not know its players"):
+        ranks.locate("ann")
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_counts_below_many(rank: ModuleType, width: int) -> None:
     ranks = filled(rank, 500, width=width)

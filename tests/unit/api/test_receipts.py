@@ -1,0 +1,198 @@
+"""What submissions did, as the wire shows it: straight from columns, or put together, the same."""
+
+from array import array
+from collections.abc import Sequence
+from decimal import Decimal
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rankd.api import receipts
+from rankd.core.book import Open, Terms
+from rankd.core.intake import Answer
+from rankd.core.told import Row, Told, receipts_of
+from rankd.model.board import Board
+from rankd.model.facts import Position
+from rankd.model.receipt import InWindow, Receipt
+from rankd.model.standing import Rank
+from rankd.model.window import Window
+from rankd.ports import NOT_BETTER, OUT_OF_BOUNDS, OVERFLOW, Ranking, Run, Verdicts
+from rankd.wire import encode
+
+WINDOWS = (("daily", "all"), ("all",), ("daily", "weekly"), ("weekly", "daily", "all"))
+COLUMNS = [{"name": f"c{number}"} for number in range(4)]
+SCORE = st.integers(-2, 2) | st.sampled_from([-(2**63), 2**63 - 1])
+EACH_TIME_ALIKE = settings(derandomize=True, max_examples=60)
+
+
+def test_a_receipt_speaks_for_all_time_where_it_can_and_says_if_it_was_given_before() -> None:
+    windows = {
+        "daily": InWindow("daily:2026-11-14", "counted", (5,), None, Rank(1), None, 1),
+        "all": InWindow("all", "not_better", (90,), (90,), Rank(2), Rank(2), 4),
+    }
+    told = receipts.receipt(Receipt("b", "p", Position(9), 1, windows))
+    assert (told.verdict, told.score, told.previous_score) == (
+        "not_better",
+        Decimal("9.0"),
+        Decimal("9.0"),
+    )
+    assert (told.rank, told.rank_change, told.total, told.percentile) == (2, 0, 4, 75.0)
+    assert list(told.windows) == ["daily", "all"]
+    assert told.windows["daily"].rank_change is None
+    assert b"duplicate" not in encode(told)
+    again = receipts.receipt(Receipt("b", "p", Position(9), 1, windows, duplicate=True))
+    assert encode(again) == encode(told)[:-1] + b',"duplicate":true}'
+
+
+# ------------------------------------------------------------------------------ columns
+
+
+def board_of(width: int) -> Board:
+    return Board.define("b", {"columns": COLUMNS[:width]} if width > 1 else {})
+
+
+def told_of(
+    names: Sequence[str],
+    verdicts: Sequence[Verdicts],
+    players: Sequence[str],
+    *,
+    width: int = 1,
+    first: int = 1,
+    step: int = 1,
+) -> Told:
+    """Put columns together as a fold does."""
+    board = board_of(width)
+    terms = Terms(board)
+    windows = {
+        name: Open(Window(name, f"{name}:1", 0, None), Ranking("b", f"{name}:1"), terms)
+        for name in names
+    }
+    positions = array("Q", [first + step * row for row in range(len(players))])
+    scores = array("q", bytes(8 * width * len(players)))
+    rankings = [opened.ranking for opened in windows.values()]
+    run = Run(board, rankings, list(players), scores, None, positions, None)
+    return Told(windows, run, verdicts)
+
+
+@st.composite
+def columns(draw: st.DrawFn, rows: int, width: int, worst: int = OVERFLOW) -> Verdicts:
+    """What an index might answer of one window: any verdicts, any ranks that there can be."""
+
+    def many(one: st.SearchStrategy[int], count: int = rows) -> list[int]:
+        return draw(st.lists(one, min_size=count, max_size=count))
+
+    totals = many(st.integers(1, 5))
+    return Verdicts(
+        bytes(many(st.integers(0, worst))),
+        array("q", many(SCORE, rows * width)),
+        array("q", many(SCORE, rows * width)),
+        array("Q", [draw(st.integers(0, total)) for total in totals]),
+        array("Q", many(st.integers(0, 9))),
+        array("Q", totals),
+    )
+
+
+@st.composite
+def runs(draw: st.DrawFn, worst: int = OVERFLOW, first: int = 1) -> Told:
+    names = draw(st.sampled_from(WINDOWS))
+    rows, width = draw(st.integers(1, 4)), draw(st.integers(1, 4))
+    verdicts = [draw(columns(rows, width, worst)) for _ in names]
+    return told_of(names, verdicts, [f"p{row}" for row in range(rows)], width=width, first=first)
+
+
+def put_together(receipt: Receipt) -> Receipt:
+    """Return the receipt with an object for each window, which is shown in the general way."""
+    return msgspec.structs.replace(receipt, windows=dict(receipt.windows))
+
+
+def answers_of(*some: Told) -> list[Answer]:
+    return [Answer(position, receipt) for told in some for position, receipt in receipts_of(told)]
+
+
+def in_general(answers: Sequence[Answer]) -> list[bytes]:
+    found = [answer.receipt for answer in answers if answer.receipt is not None]
+    return [encode(receipts.receipt(put_together(receipt))) for receipt in found]
+
+
+@EACH_TIME_ALIKE
+@given(runs())
+def test_a_receipt_of_columns_is_shown_as_one_of_objects(told: Told) -> None:
+    answers = answers_of(told)
+    shown = [encode(receipts.receipt(one.receipt)) for one in answers if one.receipt is not None]
+    assert shown == in_general(answers)
+
+
+@EACH_TIME_ALIKE
+@given(runs(), st.data())
+def test_any_rows_of_a_run_are_shown_as_each_of_them(told: Told, data: st.DataObject) -> None:
+    rows = len(told.run.players)
+    start = data.draw(st.integers(0, rows - 1))
+    end = data.draw(st.integers(start + 1, rows))
+    shown = list(map(encode, receipts._of_rows(told, start, end)))
+    assert shown == in_general(answers_of(told))[start:end]
+
+
+@EACH_TIME_ALIKE
+@given(runs(NOT_BETTER), runs(NOT_BETTER, first=10), st.data())
+def test_answers_are_shown_run_by_run_wherever_they_begin(
+    one: Told, other: Told, data: st.DataObject
+) -> None:
+    """A request's facts may lie anywhere in the runs of a batch that it shares with others."""
+    answers = answers_of(one, other)
+    start = data.draw(st.integers(0, len(answers) - 1))
+    end = data.draw(st.integers(start + 1, len(answers)))
+    shown = receipts.receipts(answers[start:end])
+    assert shown is not None
+    assert list(map(encode, shown)) == in_general(answers)[start:end]
+
+
+def plain_run(count: int, *, first: int = 1, step: int = 1, verdicts: bytes | None = None) -> Told:
+    ones = array("Q", [1] * count)
+    scores = array("q", [5] * count)
+    told = Verdicts(verdicts or bytes(count), scores, scores, ones, ones, ones)
+    return told_of(("all",), [told], [f"p{row}" for row in range(count)], first=first, step=step)
+
+
+def test_many_are_shown_together_only_where_each_would_be_shown_alone() -> None:
+    answers = answers_of(plain_run(3))
+    assert receipts.receipts(answers) is not None
+    assert receipts.receipts([]) == []
+    for place in range(3):
+        for other in (
+            msgspec.structs.replace(answers[place], duplicate=True),
+            msgspec.structs.replace(answers[place], receipt=None),
+        ):
+            assert receipts.receipts([*answers[:place], other, *answers[place + 1 :]]) is None
+
+
+@pytest.mark.parametrize("verdict", [OUT_OF_BOUNDS, OVERFLOW])
+def test_a_run_with_one_that_counts_nowhere_is_told_one_by_one(verdict: int) -> None:
+    assert receipts.receipts(answers_of(plain_run(2, verdicts=bytes([0, verdict])))) is None
+
+
+def test_only_rows_that_follow_one_another_are_told_together() -> None:
+    """Scores to two boards in turn: each board has a run, and no run has the answers in a row."""
+    one, other = answers_of(plain_run(2, step=2)), answers_of(plain_run(2, first=2, step=2))
+    assert receipts.receipts([*one, *other]) is not None
+    assert receipts.receipts([one[0], other[0], one[1], other[1]]) is None
+    backwards = receipts.receipts([one[1], one[0]])
+    assert backwards is not None
+    assert list(map(encode, backwards)) == in_general([one[1], one[0]])
+
+
+def test_what_no_column_says_as_it_is_shown_is_put_together() -> None:
+    (answer,) = answers_of(plain_run(1))
+    assert answer.receipt is not None
+    assert type(answer.receipt.windows) is Row
+    told = receipts.receipt(msgspec.structs.replace(answer.receipt, decimals=2))
+    assert encode(told.score) == b"0.05"
+    assert encode(told.windows["all"].score) == b"0.05"
+    again = receipts.receipt(msgspec.structs.replace(answer.receipt, duplicate=True))
+    assert again.duplicate is True
+    kept = msgspec.structs.replace(answer, receipt=put_together(answer.receipt))
+    scaled = msgspec.structs.replace(
+        answer, receipt=msgspec.structs.replace(answer.receipt, decimals=2)
+    )
+    assert receipts.receipts([kept]) is receipts.receipts([scaled]) is None
