@@ -7,6 +7,8 @@ from rankd.model.facts import (
     BoardRetired,
     Fact,
     FriendsSet,
+    KeyCreated,
+    KeyRevoked,
     OpenWindow,
     PlayerErased,
     PlayerProfiled,
@@ -98,3 +100,24 @@ def test_a_window_is_named_after_its_recurrence() -> None:
         "all",
         "daily",
     ]
+
+
+def test_the_revision_tells_whether_anything_was_noted_since() -> None:
+    """Whoever keeps what a question meant goes by it: no kind of fact may leave it as it was."""
+    facts = (
+        defined("daily:1"),
+        WindowSealed("b", "daily:1"),
+        WindowOpened("b", "daily:2", DAY, 2 * DAY),
+        WindowDropped("b", "daily:1"),
+        PlayerProfiled("p", "Ann"),
+        FriendsSet("p", ("q",)),
+        PlayerErased("p"),
+        KeyCreated("k", b"digest", ("read",)),
+        KeyRevoked("k"),
+        defined("daily:2"),
+        BoardRetired("b"),
+    )
+    book = Book()
+    for number, fact in enumerate(facts, start=1):
+        book.note(Recorded(Position(number), number, fact))
+        assert book.revision == number, fact

@@ -387,6 +387,148 @@ async def test_receipts_are_handed_in_with_the_next_append() -> None:
             assert kept.receipt == answer.receipt.encode()
 
 
+# ------------------------------------------------------------------------------ handed in
+
+
+class Heard(list[Any]):
+    """What was told of what was handed in, in the order it was told."""
+
+    def __call__(self, told: list[Answer] | Exception) -> None:
+        self.append(told)
+
+
+async def test_what_is_handed_in_is_told_once_and_in_the_order_it_came() -> None:
+    ledger, heard = FaultyLedger(), Heard()
+    intake = intake_of(ledger)
+    intake.hand_in(friends(1), heard)
+    put = asyncio.create_task(intake.put(friends(2)))
+    await until_waiting(put)
+    intake.hand_in([*friends(3), *friends(4)], heard)
+    assert (heard, intake.waiting) == ([], 4)
+    intake.close()
+    await intake.run()
+    assert [[one.position for one in answers] for answers in (*heard, await put)] == [
+        [1],
+        [3, 4],
+        [2],
+    ]
+    assert intake.waiting == 0
+
+
+async def test_handing_in_what_finds_no_room_raises_and_tells_nobody() -> None:
+    ledger, heard = FaultyLedger(), Heard()
+    intake = intake_of(ledger, waiting_max=2)
+    intake.hand_in(friends(1), heard)
+    with pytest.raises(Overloaded):
+        intake.hand_in([*friends(2), *friends(3)], heard)
+    intake.hand_in(friends(4), heard)
+    intake.close()
+    with pytest.raises(LedgerUnavailable) as refusal:
+        intake.hand_in(friends(5), heard)
+    assert refusal.value.applied == "no"
+    await intake.run()
+    assert [len(answers) for answers in heard] == [1, 1]
+    assert await ledger.head() == 2
+
+
+async def test_who_handed_in_wakes_a_writer_that_sleeps() -> None:
+    ledger, heard = FaultyLedger(), Heard()
+    intake = intake_of(ledger)
+    serving = asyncio.create_task(intake.run())
+    await until_waiting(serving)
+    intake.hand_in(friends(1), heard)
+    await ledger.asked(1)
+    await intake.put(friends(2))
+    assert [answers[0].position for answers in heard] == [1]
+    intake.close()
+    await serving
+
+
+@pytest.mark.parametrize(("applied", "done"), [("no", False), ("unknown", True)])
+async def test_a_failed_append_is_told_to_who_handed_in(applied: Any, done: bool) -> None:
+    ledger, heard = FaultyLedger(), Heard()
+    async with engine(ledger) as rankd:
+        await rankd.define("b", {})
+        board = rankd.book.page("b").board
+        ledger.hold()
+        before = ledger.begun
+        ledger.fail(applied=applied, done=done)
+        rankd.hand_in(SCORE, board, heard)
+        await ledger.asked(before + 1)
+        rankd.hand_in(SCORE, board, heard)
+        waiting = asyncio.create_task(submit(rankd, "p", 1))
+        await until_waiting(waiting)
+        ledger.release()
+        with pytest.raises(LedgerUnavailable):
+            await waiting
+        assert [(type(one), one.applied) for one in heard] == [
+            (LedgerUnavailable, applied),
+            (LedgerUnavailable, "no"),
+        ]
+        with pytest.raises(LedgerUnavailable):
+            rankd.hand_in(SCORE, board, heard)
+
+
+SCORE = ScoreSubmitted("b", "p", (7,), None)
+
+
+@pytest.mark.parametrize("change", ["redefined", "retired", "defined anew"])
+async def test_what_was_read_for_another_board_is_told_so_and_not_recorded(change: str) -> None:
+    ledger, heard = FaultyLedger(), Heard()
+    async with engine(ledger) as rankd:
+        board = await rankd.define("b", {})
+        await rankd.define("c", {})
+        ledger.hold()
+        before = ledger.begun
+        if change == "redefined":
+            changing = asyncio.create_task(rankd.redefine("b", {"decimals": 2}))
+        else:
+            changing = asyncio.create_task(rankd.retire("b"))  # type: ignore[arg-type]
+        await ledger.asked(before + 1)
+        rankd.hand_in(SCORE, board, heard)
+        other = asyncio.create_task(rankd.submit_read([SCORE], [board]))
+        unharmed = asyncio.create_task(rankd.submit("c", [("q", 1)]))
+        await until_waiting(changing, other, unharmed)
+        ledger.release()
+        await changing
+        with pytest.raises(Overtaken):
+            await other
+        assert (await unharmed)[0].receipt is not None
+        if change == "defined anew":
+            await rankd.define("b", {})
+            rankd.hand_in(SCORE, board, heard)  # Alike, and yet another one.
+            await rankd.submit("c", [("q", 2)])
+        assert set(map(type, heard)) == {Overtaken}
+        facts = [one.fact for one in await facts_of(ledger)]
+        assert {fact.board for fact in facts if isinstance(fact, ScoreSubmitted)} == {"c"}
+
+
+async def test_what_was_read_is_counted_as_what_is_submitted() -> None:
+    answers: list[list[Any]] = []
+    for way in ("submit", "read", "handed in"):
+        heard = Heard()
+        async with engine(FaultyLedger()) as rankd:
+            board = await rankd.define("b", {"windows": ["all", "daily"]})
+            for score, key in ((5, None), (9, "k"), (3, None), (9, "k"), (8, "k")):
+                fact = ScoreSubmitted("b", "p", (score,), None, key)
+                if way == "submit":
+                    heard(await rankd.submit("b", [{"player": "p", "score": score, "key": key}]))
+                elif way == "read":
+                    heard(await rankd.submit_read([fact], [board]))
+                else:
+                    rankd.hand_in(fact, board, heard)
+                    await rankd.set_friends("q", [])
+            answers.append([_without_positions(told[0]) for told in heard])
+    assert answers[0] == answers[1] == answers[2]
+    assert [told[0] for told in answers[0]] == [False, False, False, True, False]
+
+
+def _without_positions(answer: Answer) -> tuple[object, ...]:
+    receipt = None if answer.receipt is None else answer.receipt
+    windows = None if receipt is None else dict(receipt.windows)
+    return answer.duplicate, windows, type(answer.error)
+
+
 # ------------------------------------------------------------------------------- overtaken
 
 

@@ -1,10 +1,15 @@
 """The reader: answers that agree with one another, for every way of counting ties."""
 
+from typing import ClassVar
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.core.doubles import DAY, HOUR, FaultyLedger, SetClock, engine
+from tests.unit.core.doubles import DAY, HOUR, FaultyLedger, SetClock, bare, engine
 
+from rankd.adapters.memory.index import NativeIndex
+from rankd.core.reader import Page, Reader
+from rankd.core.recovery import Home
 from rankd.errors import InvalidPage, NotRanked, UnknownBoard, UnknownWindow
 from rankd.model.standing import Rank
 
@@ -123,3 +128,89 @@ def test_pages_forth_and_back_by_cursors_are_the_same_pages(scores: list[int], l
                 assert before.standings == pages[pages.index(page) - 1].standings
 
     asyncio.run(paged())
+
+
+# ------------------------------------------------------------------------------ at once
+
+
+class FarIndex(NativeIndex):
+    """An index that has to be waited for, as one across a network has."""
+
+    immediate: ClassVar[bool] = False
+
+
+def far() -> Home:
+    return Home(FarIndex(), None)
+
+
+def told(page: Page) -> tuple[object, ...]:
+    return page.standings, page.total, page.as_of, page.next_cursor, page.prev_cursor
+
+
+@pytest.mark.parametrize("ties", ["ordinal", "standard", "dense"])
+async def test_a_page_is_the_same_whether_it_was_waited_for(ties: str) -> None:
+    pages = []
+    for build in (bare, far):
+        async with engine(FaultyLedger(), build=build) as rankd:
+            await rankd.define("b", {"ties": ties, "decimals": 1})
+            for number in range(7):
+                more = {"metadata": {"n": number}} if number % 3 == 1 else {}
+                await rankd.submit("b", [{"player": f"p{number}", "score": number // 2, **more}])
+            await rankd.profile("p3", {"name": "Ann"})
+            assert rankd.reader.immediate is (build is bare)
+            pages.append([await rankd.reader.page("b", limit=3, offset=n) for n in range(9)])  # type: ignore[arg-type]
+            pages[-1].append(await rankd.reader.around("b", "p3", above=1, below=1))
+            assert rankd.reader.seeker(rankd.reader.where("b")) is None or build is bare
+    near, waited_for = pages
+    assert list(map(told, near)) == list(map(told, waited_for))
+    second = near[0].standings[1]
+    assert (second.metadata, second.name, float(second.score)) == ({"n": 4}, None, 2.0)
+    assert [one.name for one in near[9].standings if one.player == "p3"] == ["Ann"]
+
+
+def seeking(reader: Reader, window: str | None = None, segment: str | None = None) -> bool:
+    return reader.seeker(reader.where("b", window, segment)) is not None
+
+
+async def test_who_asks_often_is_told_what_who_asks_once_is() -> None:
+    async with engine(FaultyLedger()) as rankd:
+        reader = rankd.reader
+        await rankd.define("b", {"windows": ["daily", "all"], "segments": ["region"]})
+        await rankd.submit("b", [{"player": "p0", "score": 1, "attributes": {"region": "eu"}}])
+        places = [reader.where("b", *which) for which in ((None,), ("daily",), (None, "region:eu"))]
+        seekers = [seek for where in places if (seek := reader.seeker(where)) is not None]
+        for number in range(1, 30):
+            player = f"p{number % 7}"
+            more: dict[str, object] = {"metadata": number} if number % 2 else {}
+            if number % 3:
+                more["attributes"] = {"region": "eu"}
+            await rankd.submit("b", [{"player": player, "score": number, **more}])
+            for where, seek in zip(places, seekers, strict=True):
+                for asked in (*(f"p{number}" for number in range(7)), "nobody"):
+                    assert seek(asked) == reader.ranked_now(where, asked)
+        found = seekers[0]("p1")
+        assert found is not None
+        assert (found.rank, found.metadata, found.total, found.as_of) == (1, b"29", 7, 31)
+
+
+@pytest.mark.parametrize("ties", ["standard", "dense"])
+async def test_shared_ranks_are_asked_for_one_by_one(ties: str) -> None:
+    """They take more than one look into the index."""
+    async with engine(FaultyLedger()) as rankd:
+        await rankd.define("b", {"ties": ties})
+        await rankd.submit("b", [("p", 1)])
+        assert not seeking(rankd.reader)
+
+
+async def test_what_is_not_there_and_what_is_closed_is_asked_for_one_by_one() -> None:
+    clock = SetClock()
+    async with engine(FaultyLedger(), clock) as rankd:
+        await rankd.define("b", {"windows": ["all", "daily"], "segments": ["region"]})
+        await rankd.submit("b", [("p", 1)])
+        assert not seeking(rankd.reader, segment="region:eu")
+        assert seeking(rankd.reader, "daily") and seeking(rankd.reader, "daily:2026-11-14")
+        clock.time += DAY
+        await rankd.sealer.turn()
+        assert seeking(rankd.reader, "daily") and seeking(rankd.reader, "daily:2026-11-15")
+        assert not seeking(rankd.reader, "daily:2026-11-14")
+        assert not seeking(rankd.reader, "daily:-1")

@@ -28,6 +28,9 @@ from rankd.model.submission import (
     NotBetter,
     Submission,
     judge,
+    read_facts,
+    read_plain,
+    takes_plain,
     valid_player,
 )
 
@@ -401,6 +404,69 @@ def test_a_part_of_a_sum_may_be_out_of_bounds_for_the_sum_may_not() -> None:
     bounded = board(rule="sum", limits={"score_min": 0, "score_max": 10})
     assert submission(bounded, score=-5).scores == (-5,)
     assert submission(board(limits={"score_max": 10}), delta=50).delta == 50
+
+
+# ------------------------------------------------------------------------ plain ones
+
+
+@pytest.mark.parametrize(
+    ("definition", "takes"),
+    [
+        ({}, True),
+        ({"rule": "latest", "limits": {"score_max": 9}}, True),
+        ({"rule": "first"}, True),
+        ({"rule": "sum"}, False),
+        ({"decimals": 1}, False),
+        ({"columns": [{"name": "a"}, {"name": "b"}]}, False),
+    ],
+)
+def test_a_board_takes_plain_scores_that_need_nothing_but_their_bounds(
+    definition: dict[str, Any], takes: bool
+) -> None:
+    assert takes_plain(board(**definition)) is takes
+
+
+BOUNDED = Board.define("b", {"limits": {"score_min": -5, "score_max": 10}})
+
+
+@pytest.mark.parametrize("player", ["p", "é😀", "x" * PLAYER_ID_BYTES_MAX])
+@pytest.mark.parametrize("score", [-5, 0, 10])
+@pytest.mark.parametrize("key", [None, "k", "k" * SUBMISSION_KEY_BYTES_MAX])
+def test_a_plain_submission_is_the_fact_that_care_would_make(
+    player: str, score: int, key: str | None
+) -> None:
+    plain = read_plain(BOUNDED, player, score, key, actor="me")
+    with_care = Submission.of(BOUNDED, {"player": player, "score": score, "key": key})
+    assert plain == with_care.fact(actor="me")
+    (read,) = read_facts(BOUNDED, [{"player": player, "score": score, "key": key}], actor="me")
+    assert read == plain
+
+
+@pytest.mark.parametrize(
+    ("player", "score", "key"),
+    [
+        ("p", 11, None),
+        ("p", -6, None),
+        ("p", True, None),
+        ("p", 1.0, None),
+        ("p", "1", None),
+        ("p", None, None),
+        ("", 1, None),
+        (None, 1, None),
+        (7, 1, None),
+        ("a\nb", 1, None),
+        ("é\x85", 1, None),
+        ("é" * (PLAYER_ID_BYTES_MAX // 2 + 1), 1, None),
+        ("p", 1, ""),
+        ("p", 1, 7),
+        ("p", 1, "k" * (SUBMISSION_KEY_BYTES_MAX + 1)),
+        ("p", 1, "a\x00"),
+    ],
+)
+def test_what_has_to_be_looked_at_with_care_is_not_plain(
+    player: object, score: object, key: object
+) -> None:
+    assert read_plain(BOUNDED, player, score, key, actor=None) is None
 
 
 # ----------------------------------------------------------------------------- judging
