@@ -24,7 +24,7 @@ from rankd.dashboard import files as dashboard
 from rankd.errors import InvalidSetting
 from rankd.ports import Clock, Progress
 from rankd.settings import TABLE, Settings
-from rankd.wiring import engine, followed
+from rankd.wiring import Place, engine, followed
 
 ROUTES = (*API, *dashboard.ROUTES)
 """Everything that is answered: the API, and the live page that uses it."""
@@ -45,7 +45,7 @@ async def service(
     """
     async with AsyncExitStack() as stack:
         opened = await stack.enter_async_context(
-            engine(settings.data, clock=clock, reading=nullcontext(), tell=tell)
+            engine(Place.chosen(settings), clock=clock, reading=nullcontext(), tell=tell)
         )
         rankd = opened.rankd
         loopback = is_loopback(settings.host)
@@ -77,7 +77,7 @@ async def worker(settings: Settings, socket: str, *, clock: Clock) -> None:
     """Serve reads over an index of one's own, and hand writes on to the process at a socket."""
     async with AsyncExitStack() as stack:
         follower, ledger = await stack.enter_async_context(
-            followed(settings.data, clock=clock, tell=lambda _: None)
+            followed(Place.chosen(settings), clock=clock, tell=lambda _: None)
         )
         forwarder = await stack.enter_async_context(forwarding(socket, follower.wake))
         gate = Gate(

@@ -39,6 +39,13 @@ class Settings:
     port: Annotated[int, Doc("Port to listen on; 0 takes a free one.", 0, 65535)] = 8700
     data: Annotated[str, Doc("Folder that holds the ledger and its snapshots.")] = "rankd-data"
 
+    ledger: Annotated[
+        str, Doc("Where the ledger is: sqlite, in the data folder, or postgresql://USER@HOST/NAME.")
+    ] = "sqlite"
+    index: Annotated[str, Doc("Where the index is: native, in this process.")] = "native"
+    node: Annotated[
+        str, Doc("What this node calls itself in a ledger that several append to; the host's name.")
+    ] = ""
     workers: Annotated[int, Doc("Processes that answer; one of them also writes.", 1, 64)] = 1
 
     connections_max: Annotated[

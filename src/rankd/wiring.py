@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import (
+    AbstractAsyncContextManager,
     AbstractContextManager,
     AsyncExitStack,
     asynccontextmanager,
@@ -9,6 +10,7 @@ from contextlib import (
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
+from socket import gethostname
 from typing import Any
 
 from rankd.adapters.memory.index import NativeIndex
@@ -19,10 +21,16 @@ from rankd.adapters.sqlite.following import FollowedLedger
 from rankd.core.follower import Follower, following
 from rankd.core.recovery import Build, Home
 from rankd.core.service import Rankd, running
+from rankd.errors import InvalidSetting
 from rankd.ports import Clock, Ledger, LedgerReader, Progress
+from rankd.settings import Settings
 
 INDEX = "index"
 """The folder of the saved index, beside the ledger. It can be removed: it is folded again."""
+
+SQLITE, NATIVE = "sqlite", "native"
+POSTGRESQL = ("postgresql://", "postgres://")
+"""What the URL of a ledger in PostgreSQL begins with."""
 
 Folder = str | PathLike[str]
 
@@ -37,13 +45,56 @@ def building(saved: Path | None) -> Build:
     return build
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an engine keeps what."""
+
+    folder: Path | None
+    """Of the ledger, unless that is elsewhere, and of the saved index; None keeps nothing here."""
+    ledger: str = SQLITE
+    """How the ledger is reached: in the folder, or by a URL."""
+    node: str = ""
+    """Who appends here, in a ledger that several append to."""
+
+    @classmethod
+    def of(cls, named: Folder | None) -> "Place":
+        """Return the place that a caller names: a folder, the URL of a ledger, or nothing."""
+        if isinstance(named, str) and named.startswith(POSTGRESQL):
+            return cls(None, named)
+        return cls(None if named is None else Path(named))
+
+    @classmethod
+    def chosen(cls, settings: Settings) -> "Place":
+        """Return the place that settings name. Raises InvalidSetting."""
+        if settings.ledger != SQLITE and not settings.ledger.startswith(POSTGRESQL):
+            raise _unknown("ledger", f"{SQLITE}, or a URL that begins with {POSTGRESQL[0]}")
+        if settings.index != NATIVE:
+            raise _unknown("index", NATIVE)
+        return cls(Path(settings.data), settings.ledger, settings.node or gethostname())
+
+    @property
+    def saved(self) -> Path | None:
+        """Where the index is saved."""
+        return None if self.folder is None else self.folder / INDEX
+
+
+def _unknown(setting: str, accepted: str) -> InvalidSetting:
+    return InvalidSetting(setting=setting, source="the settings", problem=f"must be {accepted}")
+
+
 @asynccontextmanager
 async def followed(
-    folder: Folder, *, clock: Clock, tell: Callable[[Progress], None]
+    place: Place, *, clock: Clock, tell: Callable[[Progress], None]
 ) -> AsyncIterator[tuple[Follower, LedgerReader]]:
     """Follow the ledger that another process writes, with an index of one's own."""
-    async with FollowedLedger.open(Path(folder)) as ledger:
-        build = building(Path(folder) / INDEX)
+    async with AsyncExitStack() as stack:
+        ledger: LedgerReader
+        if place.ledger != SQLITE:
+            ledger = await stack.enter_async_context(_postgres(place))
+        else:
+            assert place.folder is not None, "a ledger in memory is followed by nobody"
+            ledger = await stack.enter_async_context(FollowedLedger.open(place.folder))
+        build = building(place.saved)
         async with following(ledger=ledger, build=build, clock=clock, tell=tell) as follower:
             yield follower, ledger
 
@@ -57,32 +108,51 @@ class Engine:
     durable: bool
     """Whether anything outlives the process."""
     backup: Callable[[Path], AsyncIterator[Progress]] | None
-    """Copies the ledger into an empty folder while it goes on; None in memory."""
+    """Copies the ledger into an empty folder while it goes on; None where others see to that."""
 
 
 @asynccontextmanager
 async def engine(
-    folder: Folder | None,
+    place: Place,
     *,
     clock: Clock,
     reading: AbstractContextManager[Any],
     tell: Callable[[Progress], None],
 ) -> AsyncIterator[Engine]:
-    """Build the engine of one process: SQLite in a folder, or memory, and the native index."""
+    """Build the engine of one process over the ledger at a place, with a native index."""
     async with AsyncExitStack() as stack:
         ledger: Ledger
-        saved: Path | None = None
         backup = None
-        if folder is None:
+        if place.ledger != SQLITE:
+            ledger = await stack.enter_async_context(_postgres(place))
+        elif place.folder is None:
             ledger = MemoryLedger()
         else:
-            on_disk = await stack.enter_async_context(SQLiteLedger.open(Path(folder)))
-            ledger, saved, backup = on_disk, Path(folder) / INDEX, on_disk.backup
-
+            ledger = on_disk = await stack.enter_async_context(SQLiteLedger.open(place.folder))
+            backup = on_disk.backup
         rankd = await stack.enter_async_context(
-            running(ledger=ledger, build=building(saved), clock=clock, reading=reading, tell=tell)
+            running(
+                ledger=ledger,
+                build=building(place.saved),
+                clock=clock,
+                reading=reading,
+                tell=tell,
+            )
         )
         yield Engine(rankd, ledger, ledger.durable, backup)
+
+
+def _postgres(place: Place) -> AbstractAsyncContextManager[Ledger]:
+    """Open a ledger in PostgreSQL, whose driver is not everybody's."""
+    try:
+        from rankd.adapters.postgres import PostgresLedger
+    except ImportError as exc:
+        raise InvalidSetting(
+            setting="ledger",
+            source="the settings",
+            problem="PostgreSQL needs its driver: pip install 'rankd[postgres]'",
+        ) from exc
+    return PostgresLedger.open(place.ledger, node=place.node)
 
 
 def restoration(backup: Folder, folder: Folder) -> AsyncIterator[Progress]:

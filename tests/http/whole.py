@@ -17,7 +17,7 @@ from rankd.api.table import ROUTES
 from rankd.core.service import Rankd
 from rankd.model.window import Instant
 from rankd.settings import Settings
-from rankd.wiring import engine
+from rankd.wiring import Place, engine
 
 T = TypeVar("T")
 
@@ -98,7 +98,9 @@ async def whole(
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[str] = loop.create_future()
     stop = asyncio.Event()
-    async with engine(None, clock=clock, reading=nullcontext(), tell=lambda _: None) as opened:
+    async with engine(
+        Place(None), clock=clock, reading=nullcontext(), tell=lambda _: None
+    ) as opened:
         rankd = opened.rankd
         gate = Gate(
             lambda: rankd.book,

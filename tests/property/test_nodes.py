@@ -175,6 +175,12 @@ class Cluster:
         with suppress(LedgerUnavailable):
             await self.nodes[number].profile(player, {"name": "x", "attributes": attributes})
 
+    FAILURES: ClassVar[list[tuple[Literal["no", "unknown"], bool]]] = [
+        ("no", False),
+        ("unknown", False),
+        ("unknown", True),
+    ]
+
     async def step(self) -> None:
         dice = self.dice
         chance = dice.random()
@@ -183,7 +189,7 @@ class Cluster:
                 clock.time += dice.choice([DAY // 2, DAY, 60_000_000])
         elif chance < 0.12:
             door = dice.choice(self.doors)
-            door.plan.append(dice.choice([("no", False), ("unknown", False), ("unknown", True)]))
+            door.plan.append(dice.choice(self.FAILURES))
         elif chance < 0.16:
             door = dice.choice(self.doors)
             door.blind = not door.blind

@@ -40,7 +40,7 @@ from rankd.core.intake import Answer
 from rankd.core.service import Rankd
 from rankd.errors import LedgerUnavailable, RankdError, Refused, Unavailable
 from rankd.model.facts import Fact, Position, Recorded, ScoreSubmitted
-from rankd.wiring import Engine, engine
+from rankd.wiring import Engine, Place, engine
 
 START = 1_794_657_600_000_000
 """Noon of a day in 2026, in microseconds."""
@@ -292,7 +292,7 @@ async def live(folder: Path, life: int, seed: int, pipe: int) -> None:
 
 
 def opened(folder: Path, clock: SpedClock) -> Any:
-    return engine(folder, clock=clock, reading=nullcontext(), tell=lambda _: None)
+    return engine(Place(folder), clock=clock, reading=nullcontext(), tell=lambda _: None)
 
 
 # ----------------------------------------------------------------------------- the parent

@@ -13,7 +13,7 @@ from rankd.demo import BOARD, CONTENDERS, DAY, REGIONS, TICK_SECONDS, Game, Time
 from rankd.errors import BoardDiffers, InvalidSetting
 from rankd.model.window import Instant
 from rankd.ports import Progress
-from rankd.wiring import engine
+from rankd.wiring import Place, engine
 
 PLAYERS = 300
 WEDNESDAY: Instant = 1_763_553_600_000_000  # 2025-11-19, noon, UTC
@@ -31,7 +31,7 @@ async def opened(
     folder: Path | None, told: Callable[[Progress], None] = lambda _: None
 ) -> AsyncIterator[tuple[Rankd, TimeLapse]]:
     clock = TimeLapse(Stopped())
-    async with engine(folder, clock=clock, reading=nullcontext(), tell=told) as running:
+    async with engine(Place.of(folder), clock=clock, reading=nullcontext(), tell=told) as running:
         yield running.rankd, clock
 
 

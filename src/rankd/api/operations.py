@@ -21,8 +21,11 @@ async def readyz(service: Service, request: Request) -> Response:
     del request
     if service.stopping():
         return _health(service, "stopping", 503, "the service is stopping")
-    if service.rankd.failure is not None:
+    if service.engine is not None and service.engine.ended:
         return _health(service, "failed", 503, "the ledger failed; restart to recover")
+    if service.rankd.failure is not None:
+        problem = "the ledger cannot be reached: writes are refused, and reads may be stale"
+        return _health(service, "degraded", 200, problem)
     return _health(service, "ready", 200)
 
 

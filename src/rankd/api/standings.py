@@ -37,6 +37,13 @@ async def _reached(service: Service, position: int) -> None:
     await service.rankd.reached(Position(position), within_seconds=MIN_POSITION_SECONDS_MAX)
 
 
+def _response(service: Service, body: Any) -> Response:
+    """Answer with a read, which says so if it may be old."""
+    if service.rankd.stale:
+        body.stale = True
+    return Response(wire.encode(body))
+
+
 async def get_standing(service: Service, request: Request) -> Response:
     """Return one player's standing."""
     params, query = request.params, request.query
@@ -49,7 +56,7 @@ async def get_standing(service: Service, request: Request) -> Response:
     standing = await reader.standing_in(where, player)
     if standing is None:
         raise NotRanked(board=board, window=where.ranking.window, player=player)
-    return Response(wire.encode(shown.one(standing, where.ranking, where.terms.board)))
+    return _response(service, shown.one(standing, where.ranking, where.terms.board))
 
 
 def standing_now(service: Service, request: Request) -> Response | None:
@@ -63,7 +70,7 @@ def standing_now(service: Service, request: Request) -> Response | None:
     found = reader.ranked_now(where, player)
     if found is None:
         raise NotRanked(board=board, window=where.ranking.window, player=player)
-    return Response(wire.encode(shown.ranked(found, where, player, reader.name(player))))
+    return _response(service, shown.ranked(found, where, player, reader.name(player)))
 
 
 def prepare_standing(service: Service, request: Request) -> Prepared | None:
@@ -94,7 +101,7 @@ def _prepare(
     """Return what finds players until the book changes, and then has them answered."""
     view, query = service.rankd, request.query
     projector, book, revision = view.projector, view.book, view.book.revision
-    if query["min_position"] is not None or not service.gate.lasts(request):
+    if query["min_position"] is not None or view.stale or not service.gate.lasts(request):
         return None
     where = view.reader.where(request.params["board"], query["window"], query["segment"])
     seek = view.reader.seeker(where)
@@ -126,7 +133,7 @@ async def list_standings(service: Service, request: Request) -> Response:
         cursor=query["cursor"],
         **which,
     )
-    response = _ready_made(page, where.terms.board)
+    response = _ready_made(page, where.terms.board, stale=rankd.stale)
     if page.as_of == rankd.position:
         service.pages.keep(at, _asked(request), response)
     return _unless_known(request, response)
@@ -148,14 +155,15 @@ def _asked(request: Request) -> tuple[object, ...]:
     return (request.params["board"], *request.query.values())
 
 
-def _moment(service: Service) -> tuple[int, int]:
+def _moment(service: Service) -> tuple[int, int, bool]:
     """Return all that the answer to one question may change with."""
-    projector = service.rankd.projector
-    return projector.checkpoint, projector.book.profiled_at
+    view = service.rankd
+    return view.projector.checkpoint, view.projector.book.profiled_at, view.stale
 
 
-def _ready_made(page: FoundPage, board: Any) -> Response:
+def _ready_made(page: FoundPage, board: Any, *, stale: bool) -> Response:
     filled = shown.page(page, board)
+    filled.stale = stale
     # The position moves with every write anywhere; what people see of this page may not.
     seen = (filled.board, filled.window, filled.segment, filled.total, filled.standings)
     etag = b'"%s"' % blake2b(wire.encode(seen), digest_size=12).hexdigest().encode()
@@ -211,7 +219,7 @@ def _read_rank(text: str) -> Rank:
 
 def _page(service: Service, page: FoundPage, board: str, which: dict[str, Any]) -> Response:
     where = service.rankd.reader.where(board, **which)
-    return Response(wire.encode(shown.page(page, where.terms.board)))
+    return _response(service, shown.page(page, where.terms.board))
 
 
 async def lookup_standings(service: Service, request: Request) -> Response:
@@ -223,7 +231,7 @@ async def lookup_standings(service: Service, request: Request) -> Response:
     board = request.params["board"]
     found = await service.rankd.reader.lookup(board, players, **which)
     where = service.rankd.reader.where(board, **which)
-    return Response(wire.encode(shown.found(found, where.terms.board)))
+    return _response(service, shown.found(found, where.terms.board))
 
 
 async def list_friends(service: Service, request: Request) -> Response:
@@ -232,7 +240,7 @@ async def list_friends(service: Service, request: Request) -> Response:
     board = request.params["board"]
     found = await service.rankd.reader.friends(board, request.params["player"], **which)
     where = service.rankd.reader.where(board, **which)
-    return Response(wire.encode(shown.found(found, where.terms.board)))
+    return _response(service, shown.found(found, where.terms.board))
 
 
 async def get_projection(service: Service, request: Request) -> Response:
@@ -261,7 +269,7 @@ async def get_projection(service: Service, request: Request) -> Response:
     else:
         share = _read_share(query["percentile"])
         projected = await reader.scores_for(board, percentile=share, **which)
-    return Response(wire.encode(shown.projection(projected, definition)))
+    return _response(service, shown.projection(projected, definition))
 
 
 def _read_share(text: str) -> float:
@@ -292,4 +300,4 @@ async def player_standings(service: Service, request: Request) -> Response:
             for ranking, standing in found
         ],
     )
-    return Response(wire.encode(body))
+    return _response(service, body)

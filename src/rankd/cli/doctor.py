@@ -91,9 +91,11 @@ def _ledger(data: Path) -> Iterator[Finding]:
 
 async def _durability(folder: str) -> Any:
     from rankd.embedded import WallClock
-    from rankd.wiring import engine
+    from rankd.wiring import Place, engine
 
-    opening = engine(folder, clock=WallClock(), reading=nullcontext(), tell=lambda _: None)
+    opening = engine(
+        Place.of(folder), clock=WallClock(), reading=nullcontext(), tell=lambda _: None
+    )
     async with opening as opened:
         return opened.ledger.durability  # type: ignore[attr-defined]
 

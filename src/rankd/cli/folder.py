@@ -21,7 +21,7 @@ from rankd.embedded import WallClock
 from rankd.ports import Progress
 from rankd.settings import Settings
 from rankd.terminal import ProgressBar
-from rankd.wiring import engine
+from rankd.wiring import Place, engine
 
 
 class OpenGate(Gate):
@@ -65,7 +65,7 @@ def opened(folder: str) -> Iterator[FolderTransport]:
     bar, clock = ProgressBar(), WallClock()
     tell = bar.tell if sys.stderr.isatty() else _say_nothing
     with asyncio.Runner() as runner:
-        opening = engine(folder, clock=clock, reading=nullcontext(), tell=tell)
+        opening = engine(Place.of(folder), clock=clock, reading=nullcontext(), tell=tell)
         running = runner.run(opening.__aenter__())
         tell(None)
         try:

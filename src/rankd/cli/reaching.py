@@ -64,6 +64,8 @@ class Reach:
 
 def insist_on_data(folder: str) -> None:
     """Refuse a folder with nothing in it: opening it would only make an empty ledger."""
+    if "://" in folder:
+        return  # Of a ledger elsewhere, which tells itself if it is not there.
     path = Path(folder)
     if not path.is_dir() or not any(path.iterdir()):
         raise Failed(f"{folder} holds no data; name the folder that `rankd serve` uses with --data")

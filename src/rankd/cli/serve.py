@@ -20,12 +20,10 @@ if TYPE_CHECKING:
 
 CONFIG_DEFAULT = "rankd.toml"
 
-FIRST = ("data", "host", "port", "workers")
+FIRST = ("data", "host", "port", "workers", "ledger", "index", "node")
 """Listed before the bounds that hardly anybody touches."""
 
 UNBUILT = {
-    "ledger": ("sqlite", "Where the ledger is: sqlite."),
-    "index": ("memory", "Where the index is: memory."),
     "bus": ("memory", "What carries events: memory."),
 }
 """Options that are promised, and so far take nothing but their default."""

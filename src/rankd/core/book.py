@@ -213,7 +213,8 @@ class Book:
         self.profiled_at = Position(0)
         """Where a profile changed last: whoever keeps names beside ranks may go by it."""
         self.revision = 0
-        """Grows with every fact noted: whoever keeps what a question means may go by it."""
+        """Grows with every fact noted, and when reads begin or end to be stale: whoever keeps what
+        a question means may go by it."""
 
     def page(self, board: str) -> BoardPage:
         """Return a board's page. Raises UnknownBoard."""

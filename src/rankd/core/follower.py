@@ -53,10 +53,10 @@ class Follower(View):
                 while facts := await self._read():
                     await self.projector.fold(facts)
         except RankdError as exc:
-            self._failure = exc
+            self._note(exc)
             _log.error("the ledger can be followed no longer: %s", exc)
         except Exception as exc:
-            self._failure = LedgerUnavailable(f"following failed: {exc!r}", applied="no")
+            self._note(LedgerUnavailable(f"following failed: {exc!r}", applied="no"))
             _log.exception("following failed")
         finally:
             self.ended.set()
@@ -71,10 +71,15 @@ class Follower(View):
         except Unavailable as exc:
             if self._failure is None:
                 _log.warning("the ledger cannot be read: %s", exc)
-            self._failure = exc
+            self._note(exc)
             return ()
-        self._failure = None
+        self._note(None)
         return facts
+
+    def _note(self, failure: RankdError | None) -> None:
+        if (failure is None) != (self._failure is None):
+            self.book.revision += 1
+        self._failure = failure
 
 
 class Replaced(Snapshots):

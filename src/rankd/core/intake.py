@@ -260,6 +260,7 @@ class Intake:
             if isinstance(exc, LedgerUnavailable) and self._ledger.shared:
                 raise
             self.failure = exc if isinstance(exc, RankdError) else _broken(exc)
+            self.projector.book.revision += 1
             if isinstance(exc, RankdError):
                 raise
             raise self.failure from exc

@@ -146,14 +146,19 @@ class Pursuer:
             try:
                 async with self._intake.turn():
                     await self._intake.pursue()
-                self.failure = None
+                self._note(None)
             except LedgerUnavailable as exc:
                 if self._intake.failure is not None:
                     return  # The engine has stopped, and says so itself.
                 if self.failure is None:
                     _log.warning("the ledger cannot be read: %s", exc)
-                self.failure = exc
+                self._note(exc)
                 await asyncio.sleep(RETRY_SECONDS)
+
+    def _note(self, failure: RankdError | None) -> None:
+        if (failure is None) != (self.failure is None):
+            self._intake.projector.book.revision += 1
+        self.failure = failure
 
 
 class Keeper:

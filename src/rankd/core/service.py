@@ -96,8 +96,13 @@ class Rankd(View):
 
     @property
     def failure(self) -> RankdError | None:
-        """Why the engine takes no more, if it does not."""
-        return self._intake.failure
+        """Why the engine takes no more, or sees nothing of what others append, if that is so."""
+        return self._intake.failure or self.pursuer.failure
+
+    @property
+    def ended(self) -> bool:
+        """Whether it takes nothing more for good."""
+        return self._intake.failure is not None
 
     @property
     def waiting(self) -> int:
@@ -246,7 +251,7 @@ class Rankd(View):
         Raises InvalidSubmission if one is malformed, and then nothing is recorded.
         """
         while True:
-            page = self.book.page(name)
+            page = await self._page(name)
             board = page.board
             facts = (
                 await self._read_as_then(page, items, actor)
@@ -257,6 +262,13 @@ class Rankd(View):
                 return await self._intake.put(facts, boards=(board,))
             except Overtaken:
                 continue
+
+    async def _page(self, name: str) -> BoardPage:
+        """Return a board's page, also if another node has defined it a moment ago."""
+        if name not in self.book.boards and self._ledger.shared:
+            async with self._intake.turn():
+                await self._intake.pursue()
+        return self.book.page(name)
 
     def hand_in(self, fact: ScoreSubmitted, board: Board, tell: HandedIn) -> None:
         """Do what ``submit`` does for a caller who has read the fact, and is told later.
@@ -317,7 +329,7 @@ class Rankd(View):
         self, name: str, body: Mapping[str, object], actor: str | None
     ) -> ScoreSubmitted | Refused:
         try:
-            page = self.book.page(name)
+            page = await self._page(name)
             if page.earlier:
                 return (await self._read_as_then(page, [body], actor))[0]
             return read_facts(page.board, [body], actor=actor)[0]

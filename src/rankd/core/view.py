@@ -33,6 +33,11 @@ class View:
         return None
 
     @property
+    def stale(self) -> bool:
+        """Whether there may be more in the ledger than is seen here, for longer than a moment."""
+        return self.failure is not None
+
+    @property
     def waiting(self) -> int:
         """How many facts wait for a commit."""
         return 0

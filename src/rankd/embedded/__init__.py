@@ -27,7 +27,7 @@ from rankd.embedded.synchronous import Board, Ranks
 from rankd.model.window import Instant
 from rankd.ports import Clock
 from rankd.terminal import Show, showing
-from rankd.wiring import Folder, engine, restoration
+from rankd.wiring import Folder, Place, engine, restoration
 
 __all__ = ["AsyncBoard", "AsyncRanks", "Board", "Ranks", "aopen", "open", "restore"]
 
@@ -59,7 +59,9 @@ async def _opened(
     reading: AbstractContextManager[Any],
 ) -> AsyncIterator[AsyncRanks]:
     with showing(progress) as tell:
-        async with engine(folder, clock=clock or WallClock(), reading=reading, tell=tell) as opened:
+        async with engine(
+            Place.of(folder), clock=clock or WallClock(), reading=reading, tell=tell
+        ) as opened:
             tell(None)
             yield AsyncRanks(opened)
 
