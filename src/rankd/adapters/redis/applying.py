@@ -10,6 +10,7 @@ for partitions that have taken it answer from memory. How the entries were befor
 count their ranks everywhere, so it is asked first, unless somebody just did.
 """
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -34,6 +35,10 @@ REMEMBERED_BYTES_MAX = 4 * 2**20
 
 KEYS_RELEASED_PER_APPLY = 256
 """How many buckets of dropped rankings are freed with each piece: some 0.2 ms."""
+
+PLAYERS_PER_BUCKET = 64
+"""On average: few enough to be searched quickly, and twice as many still stay packed with Redis's
+own settings (hash-max-listpack-entries 512). Of longer ids than 64 bytes none does."""
 
 _STAYS, _PUT, _LEAVES = range(3)
 _PLACE, _FLOOR, _SCORE = 1, 2, 4
@@ -259,8 +264,17 @@ class Applying:
         self, pieces: Sequence[Piece], shapes: Mapping[Ranking, Shape], partition: int
     ) -> list[Answer] | None:
         answers = []
-        for piece in pieces:
-            answer = await self._filling.write(partition, self._packed(piece, shapes, partition))
+        packed = self._packed(pieces[0], shapes, partition)
+        for following in (*pieces[1:], None):
+            if following is None:
+                answer = await self._filling.write(partition, packed)
+            else:
+                sent = asyncio.ensure_future(self._filling.write(partition, packed))
+                try:
+                    await asyncio.sleep(0)  # Let it go out: the next is packed while Redis works.
+                    packed = self._packed(following, shapes, partition)
+                finally:
+                    answer = await sent
             if answer.status == "mistake":
                 raise Mistake(f"a ranking of this apply {answer.reason}")
             if answer.status == "other":
@@ -295,6 +309,7 @@ class Applying:
                 APPLIES_REMEMBERED,
                 REMEMBERED_BYTES_MAX,
                 KEYS_RELEASED_PER_APPLY,
+                PLAYERS_PER_BUCKET,
                 opened,
                 self._expected if first else [],
                 dropped if last else [],

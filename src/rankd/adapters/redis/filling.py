@@ -1,7 +1,8 @@
 """One epoch of the index, as scripts are sent to it: partition by partition, or all at once."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from rankd.adapters.redis.link import APPLY, READ, Link
@@ -9,6 +10,9 @@ from rankd.adapters.redis.names import Epoch, Home, home_of, partition_key
 from rankd.adapters.redis.packing import Answer, Packed, unpack
 
 T = TypeVar("T")
+
+HOMES_REMEMBERED = 65_536
+"""Of how many players it is known where they are: whoever is looked up is mostly moved next."""
 
 
 class EpochGone(Exception):
@@ -24,10 +28,8 @@ class Filling:
         self._link = link
         prefix = link.address.prefix
         self._keys = [partition_key(prefix, epoch, number) for number in range(self.count)]
-
-    def home(self, player: str) -> Home:
+        self.home: Callable[[str], Home] = lru_cache(HOMES_REMEMBERED)(partial(home_of, epoch))
         """Return where a player is."""
-        return home_of(self.epoch, player)
 
     async def write(self, partition: int, packed: Packed) -> Answer:
         """Run apply.lua. Raises EpochGone, IndexUnavailable."""

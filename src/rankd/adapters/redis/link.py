@@ -19,6 +19,7 @@ from redis.asyncio.connection import Connection
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
+from redis.cluster import LoadBalancingStrategy
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import (
     NoScriptError,
@@ -39,8 +40,12 @@ VERSION_MIN = (6, 2)
 CLUSTER_TRIES = 3
 """How often redis-py looks where a slot is now, before it gives up."""
 
+_REPLICAS = LoadBalancingStrategy.ROUND_ROBIN_REPLICAS
 _LUA = Path(__file__).with_name("lua")
 _log = logging.getLogger(__name__)
+
+_Target = dict[str, Any]
+"""Which node of a cluster a command is for, as redis-py is told; empty where there is one."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,6 @@ class Link:
         self._sentinels: list[Sentinel] = []
         self._client = self._connect()
         self._replicas = self._connect(replicas=True) if replica_reads else None
-        self._clustered = address.kind == "cluster"
 
     # ------------------------------------------------------------------------- calling
 
@@ -111,7 +115,7 @@ class Link:
             raise IndexUnavailable(
                 f"{self.address} did not answer within {seconds:g} seconds"
             ) from exc
-        except (RedisError, OSError) as exc:
+        except (RedisError, RedisClusterException, OSError) as exc:
             raise IndexUnavailable(f"{self.address}: {_said(exc)}") from exc
 
     async def _send(
@@ -140,7 +144,7 @@ class Link:
             return RedisCluster(
                 startup_nodes=[ClusterNode(*host) for host in address.hosts],
                 retry=Retry(NoBackoff(), CLUSTER_TRIES),
-                read_from_replicas=replicas,
+                load_balancing_strategy=_REPLICAS if replicas else None,
                 max_connections=CONNECTIONS_MAX,
                 ssl=address.tls,
                 **common,
@@ -219,24 +223,23 @@ class Link:
                 ) from exc
             raise
         notes: list[str] = []
-        for info in everywhere:
+        for target, info in everywhere:
             self._check_server(info)
-            await self._check_eviction(info)
-            if info.get("aof_enabled") == "0" and await self._config("save") == "":
+            await self._check_eviction(target, info)
+            if info.get("aof_enabled") == "0" and await self._config(target, "save") == "":
                 notes.append(
                     f"{self.address} writes nothing to disk: after a restart of it the index is "
                     "folded again from the ledger"
                 )
         return list(dict.fromkeys(notes))
 
-    async def _infos(self) -> list[dict[str, str]]:
+    async def _infos(self) -> list[tuple[_Target, dict[str, str]]]:
+        """Return what every server says of itself."""
+        targets: list[_Target] = [{}]
         if isinstance(self._client, RedisCluster):
             await self.command("PING")  # It finds the nodes.
-            nodes = self._client.get_primaries()
-            replies = [await self.command("INFO", target_nodes=node) for node in nodes]
-        else:
-            replies = [await self.command("INFO")]
-        return [_info(reply) for reply in replies]
+            targets = [{"target_nodes": node} for node in self._client.get_primaries()]
+        return [(target, _info(await self.command("INFO", **target))) for target in targets]
 
     def _check_server(self, info: dict[str, str]) -> None:
         version = tuple(int(part) for part in info.get("redis_version", "0").split(".")[:2])
@@ -251,8 +254,8 @@ class Link:
                 "is a replica, which cannot be written to: name the server it follows"
             )
 
-    async def _check_eviction(self, info: dict[str, str]) -> None:
-        policy = info.get("maxmemory_policy") or await self._config("maxmemory-policy")
+    async def _check_eviction(self, target: _Target, info: dict[str, str]) -> None:
+        policy = info.get("maxmemory_policy") or await self._config(target, "maxmemory-policy")
         if policy is None:
             _log.warning(
                 "%s does not tell its maxmemory-policy: make sure that it is noeviction, or parts "
@@ -266,11 +269,10 @@ class Link:
                 "in its configuration"
             )
 
-    async def _config(self, name: str) -> str | None:
-        """Return a setting of the server, None where nobody may ask: a managed Redis forbids it."""
-        target = {"target_nodes": RedisCluster.DEFAULT_NODE} if self._clustered else {}
+    async def _config(self, target: _Target, name: str) -> str | None:
+        """Return a setting of a server, None where nobody may ask: a managed Redis forbids it."""
         try:
-            reply = await self.command("CONFIG", "GET", name, **target)
+            reply = await self.command("CONFIG GET", name, **target)
         except IndexUnavailable as exc:
             if isinstance(exc.__cause__, ResponseError):
                 return None

@@ -5,11 +5,11 @@ and which of them were different then; this module puts the two together.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from rankd.adapters.redis.names import Epoch, home_of, name_of, ranking_of, shape_of
+from rankd.adapters.redis.names import Home, name_of, ranking_of, shape_of
 from rankd.adapters.redis.packing import Answer, Packed, pack
 from rankd.ports import Ranking, Shape
 
@@ -47,13 +47,13 @@ class Asked:
     high: bytes = b""
     """Empty for the end."""
 
-    def head(self, epoch: Epoch) -> list[Any]:
+    def head(self, home: Callable[[str], Home]) -> list[Any]:
         """Return what is numbers and text."""
         return [
             self.ranking.board,
             name_of(self.ranking),
             list(self.players),
-            [home_of(epoch, player).hash for player in self.players],
+            [home(player)[1] for player in self.players],
             self.shown,
             self.ranked,
             len(self.places),
@@ -79,7 +79,7 @@ NOBODY_ASKED: Sequence[Asked] = ()
 
 
 def ask(
-    epoch: Epoch,
+    home: Callable[[str], Home],
     asked: Sequence[Asked] = NOBODY_ASKED,
     *,
     at: int | None = None,
@@ -92,7 +92,7 @@ def ask(
             "" if at is None else str(at),
             "" if whereto is None else str(whereto),
             boards if isinstance(boards, bool) else list(boards),
-            [each.head(epoch) for each in asked],
+            [each.head(home) for each in asked],
         ],
         [text for each in asked for text in each.strings()],
     )
@@ -197,13 +197,14 @@ def _told(answer: Answer, asked: Asked) -> Told:
     total, width, dense = next(numbers), next(numbers), next(numbers)
     then = _difference(answer)
     said = Told(Shape(width, bool(dense)), then.total(total), touched=bool(then))
-    said.entries = [_entry(answer, asked, then, player) for player in asked.players]
+    shown = asked.shown and bool(next(numbers))
+    said.entries = [_entry(answer, asked, shown, then, player) for player in asked.players]
     said.counts = [then.count(place, next(numbers)) for place in asked.places]
     said.scores = [then.distinct(score, next(numbers)) for score in asked.scores]
     if asked.first is not None:
-        said.page = _page(answer, asked)
+        said.page = _page(answer, shown)
     if asked.start is not None:
-        page = _page(answer, asked)
+        page = _page(answer, shown)
         said.end = page[-1][0] if page and len(page) == asked.limit else None
         said.page = _page_then(page, asked.start, said.end, then, width)
     if asked.samples:
@@ -234,11 +235,13 @@ def _difference(answer: Answer) -> Difference:
     return then
 
 
-def _entry(answer: Answer, asked: Asked, then: Difference, player: str) -> Entry | None:
+def _entry(
+    answer: Answer, asked: Asked, shown: bool, then: Difference, player: str
+) -> Entry | None:
     order_key = next(answer.strings)
     found = None
     if order_key is not None:
-        beside = next(answer.strings) if asked.shown else None
+        beside = next(answer.strings) if shown else None
         found = Entry(order_key, beside, next(answer.numbers) if asked.ranked else None)
     if player not in then.entries:
         return found
@@ -246,12 +249,12 @@ def _entry(answer: Answer, asked: Asked, then: Difference, player: str) -> Entry
     return None if order_key is None else Entry(order_key, beside if asked.shown else None, None)
 
 
-def _page(answer: Answer, asked: Asked) -> list[tuple[bytes, Beside]]:
+def _page(answer: Answer, shown: bool) -> list[tuple[bytes, Beside]]:
     page = []
     for _ in range(next(answer.numbers)):
         place = next(answer.strings)
         assert place is not None
-        page.append((place, next(answer.strings) if asked.shown else None))
+        page.append((place, next(answer.strings) if shown else None))
     return page
 
 

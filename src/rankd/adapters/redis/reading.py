@@ -103,7 +103,7 @@ class Reading:
             [
                 filling.read(
                     partition,
-                    ask(filling.epoch, some, at=at, boards=boards, whereto=whereto),
+                    ask(filling.home, some, at=at, boards=boards, whereto=whereto),
                     replica=replica,
                 )
                 for partition, some in asked.items()
@@ -344,7 +344,7 @@ class Reading:
             at, (one,) = await self._everybody_says(asked)
             if not one.touched:
                 return _stretch(one.page, one.shape, one.total, at)
-        if offset + limit <= search.NEAR_ENOUGH:
+        if offset + limit <= search.TOP_ENTRIES:
             at, said = await self._entries_from(ranking, b"", offset + limit)
         else:
             at, start, skipped = await self._seek(ranking, offset)

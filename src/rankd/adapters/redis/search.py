@@ -5,7 +5,7 @@ come before each. Between two samples of a partition lie as many entries as betw
 every sample it is known, to within one such gap in each partition, how many come before it in all.
 The search goes on between the last sample that certainly is not behind the rank and the first that
 certainly is: a piece 2 / (samples + 1) as long, whatever the number of partitions. A hundred
-million entries are narrowed down in three rounds to what one page more can hold.
+million entries are narrowed down in five rounds to what is read with the page.
 """
 
 from bisect import bisect_right
@@ -14,14 +14,17 @@ from typing import NamedTuple
 
 from rankd.adapters.redis.questions import Sampled
 
-SAMPLES = 256
+SAMPLES = 48
 """How many entries each partition picks in a round."""
 
-NEAR_ENOUGH = 512
+NEAR_ENOUGH = 128
 """How many entries before the wanted one may be read with it, from each partition."""
 
+TOP_ENTRIES = 512
+"""Pages that end before this offset are read without a search."""
+
 ROUNDS_MAX = 8
-"""More than 2**32 entries would need; they cannot fail to come nearer."""
+"""More than 2**32 entries need. A search that ends early is exact all the same: more is read."""
 
 
 class Between(NamedTuple):

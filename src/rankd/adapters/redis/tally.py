@@ -60,26 +60,24 @@ class Tally:
 
     def take(self, move: Move) -> Moved:
         """Make a move, and tell what it did."""
-        player, ties = move.player, move.ties
-        before = self._rank(player, ties)
-        if move.order_key == STAY:
+        _, player, new, _, ties = move
+        old, id = self._now[player], player.encode()
+        before = None if old is None else self._rank(old, id, ties)
+        if new == STAY:
             return Moved(before, before, self._total)
-        old, new = self._now[player], move.order_key
         if old != new:
             if old is not None:
-                self._leave(old, player)
+                self._leave(old, id)
             if new is not None:
-                self._join(new, player)
+                self._join(new, id)
             self._now[player] = new
-        return Moved(before, self._rank(player, ties), self._total)
+        after = None if new is None else self._rank(new, id, ties)
+        return Moved(before, after, self._total)
 
-    def _rank(self, player: str, ties: TieRule) -> Rank | None:
-        key = self._now[player]
-        if key is None:
-            return None
+    def _rank(self, key: bytes, id: bytes, ties: TieRule) -> Rank:
         if ties is TieRule.DENSE:
             return self._dense(score_part(key))
-        place = place_of(key, player) if ties is TieRule.ORDINAL else floor_of(key)
+        place = key + id if ties is TieRule.ORDINAL else floor_of(key)
         come, gone = bisect_left(self._come, place), bisect_left(self._gone, place)
         return Rank(self._counts[place] + come - gone + 1)
 
@@ -88,8 +86,8 @@ class Tally:
         lost = bisect_left(self._lost_scores, score)
         return Rank(self._scores[score].better + new - lost + 1)
 
-    def _leave(self, key: bytes, player: str) -> None:
-        place = place_of(key, player)
+    def _leave(self, key: bytes, id: bytes) -> None:
+        place = key + id
         if place in self._there:
             insort(self._gone, place)
         else:
@@ -98,8 +96,8 @@ class Tally:
         if self._scores:
             self._change_score(score_part(key), -1)
 
-    def _join(self, key: bytes, player: str) -> None:
-        place = place_of(key, player)
+    def _join(self, key: bytes, id: bytes) -> None:
+        place = key + id
         if place in self._there:
             _remove(self._gone, place)
         else:

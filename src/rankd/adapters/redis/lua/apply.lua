@@ -7,7 +7,7 @@
 --                   piece      integer from 1: which piece of it this is
 --                   last       boolean: with the last piece the position moves
 --                   alone      boolean: this is the only partition
---                   remembered_max, bytes_max, released_max  integers: bounds
+--                   remembered_max, bytes_max, released_max, bucket_players  integers: bounds
 --                   opened     {board, name, "key bytes:dense", ...}
 --                   expected   {board, name, key bytes or 0, whether it must be dense, ...}:
 --                              rankings that must be there
@@ -37,10 +37,8 @@
 -- Atomic because entries, their order keys, their ranks and the position have to agree.
 
 local after, through, mark, piece, last, alone = head[1], head[2], head[3], head[4], head[5], head[6]
-local remembered_max, bytes_max, released_max = head[7], head[8], head[9]
-local opened, expected, dropped, adopted, rankings = head[10], head[11], head[12], head[13], head[14]
-
-local PLAYERS_PER_BUCKET = 64 -- On average; twice as many still stay packed with usual settings.
+local remembered_max, bytes_max, released_max, bucket_players = head[7], head[8], head[9], head[10]
+local opened, expected, dropped, adopted, rankings = head[11], head[12], head[13], head[14], head[15]
 local TIE_BREAK = string.rep("\0", 8)
 
 local state = call("HMGET", meta, "at", "torn", "pending", "gens", "epoch", "bytes")
@@ -184,7 +182,7 @@ end
 
 -- Add a bucket for each so many players, taking its share from the one it is split off.
 local function grow(gen, players, buckets)
-    while players > buckets * PLAYERS_PER_BUCKET do
+    while players > buckets * bucket_players do
         local size = 1
         while size < buckets + 1 do size = size * 2 end
         local source, target = bucket_key(gen, buckets - size / 2), bucket_key(gen, buckets)
@@ -303,7 +301,7 @@ for _, asked in ipairs(rankings) do
     call_many("ZREM", zset, removed)
     call_many("ZADD", zset, added)
     total = total - #removed + #added / 2
-    if total > buckets * PLAYERS_PER_BUCKET then grow(gen, total, buckets) end
+    if total > buckets * bucket_players then grow(gen, total, buckets) end
     local scores_before = known.dense and change_scores(gen, changes) or {}
     if not staging then
         if #before > 0 then remember("u" .. piece .. ":" .. gen, cmsgpack.pack(before)) end

@@ -24,7 +24,7 @@
 -- for each ranking 0 if there is none, else 1 and
 --   its total, key bytes, and whether it is dense; what was different at the asked position:
 --   entries (player, order key then, order key now, metadata then) and scores (score, entries
---   then, now); for each player its order key or none, metadata, place; the counts of the places;
+--   then, now); if metadata is asked for, whether there is any; for each player its order key or none, metadata, place; the counts of the places;
 --   of the scores; how many entries of the page, each with its metadata; samples: how many entries
 --   come before the first and the second place, how many samples, each with its offset.
 -- Totals, places, counts and pages are those of now: what was different corrects them.
@@ -177,6 +177,11 @@ for _, question in ipairs(rankings) do
         say(width)
         say(tonumber(dense))
         tell_difference(gen)
+        if beside then
+            local any = call("EXISTS", beside)
+            say(any)
+            beside = any == 1 and beside
+        end
         local players, hashes = question[3], question[4]
         if #players > 0 then
             local buckets = tonumber(call("HGET", tag .. "g", gen))
