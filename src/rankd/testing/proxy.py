@@ -31,6 +31,8 @@ class Cut(Enum):
     """What was sent arrives up to these bytes and with them, and no more."""
     ANSWERED = auto()
     """All of it arrives; the first answer to it does not."""
+    LATE = auto()
+    """The client is cut off at once. What it sent arrives, but only when ``deliver`` is called."""
 
 
 @dataclass(slots=True)
@@ -44,7 +46,9 @@ class Proxy:
     """A port that leads to another, as long as it is let."""
 
     def __init__(self, host: str, port: int) -> None:
-        self._host, self._to = host, port
+        self._host = host
+        self.to = port
+        """Where whoever comes is led to; a server that was started again may have another port."""
         self._traps: list[_Trap] = []
         self._pairs: dict[_Pair, asyncio.Task[None]] = {}
         self._moving = asyncio.Event()
@@ -54,6 +58,9 @@ class Proxy:
         self.accepted = 0
         """How many were let through so far."""
         self.port = 0
+        self._delivery = asyncio.Event()
+        self.delivered = asyncio.Event()
+        """Set when something that came late was answered."""
 
     @classmethod
     @asynccontextmanager
@@ -80,10 +87,18 @@ class Proxy:
         self._traps.append(trap)
         return trap.sprung
 
+    def forget(self) -> None:
+        """Break nothing that was to be broken and has not been yet."""
+        self._traps.clear()
+
     def cut(self) -> None:
         """Break all connections there are."""
         for pair in list(self._pairs):
             pair.abort()
+
+    def deliver(self) -> None:
+        """Let what was held back arrive."""
+        self._delivery.set()
 
     def pause(self) -> None:
         """Pass nothing on any more, and say nothing."""
@@ -111,7 +126,7 @@ class Proxy:
             del self._pairs[pair]
 
     async def _carry(self, pair: "_Pair") -> None:
-        await pair.reach(self._host, self._to)
+        await pair.reach(self._host, self.to)
         ways = [
             asyncio.create_task(self._to_server(pair)),
             asyncio.create_task(self._to_client(pair)),
@@ -130,15 +145,19 @@ class Proxy:
         while data := await pair.client.reader.read(CHUNK_BYTES):
             await self._moving.wait()
             trap, end = self._sprung(before + data)
-            if trap is not None and trap.cut is not Cut.ANSWERED:
+            if trap is not None and trap.cut is Cut.LATE:
+                await self._hold(pair, trap)
+            elif trap is not None and trap.cut is not Cut.ANSWERED:
                 if trap.cut is Cut.WITHIN:
                     pair.server.writer.write(data[: max(end - len(before), 0)])
                     await pair.server.writer.drain()
-                self._spring(trap)
+                trap.sprung.set()
                 return
             pair.armed = trap or pair.armed
             pair.server.writer.write(data)
             await pair.server.writer.drain()
+            if trap is not None and trap.cut is Cut.LATE:
+                await self.delivered.wait()
             longest = max((len(each.seen) for each in self._traps), default=1)
             before = (before + data)[-(longest - 1) :] if longest > 1 else b""
 
@@ -147,7 +166,7 @@ class Proxy:
         while data := await pair.server.reader.read(CHUNK_BYTES):
             await self._moving.wait()
             if pair.armed is not None:
-                self._spring(pair.armed)
+                (self.delivered if pair.armed.cut is Cut.LATE else pair.armed.sprung).set()
                 return
             pair.client.writer.write(data)
             await pair.client.writer.drain()
@@ -161,8 +180,10 @@ class Proxy:
                 return trap, start + len(trap.seen)
         return None, 0
 
-    def _spring(self, trap: _Trap) -> None:
+    async def _hold(self, pair: "_Pair", trap: _Trap) -> None:
+        pair.client.writer.transport.abort()
         trap.sprung.set()
+        await self._delivery.wait()
 
 
 @dataclass(slots=True)

@@ -91,6 +91,18 @@ async def test_it_cuts_where_it_is_told(cut: Cut, heard: bytes) -> None:
         assert await ask(proxy, b"two\n") == b"two\n", "a cut is made once"
 
 
+async def test_what_comes_late_comes_when_it_is_let() -> None:
+    async with echo_behind_proxy() as (echo, proxy):
+        broken = proxy.cut_at(b"two", Cut.LATE)
+        assert await ask(proxy, b"one\n", b"two\n") == b"one\n"
+        await broken.wait()
+        assert await ask(proxy, b"three\n") == b"three\n"
+        assert echo.heard == b"one\nthree\n"
+        proxy.deliver()
+        await proxy.delivered.wait()
+        assert echo.heard == b"one\nthree\ntwo\n"
+
+
 async def test_bytes_that_arrive_in_pieces_are_recognised() -> None:
     async with echo_behind_proxy() as (echo, proxy):
         broken = proxy.cut_at(b"marked", Cut.WITHIN)
