@@ -19,14 +19,22 @@ import pytest
 
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.ledger import MemoryLedger
+from rankd.core.joint import LOOK_SECONDS, Joint
 from rankd.core.notes import VERSION, Heading, take_notes
 from rankd.core.projector import Projector
 from rankd.core.recovery import Home, folded
 from rankd.core.service import Rankd, running
-from rankd.errors import BoardDiffers, LedgerUnavailable, SubmissionKeyReused, UnknownBoard
+from rankd.errors import (
+    BoardDiffers,
+    IndexForgot,
+    IndexUnavailable,
+    LedgerUnavailable,
+    SubmissionKeyReused,
+    UnknownBoard,
+)
 from rankd.model.facts import Fact, Position, Recorded, WindowOpened, WindowSealed
 from rankd.model.window import Instant
-from rankd.ports import Appended, Kept
+from rankd.ports import Appended, Kept, Move, Moved, RankIndex, Ranking
 
 if TYPE_CHECKING:
     from rankd.model.receipt import Receipt
@@ -94,6 +102,68 @@ class Door:
         return await self._ledger.read(after=after, limit=limit)
 
 
+class OneForAll(NativeIndex):
+    """What the nodes share: told every move, as an index across a network is."""
+
+    immediate: ClassVar[bool] = False
+    judges: ClassVar[bool] = False
+    shared: ClassVar[bool] = True
+
+
+class IndexDoor:
+    """One node's way to the index that all share. It may fail, before or after what was asked."""
+
+    immediate: ClassVar[bool] = False
+    judges: ClassVar[bool] = False
+    shared: ClassVar[bool] = True
+
+    def __init__(self, cluster: "Cluster") -> None:
+        self._cluster = cluster
+        self.plan: list[bool] = []
+        """How the next applies fail: whether they happen all the same."""
+        self.cut = False
+
+    @property
+    def _index(self) -> OneForAll:
+        return self._cluster.index
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._index, name)
+
+        async def asked(*args: Any, **named: Any) -> Any:
+            await self._reach()
+            return await getattr(self._index, name)(*args, **named)
+
+        return asked if callable(found) else found
+
+    async def _reach(self) -> None:
+        await asyncio.sleep(0)
+        if self.cut:
+            raise IndexUnavailable("injected")
+
+    async def order_keys(
+        self, entries: Sequence[tuple[Ranking, str]], at: Position | None = None
+    ) -> Sequence[bytes | None]:
+        await self._reach()
+        checkpoint = await self._index.checkpoint()
+        if at is not None and at != checkpoint:
+            raise IndexForgot(position=at, checkpoint=checkpoint)
+        return await self._index.order_keys(entries)
+
+    async def apply(self, moves: Sequence[Move], **named: Any) -> Sequence[Moved] | None:
+        await self._reach()
+        happens = self.plan.pop() if self.plan else None
+        if happens is False:
+            raise IndexUnavailable("injected")
+        found = await self._index.apply(moves, **named)
+        if happens is True:
+            raise IndexUnavailable("injected")
+        return found
+
+    async def unfinished(self) -> None:
+        await self._reach()
+
+
 class Skewed:
     """A clock that is off by so much."""
 
@@ -108,8 +178,12 @@ class Skewed:
 class Cluster:
     """The nodes, and what they were told."""
 
-    def __init__(self, dice: random.Random) -> None:
+    def __init__(self, dice: random.Random, *, shares: bool) -> None:
         self.dice = dice
+        self.shares = shares
+        """Whether they share one index; otherwise each has its own."""
+        self.index = OneForAll()
+        self.indexes = [IndexDoor(self) for _ in range(NODES)]
         self.ledger = SharedLedger()
         self.doors = [Door(self.ledger) for _ in range(NODES)]
         self.clocks = [Skewed(skew) for skew in (0, 3_000_000, -2_000_000)]
@@ -124,14 +198,23 @@ class Cluster:
         """Open a node, or open it again."""
         await self.stacks[number].aclose()
         self.doors[number].blind, self.doors[number].plan = False, []
-        return await self.stacks[number].enter_async_context(
+        node = await self.stacks[number].enter_async_context(
             running(
                 ledger=self.doors[number],  # type: ignore[arg-type]
-                build=lambda: Home(NativeIndex(), None),
+                build=lambda: Home(self.own_index(number), None),
                 clock=self.clocks[number],
                 reading=nullcontext(),
             )
         )
+        if isinstance(node.projector, Joint):
+            node.projector.patience_seconds = LOOK_SECONDS
+        return node
+
+    def own_index(self, number: int) -> RankIndex:
+        if not self.shares:
+            return NativeIndex()
+        self.indexes[number].cut, self.indexes[number].plan = False, []
+        return self.indexes[number]
 
     # -- what happens --
 
@@ -166,7 +249,7 @@ class Cluster:
                 await node.define("b", definition)
             else:
                 await node.redefine("b", definition)
-        except (BoardDiffers, UnknownBoard, LedgerUnavailable):
+        except (BoardDiffers, UnknownBoard, LedgerUnavailable, IndexUnavailable):
             pass
 
     async def profile(self, number: int) -> None:
@@ -196,6 +279,14 @@ class Cluster:
         elif chance < 0.19:
             number = dice.randrange(NODES)
             self.nodes[number] = await self.open(number)
+        if self.shares and dice.random() < 0.1:
+            index = dice.choice(self.indexes)
+            if dice.random() < 0.3:
+                index.cut = not index.cut
+            elif dice.random() < 0.1:
+                self.index = OneForAll()  # It was emptied.
+            else:
+                index.plan.append(dice.random() < 0.5)
         deeds = [self.submit] * 8 + [self.define, self.profile]
         some = [dice.choice(deeds)(dice.randrange(NODES)) for _ in range(dice.randrange(1, 6))]
         await asyncio.gather(*some)
@@ -206,8 +297,11 @@ class Cluster:
         """Let every node see everything."""
         for number, node in enumerate(self.nodes):
             self.doors[number].blind, self.doors[number].plan = False, []
+            self.indexes[number].cut, self.indexes[number].plan = False, []
             async with node._intake.turn():
                 await node._intake.pursue()
+                if isinstance(node.projector, Joint):
+                    await mended(node.projector)
 
     async def scratch(self) -> Projector:
         projector = folded(self.ledger, Home(NativeIndex(), None))
@@ -215,14 +309,21 @@ class Cluster:
         return projector
 
 
-def seen(projector: Projector) -> tuple[bytes, list[bytes]]:
-    index: Any = projector.index
+async def mended(projector: Joint) -> None:
+    for _ in range(5):  # Each failure that is noticed takes one.
+        with suppress(IndexUnavailable):
+            await projector.mend()
+            return
+    await projector.mend()
+
+
+def seen(projector: Projector, index: Any) -> tuple[bytes, list[bytes]]:
     heading = Heading(VERSION, projector.checkpoint, projector.at, b"", Position(0), {})
     return index.digest(), list(take_notes(projector.book, heading))
 
 
-async def live(seed: int) -> Cluster:
-    cluster = Cluster(random.Random(seed))
+async def live(seed: int, *, shares: bool = False) -> Cluster:
+    cluster = Cluster(random.Random(seed), shares=shares)
     try:
         cluster.nodes = [await cluster.open(number) for number in range(NODES)]
         await cluster.nodes[0].define("b", DEFINITIONS[0])
@@ -231,7 +332,9 @@ async def live(seed: int) -> Cluster:
         await cluster.settle()
         scratch = await cluster.scratch()
         for node in cluster.nodes:
-            assert seen(node.projector) == seen(scratch), "a node sees something else"
+            index = cluster.index if shares else node.projector.index
+            found = seen(node.projector, index)
+            assert found == seen(scratch, scratch.index), "a node sees something else"
         await repeat_keys(cluster)
     finally:
         for stack in cluster.stacks:
@@ -247,15 +350,18 @@ async def repeat_keys(cluster: Cluster) -> None:
             return
         for node in cluster.nodes:
             (answer,) = await node.submit("b", [cluster.bodies[key]])
-            if answer.error is None:  # Read under another definition, it may say something else.
-                assert answer.duplicate and answer.receipt == first
+            if answer.error is not None:
+                continue  # Read under another definition, it may say something else.
+            assert answer.duplicate
+            assert answer.receipt == first or (cluster.shares and answer.receipt is None)
     facts = await cluster.ledger.read(after=head, limit=10)
     assert all(isinstance(one.fact, WindowOpened | WindowSealed) for one in facts)
 
 
+@pytest.mark.parametrize("shares", [False, True], ids=["own", "shared"])
 @pytest.mark.parametrize("seed", range(12))
-def test_every_node_comes_to_what_the_ledger_says(seed: int) -> None:
-    cluster = asyncio.run(live(seed))
+def test_every_node_comes_to_what_the_ledger_says(seed: int, shares: bool) -> None:
+    cluster = asyncio.run(live(seed, shares=shares))
     assert cluster.acknowledged
     positions = [one.position for one in asyncio.run(everything(cluster.ledger))]
     assert set(cluster.acknowledged) <= set(positions), "an acknowledged submission is lost"

@@ -47,6 +47,7 @@ from rankd.model.submission import Counted, Held, NotBetter, Rejected, Verdict, 
 from rankd.ports import STAY, Move, Moved, RankIndex, Ranking, Run, Shape
 
 Place = tuple[Ranking, str]
+Entries = dict[Place, bytes | None]
 Receipts = dict[Position, Receipt]
 
 
@@ -88,6 +89,10 @@ class Batch:
     dropped: list[Ranking] = field(default_factory=list)
     adopted: dict[Ranking, Ranking] = field(default_factory=dict)
     judged: list[_Judged] = field(default_factory=list)
+    fresh: set[Ranking] = field(default_factory=set)
+    """Windows that the facts have opened: nobody is in them yet."""
+    at: Position | None = None
+    """The position that entries are looked up at; None for drafts, which have none."""
 
     def put(
         self,
@@ -198,30 +203,58 @@ class Fold:
     # ---------------------------------------------------------------------- in moves
 
     async def _in_moves(self, facts: Sequence[Recorded], after: Position) -> Receipts:
-        begun = Batch(await self._entries_of(facts))
+        entries = await self.entries_of(facts, after=after)
+        begun = await self.begin(facts, entries, after=after)
+        receipts = await self.apply(begun, after=after, through=facts[-1].position)
+        assert receipts is not None, f"somebody else moved the index past {after}"
+        return receipts
+
+    async def begin(
+        self, facts: Sequence[Recorded], entries: "Entries", *, after: Position
+    ) -> Batch:
+        """Judge facts against the entries they touch, and note them in the book."""
+        begun = Batch(entries, at=after)
         for recorded in facts:
             await self._fold_one(begun, recorded)
+        return begun
+
+    async def apply(self, begun: Batch, *, after: Position, through: Position) -> Receipts | None:
+        """Have the index take what was begun; return the receipts, None if it was not its turn."""
         moved = await self._index.apply(
             begun.moves,
             after=after,
-            through=facts[-1].position,
+            through=through,
             opened=begun.opened,
             dropped=begun.dropped,
             adopted=begun.adopted,
         )
-        assert moved is not None, f"somebody else moved the index past {after}"
+        if moved is None:
+            return None
         return {judged.position: _receipt(judged, moved) for judged in begun.judged}
 
-    async def _entries_of(self, facts: Sequence[Recorded]) -> dict[Place, bytes | None]:
-        """Fetch at once the entries that submissions are most likely to touch."""
+    async def entries_of(self, facts: Sequence[Recorded], *, after: Position) -> "Entries":
+        """Fetch at once the entries that submissions are most likely to touch.
+
+        Nothing is noted yet. Raises IndexForgot where a shared index is no longer there.
+        """
         likely: dict[Place, None] = {}
         for recorded in facts:
             fact = recorded.fact
             if isinstance(fact, ScoreSubmitted) and fact.board in self._book.boards:
                 for _, ranking, _ in self._book.boards[fact.board].windows.values():
                     likely[ranking, fact.player] = None
+            if isinstance(fact, _OF_SEGMENTS) and getattr(fact, "attributes", True):
+                likely |= dict.fromkeys(self._in_segments(fact.player))
         places = list(likely)
-        return dict(zip(places, await self._index.order_keys(places), strict=True))
+        found = await self._index.order_keys(places, at=after)
+        return dict(zip(places, found, strict=True))
+
+    def _in_segments(self, player: str) -> Iterator[Place]:
+        """Yield where a player is looked for when the segments change that it is in."""
+        for page in self._book.boards.values():
+            if page.board.segments:
+                for _, ranking, _ in page.windows.values():
+                    yield ranking, player
 
     async def _fold_one(self, begun: Batch, recorded: Recorded) -> None:
         fact = recorded.fact
@@ -247,10 +280,18 @@ class Fold:
                     if ranking.window == fact.window
                 ]
             case WindowOpened():
+                if not self._knows_window(fact):
+                    begun.fresh.add(Ranking(fact.board, fact.window))
                 self._book.note(recorded)
                 self._make_room(begun, fact.board)
             case _:
                 self._book.note(recorded)
+
+    def _knows_window(self, fact: WindowOpened) -> bool:
+        page = self._book.boards.get(fact.board)
+        if page is None or fact.window in page.sealed:
+            return page is not None
+        return any(opened.window.id == fact.window for opened in page.windows.values())
 
     def _make_room(self, begun: Batch, board: str) -> None:
         page = self._book.boards.get(board)
@@ -311,8 +352,10 @@ class Fold:
         return _Outcome(window.id, verdict, before, verdict.scores, move)
 
     async def _entry(self, begun: Batch, place: Place) -> bytes | None:
+        if place not in begun.entries and place[0] in begun.fresh:
+            begun.entries[place] = None
         if place not in begun.entries:
-            (begun.entries[place],) = await self._index.order_keys([place])
+            (begun.entries[place],) = await self._index.order_keys([place], at=begun.at)
         return begun.entries[place]
 
     async def _beside(self, begun: Batch, place: Place) -> bytes | None:
@@ -347,6 +390,9 @@ class Fold:
             if segment not in old:
                 _put_in_segment(begun, opened, segment, player, order_key, metadata)
 
+
+_OF_SEGMENTS = (ScoreSubmitted, PlayerProfiled, PlayerErased)
+"""What may move a player from one segment to another."""
 
 _ALONE = (BoardDefined, BoardRetired, WindowDropped)
 

@@ -48,6 +48,8 @@ class Projector:
         self._awaited: dict[asyncio.Future[None], Position] = {}
         self._ledger = ledger
         self._fold = Fold(index, book, self._redefine)
+        self.parted, self.entries_of = self._fold.parted, self._fold.entries_of
+        self.begin, self.apply = self._fold.begin, self._fold.apply
 
     async def fold(self, facts: Sequence[Recorded]) -> Receipts:
         """Fold facts that follow those before; return the receipts of submissions among them.

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from rankd.core.book import Book
+from rankd.core.joint import PATIENCE_SECONDS, Joint
 from rankd.core.notes import Noted, read_notes
 from rankd.core.projector import Projector, Tell
 from rankd.errors import SnapshotDamaged
 from rankd.model.facts import Position
-from rankd.ports import LedgerReader, RankIndex, Snapshots
+from rankd.ports import LedgerReader, RankIndex, SharedIndex, Snapshots
 
 NOTHING_LINKED = b""
 """What stands for the hash chain of a ledger without facts."""
@@ -50,6 +51,8 @@ async def recover(ledger: LedgerReader, build: Build, tell: Tell) -> Recovered:
     """Return the state at the ledger's head."""
     kept = await ledger.receipts_through()
     home = build()
+    if home.index.shared:
+        return await _join(ledger, home, kept, tell)
     noted = await _load(ledger, home, tell)
     head = await ledger.head()  # Only now: another process may have saved past an earlier one.
     if noted is None:
@@ -69,6 +72,17 @@ async def recover(ledger: LedgerReader, build: Build, tell: Tell) -> Recovered:
     await projector.catch_up(through=head, tell=tell, receipts_after=kept, receipts=owed)
     link = await ledger.link_at(head) or NOTHING_LINKED
     return Recovered(home, projector, saved, owed, link)
+
+
+async def _join(ledger: LedgerReader, home: Home, kept: Position, tell: Tell) -> Recovered:
+    """Return the state at the ledger's head, beside an index that others fold into."""
+    shared: SharedIndex = home.index  # type: ignore[assignment]
+    projector, owed = Joint(ledger=ledger, index=shared), {}  # type: ignore[var-annotated]
+    head = await ledger.head()
+    await projector.catch_up(through=head, tell=tell, receipts_after=kept, receipts=owed)
+    projector.patience_seconds = PATIENCE_SECONDS
+    link = await ledger.link_at(head) or NOTHING_LINKED
+    return Recovered(home, projector, head, owed, link)
 
 
 def folded(ledger: LedgerReader, home: Home) -> Projector:
