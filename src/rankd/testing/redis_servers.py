@@ -34,7 +34,7 @@ _SLOTS = 16_384
 _START_ATTEMPTS_MAX = 20
 """A fifth of the free ports has no room for the bus, ten thousand higher."""
 
-_AT_ONCE = {"repl-diskless-sync-delay": "0"}
+_AT_ONCE = {"repl-diskless-sync-delay": "0", "repl-ping-replica-period": "1"}
 """A replica is filled as soon as it asks: by default five seconds later, for others to join."""
 
 Word = str | bytes | int
@@ -124,6 +124,7 @@ def redis_cluster(*, masters: int = 3, replicas: bool = False) -> Iterator[Clust
             say(follower, "CLUSTER", "REPLICATE", say(node, "CLUSTER", "MYID"))
         _until(lambda: all(_all_well(node) for node in everybody), "cluster")
         _until(lambda: all(_follows(node) for node in followers), "cluster")
+        _until(lambda: all(_offers(node, followers) for node in everybody), "cluster")
         yield ClusterOfRedis(masters=tuple(nodes), replicas=tuple(followers))
 
 
@@ -151,6 +152,12 @@ def _knows(node: RedisServer, count: int) -> bool:
     return len(lines) == count and not any("handshake" in line for line in lines)
 
 
+def _offers(node: RedisServer, replicas: Sequence[RedisServer]) -> bool:
+    """Whether a node tells clients of all replicas: it does once they have something."""
+    offered = say(node, "CLUSTER", "SLOTS").splitlines()
+    return all(str(replica.port) in offered for replica in replicas)
+
+
 def _all_well(node: RedisServer) -> bool:
     told = say(node, "CLUSTER", "INFO").splitlines()
     return "cluster_state:ok" in told and f"cluster_slots_ok:{_SLOTS}" in told
@@ -160,6 +167,29 @@ def _follows(node: RedisServer) -> bool:
     return "master_link_status:up" in say(node, "INFO", "replication").splitlines()
 
 
+# ---------------------------------------------------------------------------------------- replicas
+
+
+@contextlib.contextmanager
+def replicated_redis() -> Iterator[tuple[RedisServer, RedisServer]]:
+    """Run a server and a replica of it for the length of the block."""
+    with redis_server(options=_AT_ONCE) as master, redis_server(options=_AT_ONCE) as replica:
+        say(replica, "REPLICAOF", HOST, master.port)
+        _until(lambda: _follows(replica), "replica")
+        yield master, replica
+
+
+def catch_up(replica: RedisServer, *, with_master: RedisServer) -> None:
+    """Wait until a replica has all that was written to its master so far."""
+    written = _offset(with_master, "master_repl_offset")
+    _until(lambda: _offset(replica, "slave_repl_offset") >= written, "replica")
+
+
+def _offset(server: RedisServer, name: str) -> int:
+    lines = say(server, "INFO", "replication").splitlines()
+    return next((int(line[len(name) + 1 :]) for line in lines if line.startswith(f"{name}:")), -1)
+
+
 # --------------------------------------------------------------------------------------- sentinels
 
 
@@ -167,10 +197,7 @@ def _follows(node: RedisServer) -> bool:
 def watched_redis(*, sentinels: int = 1, service: str = "board") -> Iterator[WatchedRedis]:
     """Run a server, a replica of it and sentinels for the length of the block."""
     with contextlib.ExitStack() as stack:
-        master = stack.enter_context(redis_server(options=_AT_ONCE))
-        replica = stack.enter_context(redis_server(options=_AT_ONCE))
-        say(replica, "REPLICAOF", HOST, master.port)
-        _until(lambda: _follows(replica), "replica")
+        master, replica = stack.enter_context(replicated_redis())
         ports = tuple(
             stack.enter_context(_sentinel(service, master.port, quorum=sentinels // 2 + 1))
             for _ in range(sentinels)

@@ -235,6 +235,8 @@ class Link:
 
     async def _infos(self) -> list[tuple[_Target, dict[str, str]]]:
         """Return what every server says of itself."""
+        if self._replicas is not None:
+            await self._call(self._replicas, "PING")
         targets: list[_Target] = [{}]
         if isinstance(self._client, RedisCluster):
             await self.command("PING")  # It finds the nodes.
