@@ -56,9 +56,11 @@ class Known(NamedTuple):
     at: int
     order_keys: Mapping[Place, bytes | None]
     shapes: Mapping[Ranking, Shape]
+    quiet: bool
+    """Whether no partition had gone further, or begun to."""
 
 
-NOTHING_KNOWN = Known(-1, {}, {})
+NOTHING_KNOWN = Known(-1, {}, {}, quiet=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,17 +233,29 @@ class Applying:
     # ------------------------------------------------------------------------- asking
 
     async def _known(self, known: Known) -> Known | None:
-        """Return how the entries were before; None if nobody remembers."""
+        """Return how the entries were before; None if it is not the turn of this apply.
+
+        The first partition decides, but not alone: if it has fallen back, the others still know
+        which apply it made, and none but that one must be made again.
+        """
         places = self._work.places()
-        if known.at == self._after and all(place in known.order_keys for place in places):
+        if (
+            known.quiet
+            and known.at == self._after
+            and all(place in known.order_keys for place in places)
+        ):
             return known
         reading = Reading(self._filling)
         try:
+            if self._after is not None:
+                followers = await reading.followers(self._after)
+                if followers - {(self._through, self._mark)}:
+                    return None
             found = await reading.entries(places, shown=False, at=self._after)
         except Forgotten:
             return None
         keys = [None if entry is None else entry.order_key for entry in found.entries]
-        return Known(found.at, dict(zip(places, keys, strict=True)), found.shapes)
+        return Known(found.at, dict(zip(places, keys, strict=True)), found.shapes, found.quiet)
 
     def _pieces(self, order_keys: Mapping[Place, bytes | None]) -> Iterator[Piece]:
         now, moves = dict(order_keys), self._work.moves

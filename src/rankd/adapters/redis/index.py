@@ -338,7 +338,9 @@ class RedisIndex:
             assert at is not None
             raise IndexForgot(position=at, checkpoint=exc.at) from None
         keys = [None if entry is None else entry.order_key for entry in found.entries]
-        self._known = Known(found.at, dict(zip(places, keys, strict=True)), found.shapes)
+        self._known = Known(
+            found.at, dict(zip(places, keys, strict=True)), found.shapes, found.quiet
+        )
         return keys
 
     async def metadata(self, entries: Sequence[tuple[Ranking, str]]) -> Sequence[bytes | None]:

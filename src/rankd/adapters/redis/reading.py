@@ -79,6 +79,8 @@ class Found:
     totals: dict[Ranking, int]
     """Of the partitions that were asked."""
     touched: bool
+    quiet: bool
+    """Whether no partition has gone further, or begun to."""
 
 
 class Reading:
@@ -204,7 +206,7 @@ class Reading:
         if not wanted:
             _, found = await self._some_entries([], shown=shown, ranked=ranked, at=at)
             return found
-        given, found = at, Found(-1, [], {}, {}, touched=False)
+        given, found = at, Found(-1, [], {}, {}, touched=False, quiet=True)
         for start in range(0, len(wanted), ENTRIES_TOGETHER_MAX):
             some = wanted[start : start + ENTRIES_TOGETHER_MAX]
             try:
@@ -218,6 +220,7 @@ class Reading:
             found.shapes |= more.shapes
             found.totals |= more.totals
             found.touched |= more.touched
+            found.quiet &= more.quiet
         return found
 
     async def _some_entries(
@@ -226,16 +229,33 @@ class Reading:
         asked, whose = self._by_partition(wanted, shown=shown, ranked=ranked)
         if at is None:
             at, answers = await self._settled(asked)
+            quiet = all(answer.at == at and answer.pending is None for answer in answers.values())
         else:
             involved = {partition: some for partition, some in asked.items() if some}
-            answers = await self._ask(involved or {0: []}, at=at)
-            for answer in answers.values():
-                if answer.status != "ok":
-                    raise Forgotten(answer.at)
-        found = Found(at, [None] * len(wanted), {}, {}, touched=False)
+            answers, quiet = await self._remembered(involved or {0: []}, at), False
+        found = Found(at, [None] * len(wanted), {}, {}, touched=False, quiet=quiet)
         for partition, answer in answers.items():
             self._note(found, asked[partition], told(answer, asked[partition]), whose[partition])
         return at, found
+
+    async def _remembered(
+        self, asked: Mapping[int, Sequence[Asked]], at: int, *, whereto: int | None = None
+    ) -> dict[int, Answer]:
+        answers = await self._ask(asked, at=at, whereto=whereto)
+        for answer in answers.values():
+            if answer.status != "ok":
+                raise Forgotten(answer.at)
+        return answers
+
+    async def followers(self, at: int) -> set[tuple[int, str]]:
+        """Return the applies after a position that partitions have made or begun.
+
+        Each as where it leads to and its mark; of one history there is at most one. Raises
+        Forgotten where a partition has not come so far, or remembers it no longer.
+        """
+        answers = await self._remembered(self._everywhere([]), at, whereto=at)
+        made = [followed_by(answer) for answer in answers.values()]
+        return {apply for apply in made if apply is not None}
 
     def _by_partition(
         self, wanted: Sequence[Place], *, shown: bool, ranked: bool
