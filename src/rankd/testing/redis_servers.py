@@ -210,7 +210,10 @@ def watched_redis(*, sentinels: int = 1, service: str = "board") -> Iterator[Wat
 
 
 def fail_over(watched: WatchedRedis) -> None:
-    """Have the sentinels let replica and master change places, and wait until they have."""
+    """Have the sentinels promote the replica, and wait until they tell everybody of it.
+
+    The old master is told some seconds later: until then it takes what is sent to it.
+    """
 
     def begun() -> bool:
         with contextlib.suppress(ServerFailed):  # They do not know the replica well enough yet.
@@ -218,11 +221,10 @@ def fail_over(watched: WatchedRedis) -> None:
         return False
 
     def done() -> bool:
-        roles = {watched.replica: "role:master", watched.master: "role:slave"}
-        return all(
-            role in say(server, "INFO", "replication").splitlines()
-            for server, role in roles.items()
-        )
+        asked = ("SENTINEL", "MASTER", watched.service)
+        told = [say(port, *asked).splitlines() for port in watched.sentinels]
+        role = say(watched.replica, "INFO", "replication").splitlines()
+        return "role:master" in role and all(str(watched.replica.port) in one for one in told)
 
     _until(begun, "sentinel")
     _until(done, "sentinel")

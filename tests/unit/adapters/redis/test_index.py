@@ -1,7 +1,9 @@
 """What the index in Redis promises beyond the port: it is shared, bounded, and never the truth."""
 
 import asyncio
+import os
 import re
+import signal
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -676,6 +678,7 @@ async def test_a_failover_is_followed() -> None:
             before = await index.digest()
             catch_up(watched.replica, with_master=watched.master)
             fail_over(watched)
+            os.kill(watched.master.pid, signal.SIGKILL)
             assert await index.checkpoint() == 5
             assert await index.digest() == before
             assert await fold(index, put("0", 0)) == [Moved(None, Rank(1), 13)]
