@@ -42,7 +42,12 @@ class Settings:
     ledger: Annotated[
         str, Doc("Where the ledger is: sqlite, in the data folder, or postgresql://USER@HOST/NAME.")
     ] = "sqlite"
-    index: Annotated[str, Doc("Where the index is: native, in this process.")] = "native"
+    index: Annotated[
+        str, Doc("Where the index is: native, in this process, or redis://HOST shared by nodes.")
+    ] = "native"
+    spare_index: Annotated[
+        bool, Doc("Whether to keep a native copy of a shared index, to read from while it is lost.")
+    ] = False
     node: Annotated[
         str, Doc("What this node calls itself in a ledger that several append to; the host's name.")
     ] = ""

@@ -145,7 +145,11 @@ class InWindow(Struct, gc=False):
 
 
 class Receipt(Struct, gc=False):
-    """What a submission did."""
+    """What a submission did.
+
+    With the verdict ``accepted`` it is recorded and will be judged, and nobody can tell yet how:
+    then all that would tell is null.
+    """
 
     board: str
     player: str
@@ -155,7 +159,7 @@ class Receipt(Struct, gc=False):
     rank: int | None
     previous_rank: int | None
     rank_change: int | None
-    total: int
+    total: int | None
     percentile: float | None
     position: int
     windows: dict[str, InWindow]

@@ -19,10 +19,10 @@ from rankd.adapters.memory.snapshot import SnapshotFolder
 from rankd.adapters.sqlite import SQLiteLedger
 from rankd.adapters.sqlite.following import FollowedLedger
 from rankd.core.follower import Follower, following
-from rankd.core.recovery import Build, Home
+from rankd.core.recovery import Build, Home, Shared
 from rankd.core.service import Rankd, running
 from rankd.errors import InvalidSetting
-from rankd.ports import Clock, Ledger, LedgerReader, Progress
+from rankd.ports import Clock, Ledger, LedgerReader, Progress, SharedIndex
 from rankd.settings import Settings
 
 INDEX = "index"
@@ -31,6 +31,8 @@ INDEX = "index"
 SQLITE, NATIVE = "sqlite", "native"
 POSTGRESQL = ("postgresql://", "postgres://")
 """What the URL of a ledger in PostgreSQL begins with."""
+REDIS = ("redis://", "rediss://", "redis+sentinel://", "redis+cluster://")
+"""What the URL of an index in Redis or Valkey begins with."""
 
 Folder = str | PathLike[str]
 
@@ -53,6 +55,10 @@ class Place:
     """Of the ledger, unless that is elsewhere, and of the saved index; None keeps nothing here."""
     ledger: str = SQLITE
     """How the ledger is reached: in the folder, or by a URL."""
+    index: str = NATIVE
+    """How the index is reached: in this process, or by a URL."""
+    spare: bool = False
+    """Whether a copy of an index elsewhere is kept in this process."""
     node: str = ""
     """Who appends here, in a ledger that several append to."""
 
@@ -68,9 +74,11 @@ class Place:
         """Return the place that settings name. Raises InvalidSetting."""
         if settings.ledger != SQLITE and not settings.ledger.startswith(POSTGRESQL):
             raise _unknown("ledger", f"{SQLITE}, or a URL that begins with {POSTGRESQL[0]}")
-        if settings.index != NATIVE:
-            raise _unknown("index", NATIVE)
-        return cls(Path(settings.data), settings.ledger, settings.node or gethostname())
+        if settings.index != NATIVE and not settings.index.startswith(REDIS):
+            raise _unknown("index", f"{NATIVE}, or a URL of {', '.join(REDIS)}")
+        node = settings.node or gethostname()
+        data = Path(settings.data)
+        return cls(data, settings.ledger, settings.index, settings.spare_index, node)
 
     @property
     def saved(self) -> Path | None:
@@ -119,7 +127,7 @@ async def engine(
     reading: AbstractContextManager[Any],
     tell: Callable[[Progress], None],
 ) -> AsyncIterator[Engine]:
-    """Build the engine of one process over the ledger at a place, with a native index."""
+    """Build the engine of one process over the ledger and the index at a place."""
     async with AsyncExitStack() as stack:
         ledger: Ledger
         backup = None
@@ -130,13 +138,18 @@ async def engine(
         else:
             ledger = on_disk = await stack.enter_async_context(SQLiteLedger.open(place.folder))
             backup = on_disk.backup
+        shared = None
+        if place.index != NATIVE:
+            index = await stack.enter_async_context(_redis(place))
+            shared = Shared(index, place.spare)
         rankd = await stack.enter_async_context(
             running(
                 ledger=ledger,
-                build=building(place.saved),
+                build=building(None if shared else place.saved),
                 clock=clock,
                 reading=reading,
                 tell=tell,
+                shared=shared,
             )
         )
         yield Engine(rankd, ledger, ledger.durable, backup)
@@ -153,6 +166,19 @@ def _postgres(place: Place) -> AbstractAsyncContextManager[Ledger]:
             problem="PostgreSQL needs its driver: pip install 'rankd[postgres]'",
         ) from exc
     return PostgresLedger.open(place.ledger, node=place.node)
+
+
+def _redis(place: Place) -> AbstractAsyncContextManager[SharedIndex]:
+    """Open an index in Redis, whose driver is not everybody's."""
+    try:
+        from rankd.adapters.redis import RedisIndex
+    except ImportError as exc:
+        raise InvalidSetting(
+            setting="index",
+            source="the settings",
+            problem="Redis needs its driver: pip install 'rankd[redis]'",
+        ) from exc
+    return RedisIndex.open(place.index)
 
 
 def restoration(backup: Folder, folder: Folder) -> AsyncIterator[Progress]:

@@ -22,7 +22,7 @@ from rankd.adapters.memory.ledger import MemoryLedger
 from rankd.core.joint import LOOK_SECONDS, Joint
 from rankd.core.notes import VERSION, Heading, take_notes
 from rankd.core.projector import Projector
-from rankd.core.recovery import Home, folded
+from rankd.core.recovery import Home, Shared, folded
 from rankd.core.service import Rankd, running
 from rankd.errors import (
     BoardDiffers,
@@ -34,7 +34,7 @@ from rankd.errors import (
 )
 from rankd.model.facts import Fact, Position, Recorded, WindowOpened, WindowSealed
 from rankd.model.window import Instant
-from rankd.ports import Appended, Kept, Move, Moved, RankIndex, Ranking
+from rankd.ports import Appended, Kept, Move, Moved, Ranking
 
 if TYPE_CHECKING:
     from rankd.model.receipt import Receipt
@@ -201,20 +201,21 @@ class Cluster:
         node = await self.stacks[number].enter_async_context(
             running(
                 ledger=self.doors[number],  # type: ignore[arg-type]
-                build=lambda: Home(self.own_index(number), None),
+                build=lambda: Home(NativeIndex(), None),
                 clock=self.clocks[number],
                 reading=nullcontext(),
+                shared=self.shared_index(number),
             )
         )
         if isinstance(node.projector, Joint):
             node.projector.patience_seconds = LOOK_SECONDS
         return node
 
-    def own_index(self, number: int) -> RankIndex:
+    def shared_index(self, number: int) -> Shared | None:
         if not self.shares:
-            return NativeIndex()
+            return None
         self.indexes[number].cut, self.indexes[number].plan = False, []
-        return self.indexes[number]
+        return Shared(self.indexes[number], spare=number == 0)
 
     # -- what happens --
 
@@ -312,9 +313,9 @@ class Cluster:
 async def mended(projector: Joint) -> None:
     for _ in range(5):  # Each failure that is noticed takes one.
         with suppress(IndexUnavailable):
-            await projector.mend()
-            return
-    await projector.mend()
+            if await projector.mend(1_000_000):
+                return
+    assert await projector.mend(1_000_000)
 
 
 def seen(projector: Projector, index: Any) -> tuple[bytes, list[bytes]]:
@@ -329,12 +330,17 @@ async def live(seed: int, *, shares: bool = False) -> Cluster:
         await cluster.nodes[0].define("b", DEFINITIONS[0])
         for _ in range(STEPS):
             await cluster.step()
+        if shares and seed % 3 == 0:
+            cluster.index = OneForAll()  # It was emptied, and nobody has noticed.
         await cluster.settle()
         scratch = await cluster.scratch()
         for node in cluster.nodes:
             index = cluster.index if shares else node.projector.index
             found = seen(node.projector, index)
             assert found == seen(scratch, scratch.index), "a node sees something else"
+            if isinstance(node.projector, Joint) and node.projector.spare is not None:
+                spare = node.projector.spare
+                assert seen(spare, spare.index) == found, "its copy is another"
         await repeat_keys(cluster)
     finally:
         for stack in cluster.stacks:

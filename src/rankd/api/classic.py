@@ -37,6 +37,7 @@ from rankd.errors import (
     BoardDiffers,
     FieldError,
     Forbidden,
+    IndexUnavailable,
     InvalidRequest,
     InvalidSubmission,
     NotRanked,
@@ -396,6 +397,8 @@ async def _count(service: Service, asked: Asked, actor: Actor) -> Receipt:
         ) from None
     if answer.error is not None:
         raise answer.error
+    if answer.pending is not None:
+        raise IndexUnavailable("the score is recorded, and nobody can tell its rank now")
     if answer.receipt is None:
         raise UnknownBoard(asked.board)
     if answer.receipt.rejected:

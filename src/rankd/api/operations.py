@@ -6,6 +6,7 @@ from rankd.api.metrics import render
 from rankd.api.openapi import DOCS_PAGE, document
 from rankd.api.routes import Route
 from rankd.api.service import Service
+from rankd.errors import IndexUnavailable, RankdError
 
 METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -24,9 +25,14 @@ async def readyz(service: Service, request: Request) -> Response:
     if service.engine is not None and service.engine.ended:
         return _health(service, "failed", 503, "the ledger failed; restart to recover")
     if service.rankd.failure is not None:
-        problem = "the ledger cannot be reached: writes are refused, and reads may be stale"
-        return _health(service, "degraded", 200, problem)
+        return _health(service, "degraded", 200, _problem(service.rankd.failure))
     return _health(service, "ready", 200)
+
+
+def _problem(failure: RankdError) -> str:
+    if isinstance(failure, IndexUnavailable):
+        return "the index cannot be reached: scores are recorded, and counted when it is back"
+    return "the ledger cannot be reached: writes are refused, and reads may be stale"
 
 
 def _health(service: Service, status: str, code: int, problem: str | None = None) -> Response:

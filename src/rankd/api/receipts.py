@@ -11,6 +11,7 @@ from msgspec import UNSET
 from rankd import wire
 from rankd.core.intake import Answer
 from rankd.core.told import VERDICT_NAMES, Row, Told
+from rankd.model.facts import Position, ScoreSubmitted
 from rankd.model.receipt import InWindow, Receipt
 from rankd.model.standing import Rank, percentile
 
@@ -166,4 +167,23 @@ def _in_window(told: Receipt, each: InWindow) -> wire.InWindow:
         each.rank_change,
         each.total,
         each.verdict,
+    )
+
+
+def accepted(fact: ScoreSubmitted, position: Position, *, duplicate: bool) -> wire.Receipt:
+    """Show a submission that is recorded, and of which nobody can tell yet what it did."""
+    return wire.Receipt(
+        fact.board,
+        fact.player,
+        "accepted",
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        position,
+        {},
+        True if duplicate else UNSET,
     )

@@ -31,6 +31,10 @@ BATCH_SCORES_MAX = 8_192
 """As many as share a commit."""
 
 
+_LATER = frozenset({"held", "accepted"})
+"""Verdicts that are not the last word: 202."""
+
+
 async def submit_score(service: Service, request: Request) -> Response:
     """Have one score counted."""
     board = request.params["board"]
@@ -104,7 +108,7 @@ def _answer(answered: Answered, board: str, told: list[Answer] | Exception) -> N
 
 
 def _response(receipt: wire.Receipt) -> Response:
-    return Response(wire.encode(receipt), 202 if receipt.verdict == "held" else 200)
+    return Response(wire.encode(receipt), 202 if receipt.verdict in _LATER else 200)
 
 
 async def submit_scores(service: Service, request: Request) -> Response:
@@ -255,6 +259,8 @@ def own_key(kind: str, key: str, player: str) -> str:
 def _told(answer: Answer, board: str) -> wire.Receipt | RankdError:
     if answer.error is not None:
         return answer.error
+    if answer.pending is not None:
+        return receipts.accepted(answer.pending, answer.position, duplicate=answer.duplicate)
     if answer.receipt is None:
         return UnknownBoard(board)
     if answer.receipt.rejected:

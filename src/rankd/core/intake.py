@@ -48,6 +48,9 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     duplicate: bool = False
     """Whether its key was used before: the receipt is that of the first time."""
     error: RankdError | None = None
+    pending: ScoreSubmitted | None = None
+    """What was submitted, if it is recorded and nobody can tell yet what it did: the index is out
+    of reach, or another node folded it and has not handed in the receipt."""
 
 
 HandedIn = Callable[[list[Answer] | Exception], None]
@@ -287,11 +290,26 @@ class Intake:
         self._look_ahead(max(now, appended.at), changed=skipped > 0 or _changes_book(batch))
         if not appended.first_uses:
             told = receipts.get
-            return [Answer(at, told(at)) for at in appended.positions[skipped:]]
-        found = _Receipts(receipts, owed, self.others)
+            answers = [Answer(at, told(at)) for at in appended.positions[skipped:]]
+        else:
+            found, uses = _Receipts(receipts, owed, self.others), appended.first_uses
+            answers = [
+                _answer(batch[place], appended.positions[place], uses.get(place), found)
+                for place in range(skipped, len(batch))
+            ]
+        return self._with_pending(answers, batch[skipped:]) if self._ledger.shared else answers
+
+    def _with_pending(self, answers: list[Answer], facts: Sequence[Fact]) -> list[Answer]:
+        """Say so where a receipt is missing that there will be."""
+        boards = self.projector.book.boards
         return [
-            _answer(batch[place], appended.positions[place], appended.first_uses.get(place), found)
-            for place in range(skipped, len(batch))
+            msgspec.structs.replace(answer, pending=fact)
+            if answer.receipt is None
+            and answer.error is None
+            and isinstance(fact, ScoreSubmitted)
+            and fact.board in boards
+            else answer
+            for answer, fact in zip(answers, facts, strict=True)
         ]
 
     async def _fold(self, batch: Sequence[Fact], appended: Appended) -> Receipts:

@@ -15,15 +15,16 @@ back to an older copy of itself, is filled again by whoever notices first.
 """
 
 import asyncio
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import ClassVar, NamedTuple, NoReturn
 
 from rankd.core.book import Book
 from rankd.core.fold import Batch, Receipts
 from rankd.core.projector import FACTS_TOGETHER_MAX, Projector, Tell, keyed
-from rankd.errors import IndexForgot, IndexUnavailable
+from rankd.errors import IndexForgot, IndexUnavailable, LedgerUnavailable
 from rankd.model.facts import Position, Recorded, ScoreSubmitted
-from rankd.ports import LedgerReader, Progress, SharedIndex
+from rankd.ports import LedgerReader, Progress, RankIndex, SharedIndex
 
 PATIENCE_SECONDS = 0.1
 """How long the node that appended facts has to fold them before another does."""
@@ -40,17 +41,38 @@ class _Left(NamedTuple):
     through: Recorded
 
 
+class OutOfReach:
+    """Stands for an index that cannot be reached: nobody waits to hear so again."""
+
+    immediate: ClassVar[bool] = False
+    judges: ClassVar[bool] = False
+    shared: ClassVar[bool] = True
+
+    def __init__(self, problem: str) -> None:
+        self._problem = problem
+
+    def __getattr__(self, _name: str) -> Callable[..., Awaitable[NoReturn]]:
+        async def refuse(*_args: object, **_named: object) -> NoReturn:
+            raise IndexUnavailable(self._problem)
+
+        return refuse
+
+
 class Joint(Projector):
     """A projector over an index that other nodes fold into, too."""
 
-    def __init__(self, *, ledger: LedgerReader, index: SharedIndex) -> None:
+    def __init__(
+        self, *, ledger: LedgerReader, index: SharedIndex, spare: RankIndex | None = None
+    ) -> None:
         super().__init__(ledger=ledger, index=index, book=Book())
+        self.shared = index
+        self.spare = None if spare is None else Projector(ledger=ledger, index=spare, book=Book())
+        """A copy of one's own, to read from while the index cannot be reached."""
         self.failure: IndexUnavailable | None = None
         """Why the index is behind the ledger, while that is so."""
         self.late: dict[Position, bytes] = {}
         """Receipts that came too late for whoever waited, of submissions with a key."""
         self.patience_seconds = 0.0
-        self._shared = index
         self._behind: Projector | None = None
         """With the book behind; None while it is to be made again."""
         self._left: _Left | None = None
@@ -58,16 +80,41 @@ class Joint(Projector):
     async def fold(self, facts: Sequence[Recorded]) -> Receipts:
         """Note facts that follow those before and, if the index can be reached, fold them.
 
-        Receipts are missing where it cannot, or where another node was quicker and forgot.
+        Receipts are missing where it cannot, or where another node was quicker and forgot. While
+        it is known that it cannot, nobody waits to hear so again: see ``mend``.
         """
-        self._note(facts)
-        try:
-            receipts = await self._fold_behind(facts)
-            self.failure = None
-        except IndexUnavailable as exc:
-            self.failure = exc
+        await self._note(facts)
+        return await self._tried(facts)
+
+    async def _tried(self, facts: Sequence[Recorded]) -> Receipts:
+        if self.failure is not None:
             return {}
-        return receipts
+        try:
+            return await self._fold_behind(facts)
+        except IndexUnavailable as exc:
+            self._fail(exc)
+            return {}
+
+    def _fail(self, failure: IndexUnavailable | None) -> None:
+        if (failure is None) != (self.failure is None):
+            self.book.revision += 1  # Answers say from now on that they are stale, or no longer.
+        self.failure = failure
+        if failure is None:
+            self.readable = self.shared
+        elif self.spare is not None:
+            self.readable = self.spare.index
+        else:
+            self.readable = OutOfReach(failure.problem)  # type: ignore[assignment]
+
+    async def vouch(self, as_of: Position | None) -> None:
+        """Raise IndexUnavailable for the answer of an index that has lost what it had."""
+        if self.readable is not self.shared:
+            return
+        if as_of is None:
+            as_of = await self.shared.checkpoint()
+        if as_of < self._folded_to:
+            self._fail(IndexUnavailable(f"the index fell back to {as_of}; it is filled again"))
+            raise IndexUnavailable(f"the index fell back to {as_of}; it is filled again")
 
     async def catch_up(
         self,
@@ -83,30 +130,55 @@ class Joint(Projector):
             facts = await self._read(self.checkpoint, limit, through)
             if not facts:
                 break
-            self._note(facts)
-            try:
-                await self._wait_for_others(facts[-1].position)
-                told = await self._fold_behind(facts)
-                self.failure = None
-            except IndexUnavailable as exc:
-                self.failure, told = exc, {}
+            await self._note(facts)
+            await self._wait_for_others(facts[-1].position)
+            told = await self._tried(facts)
             if receipts is not None:
                 receipts.update(keyed(facts, told, after=receipts_after))
             tell(Progress(self.checkpoint, through, "folding"))
 
-    async def mend(self) -> None:
-        """Bring the index to where the ledger was read to. Raises IndexUnavailable."""
-        try:
-            behind = await self._restored()
-            await self._catch_up_behind(behind, self.checkpoint)
-            self.failure = None
-        except IndexUnavailable as exc:
-            self.failure = exc
-            raise
+    async def lost(self) -> bool:
+        """Whether the index answers and is behind, or could not be reached and now answers.
 
-    def _note(self, facts: Sequence[Recorded]) -> None:
+        Raises IndexUnavailable while it does not.
+        """
+        position = await self.shared.checkpoint()
+        return self.failure is not None or position < self._folded_to
+
+    async def mend(self, facts_max: int) -> bool:
+        """Fold so many facts into an index that is behind; True once it is not.
+
+        Raises IndexUnavailable.
+        """
+        try:
+            if await self.shared.checkpoint() < self._folded_to:
+                self._behind = None  # It was emptied, or fell back to an older copy of itself.
+            behind = await self._restored()
+            through = min(self.checkpoint, Position(behind.checkpoint + facts_max))
+            await self._catch_up_behind(behind, through)
+        except IndexUnavailable as exc:
+            self._fail(exc)
+            raise
+        if behind.checkpoint < self.checkpoint:
+            return False
+        self._fail(None)
+        return True
+
+    @property
+    def _folded_to(self) -> Position:
+        return Position(0) if self._behind is None else self._behind.checkpoint
+
+    async def replace(self, other: SharedIndex) -> None:
+        """Let an index that was filled beside live instead. Only in the writer's turn."""
+        await other.take_over(of=self.shared)
+        self._behind = None
+
+    async def _note(self, facts: Sequence[Recorded]) -> None:
         note_all(self.book, facts)
         self.checkpoint, self.at = facts[-1].position, facts[-1].at
+        if self.spare is not None:
+            with suppress(LedgerUnavailable):  # It goes on from where it is another time.
+                await self.spare.catch_up_with(facts)
         self._tell_those_who_wait()
 
     async def _read(self, after: Position, limit: int, through: Position) -> Sequence[Recorded]:
@@ -116,9 +188,14 @@ class Joint(Projector):
     async def _wait_for_others(self, position: Position) -> None:
         """Leave what others appended to them, for a moment."""
         waited = 0.0
-        while waited < self.patience_seconds and await self.index.checkpoint() < position:
-            await asyncio.sleep(LOOK_SECONDS)
-            waited += LOOK_SECONDS
+        with suppress(IndexUnavailable):  # Whoever folds will hear of it.
+            while (
+                self.failure is None
+                and waited < self.patience_seconds
+                and await self.shared.checkpoint() < position
+            ):
+                await asyncio.sleep(LOOK_SECONDS)
+                waited += LOOK_SECONDS
 
     # -------------------------------------------------------------------- what is behind
 
@@ -178,7 +255,7 @@ class Joint(Projector):
         begun, after, last = self._left
         receipts = await behind.apply(begun, after=after, through=last.position)
         self._left = None
-        if receipts is None and await self.index.checkpoint() < last.position:
+        if receipts is None and await self.shared.checkpoint() < last.position:
             self._behind = None
             raise IndexUnavailable(f"the index is not at {after} any more; it is looked at again")
         behind.checkpoint, behind.at = last.position, last.at
@@ -202,12 +279,12 @@ class Joint(Projector):
 
     async def _made_again(self) -> Projector:
         """Make the book as it was where the index is."""
-        position = await self._shared.checkpoint()
+        position = await self.shared.checkpoint()
         if position > await self._ledger.head():  # It is of another ledger, or of one since lost.
-            other = await self._shared.beside()
-            await other.take_over(of=self._shared)
-            position = await self._shared.checkpoint()
-        behind = Projector(ledger=self._ledger, index=self.index, book=Book())
+            other = await self.shared.beside()
+            await other.take_over(of=self.shared)
+            position = await self.shared.checkpoint()
+        behind = Projector(ledger=self._ledger, index=self.shared, book=Book())
         behind.drafts = self.drafts
         while behind.checkpoint < position:
             facts = await self._read(behind.checkpoint, FACTS_TOGETHER_MAX, position)
@@ -219,7 +296,7 @@ class Joint(Projector):
 
     async def _complete(self, behind: Projector) -> None:
         """Make an apply again that somebody began and did not end: till then no other is taken."""
-        unfinished = await self._shared.unfinished()
+        unfinished = await self.shared.unfinished()
         if unfinished is None:
             return
         _, through = unfinished

@@ -9,9 +9,10 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 
 from rankd.core.intake import Intake
+from rankd.core.joint import Joint
 from rankd.core.notes import VERSION, Heading, take_notes
 from rankd.core.projector import Tell
-from rankd.errors import LedgerUnavailable, RankdError
+from rankd.errors import LedgerUnavailable, RankdError, Unavailable
 from rankd.model.facts import Position
 from rankd.ports import Clock, Kept, Ledger, Snapshots
 
@@ -31,6 +32,12 @@ KEEP_AFTER_SECONDS = 2.0
 """How long a node has to hand in its own receipts: it does so with its next append."""
 
 KEPT_TOGETHER_MAX = 1_000
+
+MEND_SECONDS = 0.25
+"""How long an index may be behind before somebody notices."""
+
+MENDED_TOGETHER_MAX = 8_192
+"""How many facts are folded into it before writers get their turn."""
 
 _log = logging.getLogger(__name__)
 
@@ -192,3 +199,38 @@ class Keeper:
             await self._ledger.keep_receipts([Kept(at, others[at]) for at in lacking])
         for position in positions:
             del others[position]
+
+
+class Mender:
+    """Looks whether an index across a network is where it should be, and brings it there."""
+
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+
+    async def run(self) -> None:
+        """Look again and again until the engine stops."""
+        while True:
+            await asyncio.sleep(MEND_SECONDS)
+            projector = self._intake.projector
+            if not isinstance(projector, Joint):
+                continue
+            self._take_late(projector)
+            try:
+                if await projector.lost():  # Nobody waits for what may take long to answer.
+                    _log.warning("the index is behind; it is being filled")
+                    await self._mend(projector)
+                    _log.warning("the index is where it should be again")
+            except Unavailable as exc:
+                _log.debug("the index cannot be mended yet: %s", exc)
+
+    async def _mend(self, projector: Joint) -> None:
+        done = False
+        while not done:
+            async with self._intake.turn():
+                done = await projector.mend(MENDED_TOGETHER_MAX)
+            self._take_late(projector)
+            await asyncio.sleep(0)
+
+    def _take_late(self, projector: Joint) -> None:
+        self._intake.others |= projector.late
+        projector.late.clear()

@@ -38,6 +38,8 @@ class Projector:
         at: Instant = 0,
     ) -> None:
         self.index = index
+        self.readable = index
+        """Where reads go: elsewhere only while the index cannot be reached."""
         self.book = book
         self.checkpoint = checkpoint
         """The last position folded."""
@@ -68,6 +70,12 @@ class Projector:
             self._tell_those_who_wait()
         return receipts
 
+    async def vouch(self, as_of: Position | None) -> None:
+        """Make sure that an answer is not older than it may be; None is the answer "nobody".
+
+        An index of one's own is always where it was folded to.
+        """
+
     async def reach(self, position: Position) -> None:
         """Wait until a position is folded."""
         if self.checkpoint < position:
@@ -87,6 +95,13 @@ class Projector:
         for reached, position in self._awaited.items():
             if position <= self.checkpoint and not reached.done():
                 reached.set_result(None)
+
+    async def catch_up_with(self, facts: Sequence[Recorded]) -> None:
+        """Fold facts that others have folded, and what is missing before them."""
+        await self.catch_up(through=Position(facts[0].position - 1))
+        coming = [recorded for recorded in facts if recorded.position > self.checkpoint]
+        if coming:
+            await self.fold(coming)
 
     async def catch_up(
         self,

@@ -113,7 +113,7 @@ class Reader:
 
     @property
     def _index(self) -> RankIndex:
-        return self.projector.index
+        return self.projector.readable
 
     @property
     def _book(self) -> Book:
@@ -145,17 +145,22 @@ class Reader:
 
     async def standing_in(self, where: Where, player: str) -> Standing | None:
         """Return where a player stands in a ranking that is known already."""
-        found = await self.projector.index.rank(where.ranking, player)
+        found = await self._rank(where, player)
         return None if found is None else await self._standing(where, player, found)
+
+    async def _rank(self, where: Where, player: str) -> Ranked | None:
+        found = await self._index.rank(where.ranking, player)
+        await self.projector.vouch(None if found is None else found.as_of)
+        return found
 
     @property
     def immediate(self) -> bool:
         """Whether nothing here ever suspends."""
-        return self.projector.index.immediate
+        return self.projector.readable.immediate
 
     def ranked_now(self, where: Where, player: str) -> Ranked | None:
         """Return a player's place at once, its rank as the board shows it. Only if immediate."""
-        index: ImmediateIndex = self.projector.index  # type: ignore[assignment]
+        index: ImmediateIndex = self.projector.readable  # type: ignore[assignment]
         found = index.rank_now(where.ranking, player)
         if found is None or where.terms.board.ties is TieRule.ORDINAL:
             return found
@@ -172,7 +177,7 @@ class Reader:
         )
         if not (self.immediate and lasting and where.terms.board.ties is TieRule.ORDINAL):
             return None
-        index: ImmediateIndex = self.projector.index  # type: ignore[assignment]
+        index: ImmediateIndex = self.projector.readable  # type: ignore[assignment]
         return index.seeker(where.ranking)
 
     def name(self, player: str) -> str | None:
@@ -191,13 +196,18 @@ class Reader:
         """Return the ranks of many players, None for who has none."""
         _check_players(players)
         where = self.where(board, window, segment)
-        found = await self._index.ranks(where.ranking, players)
+        found = await self._ranks(where, players)
         if where.terms.board.ties is TieRule.ORDINAL:
             return [None if one is None else one.rank for one in found]
         return [
             None if one is None else await self._shown(where, one.rank, one.order_key)
             for one in found
         ]
+
+    async def _ranks(self, where: Where, players: Sequence[str]) -> Sequence[Ranked | None]:
+        found = await self._index.ranks(where.ranking, players)
+        await self.projector.vouch(next((one.as_of for one in found if one is not None), None))
+        return found
 
     async def standings(self, player: str) -> list[tuple[Ranking, Standing]]:
         """Return where a player stands on every board, in its default window."""
@@ -206,7 +216,7 @@ class Reader:
             if page.default not in page.windows:
                 continue  # Between two seasons.
             where = self.where(name)
-            found = await self._index.rank(where.ranking, player)
+            found = await self._rank(where, player)
             if found is not None:
                 everywhere.append((where.ranking, await self._standing(where, player, found)))
         return everywhere
@@ -302,11 +312,12 @@ class Reader:
         )
 
     async def _columns(self, where: Where, first: Rank, count: int) -> Columns:
-        index = self.projector.index
+        index = self.projector.readable
         if index.immediate:
             at_hand: ImmediateIndex = index  # type: ignore[assignment]
             return at_hand.read_now(where.ranking, first=first, limit=count)
         entries, total, as_of = await index.read(where.ranking, first=first, limit=count)
+        await self.projector.vouch(as_of)
         if not entries:
             return Columns((), b"", None, total, as_of)
         players, keys, metadata = zip(*entries, strict=True)
@@ -332,7 +343,7 @@ class Reader:
     ) -> Page:
         """Return a player's neighbourhood, the edges made up. Raises NotRanked."""
         where = self.where(board, window, segment)
-        found = await self._index.rank(where.ranking, player)
+        found = await self._rank(where, player)
         if found is None:
             neighbourhood(Rank(1), total=1, above=above, below=below)  # For its opinion of both.
             raise NotRanked(board=board, window=where.ranking.window, player=player)
@@ -372,7 +383,7 @@ class Reader:
         _check_players(players)
         where = self.where(board, window, segment)
         asked = list(dict.fromkeys(players))
-        places = await self._index.ranks(where.ranking, asked)
+        places = await self._ranks(where, asked)
         found = [(place, player) for player, place in zip(asked, places, strict=True) if place]
         found.sort(key=lambda pair: pair[0].rank)
         standings = [

@@ -35,6 +35,15 @@ class Home:
 Build = Callable[[], Home]
 
 
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """An index that several nodes fold into."""
+
+    index: SharedIndex
+    spare: bool = False
+    """Whether this node keeps a copy of its own, to read from while that one is out of reach."""
+
+
 class Recovered(NamedTuple):
     """The engine's state as the ledger has it."""
 
@@ -47,12 +56,16 @@ class Recovered(NamedTuple):
     link: bytes
 
 
-async def recover(ledger: LedgerReader, build: Build, tell: Tell) -> Recovered:
-    """Return the state at the ledger's head."""
+async def recover(
+    ledger: LedgerReader, build: Build, tell: Tell, *, shared: Shared | None = None
+) -> Recovered:
+    """Return the state at the ledger's head, over an index of one's own or one that is shared."""
     kept = await ledger.receipts_through()
+    if shared is not None:
+        spare = build().index if shared.spare else None
+        joint = Joint(ledger=ledger, index=shared.index, spare=spare)
+        return await _join(ledger, joint, kept, tell)
     home = build()
-    if home.index.shared:
-        return await _join(ledger, home, kept, tell)
     noted = await _load(ledger, home, tell)
     head = await ledger.head()  # Only now: another process may have saved past an earlier one.
     if noted is None:
@@ -74,15 +87,14 @@ async def recover(ledger: LedgerReader, build: Build, tell: Tell) -> Recovered:
     return Recovered(home, projector, saved, owed, link)
 
 
-async def _join(ledger: LedgerReader, home: Home, kept: Position, tell: Tell) -> Recovered:
+async def _join(ledger: LedgerReader, joint: Joint, kept: Position, tell: Tell) -> Recovered:
     """Return the state at the ledger's head, beside an index that others fold into."""
-    shared: SharedIndex = home.index  # type: ignore[assignment]
-    projector, owed = Joint(ledger=ledger, index=shared), {}  # type: ignore[var-annotated]
+    owed: dict[Position, bytes] = {}
     head = await ledger.head()
-    await projector.catch_up(through=head, tell=tell, receipts_after=kept, receipts=owed)
-    projector.patience_seconds = PATIENCE_SECONDS
+    await joint.catch_up(through=head, tell=tell, receipts_after=kept, receipts=owed)
+    joint.patience_seconds = PATIENCE_SECONDS
     link = await ledger.link_at(head) or NOTHING_LINKED
-    return Recovered(home, projector, head, owed, link)
+    return Recovered(Home(joint.shared, None), joint, head, owed, link)
 
 
 def folded(ledger: LedgerReader, home: Home) -> Projector:

@@ -12,10 +12,18 @@ from typing import Any, TypeVar
 from rankd.core.book import BoardPage
 from rankd.core.draft import Draft, refolded
 from rankd.core.intake import Answer, HandedIn, Intake, Overtaken
-from rankd.core.managers import SAVE_AT_CLOSE_FACTS, Keeper, Pursuer, Sealer, Snapshotter
+from rankd.core.joint import Joint
+from rankd.core.managers import (
+    SAVE_AT_CLOSE_FACTS,
+    Keeper,
+    Mender,
+    Pursuer,
+    Sealer,
+    Snapshotter,
+)
 from rankd.core.preview import Preview, preview
 from rankd.core.projector import Projector, Tell
-from rankd.core.recovery import Build, Home, folded, recover
+from rankd.core.recovery import Build, Home, Shared, folded, recover
 from rankd.core.turns import windows_at
 from rankd.core.view import View
 from rankd.errors import (
@@ -97,7 +105,10 @@ class Rankd(View):
     @property
     def failure(self) -> RankdError | None:
         """Why the engine takes no more, or sees nothing of what others append, if that is so."""
-        return self._intake.failure or self.pursuer.failure
+        failure = self._intake.failure or self.pursuer.failure
+        if failure is None and isinstance(self.projector, Joint):
+            return self.projector.failure
+        return failure
 
     @property
     def ended(self) -> bool:
@@ -397,11 +408,29 @@ class Rankd(View):
 
     async def rebuild(self) -> AsyncIterator[Progress]:
         """Fold everything from the beginning into a new index, and go on with that."""
+        if isinstance(self.projector, Joint):
+            async for progress in self._rebuild_shared(self.projector):
+                yield progress
+            return
         home = self._build()
         shadow = folded(self._ledger, home)
         async for progress in self._fold_shadow(shadow):
             yield progress
         await self._own(self._replace(home, shadow))
+
+    async def _rebuild_shared(self, joint: Joint) -> AsyncIterator[Progress]:
+        """Fill an index beside the one that lives, and let it live instead, for all nodes."""
+        other = await joint.shared.beside()
+        shadow = folded(self._ledger, Home(other, None))
+        try:
+            async for progress in self._fold_shadow(shadow):
+                yield progress
+            async with self._intake.turn():
+                await shadow.catch_up(through=self.position)
+                await joint.replace(other)
+        except BaseException:
+            await self._own(other.drop())
+            raise
 
     def _build_bare(self) -> Home:
         return Home(self._build().index, None)
@@ -499,9 +528,13 @@ async def running(
     clock: Clock,
     reading: AbstractContextManager[Any],
     tell: Tell = _say_nothing,
+    shared: Shared | None = None,
 ) -> AsyncIterator[Rankd]:
-    """Recover from the ledger, serve, and stop once everything accepted has been answered."""
-    found = await recover(ledger, build, tell)
+    """Recover from the ledger, serve, and stop once everything accepted has been answered.
+
+    With a ``shared`` index, what ``build`` makes is only there to compare it with.
+    """
+    found = await recover(ledger, build, tell, shared=shared)
     intake = Intake(
         ledger=ledger, projector=found.projector, clock=clock, reading=reading, owed=found.owed
     )
@@ -520,6 +553,8 @@ async def running(
         asyncio.create_task(rankd.sealer.run(), name="sealer"),
         asyncio.create_task(rankd.snapshotter.run(), name="snapshotter"),
     ]
+    if found.home.index.shared:
+        managers.append(asyncio.create_task(Mender(intake).run(), name="mender"))
     if ledger.shared:
         managers += [
             asyncio.create_task(rankd.pursuer.run(), name="pursuer"),

@@ -8,6 +8,7 @@ from rankd.core.preview import Preview
 from rankd.core.reader import Found, Page, Projected
 from rankd.errors import (
     FieldError,
+    IndexUnavailable,
     InvalidPage,
     NothingToBackUp,
     RankdError,
@@ -337,6 +338,8 @@ def receipt_of(answer: Answer, board: str) -> Receipt:
     """Return an answer's receipt, or raise what it says."""
     error: RankdError | None = answer.error
     receipt = answer.receipt
+    if answer.pending is not None:
+        raise IndexUnavailable("the score is recorded, and nobody can tell its rank now")
     if error is None and receipt is None:
         error = UnknownBoard(board)
     elif receipt is not None and receipt.rejected:
