@@ -24,6 +24,7 @@ RankdError
 │   ├── UnsupportedMediaType
 │   ├── Unauthenticated
 │   ├── Forbidden
+│   ├── Misdirected
 │   ├── InvalidSetting
 │   ├── UnknownKey
 │   ├── UnknownPlayer
@@ -330,6 +331,16 @@ class Forbidden(Refused):
     def __init__(self, problem: str = "the key does not have the scope this needs") -> None:
         super().__init__(problem)
         self.problem = problem
+
+
+class Misdirected(Refused):
+    """This node has another role, and leaves such requests to others."""
+
+    code = "misdirected"
+
+    def __init__(self, role: str) -> None:
+        super().__init__(f"a node with the role {role} does not answer this; ask another")
+        self.role = role
 
 
 class InvalidSetting(Refused):

@@ -15,6 +15,7 @@ from time import monotonic
 from rankd.api.access import Gate, ReadToken
 from rankd.api.forwarding import forwarding
 from rankd.api.limits import limits_of
+from rankd.api.roles import MANAGING, ROLES, routes_of
 from rankd.api.server import Ready, listen, serve
 from rankd.api.service import Service
 from rankd.api.table import ROUTES as API
@@ -43,9 +44,18 @@ async def service(
 
     ``beside`` is entered once the engine runs and left before it stops.
     """
+    if settings.role not in ROLES:
+        problem = f"must be one of {', '.join(ROLES)}"
+        raise InvalidSetting(setting="role", source="the settings", problem=problem)
     async with AsyncExitStack() as stack:
         opened = await stack.enter_async_context(
-            engine(Place.chosen(settings), clock=clock, reading=nullcontext(), tell=tell)
+            engine(
+                Place.chosen(settings),
+                clock=clock,
+                reading=nullcontext(),
+                tell=tell,
+                manages=settings.role in MANAGING,
+            )
         )
         rankd = opened.rankd
         loopback = is_loopback(settings.host)
@@ -70,7 +80,8 @@ async def service(
             port = listener.getsockname()[1]
             beside_us = workers(working, replace(settings, port=port), settings.workers - 1)
             await stack.enter_async_context(beside_us)
-        await serve(ROUTES, working, settings, ready=ready, stop=stop, listener=listener)
+        routes = routes_of(settings.role, ROUTES)
+        await serve(routes, working, settings, ready=ready, stop=stop, listener=listener)
 
 
 async def worker(settings: Settings, socket: str, *, clock: Clock) -> None:
@@ -89,7 +100,7 @@ async def worker(settings: Settings, socket: str, *, clock: Clock) -> None:
         working = Service(follower, ledger, gate, clock, durable=True)
         stop = await stack.enter_async_context(_any_of(forwarder.gone, follower.ended))
         await serve(
-            forwarder.routes(ROUTES),
+            forwarder.routes(routes_of(settings.role, ROUTES)),
             working,
             settings,
             ready=lambda _host, _port: forwarder.say_listening(),

@@ -126,6 +126,7 @@ async def engine(
     clock: Clock,
     reading: AbstractContextManager[Any],
     tell: Callable[[Progress], None],
+    manages: bool = True,
 ) -> AsyncIterator[Engine]:
     """Build the engine of one process over the ledger and the index at a place."""
     async with AsyncExitStack() as stack:
@@ -150,6 +151,7 @@ async def engine(
                 reading=reading,
                 tell=tell,
                 shared=shared,
+                manages=manages,
             )
         )
         yield Engine(rankd, ledger, ledger.durable, backup)

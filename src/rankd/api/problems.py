@@ -51,6 +51,7 @@ KINDS: dict[type[RankdError], Kind] = {
     errors.UnsupportedMediaType: Kind(415, "Unsupported media type"),
     errors.Unauthenticated: Kind(401, "Unauthenticated"),
     errors.Forbidden: Kind(403, "Forbidden"),
+    errors.Misdirected: Kind(421, "Misdirected request"),
     errors.Unavailable: Kind(503, "Unavailable", "this may succeed later"),
     errors.LedgerUnavailable: Kind(503, "Ledger unavailable", "the ledger could not take it now"),
     errors.Overloaded: Kind(503, "Overloaded"),

@@ -175,9 +175,11 @@ class Keeper:
     its own node after a while is handed in by whoever looks first; the ledger keeps one.
     """
 
-    def __init__(self, intake: Intake, ledger: Ledger) -> None:
+    def __init__(self, intake: Intake, ledger: Ledger, *, keeps: bool = True) -> None:
         self._intake = intake
         self._ledger = ledger
+        self._keeps = keeps
+        """Otherwise it only forgets what others have kept."""
 
     async def run(self) -> None:
         """Look again and again until the engine stops."""
@@ -192,12 +194,13 @@ class Keeper:
             due = list(self._intake.others)
 
     async def keep(self, positions: Sequence[Position]) -> None:
-        """Hand in what is missing of these, and forget them: the ledger has them now."""
+        """Hand in what is missing of these, and forget what the ledger has."""
         others = self._intake.others
         lacking = await self._ledger.lacking_receipts(positions)
-        if lacking:
+        if lacking and self._keeps:
             await self._ledger.keep_receipts([Kept(at, others[at]) for at in lacking])
-        for position in positions:
+            lacking = ()
+        for position in set(positions).difference(lacking):
             del others[position]
 
 

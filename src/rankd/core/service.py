@@ -521,7 +521,7 @@ def _refuse_unbuilt(board: Board) -> None:
 
 
 @asynccontextmanager
-async def running(
+async def running(  # noqa: PLR0913 - what it is put together from
     *,
     ledger: Ledger,
     build: Build,
@@ -529,10 +529,12 @@ async def running(
     reading: AbstractContextManager[Any],
     tell: Tell = _say_nothing,
     shared: Shared | None = None,
+    manages: bool = True,
 ) -> AsyncIterator[Rankd]:
     """Recover from the ledger, serve, and stop once everything accepted has been answered.
 
-    With a ``shared`` index, what ``build`` makes is only there to compare it with.
+    With a ``shared`` index, what ``build`` makes is only there to compare it with. A node that does
+    not ``manage`` leaves to others what has to be done once, whoever does it.
     """
     found = await recover(ledger, build, tell, shared=shared)
     intake = Intake(
@@ -549,17 +551,15 @@ async def running(
         reading=reading,
     )
     writer = asyncio.create_task(intake.run(), name="intake")
-    managers = [
-        asyncio.create_task(rankd.sealer.run(), name="sealer"),
-        asyncio.create_task(rankd.snapshotter.run(), name="snapshotter"),
-    ]
+    loops = {"snapshotter": rankd.snapshotter.run()}
+    if manages:
+        loops["sealer"] = rankd.sealer.run()
     if found.home.index.shared:
-        managers.append(asyncio.create_task(Mender(intake).run(), name="mender"))
+        loops["mender"] = Mender(intake).run()
     if ledger.shared:
-        managers += [
-            asyncio.create_task(rankd.pursuer.run(), name="pursuer"),
-            asyncio.create_task(Keeper(intake, ledger).run(), name="keeper"),
-        ]
+        loops["pursuer"] = rankd.pursuer.run()
+        loops["keeper"] = Keeper(intake, ledger, keeps=manages).run()
+    managers = [asyncio.create_task(loop, name=name) for name, loop in loops.items()]
     try:
         yield rankd
     finally:
