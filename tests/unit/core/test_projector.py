@@ -68,7 +68,7 @@ async def test_facts_out_of_turn_are_a_mistake() -> None:
     projector = fresh(ledger)
     await projector.fold(facts[:5])
     other = Projector(ledger=ledger, index=projector.index, book=projector.book)
-    with pytest.raises(AssertionError, match="somebody else moved the index"):
+    with pytest.raises(AssertionError, match="this index knows how it is at 5"):
         await other.fold(facts[:5])
     assert await projector.index.checkpoint() == 5
 
