@@ -166,6 +166,27 @@ class Ledger(LedgerReader, Protocol):
         """Let go of everything. Safe to repeat."""
 
 
+class Spool(Protocol):
+    """Where submissions wait on this node's own disk while the ledger cannot be reached.
+
+    1. What was put survives the death of this process and of its host.
+    2. It is given out in the order in which it was put, again and again until it is dropped.
+    """
+
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+
+    async def put(self, facts: Sequence[Fact]) -> None:
+        """Keep facts. Raises LedgerUnavailable, and then none is kept."""
+
+    async def first(self, limit: int) -> tuple[int, Sequence[Fact]]:
+        """Return the first that wait, and up to where these are."""
+
+    async def drop(self, through: int) -> None:
+        """Forget what waits up to there: the ledger has it."""
+
+
 class Progress(NamedTuple):
     """How far long work has come."""
 
@@ -443,6 +464,13 @@ class SharedIndex(RankIndex, Protocol):
 
     async def beside(self) -> "SharedIndex":
         """Return an empty index beside this one, which nobody reads: to fill, and to compare."""
+
+    async def fill(self, source: RankIndex, shapes: Mapping[Ranking, Shape]) -> None:
+        """Copy rankings of an index that stands still meanwhile, and its checkpoint.
+
+        Only into one that was made ``beside`` another and is empty: what a ledger is folded into
+        in this process and then copied is there in a fraction of the time.
+        """
 
     async def take_over(self, *, of: Any) -> bool:
         """Let an index that was filled beside another live in its place, for all nodes at once.

@@ -14,6 +14,8 @@ In the order in which they are best read:
     link.py            connections, scripts, time-outs, and the vendor's errors
     epoch.py           which of several indexes lives: pointer, rebuilding, sweeping
     applying.py        from moves to pieces, and from their answers to ranks
+    filling.py         one epoch, as scripts are sent to it
+    copying.py         from an index in this process, entry by entry
     reading.py         reads over all partitions, as of one position
     index.py           the port's promises
 """

@@ -184,13 +184,15 @@ class Piece:
     parts: list[Part]
     before: list[dict[str, bytes | None]]
     """For each part the entries' order keys, where several partitions have to know them."""
+    counted: bool
+    """Whether ranks are to be told."""
     places: list[list[bytes]] = field(init=False)
     scores: list[list[bytes]] = field(init=False)
 
     def __post_init__(self) -> None:
-        pairs = list(zip(self.parts, self.before, strict=True))
-        self.places = [part.places(before) for part, before in pairs]
-        self.scores = [part.scores(before) for part, before in pairs]
+        pairs = list(zip(self.parts, self.before, strict=True)) if self.counted else []
+        self.places = [part.places(before) for part, before in pairs] or [[] for _ in self.parts]
+        self.scores = [part.scores(before) for part, before in pairs] or [[] for _ in self.parts]
 
 
 class Applying:
@@ -230,6 +232,13 @@ class Applying:
             all_answers.append(followed)
         return self._moved(pieces, all_answers)
 
+    async def fill(self) -> None:
+        """Put players who are nowhere yet where they belong, and tell nobody their ranks."""
+        nobody: dict[Place, bytes | None] = dict.fromkeys(self._work.places())
+        pieces = list(self._pieces(nobody, counted=False))
+        everywhere = range(self._filling.count)
+        await together([self._send(pieces, self._work.opened, number) for number in everywhere])
+
     # ------------------------------------------------------------------------- asking
 
     async def _known(self, known: Known) -> Known | None:
@@ -257,7 +266,9 @@ class Applying:
         keys = [None if entry is None else entry.order_key for entry in found.entries]
         return Known(found.at, dict(zip(places, keys, strict=True)), found.shapes, found.quiet)
 
-    def _pieces(self, order_keys: Mapping[Place, bytes | None]) -> Iterator[Piece]:
+    def _pieces(
+        self, order_keys: Mapping[Place, bytes | None], *, counted: bool = True
+    ) -> Iterator[Piece]:
         now, moves = dict(order_keys), self._work.moves
         count = max(1, -(-len(moves) // MOVES_TOGETHER_MAX))
         for number in range(1, count + 1):
@@ -270,7 +281,7 @@ class Applying:
                         entries[player] = now[part.ranking, player]
                         if move is not None:
                             now[part.ranking, player] = move.order_key
-            yield Piece(number, number == count, some, parts, before)
+            yield Piece(number, number == count, some, parts, before, counted)
 
     # ------------------------------------------------------------------------ sending
 
@@ -361,7 +372,7 @@ class Applying:
         return [
             part.ranking.board,
             name_of(part.ranking),
-            part.wants if self._alone else 0,
+            part.wants if self._alone and piece.counted else 0,
             here,
             [self._homes[player].hash for player in here],
             actions,

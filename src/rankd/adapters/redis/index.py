@@ -24,6 +24,7 @@ import msgspec
 
 from rankd.adapters.redis.address import Address
 from rankd.adapters.redis.applying import NOTHING_KNOWN, Applying, Known, Work
+from rankd.adapters.redis.copying import copy
 from rankd.adapters.redis.epoch import EPOCH_TRIES, Epochs
 from rankd.adapters.redis.filling import EpochGone, Filling
 from rankd.adapters.redis.link import Link
@@ -34,7 +35,7 @@ from rankd.errors import IndexForgot, IndexUnavailable
 from rankd.model.facts import Position
 from rankd.model.order import score_part
 from rankd.model.standing import Offset, Rank
-from rankd.ports import Move, Moved, Ranked, Ranking, Run, Shape, Stretch, Verdicts
+from rankd.ports import Move, Moved, Ranked, RankIndex, Ranking, Run, Shape, Stretch, Verdicts
 
 T = TypeVar("T")
 
@@ -164,6 +165,19 @@ class RedisIndex:
         index = RedisIndex(self._link, await self._epochs.begin(), lives=False)
         index.notes = list(self.notes)
         return index
+
+    async def fill(self, source: RankIndex, shapes: Mapping[Ranking, Shape]) -> None:
+        """Copy rankings of an index that stands still meanwhile, and its checkpoint.
+
+        Only into one that was made ``beside`` another and is empty.
+        """
+        assert not self._lives, "the living index is not filled: fill one beside it"
+        try:
+            at = await copy(source, shapes, self._filling)
+        except EpochGone:
+            raise IndexUnavailable("the index that was being filled is gone: begin again") from None
+        if at:
+            assert await self.apply([], after=Position(0), through=at) is not None
 
     async def take_over(self, *, of: "RedisIndex") -> bool:
         """Let this index live in the place of another, for all nodes at once.

@@ -793,6 +793,33 @@ class RankIndexContract:
         await another.drop()
         assert await players(index) == ["cyd", "bob", "ann"]
 
+    @pytest.mark.parametrize("many", [0, 1, 499, 500, 1203])
+    async def test_an_index_is_copied_into_one_beside_another(
+        self, index: RankIndex, many: int
+    ) -> None:
+        if not index.shared:
+            pytest.skip("this one is not shared")
+        shared: SharedIndex = index  # type: ignore[assignment]
+        source = await shared.beside()
+        crowd = [
+            placed(f"p{n:04}", n // 3, beside=b"m" if n % 7 == 0 else None) for n in range(many)
+        ]
+        opened = {FOREVER: DENSE, DAILY: PLAIN}
+        await fold(source, *crowd, placed("ann", 5, at=DAILY), opened=opened)
+        copied = await shared.beside()
+        await copied.fill(source, opened)
+        assert await copied.checkpoint() == 1
+        assert await players(copied) == [move.player for move in crowd]
+        assert await players(copied, DAILY) == ["ann"]
+        assert await metadata(copied) == await metadata(source)
+        assert await copied.scores_below(FOREVER, b"\xff" * 16) == -(-many // 3)
+        moved = await fold(copied, placed("zoe", 1), placed("ann", 1, at=DAILY))
+        assert moved == [Moved(None, Rank(min(many, 6) + 1), many + 1), Moved(Rank(1), Rank(1), 1)]
+        with pytest.raises(AssertionError):
+            await shared.fill(source, opened)
+        await source.drop()
+        await copied.drop()
+
     # -- 7. ranks as they are asked for --
 
     async def test_a_move_that_stays_changes_nothing_and_tells_the_rank(
