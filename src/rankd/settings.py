@@ -48,6 +48,9 @@ class Settings:
     spare_index: Annotated[
         bool, Doc("Whether to keep a native copy of a shared index, to read from while it is lost.")
     ] = False
+    spool: Annotated[
+        bool, Doc("Whether scores wait on this node's disk while PostgreSQL cannot be reached.")
+    ] = False
     role: Annotated[str, Doc("What this node does: all, api, query, ingest or manager.")] = "all"
     node: Annotated[
         str, Doc("What this node calls itself in a ledger that several append to; the host's name.")

@@ -161,7 +161,8 @@ class Receipt(Struct, gc=False):
     rank_change: int | None
     total: int | None
     percentile: float | None
-    position: int
+    position: int | None
+    """Null only for what waits on a node's own disk until the ledger can be reached."""
     windows: dict[str, InWindow]
     duplicate: bool | UnsetType = UNSET
     """True on the answer to a repeated key, which is otherwise the first answer."""

@@ -18,6 +18,8 @@ from rankd.adapters.memory.ledger import MemoryLedger
 from rankd.adapters.memory.snapshot import SnapshotFolder
 from rankd.adapters.sqlite import SQLiteLedger
 from rankd.adapters.sqlite.following import FollowedLedger
+from rankd.adapters.sqlite.spool import FOLDER as SPOOL
+from rankd.adapters.sqlite.spool import SpoolFile
 from rankd.core.follower import Follower, following
 from rankd.core.recovery import Build, Home, Shared
 from rankd.core.service import Rankd, running
@@ -59,6 +61,8 @@ class Place:
     """How the index is reached: in this process, or by a URL."""
     spare: bool = False
     """Whether a copy of an index elsewhere is kept in this process."""
+    spool: bool = False
+    """Whether submissions wait in the folder while a ledger elsewhere cannot be reached."""
     node: str = ""
     """Who appends here, in a ledger that several append to."""
 
@@ -72,13 +76,21 @@ class Place:
     @classmethod
     def chosen(cls, settings: Settings) -> "Place":
         """Return the place that settings name. Raises InvalidSetting."""
+        if settings.spool and settings.ledger == SQLITE:
+            raise InvalidSetting(
+                setting="spool",
+                source="the settings",
+                problem="a ledger on this disk has nothing to wait for",
+            )
         if settings.ledger != SQLITE and not settings.ledger.startswith(POSTGRESQL):
             raise _unknown("ledger", f"{SQLITE}, or a URL that begins with {POSTGRESQL[0]}")
         if settings.index != NATIVE and not settings.index.startswith(REDIS):
             raise _unknown("index", f"{NATIVE}, or a URL of {', '.join(REDIS)}")
         node = settings.node or gethostname()
         data = Path(settings.data)
-        return cls(data, settings.ledger, settings.index, settings.spare_index, node)
+        return cls(
+            data, settings.ledger, settings.index, settings.spare_index, settings.spool, node
+        )
 
     @property
     def saved(self) -> Path | None:
@@ -143,6 +155,9 @@ async def engine(
         if place.index != NATIVE:
             index = await stack.enter_async_context(_redis(place))
             shared = Shared(index, place.spare)
+        spool = None
+        if place.spool and place.folder is not None:
+            spool = await stack.enter_async_context(SpoolFile.open(place.folder / SPOOL))
         rankd = await stack.enter_async_context(
             running(
                 ledger=ledger,
@@ -151,6 +166,7 @@ async def engine(
                 reading=reading,
                 tell=tell,
                 shared=shared,
+                spool=spool,
                 manages=manages,
             )
         )

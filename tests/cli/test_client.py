@@ -38,7 +38,7 @@ def test_every_call_is_answered(client: Client) -> None:
     assert [type(each) for each in some] == [Receipt, Refusal, Receipt]
 
     position = client.health().position
-    assert position >= receipt.position
+    assert receipt.position is not None and position >= receipt.position
     assert client.ready().status == "ready"
     assert client.top("all", 2, min_position=position).standings[0].player == "bob"
     assert client.page("all", from_rank=2, limit=1).standings[0].name == "Ann"

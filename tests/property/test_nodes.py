@@ -13,13 +13,16 @@ import random
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, nullcontext, suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pytest
 
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.ledger import MemoryLedger
+from rankd.adapters.sqlite.spool import SpoolFile
 from rankd.core.joint import LOOK_SECONDS, Joint
+from rankd.core.managers import Drainer
 from rankd.core.notes import VERSION, Heading, take_notes
 from rankd.core.projector import Projector
 from rankd.core.recovery import Home, Shared, folded
@@ -383,3 +386,45 @@ def test_no_window_is_opened_or_closed_twice() -> None:
     for kind in (WindowOpened, WindowSealed):
         turned = [(one.window, one.since) for one in facts if isinstance(one, kind)]
         assert len(turned) == len(set(turned))
+
+
+@pytest.mark.parametrize("late", [("no", False), ("unknown", False), ("unknown", True)])
+def test_what_waits_on_a_nodes_disk_is_counted_once(
+    late: tuple[Literal["no", "unknown"], bool], tmp_path: Path
+) -> None:
+    async def wait() -> None:
+        ledger = SharedLedger()
+        door = Door(ledger)
+        async with (
+            SpoolFile.open(tmp_path) as spool,
+            running(
+                ledger=door,  # type: ignore[arg-type]
+                build=lambda: Home(NativeIndex(), None),
+                clock=Skewed(0),
+                reading=nullcontext(),
+                spool=spool,
+            ) as node,
+        ):
+            await node.define("b", {"rule": "sum", "windows": ["all"]})
+            drainer = Drainer(node._intake, spool)
+            door.plan = [late, ("no", False), ("no", False)]  # The last first.
+            for body in ({"player": "ann", "score": 5}, {"player": "bob", "score": 7, "key": "k"}):
+                (answer,) = await node.submit("b", [body])
+                assert answer.pending is not None and answer.receipt is None
+                assert answer.position == 0
+            assert node.spooled == 2 or not door.plan  # Its own drainer may have been at it.
+            while spool.waiting:
+                with suppress(LedgerUnavailable):
+                    await drainer.hand_in()
+            (again,) = await node.submit("b", [{"player": "bob", "score": 7, "key": "k"}])
+            assert again.duplicate and again.receipt is not None
+            page = await node.reader.page("b")
+            assert [(one.player, one.score) for one in page.standings] == [("bob", 7), ("ann", 5)]
+            with pytest.raises(LedgerUnavailable):
+                door.plan = [("no", False)]
+                await node.profile("ann", {"name": "Ann"})  # Only scores wait.
+            with pytest.raises(LedgerUnavailable):
+                door.plan = [("unknown", False)]
+                await node.submit("b", [{"player": "ann", "score": 1}])
+
+    asyncio.run(wait())

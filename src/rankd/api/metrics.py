@@ -22,6 +22,7 @@ def _lines(service: Service) -> Iterator[str]:
     yield _one("rankd_profiles", "gauge", "Players with a profile.", len(rankd.book.profiles))
     yield _one("rankd_up", "gauge", "1 while writes are taken.", int(rankd.failure is None))
     yield _one("rankd_waiting_facts", "gauge", "Facts that wait for a commit.", rankd.waiting)
+    yield _one("rankd_spooled_facts", "gauge", "Scores that wait on disk.", rankd.spooled)
     yield _one("rankd_commits_total", "counter", "Appends to the ledger.", rankd.commits)
     yield _one("rankd_unsaved_facts", "gauge", "A start folds so many.", rankd.unsaved)
     cpu = usage.ru_utime + usage.ru_stime

@@ -183,7 +183,7 @@ def accepted(fact: ScoreSubmitted, position: Position, *, duplicate: bool) -> wi
         None,
         None,
         None,
-        position,
+        position or None,
         {},
         True if duplicate else UNSET,
     )

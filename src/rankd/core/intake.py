@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import msgspec
 
@@ -26,7 +27,7 @@ from rankd.model.board import Board
 from rankd.model.facts import Fact, Position, Recorded, ScoreSubmitted, fingerprint
 from rankd.model.receipt import Receipt
 from rankd.model.window import Instant
-from rankd.ports import Appended, Clock, FirstUse, Kept, Ledger
+from rankd.ports import Appended, Clock, FirstUse, Kept, Ledger, Spool
 
 WAITING_FACTS_MAX = 65_536
 """What may wait: some tens of milliseconds of work. More would only wait longer."""
@@ -74,6 +75,7 @@ class Intake:
         clock: Clock,
         reading: AbstractContextManager[Any],
         owed: dict[Position, bytes],
+        spool: Spool | None = None,
         waiting_max: int = WAITING_FACTS_MAX,
         batch_max: int = BATCH_FACTS_MAX,
     ) -> None:
@@ -88,6 +90,8 @@ class Intake:
         """How many appends there were."""
         self.failure: RankdError | None = None
         """Why it stopped, if it did."""
+        self.spool = spool
+        """Where submissions wait while the ledger cannot be reached, if that is wanted."""
         self._ledger = ledger
         self._clock = clock
         self._reading = reading
@@ -195,6 +199,8 @@ class Intake:
         try:
             answers = await self.record([fact for request in requests for fact in request.facts])
         except RankdError as exc:
+            if self.spool is not None and getattr(exc, "applied", None) == "no":
+                requests = await self._spooled(self.spool, requests)
             _refuse(requests, exc)
             return
         start = 0
@@ -202,6 +208,23 @@ class Intake:
             end = start + len(request.facts)
             request.tell(answers[start:end])
             start = end
+
+    async def _spooled(self, spool: Spool, requests: Sequence[_Request]) -> list[_Request]:
+        """Keep submissions until the ledger is back; return the requests that must be refused.
+
+        Each gets a key if it has none: what is handed in later counts once, however often.
+        """
+        kept = [request for request in requests if request.facts and _waits(request)]
+        facts = [_with_key(fact) for request in kept for fact in request.facts]
+        try:
+            if facts:
+                await spool.put(facts)
+        except RankdError as exc:
+            _refuse(kept, exc)
+        else:
+            for request in kept:
+                request.tell([Answer(Position(0), None, pending=fact) for fact in request.facts])  # type: ignore[arg-type]
+        return [request for request in requests if request not in kept]
 
     def _current(self, requests: Sequence[_Request]) -> list[_Request]:
         """Send those back whose board is another one now."""
@@ -338,6 +361,20 @@ class Intake:
     def _look_ahead(self, now: Instant, *, changed: bool = True) -> None:
         if changed or now >= self._turn_at:
             self._turn_at = next_turn(self.projector.book, now)
+
+
+def _waits(request: _Request) -> bool:
+    """Whether these may be counted later than they were made: submissions, but not for a prize."""
+    return all(isinstance(fact, ScoreSubmitted) for fact in request.facts) and not any(
+        board.prize for board in request.boards
+    )
+
+
+def _with_key(fact: Fact) -> Fact:
+    assert isinstance(fact, ScoreSubmitted)
+    if fact.key is not None:
+        return fact
+    return msgspec.structs.replace(fact, key=f"spool:{uuid4().hex}")
 
 
 def _changes_book(batch: Sequence[Fact]) -> bool:

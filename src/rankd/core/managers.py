@@ -14,7 +14,7 @@ from rankd.core.notes import VERSION, Heading, take_notes
 from rankd.core.projector import Tell
 from rankd.errors import LedgerUnavailable, RankdError, Unavailable
 from rankd.model.facts import Position
-from rankd.ports import Clock, Kept, Ledger, Snapshots
+from rankd.ports import Clock, Kept, Ledger, Snapshots, Spool
 
 SLEEP_SECONDS_MAX = 1.0
 """How late a manager may notice that the clock was set."""
@@ -32,6 +32,9 @@ KEEP_AFTER_SECONDS = 2.0
 """How long a node has to hand in its own receipts: it does so with its next append."""
 
 KEPT_TOGETHER_MAX = 1_000
+
+SPOOLED_TOGETHER_MAX = 1_000
+"""How many that waited share a commit."""
 
 MEND_SECONDS = 0.25
 """How long an index may be behind before somebody notices."""
@@ -237,3 +240,28 @@ class Mender:
     def _take_late(self, projector: Joint) -> None:
         self._intake.others |= projector.late
         projector.late.clear()
+
+
+class Drainer:
+    """Hands in what waited on this node's disk, once the ledger can be reached again."""
+
+    def __init__(self, intake: Intake, spool: Spool) -> None:
+        self._intake = intake
+        self._spool = spool
+
+    async def run(self) -> None:
+        """Look again and again until the engine stops."""
+        while True:
+            try:
+                while self._spool.waiting:
+                    await self.hand_in()
+            except Unavailable as exc:
+                _log.debug("what waits cannot be handed in yet: %s", exc)
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def hand_in(self) -> None:
+        """Hand in the first of what waits. What the ledger has already it leaves out."""
+        through, facts = await self._spool.first(SPOOLED_TOGETHER_MAX)
+        async with self._intake.turn():
+            await self._intake.record(facts)
+        await self._spool.drop(through)

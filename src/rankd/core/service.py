@@ -15,6 +15,7 @@ from rankd.core.intake import Answer, HandedIn, Intake, Overtaken
 from rankd.core.joint import Joint
 from rankd.core.managers import (
     SAVE_AT_CLOSE_FACTS,
+    Drainer,
     Keeper,
     Mender,
     Pursuer,
@@ -54,7 +55,7 @@ from rankd.model.profile import check_player, read_friends, read_profile, read_r
 from rankd.model.redefinition import check_redefinition
 from rankd.model.standing import Rank
 from rankd.model.submission import Item, at_item, read_facts
-from rankd.ports import Clock, Ledger, Progress, Ranking
+from rankd.ports import Clock, Ledger, Progress, Ranking, Spool
 
 COMPARED_TOGETHER = 4_096
 """How many entries are compared before others get their turn: some ten milliseconds."""
@@ -119,6 +120,11 @@ class Rankd(View):
     def waiting(self) -> int:
         """How many facts wait for a commit."""
         return self._intake.waiting
+
+    @property
+    def spooled(self) -> int:
+        """How many submissions wait on this node's disk for the ledger to be back."""
+        return 0 if self._intake.spool is None else self._intake.spool.waiting
 
     @property
     def commits(self) -> int:
@@ -529,6 +535,7 @@ async def running(  # noqa: PLR0913 - what it is put together from
     reading: AbstractContextManager[Any],
     tell: Tell = _say_nothing,
     shared: Shared | None = None,
+    spool: Spool | None = None,
     manages: bool = True,
 ) -> AsyncIterator[Rankd]:
     """Recover from the ledger, serve, and stop once everything accepted has been answered.
@@ -538,7 +545,12 @@ async def running(  # noqa: PLR0913 - what it is put together from
     """
     found = await recover(ledger, build, tell, shared=shared)
     intake = Intake(
-        ledger=ledger, projector=found.projector, clock=clock, reading=reading, owed=found.owed
+        ledger=ledger,
+        projector=found.projector,
+        clock=clock,
+        reading=reading,
+        owed=found.owed,
+        spool=spool,
     )
     intake.link = found.link
     rankd = Rankd(
@@ -556,6 +568,8 @@ async def running(  # noqa: PLR0913 - what it is put together from
         loops["sealer"] = rankd.sealer.run()
     if found.home.index.shared:
         loops["mender"] = Mender(intake).run()
+    if spool is not None:
+        loops["drainer"] = Drainer(intake, spool).run()
     if ledger.shared:
         loops["pursuer"] = rankd.pursuer.run()
         loops["keeper"] = Keeper(intake, ledger, keeps=manages).run()

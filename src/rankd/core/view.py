@@ -43,6 +43,11 @@ class View:
         return 0
 
     @property
+    def spooled(self) -> int:
+        """How many submissions wait on this node's disk for the ledger to be back."""
+        return 0
+
+    @property
     def commits(self) -> int:
         """How many appends there were since the start."""
         return 0
