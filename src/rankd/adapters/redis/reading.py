@@ -229,10 +229,9 @@ class Reading:
         asked, whose = self._by_partition(wanted, shown=shown, ranked=ranked)
         if at is None:
             at, answers = await self._settled(asked)
-            quiet = all(answer.at == at and answer.pending is None for answer in answers.values())
         else:
-            involved = {partition: some for partition, some in asked.items() if some}
-            answers, quiet = await self._remembered(involved or {0: []}, at), False
+            answers = await self._remembered(asked, at)
+        quiet = all(answer.at == at and answer.pending is None for answer in answers.values())
         found = Found(at, [None] * len(wanted), {}, {}, touched=False, quiet=quiet)
         for partition, answer in answers.items():
             self._note(found, asked[partition], told(answer, asked[partition]), whose[partition])
@@ -242,8 +241,10 @@ class Reading:
         self, asked: Mapping[int, Sequence[Asked]], at: int, *, whereto: int | None = None
     ) -> dict[int, Answer]:
         answers = await self._ask(asked, at=at, whereto=whereto)
-        for answer in answers.values():
-            if answer.status != "ok":
+        for partition, answer in answers.items():
+            if answer.status != "ok" and (
+                asked[partition] or partition == 0 or whereto is not None
+            ):
                 raise Forgotten(answer.at)
         return answers
 

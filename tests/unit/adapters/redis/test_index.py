@@ -616,20 +616,18 @@ async def test_ranks_that_are_wanted_at_once_are_asked_for_together(
         assert index._link.calls - calls == (1 if partitions == 1 else 2 * partitions)
 
 
-async def test_a_piece_of_an_apply_is_one_round_trip(url_of: UrlOf) -> None:
-    async with RedisIndex.open(url_of(1)) as index:
+@pytest.mark.parametrize("at", [None, Position(5)])
+@each_spread
+async def test_an_apply_is_one_call_to_each_partition(
+    url_of: UrlOf, partitions: int, at: Position | None
+) -> None:
+    """What was just asked, as of now or of a position, is not asked again."""
+    async with RedisIndex.open(url_of(partitions)) as index:
         await filled(index)
+        await index.order_keys([(FOREVER, "x")], at=at)
         calls = index._link.calls
         await index.apply([put("x", 1)], after=Position(5), through=Position(6))
-        assert index._link.calls - calls == 1
-    async with RedisIndex.open(
-        url_of(1).replace("prefix=", "prefix=other") + "&partitions=3"
-    ) as index:
-        await filled(index)
-        await index.order_keys([(FOREVER, "x")])
-        calls = index._link.calls
-        await index.apply([put("x", 1)], after=Position(5), through=Position(6))
-        assert index._link.calls - calls == 3, "what was just asked is not asked again"
+        assert index._link.calls - calls == partitions
 
 
 async def test_whoever_gives_up_waiting_for_a_rank_spoils_nothing(url_of: UrlOf) -> None:
