@@ -10,6 +10,7 @@ try:
         closing,
         embedded,
         http,
+        nodes,
         questions,
         questions_plot,
         rank_list,
@@ -27,6 +28,7 @@ OTHERS = {
     start.NAME: (start.run, 10_000_000),
     closing.NAME: (closing.run, 10_000_000),
     http.NAME: (http.run, 1_000_000),
+    nodes.NAME: (nodes.run, 100_000),
 }
 """Questions beside the rank list's, and how many players each is asked with."""
 

@@ -278,7 +278,7 @@ def _wrk(port: int, script: str, players: int, *, connections: int) -> Iterator[
             yield process
 
 
-def _load(port: int, name: str, players: int, *, connections: int) -> Load:
+def load(port: int, name: str, players: int, *, connections: int) -> Load:
     with _wrk(port, _LUA[name], players, connections=connections) as process:
         return _read(process.communicate()[0])
 
@@ -310,10 +310,10 @@ def _reads(port: int, players: int) -> Iterator[dict[str, Any]]:
         tell(f"http: {what}, {connections} connections")
         ours, ceiling = [], []
         for _ in range(ROUNDS):
-            ours.append(_load(port, name, players, connections=connections))
+            ours.append(load(port, name, players, connections=connections))
             if beside is not None:
                 with _constant(_answer_bytes(port, path)) as other:
-                    ceiling.append(_load(other, name, players, connections=connections))
+                    ceiling.append(load(other, name, players, connections=connections))
         yield _median(f"{what}, {connections} connections", ours)
         if beside is not None:
             yield _median(f"{beside}, {connections} connections", ceiling)
@@ -328,15 +328,15 @@ def _writes(port: int, players: int) -> Iterator[dict[str, Any]]:
     tell("http: durable submissions, 256 connections, and reads beside them")
     loads, beside = [], []
     for _ in range(ROUNDS):
-        loads.append(_load(port, "submit", players, connections=256))
+        loads.append(load(port, "submit", players, connections=256))
         with _wrk(port, _LUA["rank"], players, connections=2) as reading:
-            _load(port, "submit", players, connections=256)
+            load(port, "submit", players, connections=256)
             beside.append(_read(reading.communicate()[0]))
     yield _median("durable submissions, 256 connections", loads)
     yield row("p99 of a submission", statistics.median(load.p99_ms for load in loads), "ms")
     yield row("p99 of a read beside", statistics.median(load.p99_ms for load in beside), "ms")
     tell("http: batches of 1,000")
-    batches = [_load(port, "batch", players, connections=4).per_second for _ in range(ROUNDS)]
+    batches = [load(port, "batch", players, connections=4).per_second for _ in range(ROUNDS)]
     yield row("durable scores in batches of 1,000", statistics.median(batches) * 1000, "/s")
 
 
