@@ -65,14 +65,15 @@ async def test_a_slow_writer_is_not_overtaken(server: PostgresServer) -> None:
         """)
 
         async def until_waiting(node: str) -> None:
-            while True:
-                if await looking.fetchval(
-                    "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1"
-                    " AND wait_event_type = 'Lock'",
-                    f"rankd {node}",
-                ):
-                    return
-                await asyncio.sleep(0.002)
+            async with asyncio.timeout(30):
+                while True:
+                    if await looking.fetchval(
+                        "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1"
+                        " AND wait_event_type = 'Lock'",
+                        f"rankd {node}",
+                    ):
+                        return
+                    await asyncio.sleep(0.002)
 
         async with database.transaction():
             await database.execute("SELECT pg_advisory_xact_lock(7)")

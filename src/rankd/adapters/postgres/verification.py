@@ -60,7 +60,7 @@ async def verification(
     if found != walk.keyed:
         raise LedgerCorrupt(f"{walk.keyed} facts have a key, the key table has {found}")
     yield Progress(found, found, "keys")
-    async for kept in _receipts(connection, address):
+    async for kept in _receipts(connection, address, head):
         yield Progress(kept, kept, "receipts")
     async for progress in _players(connection, address):
         yield progress
@@ -184,11 +184,16 @@ def _readable(row: Any) -> Fact:
 # ----------------------------------------------------------------------------- receipts
 
 
-async def _receipts(connection: Connection, address: Address) -> AsyncIterator[int]:
+async def _receipts(connection: Connection, address: Address, head: Position) -> AsyncIterator[int]:
+    """Check those up to a position; of later ones, only that they belong to something."""
+    stray = await connection.fetchval(address.sql(QUERIES["stray_receipt"]))
+    if stray is not None:
+        raise LedgerCorrupt("the receipt belongs to no fact", position=stray)
     after, kept = 0, 0
-    while rows := await connection.fetch(address.sql(QUERIES["page_receipts"]), after, PAGE_ROWS):
-        for position, body, found, head in rows:
-            if found != checksum(position, body) or position > head:
+    query = address.sql(QUERIES["page_receipts"])
+    while rows := await connection.fetch(query, after, head, PAGE_ROWS):
+        for position, body, found in rows:
+            if found != checksum(position, body):
                 raise LedgerCorrupt("the receipt is not the one kept", position=position)
         after, kept = rows[-1]["position"], kept + len(rows)
         yield kept

@@ -135,13 +135,19 @@ SELECT count(*)
  WHERE position <= $1;
 
 -- page_receipts --
--- All receipts by position, and the head at the moment of reading.
-SELECT position, body, checksum,
-       (SELECT coalesce(max(last), 0) FROM rankd.appends) AS head
+-- Receipts by position, up to one.
+SELECT position, body, checksum
   FROM rankd.receipts
  WHERE position > $1
+   AND position <= $2
  ORDER BY position
- LIMIT $2;
+ LIMIT $3;
+
+-- stray_receipt --
+-- One that belongs to nothing, if there is one.
+SELECT min(position)
+  FROM rankd.receipts
+ WHERE position > (SELECT coalesce(max(last), 0) FROM rankd.appends);
 
 -- count_players --
 -- How many players anything is known of.

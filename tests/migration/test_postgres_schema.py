@@ -1,0 +1,141 @@
+"""A schema in PostgreSQL is made once, whoever comes, and from whatever it was."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import asyncpg  # type: ignore[import-untyped]
+import pytest
+from tests.simulation.postgres_servers import new_ledger, postgres
+
+from rankd.adapters.postgres import PostgresLedger
+from rankd.adapters.postgres.database import Address
+from rankd.adapters.postgres.statements import MIGRATIONS, QUERIES, SCHEMA_VERSION
+from rankd.errors import LedgerCorrupt
+from rankd.model.facts import Position, ScoreSubmitted
+from rankd.model.window import Instant
+from rankd.testing.servers import PostgresServer
+
+pytestmark = pytest.mark.anyio
+NOW = Instant(1_763_000_000_000_000)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def url(server: PostgresServer) -> str:
+    return new_ledger(server.url)
+
+
+async def ask(url: str, query: str) -> list[Any]:
+    connection = await asyncpg.connect(Address.parse(url).url)
+    try:
+        return list(await connection.fetch(Address.parse(url).sql(query)))
+    finally:
+        await connection.close()
+
+
+async def do(url: str, script: str) -> None:
+    connection = await asyncpg.connect(Address.parse(url).url)
+    try:
+        await connection.execute(Address.parse(url).sql(script))
+    finally:
+        await connection.close()
+
+
+async def assert_it_works(url: str) -> None:
+    async with PostgresLedger.open(url) as ledger:
+        head = await ledger.head()
+        facts = [ScoreSubmitted("b", "p", scores=(1,), attributes={"region": "eu"})]
+        assert list((await ledger.append(facts, now=NOW)).positions) == [head + 1]
+        assert await ledger.read(after=head, limit=9)
+        async for _ in ledger.verify():
+            pass
+    versions = await ask(url, "SELECT version FROM rankd.schema_version ORDER BY version")
+    assert [row[0] for row in versions] == list(range(1, SCHEMA_VERSION + 1))
+
+
+async def test_of_several_who_begin_at_once_each_finds_a_ledger(url: str) -> None:
+    async with AsyncExitStack() as stack:
+        ledgers = await asyncio.gather(
+            *(stack.enter_async_context(PostgresLedger.open(url, node=f"{n}")) for n in range(3))
+        )
+        for number, ledger in enumerate(ledgers):
+            appended = await ledger.append([ScoreSubmitted("b", "p", scores=(1,))], now=NOW)
+            assert list(appended.positions) == [number + 1]
+    await assert_it_works(url)
+
+
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION + 1))
+async def test_every_version_becomes_this_one(url: str, version: int) -> None:
+    schema = Address.parse(url).schema
+    steps = [f"CREATE SCHEMA {schema}"]
+    for number in range(1, version + 1):
+        steps += [MIGRATIONS[number], f"INSERT INTO rankd.schema_version VALUES ({number})"]
+    await do(url, ";\n".join(steps))
+    await assert_it_works(url)
+    await assert_it_works(url)
+
+
+async def test_a_schema_from_the_future_is_left_alone(url: str) -> None:
+    await assert_it_works(url)
+    await do(url, f"INSERT INTO rankd.schema_version VALUES ({SCHEMA_VERSION + 1})")
+    with pytest.raises(LedgerCorrupt, match="use a newer rankd"):
+        async with PostgresLedger.open(url):
+            pass
+    await do(url, f"DELETE FROM rankd.schema_version WHERE version > {SCHEMA_VERSION}")
+    await assert_it_works(url)
+
+
+async def test_a_schema_of_another_program_is_left_alone(url: str) -> None:
+    schema = Address.parse(url).schema
+    await do(url, f"CREATE SCHEMA {schema}; CREATE TABLE rankd.facts (theirs integer)")
+    with pytest.raises(LedgerCorrupt, match="another program"):
+        async with PostgresLedger.open(url):
+            pass
+    tables = await ask(url, f"SELECT tablename FROM pg_tables WHERE schemaname = '{schema}'")
+    assert [row[0] for row in tables] == ["facts"]
+
+
+async def test_a_migration_that_is_cut_short_was_not_begun(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setitem(MIGRATIONS, SCHEMA_VERSION, "SELECT 1 / 0")
+        with pytest.raises(LedgerCorrupt, match="division by zero"):
+            async with PostgresLedger.open(url):
+                pass
+    assert await ask(url, f"SELECT to_regnamespace('{Address.parse(url).schema}')") == [(None,)]
+    await assert_it_works(url)
+
+
+async def test_everything_is_explained_to_whoever_looks_with_sql(url: str) -> None:
+    async with PostgresLedger.open(url):
+        pass
+    rows = await ask(
+        url,
+        "SELECT relname, obj_description(oid) FROM pg_class"
+        " WHERE relnamespace = 'rankd'::regnamespace AND relkind IN ('r', 'p', 'v')"
+        " AND NOT relispartition",
+    )
+    assert {"facts", "appends", "keys", "players", "submissions", "boards", "windows"} <= {
+        name for name, _ in rows
+    }
+    assert [name for name, said in rows if not said] == []
+
+
+async def test_an_empty_ledger_has_its_schema_and_no_facts(url: str) -> None:
+    async with PostgresLedger.open(url) as ledger:
+        assert await ledger.head() == Position(0)
+    (row,) = await ask(url, QUERIES["schema_exists"])
+    assert tuple(row) == (True, True, True)
