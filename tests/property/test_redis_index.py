@@ -39,7 +39,7 @@ RANKINGS = [Ranking("b", "w"), Ranking("b", "w", "region:eu"), Ranking("b", ""),
 DRAFTS = [Ranking(DRAFT + "b", "w"), Ranking(DRAFT + "c", "w")]
 REMEMBERED = 5
 LONG = os.environ.get("RANKD_HYPOTHESIS") == "long"
-STEPS = 100 if LONG else 20
+STEPS = 100 if LONG else 16
 _prefixes = count(1)
 
 
@@ -327,7 +327,7 @@ async def live(server: RedisServer, partitions: int, seed: int) -> None:
 
 @pytest.mark.parametrize("partitions", [1, 3])
 @settings(
-    max_examples=200 if LONG else 4,
+    max_examples=200 if LONG else 3,
     derandomize=not LONG,
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.generate],  # A smaller seed is no simpler history.

@@ -34,6 +34,7 @@ from rankd.ports import (
 from rankd.testing.redis_servers import (
     catch_up,
     fail_over,
+    redis_cluster,
     replicated_redis,
     say,
     watched_redis,
@@ -681,3 +682,32 @@ async def test_a_failover_is_followed() -> None:
             assert await index.digest() == before
             assert await fold(index, put("0", 0)) == [Moved(None, Rank(1), 13)]
             assert int(say(watched.replica, "DBSIZE")) > 0
+
+
+# -------------------------------------------------------------------------------------- cluster
+
+
+async def test_while_a_cluster_moves_a_slot_nothing_is_torn() -> None:
+    """Some keys are here, some there: whatever is asked or applied fails, and nothing is lost."""
+    with redis_cluster(masters=2) as cluster:
+        async with RedisIndex.open(f"{cluster.url}?partitions=1&timeout=30") as index:
+            await filled(index)
+            before, epoch = await index.digest(), index._filling.epoch
+            slot = int(say(cluster.masters[0], "CLUSTER", "KEYSLOT", index._filling._keys[0]))
+            here, there = cluster.masters if slot < 8192 else cluster.masters[::-1]
+            names = {server: say(server, "CLUSTER", "MYID") for server in cluster.masters}
+            say(there, "CLUSTER", "SETSLOT", slot, "IMPORTING", names[here])
+            say(here, "CLUSTER", "SETSLOT", slot, "MIGRATING", names[there])
+            keys = sorted(keys_of(here, index))
+            for some in ([], [key for key in keys if "}b" in key], keys):
+                for name in some:
+                    say(here, "MIGRATE", there.host, there.port, name, 0, 30_000)
+                if some is not keys:
+                    with pytest.raises(IndexUnavailable):
+                        await index.apply([put("x", 1)], after=Position(5), through=Position(6))
+            for server in (there, here):
+                say(server, "CLUSTER", "SETSLOT", slot, "NODE", names[there])
+            assert await index.checkpoint() == 5
+            assert index._filling.epoch == epoch
+            assert await index.digest() == before
+            assert await index.apply([put("x", 1)], after=Position(5), through=Position(6))

@@ -131,6 +131,10 @@ end
 
 -- -------------------------------------------------------------------------------------- names
 
+-- While a cluster moves the slot elsewhere, whoever asks for a key that is not there is broken off.
+-- Let that be now: there is no such key, and nothing is written yet.
+call("EXISTS", tag .. "?")
+
 -- A script that breaks off leaves this behind, and then nobody believes the partition any more.
 call("HSET", meta, "torn", "1")
 
