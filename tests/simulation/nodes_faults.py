@@ -1,6 +1,7 @@
 """Redis, PostgreSQL, the network and nodes themselves fail under several nodes that serve.
 
-    python -m tests.simulation.nodes_faults [--rounds N] [--seed S] [--fault NAME] [--source FOLDER]
+    python -m tests.simulation.nodes_faults [--rounds N] [--seed S] [--fault NAME]
+                                            [--source FOLDER] [--lenient]
 
 Three nodes over one ledger in PostgreSQL: two share an index in Redis, one of them keeping a copy,
 and the third has an index of its own. Clients submit, repeat and read all the time, and in each
@@ -14,6 +15,7 @@ Where a Redis behind sentinels falls back to a replica that lagged, three nodes 
 have a world of their own.
 
 ``--source`` has the nodes run another copy of the program: one with a planted bug, for instance.
+``--lenient`` only counts answers that are older than the ``min_position`` they were asked for.
 A round is made from the seed; what is under way when its fault strikes depends on the machine too.
 """
 
@@ -77,6 +79,16 @@ SENTINEL = "sentinel"
 """The fault that has a world of its own."""
 
 
+@dataclass(frozen=True)
+class Plan:
+    """How a campaign is to be made."""
+
+    source: Path = SOURCE
+    lenient: bool = False
+    hurried: bool = False
+    """Whether receipts are waited for in the end only: nodes hand them in after seconds."""
+
+
 @dataclass
 class Findings:
     """What a campaign came to."""
@@ -107,16 +119,25 @@ class Findings:
 class World:
     """Servers, nodes, clients and their judge, for the life of one ledger."""
 
-    def __init__(self, postgres: Machine, redis: RedisMachine | None, random: Random) -> None:
+    def __init__(
+        self,
+        postgres: Machine,
+        redis: RedisMachine | None,
+        random: Random,
+        findings: Findings,
+        plan: Plan,
+    ) -> None:
         self.postgres, self.redis, self.random = postgres, redis, random
+        self.findings, self.plan = findings, plan
         self.watched: WatchedRedis | None = None
         self.to_redis: Proxy | None = None
         self.nodes: list[Node] = []
         self.schema = ""
-        self.judge = Judge()
+        self.judge = Judge(findings.tally, lenient=plan.lenient)
         self.load = Load([], random)
-        self.findings = Findings()
         self.number = 0
+        self.repeated: list[Deed] = []
+        """Sent again, and not yet known to be answered alike by all."""
 
     @property
     def sharing(self) -> list[Node]:
@@ -132,7 +153,7 @@ class World:
 
     # -- set-up --
 
-    async def set_up(self, stack: contextlib.AsyncExitStack, folder: Path, source: Path) -> None:
+    async def set_up(self, stack: contextlib.AsyncExitStack, folder: Path) -> None:
         """Start the nodes and define the boards."""
         self.schema = f"world_{folder.name.replace('-', '_')}".lower()
         shared = await self._shared_index(stack)
@@ -145,7 +166,7 @@ class World:
                 ledger=f"postgresql://rankd@{HOST}:{wire.port}/postgres?schema={self.schema}",
                 index=index,
                 spare=number == 1,
-                source=source,
+                source=self.plan.source,
                 wire=wire,
             )
             stack.callback(node.kill)
@@ -184,6 +205,7 @@ class World:
             await self.load.more(SOME)
         except TooLate:
             await self._describe()
+            self.load.hang_up()
             raise
         finally:
             await self.load.end()
@@ -248,14 +270,25 @@ class World:
         again = unknown + self.random.sample(known, min(len(known), REPEATED))
         self.findings.tally["sent again"] += len(again)
         self.findings.tally["of them unknown"] += len(unknown)
-        problems: list[str] = []
+        self.repeated += again
+        problems = []
         for deed in again:
-            problems += await self._converges(deed)
+            problems += await self._answered_alike(deed, wait=False)
+        return problems + ([] if self.plan.hurried else await self.converge())
+
+    async def converge(self) -> list[str]:
+        """Wait until every node answers alike for all that was sent again."""
+        problems: list[str] = []
+        for deed in self.repeated:
+            problems += await self._answered_alike(deed, wait=True)
+            self.findings.tally["without receipt"] += not _whole(deed)
+        self.repeated = []
         return problems
 
-    async def _converges(self, deed: Deed) -> list[str]:
-        """Send until every node tells what the submission did, where any can."""
-        known = any(not node.shares for node in self.nodes)  # An index of one's own forgets nothing.
+    async def _answered_alike(self, deed: Deed, *, wait: bool) -> list[str]:
+        """Send until every node answers and, if asked to wait, tells what it did, where any can."""
+        # An index of one's own forgets nothing.
+        known = wait and any(not node.shares for node in self.nodes)
         lines = {node.name: Line(node) for node in self.nodes}
 
         async def told() -> bool:
@@ -263,9 +296,7 @@ class World:
             if any(one.applied != "yes" for one in sent):
                 return False
             verdicts = {one.receipt["verdict"] for one in sent if one.receipt is not None}
-            if "accepted" not in verdicts:
-                return True
-            return verdicts == {"accepted"} and not known
+            return "accepted" not in verdicts or not (known or (wait and len(verdicts) > 1))
 
         try:
             await until(told, f"every node answered for {deed.number}")
@@ -274,11 +305,10 @@ class World:
         finally:
             for line in lines.values():
                 line.close()
-        receipts = [dict(one, duplicate=None) for one in deed.receipts()]
-        whole = [one for one in receipts if one["verdict"] != "accepted"]
-        self.findings.tally["without receipt"] += not whole
-        if len({one["position"] for one in receipts}) > 1 or any(one != whole[0] for one in whole):
-            return [f"{deed.number}: two answers: {receipts}"]
+        whole = _whole(deed)
+        positions = {one["position"] for one in deed.receipts()}
+        if len(positions) > 1 or any(one != whole[0] for one in whole):
+            return [f"{deed.number}: two answers: {deed.receipts()}"]
         return []
 
     async def _read_everything(self) -> list[str]:
@@ -318,6 +348,12 @@ class World:
         if found[-1] != scratch.digest():
             return [f"the digest of Redis at {position} is not that of the fold"]
         return []
+
+
+def _whole(deed: Deed) -> list[dict[str, Any]]:
+    """Return the receipts that tell what a submission did."""
+    receipts = [dict(one, duplicate=None) for one in deed.receipts()]
+    return [one for one in receipts if one["verdict"] != "accepted"]
 
 
 def _interrupted(diary: Diary) -> list[str]:
@@ -383,13 +419,31 @@ async def flush_scripts(world: World) -> None:
     say(redis.server, "SCRIPT", "FLUSH")
 
 
+async def _fall_behind(world: World) -> None:
+    """Wait until the index is further than any replica that does not follow any more."""
+    node = world.nodes[0]
+    before = await _index_position(node)
+
+    async def moved() -> bool:
+        return await _index_position(node) > before
+
+    await until(moved, "the index moved on")
+    await world.load.more(SOME)
+
+
+async def _index_position(node: Node) -> int:
+    """Return where the index in Redis is, as a node without a copy of it says; 0 if it cannot."""
+    heard = await called(node, "GET", "/v1/boards/sum/standings?limit=1")
+    return heard.body["as_of"] if heard is not None and heard.status == 200 else 0
+
+
 async def promote_replica(world: World) -> None:
     """The master dies, and a replica that lagged takes its place."""
     redis, proxy = _redis(world)
     replica = await asyncio.to_thread(redis.start_replica)
     await asyncio.to_thread(catch_up, replica, with_master=redis.server)
     say(replica, "REPLICAOF", "NO", "ONE")
-    await world.load.more(SOME)
+    await _fall_behind(world)
     await asyncio.to_thread(redis.promote, replica)
     proxy.to = replica.port
 
@@ -400,7 +454,7 @@ async def fail_over_lagging(world: World) -> None:
     assert watched is not None
     say(watched.master, "ACL", "SETUSER", "default", "-psync", "-sync")
     say(watched.master, "CLIENT", "KILL", "TYPE", "replica")
-    await world.load.more(SOME)
+    await _fall_behind(world)
     await asyncio.to_thread(fail_over, watched)
     os.kill(watched.master.pid, signal.SIGKILL)
 
@@ -511,9 +565,7 @@ async def pause_node(world: World) -> None:
 async def crash_both(world: World) -> None:
     """Redis and PostgreSQL are lost at once, and come back in any order."""
     redis, proxy = _redis(world)
-    await asyncio.gather(
-        asyncio.to_thread(redis.kill), asyncio.to_thread(world.postgres.crash)
-    )
+    await asyncio.gather(asyncio.to_thread(redis.kill), asyncio.to_thread(world.postgres.crash))
     await world.load.refusals(world.nodes)
     back = [redis.start, world.postgres.start]
     world.random.shuffle(back)
@@ -545,41 +597,35 @@ FAULTS: dict[str, Fault] = {
 
 @contextlib.asynccontextmanager
 async def world_of(
-    postgres: Machine, findings: Findings, random: Random, *, source: Path, sentinels: bool = False
+    postgres: Machine, findings: Findings, random: Random, plan: Plan, *, sentinels: bool
 ) -> AsyncIterator[World]:
     """Set up a world for the length of the block."""
     async with contextlib.AsyncExitStack() as stack:
         redis = None if sentinels else stack.enter_context(redis_machine())
-        world = World(postgres, redis, random)
-        world.findings = findings
-        world.judge.tally = findings.tally
-        world.judge.strict = "LENIENT" not in os.environ
+        world = World(postgres, redis, random, findings, plan)
         if sentinels:
             world.watched = stack.enter_context(watched_redis())
-        await world.set_up(stack, stack.enter_context(scratch_folder()), source)
+        await world.set_up(stack, stack.enter_context(scratch_folder()))
         yield world
-        if "LOGS" in os.environ:
-            for node in world.nodes:
-                _say(node.log.read_text())
 
 
 async def live(
     faults: Sequence[str],
     seed: int,
+    plan: Plan,
     *,
-    source: Path = SOURCE,
     say: Callable[[str], None] = lambda _: None,
 ) -> Findings:
     """Live through these faults, one after another, until something is wrong."""
     findings, random, left = Findings(), Random(seed), list(faults)
     with machine() as postgres:
         while left and not findings.problems:
-            of_sentinels = left[0] == SENTINEL
             try:
                 async with world_of(
-                    postgres, findings, random, source=source, sentinels=of_sentinels
+                    postgres, findings, random, plan, sentinels=left[0] == SENTINEL
                 ) as world:
                     await _live_in(world, left, say)
+                    findings.problems += await world.converge()
             except (TooLate, RankdError) as exc:
                 findings.problems.append(f"{left[:1]}: {exc!r}")
     return findings
@@ -601,7 +647,8 @@ async def _live_in(world: World, left: list[str], say: Callable[[str], None]) ->
 
 def chosen(rounds: int, seed: int, fault: str | None) -> list[str]:
     """Return the faults of a campaign: each as often as every other, in any order."""
-    random, faults = Random(f"{seed}/order"), []
+    random = Random(f"{seed}/order")
+    faults: list[str] = []
     while len(faults) < rounds:
         some = list(FAULTS) if fault is None else [fault]
         random.shuffle(some)
@@ -620,13 +667,16 @@ def main(args: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=time.time_ns() & 0xFFFF_FFFF)
     parser.add_argument("--fault", choices=sorted(FAULTS))
     parser.add_argument("--source", type=Path, default=SOURCE)
+    parser.add_argument("--lenient", action="store_true")
     given: Any = parser.parse_args(args)
     only = f" --fault {given.fault}" if given.fault else ""
+    only += " --lenient" if given.lenient else ""
     command = f"python -m tests.simulation.nodes_faults --rounds {given.rounds} --seed {given.seed}"
     _say(command + only)
     begun = time.monotonic()
     faults = chosen(given.rounds, given.seed, given.fault)
-    findings = asyncio.run(live(faults, given.seed, source=given.source, say=_say))
+    plan = Plan(given.source, given.lenient)
+    findings = asyncio.run(live(faults, given.seed, plan, say=_say))
     for line in findings.lines():
         _say(line)
     for problem in findings.problems[:20]:

@@ -44,8 +44,11 @@ class Facts:
     async def follow(self, ledger: LedgerReader) -> None:
         """Read on, from where the last read ended."""
         while some := await ledger.read(after=self.last, limit=10_000):
-            self.all += some
-            self._positions += [one.position for one in some]
+            self.add(some)
+
+    def add(self, some: Sequence[Recorded]) -> None:
+        self.all += some
+        self._positions += [one.position for one in some]
 
     def between(self, after: Position, through: int) -> list[Recorded]:
         return self.all[bisect_right(self._positions, after) : self.count_through(through)]
@@ -85,12 +88,13 @@ class Scratch:
 class Judge:
     """Compares what was said with what is there."""
 
-    def __init__(self) -> None:
+    def __init__(self, tally: Counter[str], *, lenient: bool = False) -> None:
+        self.tally = tally
+        self.lenient = lenient
+        """Whether an answer older than was asked for is only counted."""
         self.facts = Facts()
         self.deeds: dict[tuple[str, int], Deed] = {}
         """Every submission of this ledger's life, by its mark."""
-        self.tally: Counter[str] = Counter()
-        self.strict = True
 
     # -- submissions --
 
@@ -101,7 +105,8 @@ class Judge:
         for one in self.facts.all:
             if isinstance(one.fact, ScoreSubmitted):
                 there[mark_of(one.fact)].append(one.position)
-        problems = [f"{name} is in the ledger and nobody sent it" for name in there.keys() - self.deeds]
+        strangers = there.keys() - self.deeds
+        problems = [f"{name} is in the ledger and nobody sent it" for name in strangers]
         for name, deed in self.deeds.items():
             problems += _wrong_presence(deed, there.get(name, []))
         return problems
@@ -150,7 +155,7 @@ class Judge:
             return [f"{where}: that position is not there"]
         if read.min_position is not None and as_of < read.min_position and not stale:
             self.tally["older than asked for"] += 1
-            if self.strict:
+            if not self.lenient:
                 return [f"{where}: it is older than was asked for, and does not say so"]
         try:
             true = await _true_answer(scratch, read, body["window"])
@@ -168,10 +173,8 @@ class Judge:
         )
         if found is None or read.segment is not None:  # Who leaves a region leaves its ranking.
             return []
-        return [
-            f"{read.node}: {read.player} is not ranked on {read.board}, it says, and is at "
-            f"{read.min_position}, which was asked for"
-        ]
+        where = f"{read.node} of {read.board}, min_position {read.min_position}"
+        return [f"{where}: {read.player} is not ranked, it says, and is, there"]
 
 
 def _wrong_presence(deed: Deed, positions: Sequence[Position]) -> list[str]:
@@ -179,9 +182,11 @@ def _wrong_presence(deed: Deed, positions: Sequence[Position]) -> list[str]:
     problems = []
     if len(positions) not in allowed:
         problems.append(f"{deed.number}: applied {deed.applied}, and there {len(positions)} times")
-    for receipt in deed.receipts():
-        if positions and receipt["position"] != positions[0]:
-            problems.append(f"{deed.number}: is at {positions[0]}, not at {receipt['position']}")
+    problems += [
+        f"{deed.number}: is at {positions[0]}, not at {receipt['position']}"
+        for receipt in deed.receipts()
+        if positions and receipt["position"] != positions[0]
+    ]
     return problems
 
 
@@ -200,9 +205,7 @@ def _wrong_receipts(scratch: Scratch, deed: Deed) -> list[str]:
 async def _true_answer(scratch: Scratch, read: Read, window: str) -> object:
     reader = scratch.reader
     if read.player is not None:
-        found = await reader.standing(
-            read.board, read.player, window=window, segment=read.segment
-        )
+        found = await reader.standing(read.board, read.player, window=window, segment=read.segment)
         return found and (found.rank, found.player, found.scores[0], found.total)
     page = await reader.page(
         read.board, window=window, segment=read.segment, limit=20, offset=Offset(read.offset)

@@ -14,7 +14,16 @@ from random import Random
 from typing import Any, Literal, NamedTuple
 
 import msgspec
-from tests.simulation.nodes_world import Heard, Line, Lost, Node, NotSent, until
+from tests.simulation.nodes_world import (
+    PATIENCE_SECONDS,
+    Heard,
+    Line,
+    Lost,
+    Node,
+    NotSent,
+    TooLate,
+    until,
+)
 
 from rankd.model.facts import ScoreSubmitted
 
@@ -158,9 +167,19 @@ class Load:
         return self.diary
 
     async def end(self) -> None:
-        """Let every client finish what it does."""
+        """Let every client finish what it does. Raises TooLate for an answer that never comes."""
         self._ended.set()
+        _, waiting = await asyncio.wait(self._tasks, timeout=PATIENCE_SECONDS)
+        if waiting:
+            self.hang_up()
         await asyncio.gather(*self._tasks)
+        if waiting:
+            raise TooLate(f"{len(waiting)} clients were never answered")
+
+    def hang_up(self) -> None:
+        """Let nobody wait for an answer any more."""
+        for node in self.nodes:
+            node.hung_up.set()
 
     async def more(self, count: int, nodes: Sequence[Node] | None = None) -> None:
         """Wait until each of these nodes has acknowledged so many more."""
@@ -273,7 +292,7 @@ class Load:
         known = [one["position"] for deed in recent for one in deed.receipts()]
         return max(known, default=None)
 
-    async def ask(  # noqa: PLR0913, PLR0917 - a question has as many parts
+    async def ask(
         self,
         line: Line,
         node: Node,

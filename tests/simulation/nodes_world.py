@@ -25,7 +25,7 @@ from rankd.testing.servers import HOST, RedisServer, redis_server
 
 READY = "rankd ready on http://"
 
-PATIENCE_SECONDS = 100.0
+PATIENCE_SECONDS = 60.0
 """When something must have happened that will, however slow the machine."""
 
 LOOK_SECONDS = 0.02
@@ -46,7 +46,7 @@ async def until(happened: Callable[[], Awaitable[bool]], what: str) -> None:
     """Wait for something to happen. Raises TooLate."""
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while not await happened():
+            while not await happened():  # noqa: ASYNC110 - it happens in another process
                 await asyncio.sleep(LOOK_SECONDS)
     except TimeoutError:
         raise TooLate(f"it never happened that {what}") from None
@@ -140,7 +140,11 @@ class Node:
     async def start(self) -> None:
         """Start it, and wait until it answers. Raises TooLate."""
         self.folder.mkdir(exist_ok=True)
-        line = await asyncio.to_thread(self._started)
+        starting = asyncio.create_task(asyncio.to_thread(self._started))
+        done, _ = await asyncio.wait({starting}, timeout=PATIENCE_SECONDS)
+        if not done and self.process is not None:
+            self.process.kill()  # Then its line ends.
+        line = await starting
         if not line.startswith(READY):
             raise TooLate(f"{self.name} did not start: {self.log.read_text()[-2000:]}")
         self.port = int(line.rpartition(":")[2])
