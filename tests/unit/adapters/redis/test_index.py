@@ -12,7 +12,7 @@ import pytest
 from redis import Redis
 
 from rankd.adapters.memory.index import NativeIndex
-from rankd.adapters.redis import RedisIndex, applying
+from rankd.adapters.redis import RedisIndex, applying, reading, search
 from rankd.adapters.redis import index as module
 from rankd.adapters.redis.filling import Filling
 from rankd.adapters.redis.names import partition_key
@@ -313,6 +313,34 @@ async def test_whoever_makes_an_apply_again_completes_it(
         assert await one.apply(moves, after=Position(1), through=Position(5)) == expected
         assert await two.digest() == judge.digest()
         assert await two.unfinished() is None
+
+
+@pytest.mark.parametrize("near", [0, 512])
+@each_spread
+async def test_a_page_is_as_before_though_many_have_come_in_front_of_it(
+    url_of: UrlOf, monkeypatch: pytest.MonkeyPatch, partitions: int, near: int
+) -> None:
+    """A process ended within an apply, having put many players before all others."""
+    monkeypatch.setattr(applying, "MOVES_TOGETHER_MAX", 60)
+    monkeypatch.setattr(reading, "PAGE_SLACK", 1)
+    monkeypatch.setattr(search, "TOP_ENTRIES", near)
+    write = Filling.write
+
+    async def dying(filling: Filling, partition: int, packed: Packed) -> Answer:
+        await write(filling, partition, packed)
+        raise IndexUnavailable("the process is gone")
+
+    async with RedisIndex.open(url_of(partitions)) as index:
+        await fold(index, *(put(f"p{n}", 100 + n) for n in range(40)), opened={FOREVER: PLAIN})
+        before = [await index.read(FOREVER, first=Rank(n), limit=5) for n in (1, 17, 38)]
+        with monkeypatch.context() as patch:
+            patch.setattr(Filling, "write", dying)
+            with pytest.raises(IndexUnavailable):
+                await fold(index, *(put(f"q{n}", 0) for n in range(80)))
+        assert await index.unfinished() == (1, 2)
+        for number, first in enumerate((1, 17, 38)):
+            page = await index.read(FOREVER, first=Rank(first), limit=5)
+            assert page == before[number]
 
 
 # ----------------------------------------------------------------------------- shared by nodes
