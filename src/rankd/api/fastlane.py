@@ -269,7 +269,8 @@ def _cutting(routes: Iterable[Route]) -> Callable[[bytes], re.Match[bytes] | Non
         for route in routes
         if route.prepare is not None
     }
-    return re.compile(rb"(?:%b)(%b+)" % (b"|".join(sorted(starts)), plain)).match
+    # What ends the parameter must end it for the router, too: ``a:b`` is not the player ``a``.
+    return re.compile(rb"(?:%b)(%b+)(?=[ /?])" % (b"|".join(sorted(starts)), plain)).match
 
 
 def _before_last(route: Route) -> bytes:
@@ -381,7 +382,10 @@ class FastLane(Connection):
         answer = self._prepared(data[:start] + data[end:])
         if answer is None or self._stopping:
             return False
-        body = answer(data[start:end].decode("ascii"))
+        try:
+            body = answer(data[start:end].decode("ascii"))
+        except Exception:
+            return False  # The handler meets it, too, and is answered for.
         if body is None or len(body) >= GZIP_BYTES_MIN:
             return False
         self._post(body)
@@ -418,9 +422,8 @@ class FastLane(Connection):
         if self.phase is DEAD:
             return
         if response is None:
-            self.phase = IDLE
-            if self._serve(data) != len(data):
-                self._feed(data)
+            # Not now: whoever tells this is a task of its own, and a handler is another.
+            self.loop.call_soon(self._look_again, data)
         elif self._stopping or not isinstance(response, Response) or response.status != 200:
             request = msgspec.structs.replace(taking.request, body=b"", _request_id="")
             if not isinstance(response, Response):
@@ -432,6 +435,16 @@ class FastLane(Connection):
                 self._ready_for_next()
             else:
                 self.phase, self._deadline = IDLE, self.loop.time() + self._idle_seconds
+
+    def _look_again(self, data: bytes) -> None:
+        """Have the handler look at a request that was taken too early."""
+        if self.phase is DEAD:
+            return
+        self.phase = IDLE
+        if self._serve(data) != len(data):
+            self._feed(data)
+        elif self.phase is IDLE:  # Answered on the spot; what came behind it waits.
+            self._ready_for_next()
 
     # What is about to be written or closed comes after the answers that wait.
 

@@ -11,7 +11,7 @@ from rankd import wire
 from rankd.api import receipts, shown
 from rankd.api.access import ANYBODY, Actor
 from rankd.api.body import decode_body
-from rankd.api.exchange import Request, Response
+from rankd.api.exchange import JSON, Request, Response
 from rankd.api.routes import Answered, Take
 from rankd.api.service import Service
 from rankd.core.intake import Answer, Overtaken
@@ -68,9 +68,12 @@ def prepare_submission(service: Service, request: Request) -> Take | None:
     page = book.boards.get(request.params["board"])
     if page is None or b"idempotency-key" in request.headers or not service.gate.lasts(request):
         return None
-    if not takes_plain(page.board):
+    if not takes_plain(page.board) or request.headers.get(b"content-type") != JSON:
         return None
-    actor = service.gate.admit(request, "submit", page.board.name)
+    try:
+        actor = service.gate.admit(request, "submit", page.board.name)
+    except RankdError:
+        return None  # The handler says so.
     board, keys_as_now = page.board, not page.earlier
     assert actor.player is None, "a player's admission does not last"
 

@@ -103,6 +103,8 @@ def _prepare(
     projector, book, revision = view.projector, view.book, view.book.revision
     if query["min_position"] is not None or view.stale or not service.gate.lasts(request):
         return None
+    if ":-" in (query["window"] or ""):
+        return None  # Which window that is, the clock decides.
     where = view.reader.where(request.params["board"], query["window"], query["segment"])
     seek = view.reader.seeker(where)
     if seek is None:

@@ -52,6 +52,8 @@ class Draft:
         self._book.boards[board.name] = self._page
         self._fold = Fold(index, self._book, _never)
         self._translate: Translation | None = None
+        self._earlier: dict[Position | None, Translation] = {}
+        """By where each definition came into force: a fact may have been read under an older."""
         # Attributes may have been declared before the board was defined.
         self.position = Position(0 if board.segments else page.since - 1)
         self._turn_at: Instant = 0
@@ -86,7 +88,9 @@ class Draft:
         match fact:
             case ScoreSubmitted() if ours and fact.board == self.board.name:
                 assert self._translate is not None, "a board is defined before it is submitted to"
-                translated = self._translate(fact)
+                if (fact.defined or self._since) < self._since:
+                    return
+                translated = self._earlier.get(fact.defined, self._translate)(fact)
                 if translated is not None:
                     await self._fold.submit(begun, translated, recorded)
                 elif fact.attributes:
@@ -96,6 +100,7 @@ class Draft:
             case BoardDefined() if ours and fact.board == self.board.name:
                 before = Board.define(fact.board, fact.definition)
                 self._translate = translation(before, self.board)
+                self._earlier[recorded.position] = self._translate
             case PlayerProfiled():
                 await self._fold.change_segments(begun, fact.player, fact.attributes or {})
                 self._book.note(recorded)

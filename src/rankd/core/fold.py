@@ -26,6 +26,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
 
+import msgspec
+
 from rankd.core.book import BoardPage, Book, Open, segments_of
 from rankd.core.told import Told, receipts_of
 from rankd.model.board import ScoreRule, Scores
@@ -42,6 +44,7 @@ from rankd.model.facts import (
     WindowOpened,
 )
 from rankd.model.receipt import InWindow, Receipt, VerdictName, is_rejected
+from rankd.model.redefinition import translation
 from rankd.model.standing import TieRule
 from rankd.model.submission import Counted, Held, NotBetter, Rejected, Verdict, judge
 from rankd.ports import STAY, Move, Moved, RankIndex, Ranking, Run, Shape
@@ -149,6 +152,7 @@ class Fold:
     def _plain_until(self, facts: Sequence[Recorded], start: int) -> int:
         boards, seen = self._book.boards, None
         plain = no_delta = False
+        defined_at: Position | None = None
         width = 0
         for place in range(start, len(facts)):
             fact = facts[place].fact
@@ -160,6 +164,9 @@ class Fold:
                 plain = page is not None and judged_in_place(page)
                 width = 0 if page is None else page.board.width
                 no_delta = page is not None and page.board.rule is ScoreRule.FIRST
+                defined_at = None if page is None else page.defined_at
+            if fact.defined is not None and fact.defined != defined_at:
+                return place
             if not plain or (no_delta if fact.scores is None else len(fact.scores) != width):
                 return place
         return len(facts)
@@ -316,8 +323,9 @@ class Fold:
         first; another node that had not heard of it yet makes nobody fall between two windows.
         """
         page = self._book.boards.get(fact.board)
-        if page is None:
+        if page is None or (fact.defined or page.since) < page.since:
             return  # The board was retired while it waited: it is recorded, and counts nowhere.
+        fact = in_terms_of(page, fact)
         if fact.attributes:
             merged = {**self._book.profile(fact.player).attributes, **fact.attributes}
             await self.change_segments(begun, fact.player, merged)
@@ -443,6 +451,19 @@ def _by_board(facts: Sequence[Recorded]) -> list[list[Recorded]]:
 
 def _in_segment(ranking: Ranking, segment: str) -> Ranking:
     return Ranking(ranking.board, ranking.window, segment)
+
+
+def in_terms_of(page: BoardPage, fact: ScoreSubmitted) -> ScoreSubmitted:
+    """Return a submission in the terms of the definition in force.
+
+    One that was read under another and cannot be said in these has no columns, and is rejected.
+    """
+    if fact.defined is None or fact.defined == page.defined_at:
+        return fact
+    translated = translation(page.board_at(fact.defined), page.board)(fact)
+    if translated is not None:
+        return translated
+    return msgspec.structs.replace(fact, scores=(), delta=None)
 
 
 def _put_in_segment(

@@ -13,7 +13,7 @@ told by opening the ledger anew; until then every further call is refused with a
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -170,10 +170,18 @@ class Intake:
         while not (self._closing and not self._waiting):
             if not self._waiting:
                 self._wake.clear()
+                if self._ledger.shared and self.owed:
+                    await self._hand_in_receipts()
                 await self._wake.wait()
                 continue
             async with self._turn:
                 await self._serve(self._gather())
+
+    async def _hand_in_receipts(self) -> None:
+        """Hand in what is owed as soon as there is time: another node may be asked for it."""
+        async with self._turn:
+            with suppress(LedgerUnavailable):  # They stay owed.
+                await self.record([])
 
     def close(self) -> None:
         """Take nothing more; what waits is still served."""
@@ -196,8 +204,11 @@ class Intake:
             _refuse(requests, LedgerUnavailable("the engine has stopped", applied="no"))
             return
         requests = self._current(requests)
+        facts: list[Fact] = [fact for request in requests for fact in request.facts]
+        if self._ledger.shared:
+            facts = list(map(self._marked, facts))
         try:
-            answers = await self.record([fact for request in requests for fact in request.facts])
+            answers = await self.record(facts)
         except RankdError as exc:
             if self.spool is not None and getattr(exc, "applied", None) == "no":
                 requests = await self._spooled(self.spool, requests)
@@ -209,13 +220,20 @@ class Intake:
             request.tell(answers[start:end])
             start = end
 
+    def _marked(self, fact: Fact) -> Fact:
+        """Say in a submission which definition it was read under: others may append before it."""
+        page = self.projector.book.boards.get(getattr(fact, "board", ""))
+        if page is None or not isinstance(fact, ScoreSubmitted):
+            return fact
+        return msgspec.structs.replace(fact, defined=page.defined_at)
+
     async def _spooled(self, spool: Spool, requests: Sequence[_Request]) -> list[_Request]:
         """Keep submissions until the ledger is back; return the requests that must be refused.
 
         Each gets a key if it has none: what is handed in later counts once, however often.
         """
         kept = [request for request in requests if request.facts and _waits(request)]
-        facts = [_with_key(fact) for request in kept for fact in request.facts]
+        facts = [_with_key(self._marked(fact)) for request in kept for fact in request.facts]
         try:
             if facts:
                 await spool.put(facts)
@@ -324,16 +342,19 @@ class Intake:
 
     def _with_pending(self, answers: list[Answer], facts: Sequence[Fact]) -> list[Answer]:
         """Say so where a receipt is missing that there will be."""
-        boards = self.projector.book.boards
         return [
             msgspec.structs.replace(answer, pending=fact)
             if answer.receipt is None
             and answer.error is None
             and isinstance(fact, ScoreSubmitted)
-            and fact.board in boards
+            and self._counts(fact)
             else answer
             for answer, fact in zip(answers, facts, strict=True)
         ]
+
+    def _counts(self, fact: ScoreSubmitted) -> bool:
+        page = self.projector.book.boards.get(fact.board)
+        return page is not None and (fact.defined or page.since) >= page.since
 
     async def _fold(self, batch: Sequence[Fact], appended: Appended) -> Receipts:
         at, first_uses = appended.at, appended.first_uses

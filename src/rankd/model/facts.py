@@ -55,8 +55,8 @@ class Fact(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class ScoreSubmitted(Fact, frozen=True):
     """Somebody asked that a score be counted. Whether it does is for the fold to judge.
 
-    Scores are whole numbers in the unit of the definition in force at this position. Exactly one
-    of ``scores`` and ``delta`` is given.
+    Scores are whole numbers in the unit of the definition it was read under. Exactly one of
+    ``scores`` and ``delta`` is given.
     """
 
     kind = "score_submitted.1"
@@ -79,6 +79,9 @@ class ScoreSubmitted(Fact, frozen=True):
     """The run token it was made under; the fold sees to it that one run is used once."""
     actor: str | None = None
     """Who wrote it: the name of a key, never the key."""
+    defined: Position | None = None
+    """Where the definition came into force that it was read under; None if no other can be in
+    force at its own position. A node may append before it hears what another has defined."""
 
 
 class OpenWindow(msgspec.Struct, frozen=True, array_like=True, gc=False):

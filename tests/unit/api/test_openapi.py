@@ -67,8 +67,9 @@ def test_every_route_that_reads_a_body_has_it_described() -> None:
 
 def test_every_status_of_the_table_of_problems_that_a_route_can_meet_is_described() -> None:
     statuses = {kind.status for kind in KINDS.values()}
-    # Told by "default": a conflict, a request that does not arrive, a head without end, damage.
-    assert statuses - set(PROBLEMS) == {408, 409, 431, 500}
+    # Told by "default": a conflict, a node of another role, a request that does not arrive, a head
+    # without end, damage.
+    assert statuses - set(PROBLEMS) == {408, 409, 421, 431, 500}
     for route in ROUTES:
         described = OPERATIONS[route.operation]["responses"]
         assert {str(status) for status in refusals(route)} <= set(described)

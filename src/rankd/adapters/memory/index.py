@@ -483,7 +483,10 @@ class NativeIndex:
         """Return what ``rank`` does, to a caller who cannot wait."""
         state = self._sound()
         entries = state.rankings.get(ranking)
-        number = self._players.find(player)
+        try:
+            number = self._players.find(player)
+        except ValueError:  # Nobody can have such an id.
+            return None
         if entries is None or number is None:
             return None
         ranks = entries.ranks
