@@ -110,6 +110,8 @@ class History:
     async def apply(self) -> None:
         moves, rest = self.work()
         maker = self.node()
+        if self.dice.random() < 0.5:  # As folding does; what it heard may be old by its next turn.
+            await self.node().order_keys(list({(move.ranking, move.player) for move in moves}))
         adopted = rest["adopted"]
         if adopted:
             maker = self.nodes[0]  # Whoever made the drafts.

@@ -645,6 +645,18 @@ async def test_ranks_that_are_wanted_at_once_are_asked_for_together(
         assert index._link.calls - calls == (1 if partitions == 1 else 2 * partitions)
 
 
+async def test_what_was_told_before_another_node_moved_is_not_relied_on(url_of: UrlOf) -> None:
+    async with AsyncExitStack() as stack:
+        url = url_of(3)
+        one, two = [await stack.enter_async_context(RedisIndex.open(url)) for _ in range(2)]
+        await fold(one, *(put(f"p{n}", n) for n in range(9)), opened={FOREVER: PLAIN})
+        await one.order_keys([(FOREVER, "p0")])
+        await fold(two, put("p0", 50))
+        told = await one.apply([put("p0", 3)], after=Position(2), through=Position(3))
+        assert told == [Moved(Rank(9), Rank(3), 9)]
+        assert (await players(two))[:4] == ["p1", "p2", "p0", "p3"]
+
+
 @pytest.mark.parametrize("at", [None, Position(5)])
 @each_spread
 async def test_an_apply_is_one_call_to_each_partition(
