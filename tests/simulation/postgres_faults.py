@@ -16,6 +16,7 @@ need not repeat at once. What is wrong is printed with the seed.
 import argparse
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -292,6 +293,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=time.time_ns() & 0xFFFF_FFFF)
     given = parser.parse_args()
     _say(f"python -m tests.simulation.postgres_faults --rounds {given.rounds} --seed {given.seed}")
+    logging.disable(logging.ERROR)  # Everything it would say is meant to happen.
     begun = time.monotonic()
     world = asyncio.run(campaign(given.rounds, given.seed, _say))
     for name, many in sorted(world.tally.items()):

@@ -13,6 +13,7 @@ from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
 import pytest
+from tests.simulation.postgres_faults import machine
 from tests.simulation.postgres_servers import new_ledger, postgres
 
 from rankd.adapters.postgres import PostgresLedger
@@ -94,11 +95,10 @@ class Stage:
             await self.database.execute(f"SELECT FROM {self.schema}.head FOR UPDATE")
             yield
 
-    @asynccontextmanager
-    async def commits_held(self) -> AsyncIterator[None]:
-        """Let every append stop when it has done all but commit."""
+    async def holding_commits(self) -> None:
+        """Let every append stop when it has done all but commit, while somebody has a lock."""
         await self.database.execute(f"""
-            CREATE OR REPLACE FUNCTION {self.schema}.hold() RETURNS trigger LANGUAGE plpgsql AS $$
+            CREATE FUNCTION {self.schema}.hold() RETURNS trigger LANGUAGE plpgsql AS $$
             BEGIN
                 PERFORM pg_advisory_xact_lock(1);
                 RETURN NULL;
@@ -107,6 +107,10 @@ class Stage:
                DEFERRABLE INITIALLY DEFERRED
                FOR EACH ROW EXECUTE FUNCTION {self.schema}.hold();
         """)
+
+    @asynccontextmanager
+    async def commits_held(self) -> AsyncIterator[None]:
+        await self.holding_commits()
         async with self.database.transaction():
             await self.database.execute("SELECT pg_advisory_xact_lock(1)")
             yield
@@ -338,6 +342,35 @@ async def test_those_who_wait_behind_a_lost_append_are_refused_and_absent(stage:
     applied = [each.applied for each in outcomes if isinstance(each, LedgerUnavailable)]
     assert applied == ["unknown", "no", "no", "no", "no"]
     assert set(await stage.players()) <= {"first", "p0"}
+
+
+async def test_what_was_acknowledged_before_a_crash_is_there_and_what_was_not_is_made_again() -> (
+    None
+):
+    """The server is stopped at once while an append is about to commit, and started again."""
+    with machine() as made:
+        async with AsyncExitStack() as stack:
+            proxy = await stack.enter_async_context(Proxy.open(HOST, made.server.port))
+            url = new_ledger(made.server.url)
+            stage = Stage(url, proxy, stack)
+            await stage.set()
+            ledger = await stage.open(Patience(settle_seconds=SOON))
+            await ledger.append([fact("second")], now=NOW)
+            await stage.holding_commits()
+            await stage.database.execute("SELECT pg_advisory_lock(1)")  # Until the crash.
+            appending = asyncio.create_task(ledger.append([fact("third")], now=NOW))
+            await stage.waiting(1)
+
+            await asyncio.to_thread(made.crash)
+            proxy.cut()
+            await asyncio.to_thread(made.start)
+            proxy.to = made.server.port
+
+            assert list((await appending).positions) == [3]
+            again = Stage(url.replace(url.split(":")[2].split("/")[0], str(proxy.to)), proxy, stack)
+            await again.set()
+            assert await again.players() == ["first", "second", "third"]
+            assert await again.tombstones() == 1
 
 
 # -------------------------------------------------------------- the server says no

@@ -133,7 +133,8 @@ async def test_while_nobody_answers_everybody_is_refused_at_once(
         waiting = [asyncio.create_task(line._wait_in_line()) for _ in range(3)]
         await asyncio.sleep(0)
         exchange.made[0].lose()
-        refused = await asyncio.gather(*waiting, return_exceptions=True)
+        async with asyncio.timeout(30):
+            refused = await asyncio.gather(*waiting, return_exceptions=True)
         assert all(isinstance(each, LedgerUnavailable) for each in refused)
     with pytest.raises(LedgerUnavailable, match="nobody") as caught:
         async with line.turn():
