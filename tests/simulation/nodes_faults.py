@@ -15,7 +15,8 @@ Where a Redis behind sentinels falls back to a replica that lagged, three nodes 
 have a world of their own.
 
 ``--source`` has the nodes run another copy of the program: one with a planted bug, for instance.
-``--lenient`` only counts answers that are older than the ``min_position`` they were asked for.
+``--lenient`` only counts, from nodes that share an index, answers that are older than the
+``min_position`` they were asked for, and ranks among ties that are of another moment.
 A round is made from the seed; what is under way when its fault strikes depends on the machine too.
 """
 
@@ -133,7 +134,7 @@ class World:
         self.to_redis: Proxy | None = None
         self.nodes: list[Node] = []
         self.schema = ""
-        self.judge = Judge(findings.tally, lenient=plan.lenient)
+        self.judge = Judge(findings.tally)
         self.load = Load([], random)
         self.number = 0
         self.repeated: list[Deed] = []
@@ -171,11 +172,16 @@ class World:
             )
             stack.callback(node.kill)
             self.nodes.append(node)
+        if self.plan.lenient:
+            self.judge.lenient = frozenset(node.name for node in self.sharing)
         await asyncio.gather(*[node.start() for node in self.nodes])
         for name, definition in BOARDS.items():
-            heard = await called(self.nodes[0], "PUT", f"/v1/boards/{name}", definition)
-            assert heard is not None and heard.status in {200, 201}, heard
+            await until(partial(self._defined, name, definition), f"{name} was defined")
         self.load = Load(self.nodes, self.random)
+
+    async def _defined(self, name: str, definition: dict[str, Any]) -> bool:
+        heard = await called(self.nodes[0], "PUT", f"/v1/boards/{name}", definition)
+        return heard is not None and heard.status in {200, 201}
 
     async def _shared_index(self, stack: contextlib.AsyncExitStack) -> str:
         if self.watched is not None:

@@ -30,6 +30,10 @@ LASTING = "all"
 """The window that nobody leaves: who is ranked in it at a position is ranked ever after."""
 
 
+TIED = "tied"
+"""The board on which a rank takes a second question to the index."""
+
+
 class Facts:
     """What a ledger has, read once: enough of a LedgerReader to fold from."""
 
@@ -88,10 +92,11 @@ class Scratch:
 class Judge:
     """Compares what was said with what is there."""
 
-    def __init__(self, tally: Counter[str], *, lenient: bool = False) -> None:
+    def __init__(self, tally: Counter[str]) -> None:
         self.tally = tally
-        self.lenient = lenient
-        """Whether an answer older than was asked for is only counted."""
+        self.lenient: frozenset[str] = frozenset()
+        """Nodes that share an index, if two of their faults are only to be counted: answers older
+        than was asked for, and ranks among ties that are of another moment than the rest."""
         self.facts = Facts()
         self.deeds: dict[tuple[str, int], Deed] = {}
         """Every submission of this ledger's life, by its mark."""
@@ -133,8 +138,8 @@ class Judge:
         for read in reads:
             stops[read.heard.body["as_of"]].append(read)
         for read in absent:
-            if read.min_position is not None and read.window == LASTING:
-                stops[read.min_position].append(read)
+            if read.window == LASTING and self._least(read):
+                stops[self._least(read)].append(read)
         for position in sorted(stops):
             await scratch.go_to(position)
             for read in stops[position]:
@@ -143,6 +148,11 @@ class Judge:
         for deed in diary.deeds:
             problems += _wrong_receipts(scratch, deed)
         return problems, scratch
+
+    def _least(self, read: Read) -> int:
+        """Return the position that an answer is no older than, though it may not say which."""
+        asked = 0 if read.node in self.lenient else read.min_position or 0
+        return max(asked, read.floor)
 
     async def _wrong_read(self, scratch: Scratch, read: Read) -> list[str]:
         body = read.heard.body
@@ -155,14 +165,18 @@ class Judge:
             return [f"{where}: that position is not there"]
         if read.min_position is not None and as_of < read.min_position and not stale:
             self.tally["older than asked for"] += 1
-            if not self.lenient:
+            if read.node not in self.lenient:
                 return [f"{where}: it is older than was asked for, and does not say so"]
+        if as_of < read.floor and not stale:
+            return [f"{where}: the node had told of {read.floor} before, and does not say so"]
         try:
             true = await _true_answer(scratch, read, body["window"])
         except RankdError as exc:
             return [f"{where}: the ledger says {exc!r} there"]
         said = _said(body, read.player)
-        if said != true:
+        if said != true and read.board == TIED and read.node in self.lenient:
+            self.tally["ties of another moment"] += 1
+        elif said != true:
             return [f"{where}: said {_brief(said)}, true is {_brief(true)}"]
         return []
 
@@ -173,7 +187,7 @@ class Judge:
         )
         if found is None or read.segment is not None:  # Who leaves a region leaves its ranking.
             return []
-        where = f"{read.node} of {read.board}, min_position {read.min_position}"
+        where = f"{read.node} of {read.board}, at {self._least(read)} or later"
         return [f"{where}: {read.player} is not ranked, it says, and is, there"]
 
 

@@ -131,6 +131,8 @@ class Read(NamedTuple):
     offset: int
     min_position: int | None
     heard: Heard
+    floor: int = 0
+    """What the node had told the receipt of, when it was asked: it must be no older than that."""
 
 
 @dataclass
@@ -142,6 +144,8 @@ class Diary:
     acknowledged: Counter[str] = field(default_factory=Counter)
     """By node."""
     refused: Counter[str] = field(default_factory=Counter)
+    floors: Counter[tuple[str, int]] = field(default_factory=Counter)
+    """The last position of which each node, in each of its lives, told what it did."""
     odd: list[str] = field(default_factory=list)
     """Answers that nobody should get."""
 
@@ -267,6 +271,13 @@ class Load:
                 self.diary.odd.append(f"{node.name} answered {status} to a submission: {body}")
         told = Told(node.name, applied, status, began, time.monotonic(), receipt)  # type: ignore[arg-type]
         deed.told.append(told)
+        if (
+            receipt is not None
+            and receipt["verdict"] != "accepted"
+            and not receipt.get("duplicate")
+        ):
+            life = node.name, node.starts
+            self.diary.floors[life] = max(self.diary.floors[life], receipt["position"])
         self.diary.acknowledged[node.name] += applied == "yes"
         self.diary.refused[node.name] += applied == "no" and status == 503
         return told
@@ -308,6 +319,7 @@ class Load:
         asked += "" if least is None else f"&min_position={least}"
         path = f"/v1/boards/{board}/standings"
         path += f"/{player}{asked}" if player else f"{asked}&offset={offset}&limit=20"
+        floor = self.diary.floors[node.name, node.starts]
         try:
             heard = await line.ask("GET", path)
         except (NotSent, Lost):
@@ -315,6 +327,6 @@ class Load:
             return None
         if heard.status not in {200, 404, 503} or (heard.status == 404 and player is None):
             self.diary.odd.append(f"{node.name} answered {heard.status} to {path}: {heard.body}")
-        read = Read(node.name, board, window, segment, player, offset, least, heard)
+        read = Read(node.name, board, window, segment, player, offset, least, heard, floor)
         self.diary.reads.append(read)
         return heard
