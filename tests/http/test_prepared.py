@@ -101,12 +101,12 @@ class Lane:
     def __init__(self, service: Service, given: Settings, routes: Sequence[Route] = ROUTES) -> None:
         self._config = protocol_config(App(Router(routes), service, given))
         self._config.load()
-        self._state = ServerState()
-        self._state.default_headers = [DATE]
+        self.state = ServerState()
+        self.state.default_headers = [DATE]
 
     def connect(self) -> Line:
         make: Any = self._config.http_protocol_class
-        protocol = make(config=self._config, server_state=self._state, app_state={})
+        protocol = make(config=self._config, server_state=self.state, app_state={})
         line = Line(protocol)
         protocol.connection_made(line)
         return line
@@ -442,6 +442,37 @@ def test_half_a_request_is_not_completed_by_a_known_one() -> None:
                 assert await line.ask(begun, rest) == await other.ask(begun, rest)
 
     run(smuggle())
+
+
+def test_blank_lines_before_a_known_request_count_for_it_alone() -> None:
+    """Whoever answers without the parser must leave to it what the parser has begun to count."""
+
+    async def pad() -> None:
+        async with served(request_head_bytes_max=1024) as service:
+            known, score, blank = get("p1"), keyed("p1", 1), b"\r\n" * 100
+            lines = [lane.connect() for lane in (service.fast, service.other)]
+            for sent in (score, known):
+                await lines[0].ask(sent)
+            for sent in (score, known) * 4:
+                fast, other = [await line.ask(blank, blank, sent) for line in lines]
+                assert (fast, status(fast)) == (other, 200)
+
+    run(pad())
+
+
+def test_an_answer_that_was_prepared_has_the_date_of_its_day() -> None:
+    async def wait() -> None:
+        async with served() as service:
+            line = await service.know(post(PLAIN))
+            await line.ask(get("p1"))
+            service.fast.state.default_headers = [(b"date", b"Tue, 17 Nov 2026 00:00:00 GMT")]
+            for sent in (get("p1"), post(PLAIN)):
+                before = len(line.sent)
+                await line.ask(sent)
+                assert b"\r\ndate: Tue, 17 Nov 2026" in line.sent[before:]
+            assert (service.looked["get_standing"], service.looked["submit_score"]) == (1, 1)
+
+    run(wait())
 
 
 # ----------------------------------------------------------------------------- staleness
