@@ -15,8 +15,8 @@ Where a Redis behind sentinels falls back to a replica that lagged, three nodes 
 have a world of their own.
 
 ``--source`` has the nodes run another copy of the program: one with a planted bug, for instance.
-``--lenient`` only counts, from nodes that share an index, answers that are older than the
-``min_position`` they were asked for, and ranks among ties that are of another moment.
+``--lenient`` only counts, from nodes that share an index, answers older than was asked for
+(``min_position``) or than the node has told before, and ranks among ties of another moment.
 A round is made from the seed; what is under way when its fault strikes depends on the machine too.
 """
 

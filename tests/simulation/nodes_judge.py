@@ -21,7 +21,7 @@ from rankd.core.projector import Projector
 from rankd.core.reader import Reader
 from rankd.core.recovery import Home, folded
 from rankd.embedded import WallClock
-from rankd.errors import RankdError
+from rankd.errors import UnknownBoard, UnknownWindow
 from rankd.model.facts import Position, Recorded, ScoreSubmitted
 from rankd.model.standing import Offset
 from rankd.ports import LedgerReader
@@ -95,8 +95,8 @@ class Judge:
     def __init__(self, tally: Counter[str]) -> None:
         self.tally = tally
         self.lenient: frozenset[str] = frozenset()
-        """Nodes that share an index, if two of their faults are only to be counted: answers older
-        than was asked for, and ranks among ties that are of another moment than the rest."""
+        """Nodes that share an index, if faults of theirs are only to be counted: answers older than
+        was asked for or told before, and ranks among ties that are of another moment."""
         self.facts = Facts()
         self.deeds: dict[tuple[str, int], Deed] = {}
         """Every submission of this ledger's life, by its mark."""
@@ -150,9 +150,8 @@ class Judge:
         return problems, scratch
 
     def _least(self, read: Read) -> int:
-        """Return the position that an answer is no older than, though it may not say which."""
-        asked = 0 if read.node in self.lenient else read.min_position or 0
-        return max(asked, read.floor)
+        """Return the position that an answer is no older than, though it does not say which."""
+        return max(read.min_position or 0, read.floor)
 
     async def _wrong_read(self, scratch: Scratch, read: Read) -> list[str]:
         body = read.heard.body
@@ -160,19 +159,18 @@ class Judge:
             return await self._wrong_absence(scratch, read)
         as_of, stale = body["as_of"], body["stale"]
         where = f"{read.node} of {read.board}/{body['window']}/{read.segment or ''} as of {as_of}"
-        where += f"{', stale' if stale else ''}, min_position {read.min_position}"
+        where += f"{', stale' if stale else ''}, asked for {read.min_position}"
         if as_of > self.facts.last:
             return [f"{where}: that position is not there"]
-        if read.min_position is not None and as_of < read.min_position and not stale:
-            self.tally["older than asked for"] += 1
+        least = self._least(read)
+        if as_of < least and not stale:
+            self.tally["older than it may be"] += 1
             if read.node not in self.lenient:
-                return [f"{where}: it is older than was asked for, and does not say so"]
-        if as_of < read.floor and not stale:
-            return [f"{where}: the node had told of {read.floor} before, and does not say so"]
+                return [f"{where}: it is older than {least}, and does not say so"]
         try:
-            true = await _true_answer(scratch, read, body["window"])
-        except RankdError as exc:
-            return [f"{where}: the ledger says {exc!r} there"]
+            true: object = await _true_answer(scratch, read, body["window"])
+        except (UnknownBoard, UnknownWindow):
+            true = 0, []  # There was nothing yet.
         said = _said(body, read.player)
         if said != true and read.board == TIED and read.node in self.lenient:
             self.tally["ties of another moment"] += 1
@@ -186,6 +184,9 @@ class Judge:
             read.board, read.player, window=read.window, segment=read.segment
         )
         if found is None or read.segment is not None:  # Who leaves a region leaves its ranking.
+            return []
+        self.tally["absent, and is not"] += 1
+        if read.node in self.lenient:
             return []
         where = f"{read.node} of {read.board}, at {self._least(read)} or later"
         return [f"{where}: {read.player} is not ranked, it says, and is, there"]

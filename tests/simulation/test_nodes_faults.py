@@ -141,6 +141,8 @@ BEFORE, AFTER = [(1, "p", 10)], [(1, "q", 20), (2, "p", 10)]
         (page(3, *BEFORE, least=4), True),
         (page(3, *BEFORE, least=4, stale=True), False),
         (page(5, *AFTER), True),
+        (page(0), False),
+        (page(0, *BEFORE), True),
         (page(3), True),
         (absent("q", 3), False),
         (absent("q", 4), True),
