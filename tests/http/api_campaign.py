@@ -1,17 +1,21 @@
 """The HTTP API against its model, for as long as there is time.
 
     python -m tests.http.api_campaign --seconds 600 --seed 1 --workers 2
+    python -m tests.http.api_campaign --backend postgres+redis --nodes 3
 
 Each round has a seed of its own, counted up from the one given; a failing one is printed with what
 leads to it, and is repeated by giving its seed and a second. One worker is a service in this
-process; more are real processes, to each of which some connections lead.
+process; more are real processes, to each of which some connections lead. With a backend, the ledger
+is in PostgreSQL, and the requests are spread over the nodes.
 """
 
 import argparse
 import sys
 import time
 
+from tests.http.backends import INDEXES, Backend, Servers
 from tests.http.test_api_model import ApiMachine, SlowLaneMachine, WorkersMachine, play
+from tests.http.test_backends import machine_over
 
 EXAMPLES_PER_ROUND = 5
 STEPS_PER_EXAMPLE = 50
@@ -50,10 +54,18 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--no-fast-lane", action="store_true")
+    parser.add_argument("--backend", choices=[f"postgres+{index}" for index in INDEXES])
+    parser.add_argument("--nodes", type=int, default=1, help="of a backend")
     parser.add_argument("--no-shrink", action="store_true", help="stop at the first difference")
     asked = parser.parse_args()
-    machine = machine_for(asked.workers, fast_lane=not asked.no_fast_lane)
-    last = campaign(machine, asked.seconds, asked.seed, shrink=not asked.no_shrink)
+    with Servers() as servers:
+        if asked.backend is None:
+            machine = machine_for(asked.workers, fast_lane=not asked.no_fast_lane)
+        else:
+            index = asked.backend.removeprefix("postgres+")
+            backend = Backend(index=index, nodes=asked.nodes, workers=asked.workers)
+            machine = machine_over(backend, servers)
+        last = campaign(machine, asked.seconds, asked.seed, shrink=not asked.no_shrink)
     told = ", ".join(f"{count:,} {what}" for what, count in sorted(machine.figures.items()))
     sys.stdout.write(f"seeds {asked.seed} to {last - 1}: {told}; 0 differences\n")
 

@@ -371,6 +371,7 @@ class ApiMachine(EmbeddedMachine):
 
     @invariant()
     def every_profile_agrees(self) -> None:
+        self.figures["steps"] += 1
         world = self.world
         for player in [*PLAYERS, NOBODY]:
             if player in world.names or player in world.attributes or player in world.friends:
@@ -452,10 +453,14 @@ class WorkersMachine(ApiMachine):
 
     processes: ClassVar[int] = 2
 
+    def _options(self) -> tuple[str, ...]:
+        """What else the program is told."""
+        return ()
+
     def _open(self) -> Any:
         if not isinstance(self.clock, SharedClock):
             self.clock = SharedClock(self.folder / "clock")
-        options = ("--port", "0", "--workers", str(self.processes))
+        options = ("--port", "0", "--workers", str(self.processes), *self._options())
         served = serving(self.folder, *options, clock=self.folder / "clock")
         return self._reach(self.opened.enter_context(served).port)
 

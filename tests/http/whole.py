@@ -3,8 +3,9 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import nullcontext
+from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
 
 import httpx
@@ -20,6 +21,10 @@ from rankd.settings import Settings
 from rankd.wiring import Place, engine
 
 T = TypeVar("T")
+
+IN_MEMORY = Place(None)
+PLACE: ContextVar[Callable[[], Place]] = ContextVar("PLACE", default=lambda: IN_MEMORY)
+"""Where the next service keeps what it has; elsewhere only in tests of that place."""
 
 PATIENCE_SECONDS = 550
 """A hang becomes a failure; a machine with much else to do does not."""
@@ -98,9 +103,8 @@ async def whole(
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[str] = loop.create_future()
     stop = asyncio.Event()
-    async with engine(
-        Place(None), clock=clock, reading=nullcontext(), tell=lambda _: None
-    ) as opened:
+    place = PLACE.get()()
+    async with engine(place, clock=clock, reading=nullcontext(), tell=lambda _: None) as opened:
         rankd = opened.rankd
         gate = Gate(
             lambda: rankd.book,
