@@ -3,7 +3,10 @@
 A server is started for the run; it writes nothing to disk. A ranking is filled in two ways: by
 applies, as folding the ledger does, and from a native index, as a rebuild may. Beside it stands
 what one would write without rankd: a sorted set with a score, asked and changed by plain redis-py
-calls, one after another and from many tasks at once.
+calls. A submission is then three of them, for it is told its rank before and after.
+
+Beside the clock stands the processor time of both sides, which other work on the machine disturbs
+less.
 
     python -m benchmarks.redis_index [PLAYERS]
 """
@@ -20,6 +23,7 @@ from typing import Any
 import redis.asyncio
 import uvloop
 
+from benchmarks import machine
 from benchmarks.figures import Goal, quotient
 from benchmarks.progress import tell
 from benchmarks.questions import Asked, answer, find, judged, row, shown, write
@@ -37,6 +41,8 @@ SECONDS = 3.0
 """How long one measurement lasts."""
 TASKS = 256
 """How many wait at once, as many connections of an API process would."""
+_PLAIN_RANKS = f"plain ZRANK, {TASKS} waiting"
+_PLAIN_SUBMISSIONS = f"plain submissions, {TASKS} waiting"
 ARENA = Ranking("arena", "forever")
 PLAIN = Shape(16, dense=False)
 
@@ -56,9 +62,9 @@ def run(asked: Asked) -> dict[str, Any]:
     ranks, moves = f"ranks, {TASKS} waiting", "moves in applies of 64"
     goals = [
         Goal("P11", "ranks of one process", "/s", "at least", 10_000, figure(ranks)),
-        Goal("P11", "by plain calls", "x", "at least", 5, ratio(ranks, "plain ZRANK, alone")),
+        Goal("P11", "by plain calls", "x", "at least", 5, ratio(ranks, _PLAIN_RANKS)),
         Goal("P11", "submissions folded", "/s", "at least", 5_000, figure(moves)),
-        Goal("P11", "by plain calls", "x", "at least", 5, ratio(moves, "plain ZADD, alone")),
+        Goal("P11", "by plain calls", "x", "at least", 5, ratio(moves, _PLAIN_SUBMISSIONS)),
         Goal("G7", "a million entries rebuilt", "s", "at most", 30, figure("a million copied")),
         Goal("", "bytes a player", "B", "at most", 190, figure("bytes a player")),
     ]
@@ -81,6 +87,7 @@ async def _measured(server: RedisServer, players: int) -> list[dict[str, Any]]:
         rows.append(row("bytes a player", (await _used(client) - empty) / players, "B"))
         tell("redis_index: ranks, applies, pages")
         rows += await _asked(index, ids, dice)
+        rows += await _processor(server, index, ids, dice)
         await _filled(judge, ids, dice)
         tell("redis_index: copied from a native index")
         beside = await index.beside()
@@ -110,18 +117,21 @@ async def _plain(client: Any, ids: list[str], dice: random.Random) -> list[dict[
         await client.zadd("plain", some)
     rows = [row("bytes a player, plain", (await _used(client) - empty) / len(ids), "B")]
 
-    async def add() -> int:
-        await client.zadd("plain", {dice.choice(ids): dice.randrange(10**9)})
-        return 1
-
     async def rank() -> int:
         await client.zrevrank("plain", dice.choice(ids))
         return 1
 
-    rows.append(row("plain ZADD, alone", await _rate(add), "/s"))
+    async def submit() -> int:
+        player = dice.choice(ids)
+        await client.zrevrank("plain", player)
+        await client.zadd("plain", {player: dice.randrange(10**9)})
+        await client.zrevrank("plain", player)
+        return 1
+
     rows.append(row("plain ZRANK, alone", await _rate(rank), "/s"))
-    rows.append(row(f"plain ZADD, {TASKS} waiting", await _rate(add, TASKS), "/s"))
     rows.append(row(f"plain ZRANK, {TASKS} waiting", await _rate(rank, TASKS), "/s"))
+    rows.append(row("plain submissions, alone", await _rate(submit), "/s"))
+    rows.append(row(f"plain submissions, {TASKS} waiting", await _rate(submit, TASKS), "/s"))
     return rows
 
 
@@ -186,6 +196,28 @@ async def _asked(
         moves = await _rate(applying(count))
         rows.append(row(f"applies of {count}{where}", moves / count, "/s"))
         rows.append(row(f"moves in applies of {count}{where}", moves, "/s"))
+    return rows
+
+
+async def _processor(
+    server: RedisServer, index: RedisIndex, ids: list[str], dice: random.Random
+) -> list[dict[str, Any]]:
+    """Processor time of a rank and of a move, here and in Redis."""
+    rows = []
+
+    async def ranks() -> None:
+        await asyncio.gather(*(index.rank(ARENA, dice.choice(ids)) for _ in range(TASKS)))
+
+    async def moves() -> None:
+        await _apply(index, [dice.choice(ids) for _ in range(TASKS)], dice)
+
+    for what, act in (("rank", ranks), ("move", moves)):
+        here, there = time.process_time(), machine.cpu_seconds(server.pid)
+        for _ in range(100):
+            await act()
+        here, there = time.process_time() - here, machine.cpu_seconds(server.pid) - there
+        rows.append(row(f"processor of a {what}, here", here / TASKS * 1e4, "us"))
+        rows.append(row(f"processor of a {what}, in Redis", there / TASKS * 1e4, "us"))
     return rows
 
 
