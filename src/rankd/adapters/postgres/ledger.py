@@ -188,7 +188,8 @@ class PostgresLedger:
         return answer
 
     async def keep_receipts(self, receipts: Sequence[Kept]) -> None:
-        await self.append((), now=Instant(0), receipts=receipts)
+        if receipts:
+            await self.append((), now=Instant(0), receipts=receipts)
 
     async def _finished(self, work: Coroutine[Any, Any, T]) -> T:
         """Have a piece of work done, also if whoever waits for it goes away."""
@@ -310,10 +311,8 @@ class PostgresLedger:
         return FirstUse(*rows[0][1:]) if rows else None
 
     async def receipts_through(self) -> Position:
-        rows = await self._rows(QUERIES["first_lacking"])
-        if rows[0][0] is not None:
-            return Position(rows[0][0] - 1)
-        return await self.head()
+        rows = await self._rows(QUERIES["receipts_through"])
+        return Position(rows[0][0])
 
     async def lacking_receipts(self, positions: Sequence[Position]) -> Sequence[Position]:
         rows = await self._rows(QUERIES["lacking_receipts"], positions)

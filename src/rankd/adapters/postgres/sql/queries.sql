@@ -33,18 +33,22 @@ SELECT link
 SELECT place, first_at, fingerprint, receipt
   FROM rankd.used($1, $2);
 
--- first_lacking --
--- The first submission with a key that has no receipt: within the first append that lacks one.
-SELECT min(facts.position)
-  FROM (SELECT first, last, at
-          FROM rankd.appends
-         WHERE lacking > 0
-         ORDER BY last
-         LIMIT 1) AS appends
-  JOIN rankd.facts AS facts
-    ON facts.at = appends.at AND facts.position BETWEEN appends.first AND appends.last
- WHERE facts.key IS NOT NULL
-   AND NOT EXISTS (SELECT FROM rankd.receipts WHERE receipts.position = facts.position);
+-- receipts_through --
+-- Up to the first submission with a key that has no receipt, which is in the first append that lacks
+-- one; or to the head. In one statement: an append that comes between two would be overlooked.
+SELECT coalesce(
+           (SELECT min(facts.position) - 1
+              FROM (SELECT first, last, at
+                      FROM rankd.appends
+                     WHERE lacking > 0
+                     ORDER BY last
+                     LIMIT 1) AS appends
+              JOIN rankd.facts AS facts
+                ON facts.at = appends.at AND facts.position BETWEEN appends.first AND appends.last
+             WHERE facts.key IS NOT NULL
+               AND NOT EXISTS (SELECT FROM rankd.receipts WHERE receipts.position = facts.position)),
+           (SELECT max(last) FROM rankd.appends),
+           0);
 
 -- lacking_receipts --
 -- Which of these positions are submissions with a key and without a receipt.
