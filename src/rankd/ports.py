@@ -410,22 +410,35 @@ class RankIndex(Protocol):
     async def metadata(self, entries: Sequence[tuple[Ranking, str]]) -> Sequence[bytes | None]:
         """Return what is shown beside each player in each ranking."""
 
-    async def rank(self, ranking: Ranking, player: str) -> Ranked | None:
+    # Each of these answers as of ``at``, where that is given: the checkpoint, or another position
+    # that a shared index remembers. Otherwise IndexForgot.
+
+    async def rank(
+        self, ranking: Ranking, player: str, at: Position | None = None
+    ) -> Ranked | None:
         """Return a player's place, None where it has none."""
 
-    async def ranks(self, ranking: Ranking, players: Sequence[str]) -> Sequence[Ranked | None]:
+    async def ranks(
+        self, ranking: Ranking, players: Sequence[str], at: Position | None = None
+    ) -> Sequence[Ranked | None]:
         """Return the places of many, all as of one position."""
 
-    async def count(self, ranking: Ranking) -> int:
+    async def count(self, ranking: Ranking, at: Position | None = None) -> int:
         """Return how many entries a ranking has."""
 
-    async def count_below(self, ranking: Ranking, order_key: bytes, player: str = "") -> Offset:
+    async def count_below(
+        self, ranking: Ranking, order_key: bytes, player: str = "", at: Position | None = None
+    ) -> Offset:
         """Return how many entries come before this place, which nobody needs to hold."""
 
-    async def scores_below(self, ranking: Ranking, order_key: bytes) -> Offset:
+    async def scores_below(
+        self, ranking: Ranking, order_key: bytes, at: Position | None = None
+    ) -> Offset:
         """Return how many distinct scores are better than the key's. Only in a dense ranking."""
 
-    async def read(self, ranking: Ranking, *, first: Rank, limit: int) -> Stretch:
+    async def read(
+        self, ranking: Ranking, *, first: Rank, limit: int, at: Position | None = None
+    ) -> Stretch:
         """Return up to ``limit`` entries from a rank on, best first."""
 
     async def rankings(self, board: str) -> Sequence[Ranking]:

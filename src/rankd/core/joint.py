@@ -15,6 +15,7 @@ back to an older copy of itself, is filled again by whoever notices first.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import ClassVar, NamedTuple, NoReturn
@@ -28,6 +29,8 @@ from rankd.ports import LedgerReader, Progress, RankIndex, SharedIndex
 
 PATIENCE_SECONDS = 0.1
 """How long the node that appended facts has to fold them before another does."""
+
+_log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.002
 """How often to look whether it has."""
@@ -96,6 +99,8 @@ class Joint(Projector):
             return {}
 
     def _fail(self, failure: IndexUnavailable | None) -> None:
+        if failure is not None and self.failure is None:
+            _log.warning("the index is out of reach: %s", failure)
         if (failure is None) != (self.failure is None):
             self.book.revision += 1  # Answers say from now on that they are stale, or no longer.
         self.failure = failure
@@ -106,15 +111,21 @@ class Joint(Projector):
         else:
             self.readable = OutOfReach(failure.problem)  # type: ignore[assignment]
 
-    async def vouch(self, as_of: Position | None) -> None:
+    @property
+    def floor(self) -> Position:
+        """Where the index was folded to from here."""
+        return self._folded_to
+
+    async def vouch(self, as_of: Position | None, floor: Position) -> None:
         """Raise IndexUnavailable for the answer of an index that has lost what it had."""
         if self.readable is not self.shared:
             return
         if as_of is None:
             as_of = await self.shared.checkpoint()
-        if as_of < self._folded_to:
-            self._fail(IndexUnavailable(f"the index fell back to {as_of}; it is filled again"))
-            raise IndexUnavailable(f"the index fell back to {as_of}; it is filled again")
+        if as_of < floor:
+            problem = f"the index fell back from {floor} to {as_of}; it is filled again"
+            self._fail(IndexUnavailable(problem))
+            raise IndexUnavailable(problem)
 
     async def catch_up(
         self,
@@ -142,8 +153,9 @@ class Joint(Projector):
 
         Raises IndexUnavailable while it does not.
         """
+        floor = self._folded_to
         position = await self.shared.checkpoint()
-        return self.failure is not None or position < self._folded_to
+        return self.failure is not None or position < floor
 
     async def mend(self, facts_max: int) -> bool:
         """Fold so many facts into an index that is behind; True once it is not.
@@ -241,8 +253,8 @@ class Joint(Projector):
     ) -> Receipts:
         """Note what the index is past, and fold the rest."""
         if position <= behind.checkpoint:
-            self._behind = None
-            raise IndexUnavailable(f"the index fell back to {position}; it is filled again")
+            here, self._behind = behind.checkpoint, None
+            raise IndexUnavailable(f"the index is at {position} and not at {here}; it is filled")
         past = [recorded for recorded in facts if recorded.position <= position]
         note_all(behind.book, past)
         behind.checkpoint, behind.at = past[-1].position, past[-1].at

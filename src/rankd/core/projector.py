@@ -70,7 +70,12 @@ class Projector:
             self._tell_those_who_wait()
         return receipts
 
-    async def vouch(self, as_of: Position | None) -> None:
+    @property
+    def floor(self) -> Position:
+        """Where the index is at least, by what is known here: ask before asking the index."""
+        return BEGINNING
+
+    async def vouch(self, as_of: Position | None, floor: Position) -> None:
         """Make sure that an answer is not older than it may be; None is the answer "nobody".
 
         An index of one's own is always where it was folded to.

@@ -5,14 +5,15 @@ exist yet has no entries; a window that never was is an error, because asking fo
 """
 
 from collections.abc import Callable, Coroutine, Sequence
-from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from contextlib import suppress
+from functools import lru_cache, wraps
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
 from rankd.core.book import Book, Open, Sealed, Terms
 from rankd.core.projector import Projector
-from rankd.errors import FieldError, InvalidPage, NotRanked
+from rankd.errors import FieldError, IndexForgot, IndexUnavailable, InvalidPage, NotRanked
 from rankd.model.board import Scores
 from rankd.model.facts import Position
 from rankd.model.order import score_part
@@ -37,6 +38,10 @@ from rankd.model.submission import valid_player
 from rankd.ports import Clock, Columns, ImmediateIndex, Ranked, RankIndex, Ranking
 
 T = TypeVar("T")
+P = ParamSpec("P")
+
+MOMENTS_MAX = 5
+"""How often a read of a shared index begins anew."""
 
 LOOKUP_PLAYERS_MAX = 1000
 """As many as a page holds."""
@@ -104,6 +109,23 @@ class Where(NamedTuple):
     ranking: Ranking
 
 
+def _settled(read: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Have a read begin anew if what it is as of is forgotten before it is done."""
+
+    async def again(*args: P.args, **named: P.kwargs) -> T:
+        for _ in range(MOMENTS_MAX):
+            with suppress(IndexForgot):
+                return await read(*args, **named)
+        raise IndexUnavailable("the index moved on too fast to be read")
+
+    @wraps(read)
+    def settled(*args: P.args, **named: P.kwargs) -> Coroutine[Any, Any, T]:
+        reader: Reader = args[0]  # type: ignore[assignment]
+        return read(*args, **named) if reader.immediate else again(*args, **named)
+
+    return settled
+
+
 class Reader:
     """Answers questions about standings."""
 
@@ -143,15 +165,28 @@ class Reader:
         """Return where a player stands, None where it does not."""
         return await self.standing_in(self.where(board, window, segment), player)
 
+    @_settled
     async def standing_in(self, where: Where, player: str) -> Standing | None:
         """Return where a player stands in a ranking that is known already."""
         found = await self._rank(where, player)
         return None if found is None else await self._standing(where, player, found)
 
     async def _rank(self, where: Where, player: str) -> Ranked | None:
+        floor = self.projector.floor
         found = await self._index.rank(where.ranking, player)
-        await self.projector.vouch(None if found is None else found.as_of)
+        await self.projector.vouch(None if found is None else found.as_of, floor)
         return found
+
+    async def _moment(self) -> Position | None:
+        """Return the position that all of an answer is to be as of, if it takes several calls.
+
+        Where nothing moves while somebody asks, nobody need know.
+        """
+        if self.immediate:
+            return None
+        floor, position = self.projector.floor, await self._index.checkpoint()
+        await self.projector.vouch(position, floor)
+        return position
 
     @property
     def immediate(self) -> bool:
@@ -185,6 +220,7 @@ class Reader:
         known = self.projector.book.profiles.get(player)
         return None if known is None else known.name
 
+    @_settled
     async def ranks(
         self,
         board: str,
@@ -196,19 +232,16 @@ class Reader:
         """Return the ranks of many players, None for who has none."""
         _check_players(players)
         where = self.where(board, window, segment)
-        found = await self._ranks(where, players)
+        at = await self._moment()
+        found = await self._index.ranks(where.ranking, players, at)
         if where.terms.board.ties is TieRule.ORDINAL:
             return [None if one is None else one.rank for one in found]
         return [
-            None if one is None else await self._shown(where, one.rank, one.order_key)
+            None if one is None else await self._shown(where, one.rank, one.order_key, at)
             for one in found
         ]
 
-    async def _ranks(self, where: Where, players: Sequence[str]) -> Sequence[Ranked | None]:
-        found = await self._index.ranks(where.ranking, players)
-        await self.projector.vouch(next((one.as_of for one in found if one is not None), None))
-        return found
-
+    @_settled
     async def standings(self, player: str) -> list[tuple[Ranking, Standing]]:
         """Return where a player stands on every board, in its default window."""
         everywhere = []
@@ -224,24 +257,27 @@ class Reader:
     async def _standing(self, where: Where, player: str, found: Ranked) -> Standing:
         rank, order_key, metadata, total, as_of = found
         if where.terms.board.ties is not TieRule.ORDINAL:
-            rank = await self._shown(where, rank, order_key)
+            rank = await self._shown(where, rank, order_key, as_of)
         terms, known = where.terms, self.projector.book.profiles.get(player)
         name = None if known is None else known.name
         scores, decimals = terms.order.scores(order_key), terms.board.decimals
         return Standing(rank, player, scores, total, as_of, decimals, name, metadata)
 
-    async def _shown(self, where: Where, ordinal: Rank, order_key: bytes) -> Rank:
+    async def _shown(
+        self, where: Where, ordinal: Rank, order_key: bytes, at: Position | None = None
+    ) -> Rank:
         """Return the rank that the board's ties give an entry."""
         ties, order = where.terms.board.ties, where.terms.order
         if ties is TieRule.ORDINAL:
             return ordinal
         if ties is TieRule.DENSE:
-            return Rank(await self._index.scores_below(where.ranking, order_key) + 1)
+            return Rank(await self._index.scores_below(where.ranking, order_key, at) + 1)
         floor = order.floor(order.scores(order_key))
-        return Rank(await self._index.count_below(where.ranking, floor) + 1)
+        return Rank(await self._index.count_below(where.ranking, floor, at=at) + 1)
 
     # --------------------------------------------------------------------------- pages
 
+    @_settled
     async def page(  # noqa: PLR0913 - each says where a page begins, and one is given
         self,
         board: str,
@@ -255,6 +291,7 @@ class Reader:
     ) -> Page:
         """Return a page, begun at a rank, an offset or where a cursor points."""
         where = self.where(board, window, segment)
+        at: Position | None = None
         if cursor is None:
             first, count = page_bounds(
                 total=_EVERYBODY, limit=limit, offset=offset, from_rank=from_rank
@@ -262,30 +299,36 @@ class Reader:
         elif offset is not None or from_rank is not None:
             raise InvalidPage([FieldError("cursor", "cannot be combined with another start")])
         else:
-            first, count = await self._after_cursor(where, cursor, limit=limit)
-        return await self._read(where, first, count)
+            at = await self._moment()
+            first, count = await self._after_cursor(where, cursor, limit=limit, at=at)
+        return await self._read(where, first, count, at)
 
     async def count(self, ranking: Ranking) -> int:
         """Return how many entries a ranking has."""
         return await self._index.count(ranking)
 
+    @_settled
     async def top_of(self, where: Where, limit: int) -> Page:
         """Return the top of a ranking that is known already, a draft's too."""
         return await self._read(where, Rank(1), limit)
 
-    async def _after_cursor(self, where: Where, token: str, *, limit: int) -> tuple[Rank, int]:
+    async def _after_cursor(
+        self, where: Where, token: str, *, limit: int, at: Position | None
+    ) -> tuple[Rank, int]:
         page_bounds(total=0, limit=limit)  # For its opinion of the limit.
         cursor = Cursor.decode(token, _cursor_name(where), key_bytes=where.terms.order.key_bytes)
-        before = await self._index.count_below(where.ranking, cursor.order_key, cursor.player)
+        before = await self._index.count_below(where.ranking, cursor.order_key, cursor.player, at)
         if cursor.way is Way.PREVIOUS:
             first = max(1, before - limit + 1)
             return Rank(first), before - first + 1
-        there = await self._index.rank(where.ranking, cursor.player)
+        there = await self._index.rank(where.ranking, cursor.player, at)
         passed = there is not None and there.order_key == cursor.order_key
         return Rank(before + 1 + passed), limit
 
-    async def _read(self, where: Where, first: Rank, count: int) -> Page:
-        players, keys, metadata, total, as_of = await self._columns(where, first, count)
+    async def _read(
+        self, where: Where, first: Rank, count: int, at: Position | None = None
+    ) -> Page:
+        players, keys, metadata, total, as_of = await self._columns(where, first, count, at)
         order, board = where.terms.order, where.terms.board
         if not players:
             return Page(where.ranking, total, as_of, (), (), (), (), None, board.decimals)
@@ -293,7 +336,7 @@ class Reader:
         last = first + len(players) - 1
         ranks: Sequence[int] = range(first, last + 1)
         if board.ties is not TieRule.ORDINAL:
-            shown = await self._shown(where, first, best)
+            shown = await self._shown(where, first, best, as_of)
             ties = map(score_part, order.parted(keys))
             ranks = ranks_of_page(board.ties, ties, ordinal=first, shown=shown)
         before, behind = _stamps(where)
@@ -311,13 +354,15 @@ class Reader:
             before(best, players[0]) if first > 1 else None,
         )
 
-    async def _columns(self, where: Where, first: Rank, count: int) -> Columns:
+    async def _columns(self, where: Where, first: Rank, count: int, at: Position | None) -> Columns:
         index = self.projector.readable
         if index.immediate:
             at_hand: ImmediateIndex = index  # type: ignore[assignment]
             return at_hand.read_now(where.ranking, first=first, limit=count)
-        entries, total, as_of = await index.read(where.ranking, first=first, limit=count)
-        await self.projector.vouch(as_of)
+        floor = self.projector.floor
+        entries, total, as_of = await index.read(where.ranking, first=first, limit=count, at=at)
+        if at is None:
+            await self.projector.vouch(as_of, floor)
         if not entries:
             return Columns((), b"", None, total, as_of)
         players, keys, metadata = zip(*entries, strict=True)
@@ -331,6 +376,7 @@ class Reader:
 
     # ------------------------------------------------------------------- neighbourhoods
 
+    @_settled
     async def around(
         self,
         board: str,
@@ -351,12 +397,13 @@ class Reader:
 
     async def _around(self, where: Where, found: Ranked, above: int, below: int) -> Page:
         first, count = neighbourhood(found.rank, total=found.total, above=above, below=below)
-        return await self._read(where, first, count)
+        return await self._read(where, first, count, None if self.immediate else found.as_of)
 
     def around_now(self, where: Where, found: Ranked, *, above: int, below: int) -> Page:
         """Return the neighbourhood of a place that was just found. Only if immediate."""
         return _at_once(self._around(where, found, above, below))
 
+    @_settled
     async def around_rank(
         self,
         board: str,
@@ -371,6 +418,7 @@ class Reader:
         first, count = stretch_around(rank, reach=reach)
         return await self._read(where, first, count)
 
+    @_settled
     async def lookup(
         self,
         board: str,
@@ -383,7 +431,8 @@ class Reader:
         _check_players(players)
         where = self.where(board, window, segment)
         asked = list(dict.fromkeys(players))
-        places = await self._ranks(where, asked)
+        at = await self._moment()
+        places = await self._index.ranks(where.ranking, asked, at)
         found = [(place, player) for player, place in zip(asked, places, strict=True) if place]
         found.sort(key=lambda pair: pair[0].rank)
         standings = [
@@ -391,8 +440,8 @@ class Reader:
             for number, (place, player) in enumerate(found, start=1)
         ]
         missing = [player for player, place in zip(asked, places, strict=True) if place is None]
-        total = found[0][0].total if found else await self._index.count(where.ranking)
-        as_of = found[0][0].as_of if found else await self._index.checkpoint()
+        total = found[0][0].total if found else await self._index.count(where.ranking, at)
+        as_of = found[0][0].as_of if found else at or await self._index.checkpoint()
         return Found(where.ranking, total, as_of, standings, missing)
 
     async def friends(
@@ -404,20 +453,22 @@ class Reader:
 
     # -------------------------------------------------------------------------- what if
 
+    @_settled
     async def rank_for(
         self, board: str, scores: Scores, *, window: str | None = None, segment: str | None = None
     ) -> Projected:
         """Return the rank that a newcomer with these scores would get now."""
         where = self.where(board, window, segment)
-        order, ties = where.terms.order, where.terms.board.ties
+        order, ties, at = where.terms.order, where.terms.board.ties, await self._moment()
         if ties is TieRule.DENSE:
-            better = await self._index.scores_below(where.ranking, order.floor(scores))
+            better = await self._index.scores_below(where.ranking, order.floor(scores), at)
         elif ties is TieRule.STANDARD:
-            better = await self._index.count_below(where.ranking, order.floor(scores))
+            better = await self._index.count_below(where.ranking, order.floor(scores), at=at)
         else:
-            better = await self._index.count_below(where.ranking, order.newcomer(scores))
-        return await self._projected(where, Rank(better + 1), scores)
+            better = await self._index.count_below(where.ranking, order.newcomer(scores), at=at)
+        return await self._projected(where, Rank(better + 1), scores, at)
 
+    @_settled
     async def scores_for(
         self,
         board: str,
@@ -429,21 +480,24 @@ class Reader:
     ) -> Projected:
         """Return the scores that hold a rank now, or the last rank of a percentile."""
         where = self.where(board, window, segment)
+        at = await self._moment()
         if rank is None:
             assert percentile is not None, "a rank or a percentile is given"
-            total = await self._index.count(where.ranking)
+            total = await self._index.count(where.ranking, at)
             rank = rank_at_percentile(percentile, total=total)
         elif rank < 1:
             raise InvalidPage([FieldError("rank", "must be 1 or more")])
         if rank is None:
-            return await self._projected(where, None, None)
-        entries = (await self._index.read(where.ranking, first=rank, limit=1)).entries
+            return await self._projected(where, None, None, at)
+        entries = (await self._index.read(where.ranking, first=rank, limit=1, at=at)).entries
         scores = where.terms.order.scores(entries[0].order_key) if entries else None
-        return await self._projected(where, rank, scores)
+        return await self._projected(where, rank, scores, at)
 
-    async def _projected(self, where: Where, rank: Rank | None, scores: Scores | None) -> Projected:
-        total = await self._index.count(where.ranking)
-        as_of = await self._index.checkpoint()
+    async def _projected(
+        self, where: Where, rank: Rank | None, scores: Scores | None, at: Position | None
+    ) -> Projected:
+        total = await self._index.count(where.ranking, at)
+        as_of = at or await self._index.checkpoint()
         return Projected(where.ranking, total, as_of, rank, scores, where.terms.board.decimals)
 
 

@@ -25,6 +25,7 @@ from typing import ClassVar, NamedTuple
 from rankd.adapters.memory import judging
 from rankd.adapters.memory.state import Entries, State, count_before, is_draft
 from rankd.adapters.memory.touched import Touched
+from rankd.errors import IndexForgot
 from rankd.model.facts import Position
 from rankd.model.order import TIE_BREAK_BYTES, score_part
 from rankd.model.standing import Offset, Rank, TieRule
@@ -476,8 +477,18 @@ class NativeIndex:
             for (ranking, _), number in zip(entries, numbers, strict=True)
         ]
 
-    async def rank(self, ranking: Ranking, player: str) -> Ranked | None:
+    # Nothing moves while somebody asks here, so whatever position is meant is this one.
+
+    async def rank(
+        self, ranking: Ranking, player: str, at: Position | None = None
+    ) -> Ranked | None:
+        self._expect_at(at)
         return self.rank_now(ranking, player)
+
+    def _expect_at(self, at: Position | None) -> None:
+        here = self._sound().checkpoint
+        if at is not None and at != here:
+            raise IndexForgot(position=at, checkpoint=here)
 
     def rank_now(self, ranking: Ranking, player: str) -> Ranked | None:
         """Return what ``rank`` does, to a caller who cannot wait."""
@@ -513,7 +524,10 @@ class NativeIndex:
 
         return seek
 
-    async def ranks(self, ranking: Ranking, players: Sequence[str]) -> Sequence[Ranked | None]:
+    async def ranks(
+        self, ranking: Ranking, players: Sequence[str], at: Position | None = None
+    ) -> Sequence[Ranked | None]:
+        self._expect_at(at)
         state = self._sound()
         entries = state.rankings.get(ranking)
         if entries is None:
@@ -528,24 +542,34 @@ class NativeIndex:
             for number, rank in zip(numbers, ranks.rank_many(numbers), strict=True)
         ]
 
-    async def count(self, ranking: Ranking) -> int:
+    async def count(self, ranking: Ranking, at: Position | None = None) -> int:
+        self._expect_at(at)
         entries = self._sound().rankings.get(ranking)
         return 0 if entries is None else len(entries.ranks)
 
-    async def count_below(self, ranking: Ranking, order_key: bytes, player: str = "") -> Offset:
+    async def count_below(
+        self, ranking: Ranking, order_key: bytes, player: str = "", at: Position | None = None
+    ) -> Offset:
+        self._expect_at(at)
         entries = self._sound().rankings.get(ranking)
         if entries is None:
             return Offset(0)
         return Offset(count_before(self._players, entries.ranks, order_key, player))
 
-    async def scores_below(self, ranking: Ranking, order_key: bytes) -> Offset:
+    async def scores_below(
+        self, ranking: Ranking, order_key: bytes, at: Position | None = None
+    ) -> Offset:
+        self._expect_at(at)
         entries = self._sound().rankings.get(ranking)
         if entries is None:
             return Offset(0)
         assert entries.ranks.dense, f"{ranking} does not count distinct scores"
         return Offset(entries.ranks.scores_below(order_key))
 
-    async def read(self, ranking: Ranking, *, first: Rank, limit: int) -> Stretch:
+    async def read(
+        self, ranking: Ranking, *, first: Rank, limit: int, at: Position | None = None
+    ) -> Stretch:
+        self._expect_at(at)
         players, packed, beside, total, as_of = self.read_now(ranking, first=first, limit=limit)
         width = len(packed) // len(players) if players else 1
         keys = [packed[at : at + width] for at in range(0, len(packed), width)]

@@ -364,7 +364,11 @@ class RedisIndex:
         )
         return [None if entry is None else entry.metadata for entry in found.entries]
 
-    async def rank(self, ranking: Ranking, player: str) -> Ranked | None:
+    async def rank(
+        self, ranking: Ranking, player: str, at: Position | None = None
+    ) -> Ranked | None:
+        if at is not None:
+            return (await self.ranks(ranking, [player], at))[0]
         if len(self._wanted) >= RANKS_WAITING_MAX:
             raise IndexUnavailable(f"{RANKS_WAITING_MAX} ranks are waited for already")
         loop = asyncio.get_running_loop()
@@ -406,25 +410,50 @@ class RedisIndex:
             if not one.told.done():
                 one.told.set_result(ranked)
 
-    async def ranks(self, ranking: Ranking, players: Sequence[str]) -> Sequence[Ranked | None]:
+    async def ranks(
+        self, ranking: Ranking, players: Sequence[str], at: Position | None = None
+    ) -> Sequence[Ranked | None]:
         there = private(ranking, self._owner)
-        return await self._read(lambda reading: reading.ranks([(there, one) for one in players]))
+        wanted = [(there, one) for one in players]
+        return await self._as_of(at, lambda reading: reading.ranks(wanted, at))
 
-    async def count(self, ranking: Ranking) -> int:
+    async def count(self, ranking: Ranking, at: Position | None = None) -> int:
         there = private(ranking, self._owner)
-        return await self._read(lambda reading: reading.total(there))
+        return await self._as_of(at, lambda reading: reading.total(there, at))
 
-    async def count_below(self, ranking: Ranking, order_key: bytes, player: str = "") -> Offset:
+    async def count_below(
+        self, ranking: Ranking, order_key: bytes, player: str = "", at: Position | None = None
+    ) -> Offset:
         there, place = private(ranking, self._owner), place_of(order_key, player)
-        return await self._read(lambda reading: reading.count_below(there, place))
+        return await self._as_of(at, lambda reading: reading.count_below(there, place, at))
 
-    async def scores_below(self, ranking: Ranking, order_key: bytes) -> Offset:
+    async def scores_below(
+        self, ranking: Ranking, order_key: bytes, at: Position | None = None
+    ) -> Offset:
         there, score = private(ranking, self._owner), score_part(order_key)
-        return await self._read(lambda reading: reading.scores_below(there, score))
+        return await self._as_of(at, lambda reading: reading.scores_below(there, score, at))
 
-    async def read(self, ranking: Ranking, *, first: Rank, limit: int) -> Stretch:
+    async def read(
+        self, ranking: Ranking, *, first: Rank, limit: int, at: Position | None = None
+    ) -> Stretch:
         there = private(ranking, self._owner)
-        return await self._read(lambda reading: reading.page(there, first - 1, limit))
+        return await self._as_of(at, lambda reading: reading.page(there, first - 1, limit, at))
+
+    async def _as_of(self, at: Position | None, call: Callable[[Reading], Awaitable[T]]) -> T:
+        """Read as of a position, if it is remembered. Raises IndexForgot."""
+
+        async def ask(reading: Reading) -> T:
+            try:
+                return await call(reading)
+            except Unsettled:
+                if at is None:
+                    raise
+                raise Forgotten(at) from None
+
+        try:
+            return await self._read(ask)
+        except Forgotten as exc:
+            raise IndexForgot(position=at or 0, checkpoint=exc.at) from None
 
     async def rankings(self, board: str) -> Sequence[Ranking]:
         there = private_board(board, self._owner)

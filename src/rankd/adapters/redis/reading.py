@@ -294,16 +294,16 @@ class Reading:
             found.totals[question.ranking] = one.total
             found.touched |= one.touched
 
-    async def ranks(self, wanted: Sequence[Place]) -> list[Ranked | None]:
+    async def ranks(self, wanted: Sequence[Place], at: int | None = None) -> list[Ranked | None]:
         """Return the places of some players, all as of one position."""
-        alone = self._filling.count == 1
-        found = await self.entries(wanted, shown=True, ranked=alone)
+        alone = self._filling.count == 1 and at is None
+        found = await self.entries(wanted, shown=True, ranked=alone, at=at)
         if alone and not found.touched and len(wanted) <= ENTRIES_TOGETHER_MAX:
-            at, totals = Position(found.at), found.totals
+            here, totals = Position(found.at), found.totals
             return [
                 None
                 if entry is None or entry.before is None
-                else Ranked(Rank(entry.before + 1), entry[0], entry[1], totals[ranking], at)
+                else Ranked(Rank(entry.before + 1), entry[0], entry[1], totals[ranking], here)
                 for (ranking, _), entry in zip(wanted, found.entries, strict=True)
             ]
         return await self._count_ranks(wanted, found)
@@ -338,19 +338,19 @@ class Reading:
 
     # --------------------------------------------------------------------------- counts
 
-    async def total(self, ranking: Ranking) -> int:
+    async def total(self, ranking: Ranking, at: int | None = None) -> int:
         """Return how many entries there are."""
-        _, said = await self._everybody_says(Asked(ranking=ranking))
+        _, said = await self._everybody_says(Asked(ranking=ranking), at)
         return sum(one.total for one in said)
 
-    async def count_below(self, ranking: Ranking, place: bytes) -> Offset:
+    async def count_below(self, ranking: Ranking, place: bytes, at: int | None = None) -> Offset:
         """Return how many entries come before a place."""
-        _, said = await self._everybody_says(Asked(ranking=ranking, places=[place]))
+        _, said = await self._everybody_says(Asked(ranking=ranking, places=[place]), at)
         return Offset(sum(one.counts[0] for one in said))
 
-    async def scores_below(self, ranking: Ranking, score: bytes) -> Offset:
+    async def scores_below(self, ranking: Ranking, score: bytes, at: int | None = None) -> Offset:
         """Return how many distinct scores are better."""
-        _, said = await self._everybody_says(Asked(ranking=ranking, scores=[score]))
+        _, said = await self._everybody_says(Asked(ranking=ranking, scores=[score]), at)
         for one in said:
             dense = one.shape is None or one.shape.dense
             assert dense, f"{ranking} does not count distinct scores"
@@ -358,17 +358,19 @@ class Reading:
 
     # ---------------------------------------------------------------------------- pages
 
-    async def page(self, ranking: Ranking, offset: int, limit: int) -> Stretch:
+    async def page(
+        self, ranking: Ranking, offset: int, limit: int, at: int | None = None
+    ) -> Stretch:
         """Return a page from an offset on."""
         if self._filling.count == 1:
             asked = Asked(ranking=ranking, first=offset, limit=limit, shown=True)
-            at, (one,) = await self._everybody_says(asked)
+            here, (one,) = await self._everybody_says(asked, at)
             if not one.touched:
-                return _stretch(one.page, one.shape, one.total, at)
+                return _stretch(one.page, one.shape, one.total, here)
         if offset + limit <= search.TOP_ENTRIES:
-            at, said = await self._entries_from(ranking, b"", offset + limit)
+            at, said = await self._entries_from(ranking, b"", offset + limit, at)
         else:
-            at, start, skipped = await self._seek(ranking, offset)
+            at, start, skipped = await self._seek(ranking, offset, at)
             need = offset - skipped + limit
             at, said = await self._entries_from(ranking, start, need, at)
             offset -= skipped
@@ -377,10 +379,9 @@ class Reading:
         total = sum(one.total for one in said)
         return _stretch(entries[offset : offset + limit], shape, total, at)
 
-    async def _seek(self, ranking: Ranking, offset: int) -> tuple[int, bytes, int]:
+    async def _seek(self, ranking: Ranking, offset: int, at: int | None) -> tuple[int, bytes, int]:
         """Return a place shortly before an offset, and how many entries come before it."""
         between, skipped = search.EVERYWHERE, 0
-        at: int | None = None
         low = b""
         for _ in range(search.ROUNDS_MAX):
             low, high = between
