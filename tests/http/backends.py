@@ -279,6 +279,8 @@ class SpreadApi(Api):
         self._known = {id(each): 0 for each in self._connections}
         self._last = 0
         self._patient = patient
+        self._owing: int | None = None
+        """Who took a key last, and may not have handed in its answer."""
         self._writers: set[int] = set()
         """Who was asked for a write since it was last known how far they came."""
         self._reached = 0
@@ -289,12 +291,15 @@ class SpreadApi(Api):
 
     def write(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
         """Ask for a write of any node, and remember which."""
+        if self._owing is not None:
+            self._hand_in(self._owing)
+        self._owing = None
         try:
             return super().write(method, path, body, **headers)
         finally:
             self._writers.add(self._last)
             if self._patient and (headers or _has_key(body)):
-                self._hand_in(self._last)
+                self._owing = self._last
 
     def hand_in_receipts(self) -> None:
         """Have every node append something, and with it the answers that it owes."""
