@@ -56,6 +56,7 @@ DIGEST_BLOCK_ENTRIES = 4096
 
 _NOTHING: Mapping[Ranking, Shape] = MappingProxyType({})
 _NO_DRAFTS: Mapping[Ranking, Ranking] = MappingProxyType({})
+_CLOSED = IndexUnavailable("the index was closed while it was asked")
 _log = logging.getLogger(__name__)
 
 
@@ -123,7 +124,9 @@ class RedisIndex:
             await link.close()
 
     async def _finish(self) -> None:
-        """Wait for calls that are under way, and take back drafts that nobody adopted."""
+        """Break off what is under way, and take back drafts that nobody adopted."""
+        while self._wanted:
+            _fail(self._wanted.popleft(), _CLOSED)
         for call in list(self._calls):
             call.cancel()
         await asyncio.gather(*self._calls, return_exceptions=True)
@@ -143,7 +146,9 @@ class RedisIndex:
                 return await call(filling)
             except EpochGone:
                 await self._move_on(filling)
-        raise IndexUnavailable(f"{self._link.address}: the index is replaced again and again")
+            except Unsettled:
+                continue  # A draft's entries, while others apply: they do not change by that.
+        raise IndexUnavailable(f"{self._link.address}: the index does not stand still")
 
     async def _move_on(self, gone: Filling) -> None:
         async with self._moving:
@@ -308,7 +313,7 @@ class RedisIndex:
                 replica = self._replica_reads and not where_written and turn < READ_TRIES // 2
                 try:
                     return await call(Reading(filling, replica=replica))
-                except Unsettled:
+                except (Unsettled, Torn):
                     pass
                 except EpochGone:
                     if not replica:
@@ -401,8 +406,7 @@ class RedisIndex:
             found = await self._read(lambda reading: reading.ranks(places))
         except BaseException as exc:
             for one in some:
-                if not one.told.done():
-                    one.told.set_exception(_same(exc))
+                _fail(one, exc)
             if not isinstance(exc, Exception):
                 raise
             return
@@ -509,8 +513,12 @@ def _by_name(ranking: Ranking) -> tuple[str, str, bool, str]:
     return ranking.board, ranking.window, ranking.segment is not None, ranking.segment or ""
 
 
-def _same(exc: BaseException) -> BaseException:
-    """Return an error for one of several who wait: each gets its own, with its own traceback."""
+def _fail(wanted: _Wanted, exc: BaseException) -> None:
+    """Tell one who waits: each gets an error of its own, with its own traceback."""
+    if wanted.told.done():
+        return
     if isinstance(exc, IndexUnavailable):
-        return IndexUnavailable(exc.problem)
-    return exc
+        exc = IndexUnavailable(exc.problem)
+    elif not isinstance(exc, Exception):
+        exc = IndexUnavailable(_CLOSED.problem)
+    wanted.told.set_exception(exc)

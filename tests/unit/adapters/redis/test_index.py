@@ -697,6 +697,46 @@ async def test_everybody_who_waits_is_told_of_a_failure(
         assert await index.rank(FOREVER, "x") is None
 
 
+async def test_whoever_waits_is_told_when_the_index_is_closed(
+    url_of: UrlOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(*_: Any, **__: Any) -> Answer:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(module, "RANKS_TOGETHER_MAX", 1)
+    monkeypatch.setattr(module, "RANK_CALLS_MAX", 1)
+    async with RedisIndex.open(url_of(1)) as index:
+        monkeypatch.setattr(Filling, "read", never)
+        waiting = [asyncio.create_task(index.rank(FOREVER, "x")) for _ in range(3)]
+        for _ in range(5):
+            await asyncio.sleep(0)
+    told = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(one) for one in told] == [IndexUnavailable] * 3
+
+
+async def test_drafts_are_staged_however_fast_others_apply(
+    url_of: UrlOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To look up a draft's entries the partitions have to agree, and twice they do not."""
+    settled, failures = reading.Reading._settled, [2]
+
+    async def unsettled(reader: reading.Reading, *args: Any, **more: Any) -> Any:
+        failures[0] -= 1
+        if failures[0] >= 0:
+            raise reading.Unsettled
+        return await settled(reader, *args, **more)
+
+    async with RedisIndex.open(url_of(2)) as index:
+        monkeypatch.setattr(reading.Reading, "_settled", unsettled)
+        staged = await index.stage([put("x", 1, REDONE)], opened={REDONE: PLAIN})
+        assert staged == [Moved(None, Rank(1), 1)]
+        failures[0] = 99
+        with pytest.raises(IndexUnavailable):
+            await index.stage([put("y", 1, REDONE)])
+        failures[0] = 0
+
+
 async def test_no_more_wait_for_ranks_than_may(
     url_of: UrlOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
