@@ -1,0 +1,298 @@
+"""What deploy/ sets up and docs/operating tells can be done: commands, settings, routes, SQL."""
+
+import asyncio
+import configparser
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import asyncpg  # type: ignore[import-untyped]
+import click
+import pytest
+import yaml  # type: ignore[import-untyped]
+
+import rankd
+from rankd.api.roles import ROLES
+from rankd.cli import main
+from rankd.serving import ROUTES
+from rankd.settings import TABLE, resolve
+from rankd.testing.servers import postgres_server
+from rankd.wiring import Place
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+SEVERAL = ROOT / "docs" / "operating" / "several-nodes.md"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "operating").glob("*.md"))]
+COMPOSE = sorted(DEPLOY.glob("compose.*.yml"))
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+
+VARIABLES = {row.environment: row for row in TABLE}
+OTHER_VARIABLES = {"RANKD_URL", "RANKD_KEY", "RANKD_PURE", "RANKD_DEBUG", "RANKD_SANITIZE"}
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+SPECIFIERS = {"%i": "a", "%H": "host", "%%": "%"}
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def fences(text: str, language: str) -> list[str]:
+    return [body for found, body in FENCE.findall(text) if found == language]
+
+
+# -------------------------------------------------------------------------------- commands
+
+
+def read(words: list[str], *, config: Path) -> dict[str, Any]:
+    """Have the command line read a command, and do nothing; return what it read."""
+    rest = [str(config) if word.startswith("/etc/rankd/") else word for word in words]
+    command: click.Command = main
+    context: click.Context | None = None
+    name: str | None = "rankd"
+    while isinstance(command, click.Group):
+        context = click.Context(command, parent=context, info_name=name)
+        name, found, rest = command.resolve_command(context, rest)
+        assert found is not None, words
+        command = found
+    return command.make_context(name, rest, parent=context).params
+
+
+def commands_of_pages() -> Iterator[Any]:
+    for page in PAGES:
+        for fence in fences(page.read_text(), "sh"):
+            for line in fence.replace("\\\n", " ").splitlines():
+                words = shlex.split(line, comments=True)
+                if words[:1] == ["rankd"]:
+                    yield pytest.param(words[1:], id=f"{named(page)}: {shlex.join(words[:3])}")
+
+
+def commands_of_compose() -> Iterator[Any]:
+    for path in COMPOSE:
+        for name, service in yaml.safe_load(path.read_text())["services"].items():
+            if service["image"] == "rankd":
+                words = service.get("command", ["serve"])  # What the Dockerfile runs.
+                yield pytest.param(words, id=f"{path.name}: {name}")
+
+
+def commands_of_units() -> Iterator[Any]:
+    for path in UNITS:
+        words = shlex.split(read_unit(path)["Service"]["ExecStart"][-1])
+        assert words[0] == "/opt/rankd/bin/rankd"
+        yield pytest.param(words[1:], id=path.name)
+
+
+def read_unit(path: Path) -> dict[str, dict[str, list[str]]]:
+    """Return what a unit says: its settings by section, each as often as it is there."""
+    sections: dict[str, dict[str, list[str]]] = {}
+    section = ""
+    for line in path.read_text().splitlines():
+        if found := re.fullmatch(r"\[(\w+)\]", line):
+            section = found[1]
+        elif line and not line.startswith("#"):
+            name, _, value = line.partition("=")
+            for specifier, stands_for in SPECIFIERS.items():
+                value = value.replace(specifier, stands_for)
+            sections.setdefault(section, {}).setdefault(name, []).append(value)
+    return sections
+
+
+COMMANDS = [*commands_of_pages(), *commands_of_compose(), *commands_of_units()]
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_every_command_is_one_that_there_is(words: list[str]) -> None:
+    config = DEPLOY / "systemd" / "rankd.toml"
+    given = read(words, config=config)
+    if words[0] == "serve":
+        values = {row.name: given[row.name] for row in TABLE}
+        Place.chosen(resolve(command_line=values, file=config if given["config"] else None))
+
+
+def test_a_command_that_there_is_not_is_found() -> None:
+    for wrong in ("serve --leger sqlite", "serf", "keys make", "keys create"):
+        with pytest.raises(click.UsageError):
+            read(wrong.split(), config=DEPLOY)
+
+
+def test_there_are_commands_of_every_kind() -> None:
+    assert len(list(commands_of_pages())) >= 5
+    assert len(list(commands_of_compose())) >= 7
+    assert len(list(commands_of_units())) == 2
+
+
+# -------------------------------------------------------------------------------- settings
+
+
+@pytest.mark.parametrize("path", COMPOSE, ids=named)
+def test_the_variables_of_containers_are_settings_with_values_they_take(path: Path) -> None:
+    for service in yaml.safe_load(path.read_text())["services"].values():
+        given = {
+            name: str(value)
+            for name, value in service.get("environment", {}).items()
+            if name.startswith("RANKD_")
+        }
+        assert set(given) <= set(VARIABLES)
+        settings = resolve(environment=given)
+        Place.chosen(settings)
+        assert settings.role in ROLES
+
+
+@pytest.mark.parametrize("path", COMPOSE, ids=named)
+def test_containers_name_only_services_and_volumes_that_there_are(path: Path) -> None:
+    whole = yaml.safe_load(path.read_text())
+    for service in whole["services"].values():
+        assert set(service.get("depends_on", ())) <= set(whole["services"])
+        for mount in service.get("volumes", ()):
+            source = mount.split(":")[0]
+            assert source in whole["volumes"] or (DEPLOY / source).is_file()
+        if "build" in service:
+            assert (DEPLOY / service["build"]["context"]).resolve() == ROOT
+            assert (ROOT / service["build"]["dockerfile"]).is_file()
+
+
+def test_of_several_nodes_each_has_a_name_and_a_folder_and_one_does_the_chores() -> None:
+    services = yaml.safe_load((DEPLOY / "compose.nodes.yml").read_text())["services"]
+    nodes = {
+        name: service["environment"]
+        for name, service in services.items()
+        if service["image"] == "rankd" and "profiles" not in service
+    }
+    roles = [settings["RANKD_ROLE"] for settings in nodes.values()]
+    assert sorted(roles) == ["api", "api", "api", "manager"]
+    assert [settings["RANKD_NODE"] for settings in nodes.values()] == list(nodes)
+    folders = [tuple(services[name]["volumes"]) for name in nodes]
+    assert len(set(folders)) == len(nodes)
+
+
+def test_the_files_of_settings_are_taken() -> None:
+    file = DEPLOY / "systemd" / "rankd.toml"
+    Place.chosen(resolve(file=file))
+    lines = [line.split("#")[0] for line in (DEPLOY / "systemd" / "a.env").read_text().splitlines()]
+    given = dict(line.split("=", 1) for line in lines if line.strip())
+    assert set(given) <= set(VARIABLES)
+    assert resolve(file=file, environment=given).role in ROLES
+
+
+@pytest.mark.parametrize("page", [*PAGES, *sorted(DEPLOY.rglob("*"))], ids=named)
+def test_every_variable_that_is_named_is_a_setting(page: Path) -> None:
+    if page.is_file():
+        found = set(re.findall(r"\bRANKD_[A-Z_]+\b", page.read_text()))
+        assert found <= set(VARIABLES) | OTHER_VARIABLES
+
+
+def test_the_container_listens_where_its_health_is_asked() -> None:
+    text = (DEPLOY / "Dockerfile").read_text()
+    port = str(next(row.default for row in TABLE if row.name == "port"))
+    assert re.search(r"^EXPOSE (\d+)$", text, re.MULTILINE)[1] == port  # type: ignore[index]
+    assert f"http://127.0.0.1:{port}/healthz" in text
+    assert set(re.findall(r"RANKD_\w+(?==)", text)) <= set(VARIABLES)
+
+
+@pytest.mark.parametrize("path", UNITS, ids=named)
+def test_a_unit_gives_a_node_its_folder_and_nothing_more(path: Path) -> None:
+    service = read_unit(path)["Service"]
+    words = shlex.split(service["ExecStart"][-1])
+    folder = words[words.index("--data") + 1]
+    assert folder == f"/var/lib/{service['StateDirectory'][0]}"
+    assert service["CapabilityBoundingSet"] == [""]
+    assert service["ProtectSystem"] == ["strict"]
+    assert service["NoNewPrivileges"] == service["PrivateDevices"] == ["yes"]
+    assert service["Restart"] == ["always"]
+
+
+def test_both_units_are_held_as_tightly() -> None:
+    one, several = [read_unit(path)["Service"] for path in UNITS]
+    own = {"ExecStart", "StateDirectory", "WorkingDirectory", "EnvironmentFile"}
+    assert {name: one[name] for name in one.keys() - own} == {
+        name: several[name] for name in several.keys() - own
+    }
+
+
+def test_units_have_the_form_of_units() -> None:
+    for path in [*UNITS, DEPLOY / "systemd" / "rankd.target"]:
+        parser = configparser.ConfigParser(strict=False, interpolation=None)
+        parser.optionxform = str  # type: ignore[assignment,method-assign]
+        parser.read(path)
+        assert {"Unit", "Install"} <= set(parser.sections())
+
+
+# --------------------------------------------------------------------------------- balancers
+
+
+def is_read_by(name: str, method: str, path: str) -> bool:
+    """Whether a balancer sends a request to those that answer reads, by what its file says."""
+    text = (DEPLOY / name).read_text()
+    if name == "haproxy.cfg":
+        methods = re.findall(r"^\s+acl reads method (.+)$", text, re.MULTILINE)[0].split()
+        ends = re.findall(r"^\s+acl reads path_end (\S+)$", text, re.MULTILINE)
+        return method in methods or path.endswith(tuple(ends))
+    patterns = re.findall(r'^\s+"~(.+)"\s+rankd_readers;$', text, re.MULTILINE)
+    return any(re.search(pattern, f"{method} {path}") for pattern in patterns)
+
+
+@pytest.mark.parametrize("balancer", ["haproxy.cfg", "nginx.conf"])
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+def test_balancers_send_each_route_to_a_role_that_answers_it(balancer: str, route: Any) -> None:
+    path = re.sub(r"\{\w+\}", "x", route.path)
+    assert is_read_by(balancer, route.method, path) == (not route.writes)
+
+
+def test_balancers_know_the_nodes_that_containers_are() -> None:
+    services = yaml.safe_load((DEPLOY / "compose.nodes.yml").read_text())["services"]
+    answering = {
+        f"{name}:8700"
+        for name, service in services.items()
+        if service.get("environment", {}).get("RANKD_ROLE") == "api"
+    }
+    for name in ("haproxy.cfg", "nginx.conf"):
+        listed = re.findall(r"\bserver (?:\w+ )?(\w+:\d+)", (DEPLOY / name).read_text())
+        assert set(listed) == answering
+        assert len(listed) == 2 * len(answering)
+
+
+# --------------------------------------------------------------------------------------- SQL
+
+
+MOMENT = "(SELECT max(at) FROM rankd.submissions)"
+"""Stands for now: a day may end between a submission and a question about it."""
+
+
+def test_the_sql_of_the_page_is_answered_as_it_says() -> None:
+    before, _, analysts = SEVERAL.read_text().partition("\n## For analysts\n")
+    (founding,) = fences(before, "sql")
+    granting, *questions = fences(analysts, "sql")
+    assert len(questions) == 3
+    with postgres_server(durable=True) as server:
+        asyncio.run(_execute(server.url, founding.replace("rankd", "games")))
+        url = f"postgresql://games@{server.host}:{server.port}/games"
+        with rankd.open(url) as ranks:
+            board = ranks.board("arena", windows=["all", "daily"])
+            board.submit_many([("ada", 4300), ("bob", 4700), ("ada", 4800)])
+            ranks.profile("ada", name="Ada")
+        asyncio.run(_execute(url.replace("games@", "rankd@"), granting))
+        analyst = url.replace("games@", "analyst@")
+        questions = [question.replace("now()", MOMENT) for question in questions]
+        by_day, best, by_node = asyncio.run(_ask(analyst, questions))
+    assert [tuple(row)[0::2] for row in by_day] == [("arena", 3)]
+    assert [tuple(row) for row in best] == [("ada", "Ada", 4800, 2), ("bob", None, 4700, 1)]
+    assert sum(row["facts"] for row in by_node) == 5
+
+
+async def _execute(url: str, statements: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        for statement in filter(str.strip, statements.split(";")):
+            await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+async def _ask(url: str, questions: list[str]) -> list[list[Any]]:
+    connection = await asyncpg.connect(url)
+    try:
+        return [await connection.fetch(question) for question in questions]
+    finally:
+        await connection.close()
