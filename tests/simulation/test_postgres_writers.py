@@ -31,15 +31,15 @@ def server() -> Iterator[PostgresServer]:
         yield server
 
 
-def fact(player: str) -> ScoreSubmitted:
-    return ScoreSubmitted("b", player, scores=(1,))
+def fact(player: str, key: str | None = None) -> ScoreSubmitted:
+    return ScoreSubmitted("b", player, scores=(1,), key=key)
 
 
 async def test_a_slow_writer_is_not_overtaken(server: PostgresServer) -> None:
     """One append has its position and has not committed; another that comes later waits for it.
 
     Were positions given by a sequence, the second would be there first, and whoever read it would
-    never look for the first.
+    never look for the first. Both bring the same key, which is looked for when the wait is over.
     """
     url = new_ledger(server.url)
     schema = url.rpartition("=")[2]
@@ -77,16 +77,19 @@ async def test_a_slow_writer_is_not_overtaken(server: PostgresServer) -> None:
 
         async with database.transaction():
             await database.execute("SELECT pg_advisory_xact_lock(7)")
-            first = asyncio.create_task(slow.append([fact("slow")], now=NOW))
+            first = asyncio.create_task(slow.append([fact("slow", "same")], now=NOW))
             await until_waiting("slow")
-            second = asyncio.create_task(quick.append([fact("quick")], now=NOW))
+            facts = [fact("quick", "same"), fact("quick")]
+            second = asyncio.create_task(quick.append(facts, now=NOW))
             waiting = asyncio.create_task(until_waiting("quick"))
             await asyncio.wait([second, waiting], return_when=asyncio.FIRST_COMPLETED)
             waiting.cancel()
             assert not second.done(), "it went past an append that has not committed"
             assert not await quick.read(after=Position(0), limit=10)
         assert list((await first).positions) == [1]
-        assert list((await second).positions) == [2]
+        appended = await second
+        assert list(appended.positions) == [1, 2]
+        assert sorted(appended.first_uses) == [0]
 
 
 @pytest.mark.parametrize("way", ["direct", "pooled"])

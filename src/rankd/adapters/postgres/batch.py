@@ -149,6 +149,9 @@ def _array(scores: tuple[int, ...] | None) -> str | None:
     """Return an array as PostgreSQL writes it: rows of an array of arrays had one length."""
     if scores is None:
         return None
+    if len(scores) == 1:  # As nearly all have.
+        assert scores[0] in SCORE_RANGE, "a score has 64 bits"
+        return f"{{{scores[0]}}}"
     assert all(score in SCORE_RANGE for score in scores), "a score has 64 bits"
     return f"{{{','.join(map(str, scores))}}}"
 
