@@ -79,6 +79,7 @@ class Joint(Projector):
         self._behind: Projector | None = None
         """With the book behind; None while it is to be made again."""
         self._left: _Left | None = None
+        self._floor = Position(0)
 
     async def fold(self, facts: Sequence[Recorded]) -> Receipts:
         """Note facts that follow those before and, if the index can be reached, fold them.
@@ -97,6 +98,8 @@ class Joint(Projector):
         except IndexUnavailable as exc:
             self._fail(exc)
             return {}
+        finally:
+            self._tell_those_who_wait()
 
     def _fail(self, failure: IndexUnavailable | None) -> None:
         if failure is not None and self.failure is None:
@@ -113,8 +116,13 @@ class Joint(Projector):
 
     @property
     def floor(self) -> Position:
-        """Where the index was folded to from here."""
-        return self._folded_to
+        """Where the index was once, as far as this node saw; less than that, and it fell back."""
+        return self._floor
+
+    @property
+    def shown_to(self) -> Position:
+        """Up to where both the book and the index are."""
+        return min(self.checkpoint, self._floor) if self.failure is None else self._floor
 
     async def vouch(self, as_of: Position | None, floor: Position) -> None:
         """Raise IndexUnavailable for the answer of an index that has lost what it had."""
@@ -123,9 +131,8 @@ class Joint(Projector):
         if as_of is None:
             as_of = await self.shared.checkpoint()
         if as_of < floor:
-            problem = f"the index fell back from {floor} to {as_of}; it is filled again"
-            self._fail(IndexUnavailable(problem))
-            raise IndexUnavailable(problem)
+            self._fail(_fallen(floor, as_of))
+            raise _fallen(floor, as_of)
 
     async def catch_up(
         self,
@@ -153,9 +160,11 @@ class Joint(Projector):
 
         Raises IndexUnavailable while it does not.
         """
-        floor = self._folded_to
+        floor = self._floor
         position = await self.shared.checkpoint()
-        return self.failure is not None or position < floor
+        if position < floor:
+            self._fail(_fallen(floor, position))
+        return self.failure is not None
 
     async def mend(self, facts_max: int) -> bool:
         """Fold so many facts into an index that is behind; True once it is not.
@@ -163,7 +172,10 @@ class Joint(Projector):
         Raises IndexUnavailable.
         """
         try:
-            if await self.shared.checkpoint() < self._folded_to:
+            if (
+                self._behind is not None
+                and await self.shared.checkpoint() < self._behind.checkpoint
+            ):
                 self._behind = None  # It was emptied, or fell back to an older copy of itself.
             behind = await self._restored()
             through = min(self.checkpoint, Position(behind.checkpoint + facts_max))
@@ -174,11 +186,8 @@ class Joint(Projector):
         if behind.checkpoint < self.checkpoint:
             return False
         self._fail(None)
+        self._tell_those_who_wait()
         return True
-
-    @property
-    def _folded_to(self) -> Position:
-        return Position(0) if self._behind is None else self._behind.checkpoint
 
     async def replace(self, other: SharedIndex) -> None:
         """Let an index that was filled beside live instead. Only in the writer's turn."""
@@ -191,7 +200,6 @@ class Joint(Projector):
         if self.spare is not None:
             with suppress(LedgerUnavailable):  # It goes on from where it is another time.
                 await self.spare.catch_up_with(facts)
-        self._tell_those_who_wait()
 
     async def _read(self, after: Position, limit: int, through: Position) -> Sequence[Recorded]:
         facts = await self._ledger.read(after=after, limit=limit)
@@ -257,7 +265,7 @@ class Joint(Projector):
             raise IndexUnavailable(f"the index is at {position} and not at {here}; it is filled")
         past = [recorded for recorded in facts if recorded.position <= position]
         note_all(behind.book, past)
-        behind.checkpoint, behind.at = past[-1].position, past[-1].at
+        self._reach_behind(behind, past[-1])
         rest = facts[len(past) :]
         return await self._take(behind, rest) if rest else {}
 
@@ -270,8 +278,12 @@ class Joint(Projector):
         if receipts is None and await self.shared.checkpoint() < last.position:
             self._behind = None
             raise IndexUnavailable(f"the index is not at {after} any more; it is looked at again")
-        behind.checkpoint, behind.at = last.position, last.at
+        self._reach_behind(behind, last)
         return receipts or {}
+
+    def _reach_behind(self, behind: Projector, last: Recorded) -> None:
+        behind.checkpoint, behind.at = last.position, last.at
+        self._floor = max(self._floor, last.position)
 
     async def _restored(self) -> Projector:
         """Return what is behind, with nothing left undone."""
@@ -295,7 +307,7 @@ class Joint(Projector):
         if position > await self._ledger.head():  # It is of another ledger, or of one since lost.
             other = await self.shared.beside()
             await other.take_over(of=self.shared)
-            position = await self.shared.checkpoint()
+            position, self._floor = await self.shared.checkpoint(), Position(0)
         behind = Projector(ledger=self._ledger, index=self.shared, book=Book())
         behind.drafts = self.drafts
         while behind.checkpoint < position:
@@ -316,6 +328,10 @@ class Joint(Projector):
         if count > 0:
             facts = await self._read(behind.checkpoint, count, through)
             self.late |= keyed(facts, await self._take(behind, facts))
+
+
+def _fallen(floor: Position, position: Position) -> IndexUnavailable:
+    return IndexUnavailable(f"the index fell back from {floor} to {position}; it is filled again")
 
 
 def note_all(book: Book, facts: Sequence[Recorded]) -> None:

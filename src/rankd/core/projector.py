@@ -71,6 +71,11 @@ class Projector:
         return receipts
 
     @property
+    def shown_to(self) -> Position:
+        """Up to where readers see what was folded."""
+        return self.checkpoint
+
+    @property
     def floor(self) -> Position:
         """Where the index is at least, by what is known here: ask before asking the index."""
         return BEGINNING
@@ -83,7 +88,7 @@ class Projector:
 
     async def reach(self, position: Position) -> None:
         """Wait until a position is folded."""
-        if self.checkpoint < position:
+        if self.shown_to < position:
             reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._awaited[reached] = position
             try:
@@ -97,8 +102,9 @@ class Projector:
         self._tell_those_who_wait()
 
     def _tell_those_who_wait(self) -> None:
+        here = self.shown_to
         for reached, position in self._awaited.items():
-            if position <= self.checkpoint and not reached.done():
+            if position <= here and not reached.done():
                 reached.set_result(None)
 
     async def catch_up_with(self, facts: Sequence[Recorded]) -> None:

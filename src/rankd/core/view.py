@@ -59,10 +59,11 @@ class View:
 
     async def reached(self, position: Position, *, within_seconds: float) -> None:
         """Wait until reads are true at a position. Raises IndexBehind."""
-        if self.position >= position:
+        if self.projector.shown_to >= position:
             return
         try:
             async with asyncio.timeout(within_seconds):
                 await self.projector.reach(position)
         except TimeoutError:
-            raise IndexBehind(position=position, checkpoint=self.position) from None
+            here = self.projector.shown_to
+            raise IndexBehind(position=position, checkpoint=here) from None
