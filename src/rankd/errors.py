@@ -234,12 +234,14 @@ class UnknownPlayer(Refused):
 
 
 class NothingToBackUp(Refused):
-    """An engine in memory has nothing that could be copied."""
+    """There is no ledger in a folder that could be copied."""
 
     code = "nothing_to_back_up"
 
     def __init__(self) -> None:
-        super().__init__("an engine in memory cannot be backed up; open it in a folder")
+        super().__init__(
+            "only a ledger in a folder is copied; one in PostgreSQL is backed up with pg_dump"
+        )
 
 
 class LedgerInUse(Refused):

@@ -166,6 +166,22 @@ class Ledger(LedgerReader, Protocol):
         """Let go of everything. Safe to repeat."""
 
 
+SealedRow = tuple[int, str, tuple[int, ...], bytes | None]
+"""A rank as the board shows it, a player, its scores, and what is shown beside it."""
+
+
+class Archive(Protocol):
+    """Where the final standings of closed windows are kept, for whoever asks with SQL."""
+
+    async def kept_standings(self, board: str, window: str, *, since: Position) -> int:
+        """Return how many rows of a closed window are kept; ``since`` is where it was closed."""
+
+    async def keep_standings(
+        self, board: str, window: str, rows: Sequence[SealedRow], *, since: Position
+    ) -> None:
+        """Keep some rows. What is kept already stays as it is."""
+
+
 class Spool(Protocol):
     """Where submissions wait on this node's own disk while the ledger cannot be reached.
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from socket import gethostname
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.ledger import MemoryLedger
@@ -26,6 +26,9 @@ from rankd.core.service import Rankd, running
 from rankd.errors import InvalidSetting
 from rankd.ports import Clock, Ledger, LedgerReader, Progress, SharedIndex
 from rankd.settings import Settings
+
+if TYPE_CHECKING:
+    from rankd.adapters.postgres import PostgresLedger
 
 INDEX = "index"
 """The folder of the saved index, beside the ledger. It can be removed: it is folded again."""
@@ -143,9 +146,9 @@ async def engine(
     """Build the engine of one process over the ledger and the index at a place."""
     async with AsyncExitStack() as stack:
         ledger: Ledger
-        backup = None
+        backup = archive = None
         if place.ledger != SQLITE:
-            ledger = await stack.enter_async_context(_postgres(place))
+            ledger = archive = await stack.enter_async_context(_postgres(place))
         elif place.folder is None:
             ledger = MemoryLedger()
         else:
@@ -167,13 +170,14 @@ async def engine(
                 tell=tell,
                 shared=shared,
                 spool=spool,
+                archive=archive,
                 manages=manages,
             )
         )
         yield Engine(rankd, ledger, ledger.durable, backup)
 
 
-def _postgres(place: Place) -> AbstractAsyncContextManager[Ledger]:
+def _postgres(place: Place) -> "AbstractAsyncContextManager[PostgresLedger]":
     """Open a ledger in PostgreSQL, whose driver is not everybody's."""
     try:
         from rankd.adapters.postgres import PostgresLedger

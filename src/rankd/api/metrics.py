@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rankd._version import __version__
 from rankd.api.service import Service
+from rankd.errors import IndexUnavailable
 
 
 def render(service: Service) -> bytes:
@@ -20,7 +21,10 @@ def _lines(service: Service) -> Iterator[str]:
     yield _one("rankd_position", "counter", "The last position folded.", rankd.position)
     yield _one("rankd_boards", "gauge", "Boards that are defined.", len(rankd.book.boards))
     yield _one("rankd_profiles", "gauge", "Players with a profile.", len(rankd.book.profiles))
-    yield _one("rankd_up", "gauge", "1 while writes are taken.", int(rankd.failure is None))
+    lost = rankd.failure
+    index_up = not isinstance(lost, IndexUnavailable)
+    yield _one("rankd_up", "gauge", "1 while writes are taken.", int(lost is None or not index_up))
+    yield _one("rankd_index_up", "gauge", "1 while the index can be reached.", int(index_up))
     yield _one("rankd_waiting_facts", "gauge", "Facts that wait for a commit.", rankd.waiting)
     yield _one("rankd_spooled_facts", "gauge", "Scores that wait on disk.", rankd.spooled)
     yield _one("rankd_commits_total", "counter", "Appends to the ledger.", rankd.commits)

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from rankd.cli.failing import Failed
-from rankd.cli.reaching import data_option, insist_on_data
+from rankd.cli.reaching import data_option, insist_on_data, shown_place
 
 
 @click.command()
@@ -17,7 +17,8 @@ def verify(data: str) -> None:
 
     with rankd.open(data, progress=True) as ranks:
         ranks.verify(progress=True)
-        click.echo(f"{data} is whole: {ranks.position:,} facts, and the index agrees with them")
+        place, position = shown_place(data), ranks.position
+        click.echo(f"{place} is whole: {position:,} facts, and the index agrees with them")
 
 
 @click.command()
@@ -30,7 +31,7 @@ def rebuild(data: str) -> None:
     with rankd.open(data, progress=True) as ranks:
         ranks.rebuild(progress=True)
         position = ranks.save(progress=True)
-    click.echo(f"the index of {data} is new, and saved as of {position:,}")
+    click.echo(f"the index of {shown_place(data)} is new, and saved as of {position:,}")
 
 
 @click.command()
@@ -47,7 +48,7 @@ def backup(folder: str, data: str) -> None:
     with rankd.open(data, progress=True) as ranks:
         ranks.backup(folder, progress=True)
         position = ranks.position
-    click.echo(f"{folder} is a backup of {data} as of {position:,}, and whole")
+    click.echo(f"{folder} is a backup of {shown_place(data)} as of {position:,}, and whole")
 
 
 @click.command()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import click
 from click.core import ParameterSource
@@ -69,6 +70,15 @@ def insist_on_data(folder: str) -> None:
     path = Path(folder)
     if not path.is_dir() or not any(path.iterdir()):
         raise Failed(f"{folder} holds no data; name the folder that `rankd serve` uses with --data")
+
+
+def shown_place(data: str) -> str:
+    """Return the name of a folder or a ledger as it may be printed: without a password."""
+    if "://" not in data:
+        return data
+    parts = urlsplit(data)
+    host = parts.netloc.rpartition("@")[2]
+    return parts._replace(netloc=host, query="").geturl()
 
 
 def reaching(

@@ -20,7 +20,18 @@ if TYPE_CHECKING:
 
 CONFIG_DEFAULT = "rankd.toml"
 
-FIRST = ("data", "host", "port", "workers", "ledger", "index", "spare_index", "spool", "role", "node")
+FIRST = (
+    "data",
+    "host",
+    "port",
+    "workers",
+    "ledger",
+    "index",
+    "spare_index",
+    "spool",
+    "role",
+    "node",
+)
 """Listed before the bounds that hardly anybody touches."""
 
 UNBUILT = {

@@ -161,7 +161,11 @@ class Joint(Projector):
         Raises IndexUnavailable while it does not.
         """
         floor = self._floor
-        position = await self.shared.checkpoint()
+        try:
+            position = await self.shared.checkpoint()
+        except IndexUnavailable as exc:
+            self._fail(exc)
+            raise
         if position < floor:
             self._fail(_fallen(floor, position))
         return self.failure is not None

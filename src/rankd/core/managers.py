@@ -8,13 +8,16 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
+from rankd.core.book import Sealed
 from rankd.core.intake import Intake
 from rankd.core.joint import Joint
 from rankd.core.notes import VERSION, Heading, take_notes
 from rankd.core.projector import Tell
-from rankd.errors import LedgerUnavailable, RankdError, Unavailable
+from rankd.core.reader import Reader
+from rankd.errors import LedgerUnavailable, RankdError, Unavailable, UnknownBoard, UnknownWindow
 from rankd.model.facts import Position
-from rankd.ports import Clock, Kept, Ledger, Snapshots, Spool
+from rankd.model.standing import PAGE_LIMIT_MAX, Rank
+from rankd.ports import Archive, Clock, Kept, Ledger, Snapshots, Spool
 
 SLEEP_SECONDS_MAX = 1.0
 """How late a manager may notice that the clock was set."""
@@ -35,6 +38,9 @@ KEPT_TOGETHER_MAX = 1_000
 
 SPOOLED_TOGETHER_MAX = 1_000
 """How many that waited share a commit."""
+
+ARCHIVE_SECONDS = 5.0
+"""How soon a closed window is looked for."""
 
 MEND_SECONDS = 0.25
 """How long an index may be behind before somebody notices."""
@@ -178,11 +184,9 @@ class Keeper:
     its own node after a while is handed in by whoever looks first; the ledger keeps one.
     """
 
-    def __init__(self, intake: Intake, ledger: Ledger, *, keeps: bool = True) -> None:
+    def __init__(self, intake: Intake, ledger: Ledger) -> None:
         self._intake = intake
         self._ledger = ledger
-        self._keeps = keeps
-        """Otherwise it only forgets what others have kept."""
 
     async def run(self) -> None:
         """Look again and again until the engine stops."""
@@ -197,13 +201,12 @@ class Keeper:
             due = list(self._intake.others)
 
     async def keep(self, positions: Sequence[Position]) -> None:
-        """Hand in what is missing of these, and forget what the ledger has."""
+        """Hand in what is missing of these, and forget them: the ledger has them now."""
         others = self._intake.others
         lacking = await self._ledger.lacking_receipts(positions)
-        if lacking and self._keeps:
+        if lacking:
             await self._ledger.keep_receipts([Kept(at, others[at]) for at in lacking])
-            lacking = ()
-        for position in set(positions).difference(lacking):
+        for position in positions:
             del others[position]
 
 
@@ -265,3 +268,45 @@ class Drainer:
         async with self._intake.turn():
             await self._intake.record(facts)
         await self._spool.drop(through)
+
+
+class Archiver:
+    """Copies the final standings of closed windows to where they can be asked for with SQL.
+
+    Several nodes may do it: what is kept already stays, and a window that is kept whole is left
+    alone.
+    """
+
+    def __init__(self, reader: Reader, archive: Archive) -> None:
+        self._reader = reader
+        self._archive = archive
+        self._done: set[tuple[str, str, Position]] = set()
+
+    async def run(self) -> None:
+        """Look again and again until the engine stops."""
+        while True:
+            try:
+                for page in list(self._reader.projector.book.boards.values()):
+                    for sealed in list(page.sealed.values()):
+                        await self.keep(sealed)
+            except (Unavailable, UnknownBoard, UnknownWindow) as exc:
+                _log.debug("a closed window cannot be archived yet: %s", exc)
+            await asyncio.sleep(ARCHIVE_SECONDS)
+
+    async def keep(self, sealed: Sealed) -> None:
+        """Archive a closed window, unless it is."""
+        board, window, reader = sealed.terms.board.name, sealed.window.id, self._reader
+        name = (board, window, sealed.through)
+        if name in self._done:
+            return
+        kept = await self._archive.kept_standings(board, window, since=sealed.through)
+        first = Rank(kept + 1)
+        while True:
+            page = await reader.page(board, window=window, from_rank=first, limit=PAGE_LIMIT_MAX)
+            if not page.players:
+                break
+            beside = page.metadata or [None] * len(page.players)
+            rows = list(zip(page.ranks, page.players, page.scores, beside, strict=True))
+            await self._archive.keep_standings(board, window, rows, since=sealed.through)
+            first = Rank(first + len(rows))
+        self._done.add(name)

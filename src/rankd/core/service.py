@@ -15,6 +15,7 @@ from rankd.core.intake import Answer, HandedIn, Intake, Overtaken
 from rankd.core.joint import Joint
 from rankd.core.managers import (
     SAVE_AT_CLOSE_FACTS,
+    Archiver,
     Drainer,
     Keeper,
     Mender,
@@ -55,7 +56,7 @@ from rankd.model.profile import check_player, read_friends, read_profile, read_r
 from rankd.model.redefinition import check_redefinition
 from rankd.model.standing import Rank
 from rankd.model.submission import Item, at_item, read_facts
-from rankd.ports import Clock, Ledger, Progress, Ranking, Spool
+from rankd.ports import Archive, Clock, Ledger, Progress, Ranking, Spool
 
 COMPARED_TOGETHER = 4_096
 """How many entries are compared before others get their turn: some ten milliseconds."""
@@ -536,6 +537,7 @@ async def running(  # noqa: PLR0913 - what it is put together from
     tell: Tell = _say_nothing,
     shared: Shared | None = None,
     spool: Spool | None = None,
+    archive: Archive | None = None,
     manages: bool = True,
 ) -> AsyncIterator[Rankd]:
     """Recover from the ledger, serve, and stop once everything accepted has been answered.
@@ -572,7 +574,9 @@ async def running(  # noqa: PLR0913 - what it is put together from
         loops["drainer"] = Drainer(intake, spool).run()
     if ledger.shared:
         loops["pursuer"] = rankd.pursuer.run()
-        loops["keeper"] = Keeper(intake, ledger, keeps=manages).run()
+        loops["keeper"] = Keeper(intake, ledger).run()
+    if archive is not None and manages:
+        loops["archiver"] = Archiver(rankd.reader, archive).run()
     managers = [asyncio.create_task(loop, name=name) for name, loop in loops.items()]
     try:
         yield rankd

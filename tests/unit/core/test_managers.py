@@ -13,7 +13,8 @@ from rankd.adapters.memory.index import NativeIndex
 from rankd.core import managers, service
 from rankd.core.recovery import Home, recover
 from rankd.errors import LedgerUnavailable
-from rankd.ports import Progress
+from rankd.model.facts import Position
+from rankd.ports import Progress, SealedRow
 
 pytestmark = pytest.mark.anyio
 BOARD: dict[str, Any] = {"rule": "sum", "windows": ["daily"]}
@@ -159,3 +160,48 @@ async def test_a_save_whose_caller_goes_away_leaves_the_one_before(tmp_path: Pat
         found = (await recover(ledger, kept_in(tmp_path), lambda _: None)).saved
         assert found in (1, 2)
         assert await rankd.save() == 2
+
+
+class Kept:
+    """An archive in a list."""
+
+    def __init__(self) -> None:
+        self.rows: dict[tuple[str, str, int], list[SealedRow]] = {}
+
+    async def kept_standings(self, board: str, window: str, *, since: Position) -> int:
+        return len(self.rows.get((board, window, since), ()))
+
+    async def keep_standings(
+        self, board: str, window: str, rows: Sequence[SealedRow], *, since: Position
+    ) -> None:
+        assert rows, "nothing is kept for nothing"
+        self.rows.setdefault((board, window, since), []).extend(rows)
+
+
+async def test_final_standings_are_archived_once_and_go_on_where_they_broke_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(managers, "PAGE_LIMIT_MAX", 2)
+    clock, archive = SetClock(), Kept()
+    async with engine(FaultyLedger(), clock) as rankd:
+        await rankd.define("b", {"windows": ["daily"], "ties": "standard"})
+        scores = [("ann", 3), ("bob", 5), ("cyd", 3), ("dee", 1), ("eve", 9)]
+        await rankd.submit("b", scores)
+        clock.time += DAY
+        await rankd.sealer.turn()
+        (sealed,) = rankd.book.boards["b"].sealed.values()
+        name = ("b", sealed.window.id, sealed.through)
+        expected = [
+            (1, "eve", (9,), None),
+            (2, "bob", (5,), None),
+            (3, "ann", (3,), None),
+            (3, "cyd", (3,), None),
+            (5, "dee", (1,), None),
+        ]
+        archive.rows[name] = list(expected[:2])  # Somebody was stopped in the middle of it.
+        await managers.Archiver(rankd.reader, archive).keep(sealed)
+        assert archive.rows == {name: expected}
+        again = managers.Archiver(rankd.reader, archive)  # Another node, or another life.
+        await again.keep(sealed)
+        await again.keep(sealed)
+        assert archive.rows == {name: expected}

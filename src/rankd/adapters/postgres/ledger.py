@@ -18,7 +18,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, TypeVar, overload
+from typing import Any, ClassVar, TypeVar, overload
 from uuid import UUID
 
 from rankd.adapters.postgres.batch import (
@@ -48,7 +48,7 @@ from rankd.adapters.postgres.verification import verification
 from rankd.errors import LedgerCorrupt, LedgerUnavailable, RankdError, Unavailable
 from rankd.model.facts import Fact, Position, Recorded, decode
 from rankd.model.window import Instant
-from rankd.ports import Appended, FirstUse, Kept, Progress
+from rankd.ports import Appended, FirstUse, Kept, Progress, SealedRow
 
 TRIES_MAX = 4
 """Of one append: after a conflict, a lock that was not to be had, or a connection that was lost."""
@@ -68,15 +68,6 @@ DEFAULT_PATIENCE = Patience()
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
-
-
-class SealedStanding(NamedTuple):
-    """One row of the final standings of a closed window."""
-
-    rank: int
-    player: str
-    scores: tuple[int, ...]
-    metadata: bytes | None = None
 
 
 class PostgresLedger:
@@ -358,26 +349,26 @@ class PostgresLedger:
 
     # ---------------------------------------------------------------- beside the facts
 
+    async def kept_standings(self, board: str, window: str, *, since: Position) -> int:
+        ((count,),) = await self._rows(QUERIES["kept_standings"], board, window, since)
+        return int(count)
+
     async def keep_standings(
-        self,
-        board: str,
-        window: str,
-        rows: Sequence[SealedStanding],
-        *,
-        since: Position = Position(0),  # noqa: B008 - a number
+        self, board: str, window: str, rows: Sequence[SealedRow], *, since: Position
     ) -> None:
-        """Keep the final standings of a closed window, for SQL. What is kept already stays."""
         self._refuse_if_damaged()
         for start in range(0, len(rows), STANDINGS_TOGETHER_MAX):
-            some = rows[start : start + STANDINGS_TOGETHER_MAX]
+            ranks, players, scores, beside = zip(
+                *rows[start : start + STANDINGS_TOGETHER_MAX], strict=True
+            )
             given = (
                 board,
                 window,
                 since,
-                [row.rank for row in some],
-                [row.player for row in some],
-                [f"{{{','.join(map(str, row.scores))}}}" for row in some],
-                [None if row.metadata is None else row.metadata.decode() for row in some],
+                list(ranks),
+                list(players),
+                [f"{{{','.join(map(str, one))}}}" for one in scores],
+                [None if one is None else one.decode() for one in beside],
             )
             await self._finished(self._keep_standings(given))
 

@@ -8,7 +8,6 @@ import pytest
 from tests.simulation.postgres_servers import new_ledger, postgres
 
 from rankd.adapters.postgres import PostgresLedger
-from rankd.adapters.postgres.ledger import SealedStanding
 from rankd.errors import LedgerCorrupt, LedgerUnavailable
 from rankd.model.facts import (
     BoardDefined,
@@ -319,14 +318,18 @@ async def test_receipts_reach_up_to_the_first_that_is_missing(ledger: PostgresLe
 
 async def test_final_standings_are_kept_once(ledger: PostgresLedger) -> None:
     rows = [
-        SealedStanding(1, "ann", (9, 1), b'{"seed":1}'),
-        SealedStanding(2, "bob", (7, -1)),
-        SealedStanding(2, "cyd", (7, -1)),
+        (1, "ann", (9, 1), b'{"seed":1}'),
+        (2, "bob", (7, -1), None),
+        (2, "cyd", (7, -1), None),
     ]
-    await ledger.keep_standings("b", "daily:1", rows[:2])
-    await ledger.keep_standings("b", "daily:1", [SealedStanding(9, "ann", (0, 0)), *rows[1:]])
+    await ledger.keep_standings("b", "daily:1", rows[:2], since=Position(0))
+    await ledger.keep_standings(
+        "b", "daily:1", [(9, "ann", (0, 0), None), *rows[1:]], since=Position(0)
+    )
     await ledger.keep_standings("b", "daily:1", rows[:1], since=Position(7))
-    await ledger.keep_standings("b", "daily:2", [])
+    await ledger.keep_standings("b", "daily:2", [], since=Position(0))
+    assert await ledger.kept_standings("b", "daily:1", since=Position(0)) == 3
+    assert await ledger.kept_standings("b", "daily:2", since=Position(0)) == 0
     found = await ask(
         ledger,
         "SELECT since, rank, player, scores, metadata::text FROM rankd.sealed_standings"

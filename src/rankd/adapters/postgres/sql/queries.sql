@@ -74,6 +74,14 @@ SELECT $1, $2, $3, given.rank, given.player, given.scores::bigint[], given.metad
        AS given (rank, player, scores, metadata)
     ON CONFLICT DO NOTHING;
 
+-- kept_standings --
+-- How much of a closed window is kept.
+SELECT count(*)
+  FROM rankd.sealed_standings
+ WHERE board = $1
+   AND window_id = $2
+   AND since = $3;
+
 -- cover --
 -- Partitions for this month and three more, by the server's clock.
 SELECT rankd.cover(clock_timestamp());
