@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given, settings
@@ -1094,6 +1095,26 @@ def test_a_board_that_changed_between_two_submissions_is_met_as_it_is(name: str)
     run(change())
 
 
+def test_a_repeat_is_known_for_one_whatever_the_board_is_now() -> None:
+    async def change() -> None:
+        first, other = {"rule": "sum"}, {"rule": "best", "limits": {"score_max": 5}}
+        async with served(first) as one, served(first) as twin:
+            assert await alike(one, twin, keyed("p1", 5)) == [200]
+            for each in (one, twin):
+                await each.rankd.redefine("b", other)
+            assert await alike(one, twin, *[keyed("p1", 5)] * 3) == [200] * 3
+            assert await alike(one, twin, *[keyed("p1", 5, "l")] * 3) == [200] * 3
+            assert told(await one.fast.ask(keyed("p1", 5)))["duplicate"] is True
+            body = {"scores": [item(player="p1", key="k"), item(player="p1", key="m")]}
+            for _ in range(2):
+                got = await outcome(scores.submit_scores(one.service, batch(body)))
+                assert got == await outcome(scores._submit_each(twin.service, batch(body)))
+                assert isinstance(got, bytes)
+                assert json.loads(got)["results"][0]["duplicate"] is True
+
+    run(change())
+
+
 def test_a_rebuilt_index_gets_the_next_submission() -> None:
     async def rebuild() -> None:
         async with served() as one, served() as twin:
@@ -1353,3 +1374,193 @@ def test_any_batches_in_a_row_are_answered_as_each_of_them_would_be(
                 assert got == await outcome(scores._submit_each(twin.service, asked))
 
     run(compare())
+
+
+# ------------------------------------------------------------ where a known kind must not reach
+
+
+@pytest.mark.parametrize("ask", [STANDING, AROUND, "{}?window=all"])
+@pytest.mark.parametrize(
+    "player", ["a:b", "a b", "a%b", "aé", "é", "a+b", "a/b", "a@b", "a,", "a'b"]
+)
+def test_a_player_that_begins_like_another_is_not_taken_for_it(player: str, ask: str) -> None:
+    async def compare() -> None:
+        async with served() as service:
+            await service.rankd.submit("b", [("a", 5), (player, 7), ("b", 6)])
+            for shown in {quote(player, safe=""), quote(player, safe=":@+,'")}:
+                for sent in (get(shown, ask), get("a", ask), get(shown, ask), get(shown, ask)):
+                    assert status(await service.same(sent)) == 200
+            assert not await service.at_once(get(quote(player, safe=""), ask))
+            assert await service.at_once(get("b", ask))
+
+    run(compare())
+
+
+@pytest.mark.parametrize("ask", [STANDING, AROUND])
+def test_an_id_that_nobody_can_have_ends_no_connection(ask: str) -> None:
+    async def compare() -> None:
+        async with served() as service:
+            await fill(service.rankd)
+            line = await service.know(get("p1", ask))
+            sent = get("x" * 257, ask)
+            answer = await line.ask(sent)
+            assert (answer, status(answer)) == (await service.other.ask(sent), 404)
+            assert status(await line.ask(get("p1", ask))) == 200
+
+    run(compare())
+
+
+@pytest.mark.parametrize("ask", [STANDING, AROUND])
+def test_an_index_that_failed_is_told_as_the_handler_tells_it(ask: str) -> None:
+    async def fail() -> None:
+        async with served() as service:
+            await fill(service.rankd)
+            line = await service.know(get("p1", ask))
+            service.rankd.projector.index._failure = MemoryError()  # type: ignore[attr-defined]
+            assert status(await line.ask(get("p1", ask))) == 500
+            assert status(await service.same(get("p1", ask))) == 500
+
+    run(fail())
+
+
+def test_how_long_ago_is_counted_from_now_though_no_window_was_turned() -> None:
+    async def wait() -> None:
+        async with served(RICH) as service:
+            await fill(service.rankd)
+            sent = get("p1", "{}?window=daily:-1")
+            for expected in (404, 200, 404):
+                for _ in range(2):
+                    assert status(await service.same(sent)) == expected
+                service.clock.time += DAY
+
+    run(wait())
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "", "application/json; charset=latin-1"])
+def test_a_submission_of_another_type_is_refused_each_time(content_type: str) -> None:
+    async def compare() -> None:
+        async with served() as one, served() as twin:
+            sent = post(PLAIN, content_type=content_type)
+            assert await alike(one, twin, sent, sent, sent) == [415] * 3
+            bare = request("POST", SCORES, b'{"player":"p1","score":5}')
+            assert await alike(one, twin, bare, bare) == [415] * 2
+            assert await ranking(one) == []
+
+    run(compare())
+
+
+def test_who_may_not_submit_is_told_so_however_often() -> None:
+    async def refuse() -> None:
+        async with served() as service:
+            _, admin = await new_key(service.rankd, "admin")
+            id, submits = await new_key(service.rankd, "submit")
+            _, reads = await new_key(service.rankd, "read")
+            line = service.fast.connect()
+
+            async def statuses(**headers: str) -> list[int]:
+                sent = post(PLAIN, **headers)
+                assert await service.other.ask(sent) == await line.ask(sent)
+                return [status(await line.ask(sent)) for _ in range(2)]
+
+            for _ in range(2):
+                assert await statuses() == [401, 401]
+                assert await statuses(authorization="Bearer none") == [401, 401]
+                assert await statuses(authorization=reads) == [403, 403]
+            sent = post(PLAIN, authorization=submits)
+            assert [status(await line.ask(sent)) for _ in range(3)] == [200] * 3
+            await service.rankd.revoke_key(id)
+            assert await statuses(authorization=submits) == [401, 401]
+            assert status(await line.ask(post(PLAIN, authorization=admin))) == 200
+
+    run(refuse())
+
+
+def test_the_first_key_ends_what_anybody_could_submit() -> None:
+    async def lock() -> None:
+        async with served() as service:
+            line = await service.know(post(PLAIN))
+            assert status(await line.ask(post(PLAIN))) == 200
+            await new_key(service.rankd, "admin")
+            assert [status(await line.ask(post(PLAIN))) for _ in range(2)] == [401, 401]
+
+    run(lock())
+
+
+OVERTAKING: dict[str, tuple[Callable[[Rankd], Awaitable[object]], int]] = {
+    "redefined": (lambda rankd: rankd.redefine("b", {"decimals": 2}), 200),
+    "bounded": (lambda rankd: rankd.redefine("b", {"limits": {"score_max": 4}}), 422),
+    "retired": (lambda rankd: rankd.retire("b"), 404),
+}
+
+
+@pytest.mark.parametrize("then", ["waits", "asks on", "half-closes", "goes away", "stops"])
+@pytest.mark.parametrize("name", OVERTAKING)
+def test_a_submission_that_was_overtaken_is_looked_at_again(name: str, then: str) -> None:
+    async def overtake() -> None:
+        change, expected = OVERTAKING[name]
+        async with served() as service:
+            await service.rankd.define("c", {})
+            await service.rankd.submit("c", [("q", 1)])
+            line, score = await service.know(post(PLAIN)), post({"player": "p1", "score": 7})
+            handled, appends = service.looked["submit_score"], service.ledger.begun
+            service.ledger.hold()
+            changing = asyncio.ensure_future(change(service.rankd))
+            await service.ledger.asked(appends + 1)
+            await line.send(score)
+            assert service.looked["submit_score"] == handled
+            behind = request("GET", "/v1/boards/c/standings/q")
+            if then == "asks on":
+                await from_the_loop(line.protocol.data_received, behind)
+            elif then == "half-closes":
+                assert await from_the_loop(line.protocol.eof_received)
+            elif then == "goes away":
+                line.close()
+                await line.lost.wait()
+            elif then == "stops":
+                await from_the_loop(line.protocol.shutdown)
+            service.ledger.release()
+            await changing
+            if then == "goes away":
+                assert await line.answer() == b""
+            else:
+                answer = await line.answer()
+                assert status(answer) == expected
+                assert (b"\r\nconnection: close\r\n" in answer) is (then == "stops")
+            if then == "asks on":
+                assert await line.answer() == await service.other.ask(behind)
+            if then == "half-closes":
+                await line.lost.wait()
+            if then in ("waits", "asks on"):
+                assert await line.ask(behind) == await service.other.ask(behind)
+                assert line.readable.is_set()
+            line.close()
+            await line.lost.wait()
+            (counted,) = await service.rankd.submit("c", [("q", 9)])  # The engine goes on.
+            assert counted.receipt is not None
+            assert service.rankd.failure is None
+            if expected == 200 and then != "goes away":
+                assert [each[1:] for each in await ranking(service)] == [(1, "p1", (700,))]
+
+    run(overtake())
+
+
+def test_a_submission_overtaken_by_the_end_of_its_key_is_refused_and_stops_nobody() -> None:
+    async def overtake() -> None:
+        async with served() as service:
+            _, admin = await new_key(service.rankd, "admin")
+            id, shown = await new_key(service.rankd, "submit")
+            sent = post(PLAIN, authorization=shown)
+            line, appends = await service.know(sent), service.ledger.begun
+            service.ledger.hold()
+            revoking = asyncio.ensure_future(service.rankd.revoke_key(id))
+            await service.ledger.asked(appends + 1)
+            changing = asyncio.ensure_future(service.rankd.redefine("b", {"decimals": 2}))
+            await asyncio.sleep(0)
+            await line.send(sent)
+            service.ledger.release()
+            await asyncio.gather(revoking, changing)
+            assert status(await line.answer()) in (200, 401)  # As their turns came.
+            assert status(await line.ask(sent)) == 401
+            assert status(await line.ask(post(PLAIN, authorization=admin))) == 200
+
+    run(overtake())
