@@ -36,8 +36,10 @@ from rankd.api.routes import Route, Router
 from rankd.api.server import protocol_config
 from rankd.api.service import Service
 from rankd.api.table import ROUTES
+from rankd.core.intake import Answer, HandedIn
 from rankd.core.service import Rankd
 from rankd.errors import RankdError, Unauthenticated
+from rankd.model.facts import Position
 from rankd.settings import Settings
 
 ORIGIN = "https://game.example"
@@ -1175,6 +1177,27 @@ def test_a_ledger_that_fails_is_told_as_it_tells_it(applied: Any) -> None:
             assert status(await line.ask(get("p1"))) == 200
 
     run(fail())
+
+
+def test_what_is_accepted_and_not_counted_yet_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where others share the index, a fact may be recorded before it can be judged."""
+
+    def record(facts: Sequence[Any], tell: HandedIn, *, boards: Sequence[Any] = ()) -> None:
+        answers = [Answer(Position(9), None, pending=fact) for fact in facts]
+        asyncio.get_running_loop().call_soon(tell, answers)
+
+    async def accept() -> None:
+        async with served() as one, served() as twin:
+            await alike(one, twin, post(PLAIN), post(PLAIN))
+            for each in (one, twin):
+                monkeypatch.setattr(each.rankd._intake, "hand_in", record)
+            before = one.looked["submit_score"]
+            assert await alike(one, twin, post(PLAIN), post(PLAIN)) == [202, 202]
+            assert one.looked["submit_score"] == before
+            got = await outcome(scores.submit_scores(one.service, batch(BATCH)))
+            assert got == await outcome(scores._submit_each(twin.service, batch(BATCH)))
+
+    run(accept())
 
 
 def test_an_engine_that_takes_nothing_more_says_so() -> None:
