@@ -257,6 +257,8 @@ class World:
             judge.count(diary)
             if goes_on:
                 problems += _interrupted(diary)
+            if problems:
+                return problems
             problems += await self._repeat(diary)
             problems += await self._read_everything()
             await judge.facts.follow(witness)
@@ -280,13 +282,15 @@ class World:
         problems = []
         for deed in again:
             problems += await self._answered_alike(deed, wait=False)
-        return problems + ([] if self.plan.hurried else await self.converge())
+        return problems if problems or self.plan.hurried else await self.converge()
 
     async def converge(self) -> list[str]:
         """Wait until every node answers alike for all that was sent again."""
         problems: list[str] = []
         for deed in self.repeated:
             problems += await self._answered_alike(deed, wait=True)
+            if problems:
+                break  # The others may have to be waited for just as long.
             self.findings.tally["without receipt"] += not _whole(deed)
         self.repeated = []
         return problems

@@ -233,13 +233,14 @@ class Line:
     async def ask(self, method: str, path: str, body: object = None) -> Heard:
         """Send a request and return its answer. Raises NotSent and Lost.
 
-        It waits as long as it takes, but not for a node that clients have hung up on.
+        It waits as long as it may take, but not for a node that clients have hung up on.
         """
         reader, writer = await self._reach()
         asking = asyncio.ensure_future(_exchange(reader, writer, method, path, body))
         leaving = asyncio.ensure_future(self._node.hung_up.wait())
         try:
-            await asyncio.wait({asking, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            first = asyncio.FIRST_COMPLETED
+            await asyncio.wait({asking, leaving}, timeout=PATIENCE_SECONDS, return_when=first)
             if not asking.done():
                 raise Lost("the client hung up")
             return await asking
