@@ -320,6 +320,7 @@ class Joint(Projector):
                 break
             note_all(behind.book, facts)
             behind.checkpoint, behind.at = facts[-1].position, facts[-1].at
+        self._floor = max(self._floor, behind.checkpoint)
         return behind
 
     async def _complete(self, behind: Projector) -> None:
