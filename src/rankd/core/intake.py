@@ -12,6 +12,7 @@ told by opening the ledger anew; until then every further call is refused with a
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from typing import Any, NamedTuple
@@ -28,6 +29,8 @@ from rankd.model.facts import Fact, Position, Recorded, ScoreSubmitted, fingerpr
 from rankd.model.receipt import Receipt
 from rankd.model.window import Instant
 from rankd.ports import Appended, Clock, FirstUse, Kept, Ledger, Spool
+
+_log = logging.getLogger(__name__)
 
 WAITING_FACTS_MAX = 65_536
 """What may wait: some tens of milliseconds of work. More would only wait longer."""
@@ -217,7 +220,7 @@ class Intake:
         start = 0
         for request in requests:
             end = start + len(request.facts)
-            request.tell(answers[start:end])
+            _tell(request, answers[start:end])
             start = end
 
     def _marked(self, fact: Fact) -> Fact:
@@ -241,7 +244,7 @@ class Intake:
             _refuse(kept, exc)
         else:
             for request in kept:
-                request.tell([Answer(Position(0), None, pending=fact) for fact in request.facts])  # type: ignore[arg-type]
+                _tell(request, [Answer(Position(0), None, pending=fact) for fact in request.facts])  # type: ignore[arg-type]
         return [request for request in requests if request not in kept]
 
     def _current(self, requests: Sequence[_Request]) -> list[_Request]:
@@ -439,4 +442,12 @@ def _answer(fact: Fact, position: Position, first: FirstUse | None, receipts: _R
 
 def _refuse(requests: Sequence[_Request], error: Exception) -> None:
     for request in requests:
-        request.tell(error)
+        _tell(request, error)
+
+
+def _tell(request: _Request, told: list[Answer] | Exception) -> None:
+    """Tell a caller. A mistake of one must not end the writer of all."""
+    try:
+        request.tell(told)
+    except Exception:
+        _log.exception("a caller could not be told what became of its facts")

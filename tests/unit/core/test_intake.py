@@ -684,3 +684,16 @@ async def test_closing_while_windows_turn_serves_what_waits() -> None:
         assert rankd.book.page("b").windows["daily"].window.id == "daily:2026-11-15"
         assert await scores(rankd) == {"p": 1}
         await verified(rankd)
+
+
+async def test_a_caller_that_cannot_be_told_ends_nobody_elses_turn() -> None:
+    async with engine(FaultyLedger()) as rankd:
+        await rankd.define("b", BOARD)
+        page = rankd.book.page("b")
+
+        def broken(_told: object) -> None:
+            raise RuntimeError("a mistake of the caller")
+
+        rankd.hand_in(ScoreSubmitted("b", "ann", (1,)), page.board, broken)
+        assert (await submit(rankd, "bob", 2)).receipt is not None
+        assert await scores(rankd) == {"ann": 1, "bob": 2}
