@@ -11,7 +11,7 @@ import asyncio
 import http.client
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,8 +28,12 @@ from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.postgres import PostgresLedger
 from rankd.adapters.redis import RedisIndex
 from rankd.api.server import new_event_loop
+from rankd.core.reader import Page, Reader
 from rankd.core.recovery import Home, folded
 from rankd.core.service import Rankd
+from rankd.embedded import WallClock
+from rankd.model.facts import Position
+from rankd.model.standing import PAGE_LIMIT_MAX
 from rankd.ports import Clock
 from rankd.serving import service
 from rankd.settings import Settings
@@ -128,6 +132,7 @@ class Backend:
             return Kept(ledger, "native")
         url: str = getattr(servers, self.index)
         more = f"&partitions={PARTITIONS}" if self.index == "cluster" else ""
+        more += f"&timeout={PATIENCE_SECONDS}"  # A slow machine is no index that is lost.
         return Kept(ledger, f"{url}?prefix=run{next(_prefixes)}{more}")
 
 
@@ -237,6 +242,21 @@ def digest_from_scratch(kept: Kept) -> tuple[int, bytes]:
             head = await ledger.head()
             await folded(ledger, Home(index, None)).catch_up(through=head)
             return head, index.digest()
+
+    return asyncio.run(fold())
+
+
+def pages_from_scratch(kept: Kept, board: str, positions: Iterable[int]) -> dict[int, Page]:
+    """What folding a ledger natively, up to each of some positions, gives for a board."""
+
+    async def fold() -> dict[int, Page]:
+        async with PostgresLedger.open(kept.ledger, node="judge") as ledger:
+            projector = folded(ledger, Home(NativeIndex(), None))
+            reader, pages = Reader(projector=projector, clock=WallClock()), {}
+            for position in sorted(set(positions)):
+                await projector.catch_up(through=Position(position))
+                pages[position] = await reader.page(board, limit=PAGE_LIMIT_MAX)
+            return pages
 
     return asyncio.run(fold())
 
