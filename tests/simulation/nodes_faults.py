@@ -1,7 +1,6 @@
 """Redis, PostgreSQL, the network and nodes themselves fail under several nodes that serve.
 
-    python -m tests.simulation.nodes_faults [--rounds N] [--seed S] [--fault NAME]
-                                            [--source FOLDER] [--lenient]
+    python -m tests.simulation.nodes_faults [--rounds N] [--seed S] [--fault NAME] [--source FOLDER]
 
 Three nodes over one ledger in PostgreSQL: two share an index in Redis, one of them keeping a copy,
 and the third has an index of its own. Clients submit, repeat and read all the time, and in each
@@ -15,8 +14,6 @@ Where a Redis behind sentinels falls back to a replica that lagged, three nodes 
 have a world of their own.
 
 ``--source`` has the nodes run another copy of the program: one with a planted bug, for instance.
-``--lenient`` only counts, from nodes that share an index, answers older than was asked for
-(``min_position``) or than the node has told before, and ranks among ties of another moment.
 A round is made from the seed; what is under way when its fault strikes depends on the machine too.
 """
 
@@ -85,7 +82,6 @@ class Plan:
     """How a campaign is to be made."""
 
     source: Path = SOURCE
-    lenient: bool = False
     hurried: bool = False
     """Whether receipts are waited for in the end only: nodes hand them in after seconds."""
 
@@ -172,8 +168,6 @@ class World:
             )
             stack.callback(node.kill)
             self.nodes.append(node)
-        if self.plan.lenient:
-            self.judge.lenient = frozenset(node.name for node in self.sharing)
         await asyncio.gather(*[node.start() for node in self.nodes])
         for name, definition in BOARDS.items():
             await until(partial(self._defined, name, definition), f"{name} was defined")
@@ -677,15 +671,13 @@ def main(args: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=time.time_ns() & 0xFFFF_FFFF)
     parser.add_argument("--fault", choices=sorted(FAULTS))
     parser.add_argument("--source", type=Path, default=SOURCE)
-    parser.add_argument("--lenient", action="store_true")
     given: Any = parser.parse_args(args)
     only = f" --fault {given.fault}" if given.fault else ""
-    only += " --lenient" if given.lenient else ""
     command = f"python -m tests.simulation.nodes_faults --rounds {given.rounds} --seed {given.seed}"
     _say(command + only)
     begun = time.monotonic()
     faults = chosen(given.rounds, given.seed, given.fault)
-    plan = Plan(given.source, given.lenient)
+    plan = Plan(given.source)
     findings = asyncio.run(live(faults, given.seed, plan, say=_say))
     for line in findings.lines():
         _say(line)

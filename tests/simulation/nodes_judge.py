@@ -30,10 +30,6 @@ LASTING = "all"
 """The window that nobody leaves: who is ranked in it at a position is ranked ever after."""
 
 
-TIED = "tied"
-"""The board on which a rank takes a second question to the index."""
-
-
 class Facts:
     """What a ledger has, read once: enough of a LedgerReader to fold from."""
 
@@ -94,9 +90,6 @@ class Judge:
 
     def __init__(self, tally: Counter[str]) -> None:
         self.tally = tally
-        self.lenient: frozenset[str] = frozenset()
-        """Nodes that share an index, if faults of theirs are only to be counted: answers older than
-        was asked for or told before, and ranks among ties that are of another moment."""
         self.facts = Facts()
         self.deeds: dict[tuple[str, int], Deed] = {}
         """Every submission of this ledger's life, by its mark."""
@@ -164,17 +157,13 @@ class Judge:
             return [f"{where}: that position is not there"]
         least = self._least(read)
         if as_of < least and not stale:
-            self.tally["older than it may be"] += 1
-            if read.node not in self.lenient:
-                return [f"{where}: it is older than {least}, and does not say so"]
+            return [f"{where}: it is older than {least}, and does not say so"]
         try:
             true: object = await _true_answer(scratch, read, body["window"])
         except (UnknownBoard, UnknownWindow):
             true = 0, []  # There was nothing yet.
         said = _said(body, read.player)
-        if said != true and read.board == TIED and read.node in self.lenient:
-            self.tally["ties of another moment"] += 1
-        elif said != true:
+        if said != true:
             return [f"{where}: said {_brief(said)}, true is {_brief(true)}"]
         return []
 
@@ -184,9 +173,6 @@ class Judge:
             read.board, read.player, window=read.window, segment=read.segment
         )
         if found is None or read.segment is not None:  # Who leaves a region leaves its ranking.
-            return []
-        self.tally["absent, and is not"] += 1
-        if read.node in self.lenient:
             return []
         where = f"{read.node} of {read.board}, at {self._least(read)} or later"
         return [f"{where}: {read.player} is not ranked, it says, and is, there"]
