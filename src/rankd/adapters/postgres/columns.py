@@ -61,6 +61,8 @@ class Row(NamedTuple):
 
 
 _NAMES = frozenset(Row._fields) - {"details"}
+_UNSHOWN = frozenset({"defined"})
+"""Every submission has it and nobody asks for it: the bytes tell."""
 
 
 def row_of(fact: Fact) -> Row:
@@ -72,6 +74,8 @@ def row_of(fact: Fact) -> Row:
         value = getattr(fact, name)
         if name in _NAMES:
             columns[name] = value
+        elif name in _UNSHOWN:
+            pass
         elif value is not None and (name not in defaults or value != defaults[name]):
             rest[name] = value
     shown = _shown(fact, rest)

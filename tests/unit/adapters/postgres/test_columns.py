@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from rankd.adapters.postgres.batch import prepared
-from rankd.adapters.postgres.columns import Row, digest, row_of
+from rankd.adapters.postgres.columns import Row, digest, is_plain, row_of
 from rankd.model.facts import (
     FACTS,
     BoardDefined,
@@ -150,3 +150,8 @@ def test_facts_that_run_together_are_hashed_apart() -> None:
         ]
     }
     assert len(told) == 6
+
+
+def test_what_every_submission_has_makes_none_of_them_less_plain() -> None:
+    fact = ScoreSubmitted("b", "p", (1,), defined=Position(3))
+    assert is_plain(fact) and row_of(fact).details is None
