@@ -428,3 +428,24 @@ def test_what_waits_on_a_nodes_disk_is_counted_once(
                 await node.submit("b", [{"player": "ann", "score": 1}])
 
     asyncio.run(wait())
+
+
+def test_a_node_that_closes_leaves_the_answers_to_its_keys_behind() -> None:
+    async def close() -> None:
+        ledger = SharedLedger()
+        async with running(
+            ledger=Door(ledger),  # type: ignore[arg-type]
+            build=lambda: Home(NativeIndex(), None),
+            clock=Skewed(0),
+            reading=nullcontext(),
+        ) as node:
+            await node.define("b", {"windows": ["all"]})
+            waiting = asyncio.gather(
+                *(node.submit("b", [{"player": "p", "score": n, "key": f"k{n}"}]) for n in range(3))
+            )
+            await asyncio.sleep(0)  # They wait; the node closes.
+        await waiting
+        uses = [await ledger.first_use(board="b", key=f"k{n}") for n in range(3)]
+        assert all(use is not None and use.receipt is not None for use in uses)
+
+    asyncio.run(close())

@@ -186,6 +186,11 @@ class Intake:
             with suppress(LedgerUnavailable):  # They stay owed.
                 await self.record([])
 
+    async def finish(self) -> None:
+        """Hand in what is owed before the end, where others may be asked for it."""
+        if self._ledger.shared and self.failure is None and self.owed:
+            await self._hand_in_receipts()
+
     def close(self) -> None:
         """Take nothing more; what waits is still served."""
         self._closing = True

@@ -593,6 +593,7 @@ async def _stop(
     await rankd.finish()
     intake.close()
     await writer
+    await intake.finish()
     if intake.failure is None and rankd.snapshotter.unsaved >= SAVE_AT_CLOSE_FACTS:
         try:
             await rankd.save()
