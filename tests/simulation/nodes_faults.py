@@ -216,8 +216,10 @@ class World:
 
     async def _describe(self) -> None:
         for node in self.nodes:
-            tail = node.log.read_text()[-1_500:]
-            self.findings.problems.append(f"{node.name} says it is {await health(node)}: {tail}")
+            tail, status = node.log.read_text()[-1_500:], "silent"
+            with contextlib.suppress(TooLate):
+                status = await health(node)
+            self.findings.problems.append(f"{node.name} says it is {status}: {tail}")
 
     async def settle(self) -> None:
         """Wait until every node is well and has everything."""

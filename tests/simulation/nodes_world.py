@@ -233,7 +233,8 @@ class Line:
     async def ask(self, method: str, path: str, body: object = None) -> Heard:
         """Send a request and return its answer. Raises NotSent and Lost.
 
-        It waits as long as it may take, but not for a node that clients have hung up on.
+        Nobody waits for a node that clients have hung up on. Of any other an answer that never
+        comes is a finding: TooLate.
         """
         reader, writer = await self._reach()
         asking = asyncio.ensure_future(_exchange(reader, writer, method, path, body))
@@ -241,12 +242,17 @@ class Line:
         try:
             first = asyncio.FIRST_COMPLETED
             await asyncio.wait({asking, leaving}, timeout=PATIENCE_SECONDS, return_when=first)
+            if not asking.done() and not leaving.done():
+                raise TooLate(f"{self._node.name} never answered {method} {path} {body or ''}")
             if not asking.done():
                 raise Lost("the client hung up")
             return await asking
         except (OSError, EOFError, ValueError, Lost) as exc:
             self.close()
             raise Lost(repr(exc)) from exc
+        except TooLate:
+            self.close()
+            raise
         finally:
             for task in (asking, leaving):
                 task.cancel()
