@@ -70,6 +70,9 @@ SOME = 4
 REPEATED = 12
 """How many acknowledged submissions of a round are sent again, to every node."""
 
+ASKED_AT_ONCE = 3
+"""How many pages are asked of each node the moment that Redis was emptied."""
+
 FACTS_MAX = 40_000
 """A ledger is begun anew when it has so many: else each round would take longer than the last."""
 
@@ -414,9 +417,14 @@ async def pause_redis(world: World) -> None:
 
 
 async def flush_redis(world: World) -> None:
-    """Redis is emptied under everybody's hands."""
+    """Redis is emptied under everybody's hands, and is asked before anybody can have noticed."""
     redis, _ = _redis(world)
+    lines = [(node, Line(node)) for node in world.sharing for _ in range(ASKED_AT_ONCE)]
     say(redis.server, "FLUSHALL")
+    asked = [world.load.ask(line, node, "sum", "all", None, None, 0, None) for node, line in lines]
+    await asyncio.gather(*asked)
+    for _, line in lines:
+        line.close()
 
 
 async def flush_scripts(world: World) -> None:
