@@ -59,11 +59,24 @@ def test_the_bytes_of_a_block_and_its_link_never_change() -> None:
     block = sealed([WindowSealed("b", "forever"), ScoreSubmitted("b", "p", scores=(7,), key="k")])
     golden = bytes.fromhex(
         "9292af77696e646f775f7365616c65642e319195a162a7666f7265766572c0c00092b173636f72655f7375626d"
-        "69747465642e31919ba162a1709107c0a16bc0c0c0c0c0c0"
+        "69747465642e31919ca162a1709107c0a16bc0c0c0c0c0c0c0"
     )
     assert block.facts == golden
     place = (1).to_bytes(8, "big") + (2).to_bytes(8, "big") + AT.to_bytes(8, "big")
     assert block.link == hashlib.sha256(bytes(32) + place + golden).digest()
+
+
+def test_a_block_from_before_a_field_was_added_is_read_and_holds_in_its_chain() -> None:
+    facts: list[Fact] = [ScoreSubmitted("b", "p", scores=(7,), key="k")]
+    older = bytes.fromhex(
+        "9192b173636f72655f7375626d69747465642e31919ba162a1709107c0a16bc0c0c0c0c0c0"
+    )
+    place = (1).to_bytes(8, "big") * 2 + AT.to_bytes(8, "big")
+    link = hashlib.sha256(GENESIS + place + older).digest()
+    block = Block(Position(1), Position(1), AT, older, link)
+    assert follows(block, GENESIS)
+    assert unpack(block) == facts
+    assert pick(block, [1]) == facts
 
 
 def test_a_link_covers_all_that_the_block_says_and_the_link_before() -> None:
