@@ -323,7 +323,7 @@ class Fold:
         first; another node that had not heard of it yet makes nobody fall between two windows.
         """
         page = self._book.boards.get(fact.board)
-        if page is None or (fact.defined or page.since) < page.since:
+        if page is None or not counts_on(page, fact):
             return  # The board was retired while it waited: it is recorded, and counts nowhere.
         fact = in_terms_of(page, fact)
         if fact.attributes:
@@ -451,6 +451,11 @@ def _by_board(facts: Sequence[Recorded]) -> list[list[Recorded]]:
 
 def _in_segment(ranking: Ranking, segment: str) -> Ranking:
     return Ranking(ranking.board, ranking.window, segment)
+
+
+def counts_on(page: BoardPage | None, fact: ScoreSubmitted) -> bool:
+    """Whether a submission was made to this board, and not to one of its name before it."""
+    return page is not None and (fact.defined or page.since) >= page.since
 
 
 def in_terms_of(page: BoardPage, fact: ScoreSubmitted) -> ScoreSubmitted:

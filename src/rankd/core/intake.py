@@ -20,7 +20,7 @@ from uuid import uuid4
 
 import msgspec
 
-from rankd.core.fold import Receipts
+from rankd.core.fold import Receipts, counts_on
 from rankd.core.projector import Projector, keyed
 from rankd.core.turns import due_turns, next_turn
 from rankd.errors import LedgerUnavailable, Overloaded, RankdError, SubmissionKeyReused
@@ -350,19 +350,16 @@ class Intake:
 
     def _with_pending(self, answers: list[Answer], facts: Sequence[Fact]) -> list[Answer]:
         """Say so where a receipt is missing that there will be."""
+        boards = self.projector.book.boards
         return [
             msgspec.structs.replace(answer, pending=fact)
             if answer.receipt is None
             and answer.error is None
             and isinstance(fact, ScoreSubmitted)
-            and self._counts(fact)
+            and counts_on(boards.get(fact.board), fact)
             else answer
             for answer, fact in zip(answers, facts, strict=True)
         ]
-
-    def _counts(self, fact: ScoreSubmitted) -> bool:
-        page = self.projector.book.boards.get(fact.board)
-        return page is not None and (fact.defined or page.since) >= page.since
 
     async def _fold(self, batch: Sequence[Fact], appended: Appended) -> Receipts:
         at, first_uses = appended.at, appended.first_uses

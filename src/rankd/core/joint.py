@@ -21,7 +21,7 @@ from contextlib import suppress
 from typing import ClassVar, NamedTuple, NoReturn
 
 from rankd.core.book import Book
-from rankd.core.fold import Batch, Receipts
+from rankd.core.fold import Batch, Receipts, counts_on
 from rankd.core.projector import FACTS_TOGETHER_MAX, Projector, Tell, keyed
 from rankd.errors import IndexForgot, IndexUnavailable, LedgerUnavailable
 from rankd.model.facts import Position, Recorded, ScoreSubmitted
@@ -345,5 +345,5 @@ def note_all(book: Book, facts: Sequence[Recorded]) -> None:
         fact = recorded.fact
         if not isinstance(fact, ScoreSubmitted):
             book.note(recorded)
-        elif fact.attributes and fact.board in book.boards:
+        elif fact.attributes and counts_on(book.boards.get(fact.board), fact):
             book.note_attributes(fact.player, fact.attributes)
