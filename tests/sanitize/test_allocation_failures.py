@@ -16,11 +16,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.standins import NO_NATIVE_PART, PURE, native_part
 
 from rankd.rank import snapshot
 from rankd.rank.rules import SUM, Rules
 
-native = pytest.importorskip("rankd.rank._ranklist")
+if PURE:
+    pytest.skip(NO_NATIVE_PART, allow_module_level=True)
+
+native = native_part("rankd.rank._ranklist")
 
 DEEP = 4100  # More entries than a tree of two levels can hold, whatever its nodes' size.
 

@@ -1,16 +1,16 @@
 """Both implementations of the rank list, so that each promise is kept by each of them."""
 
 import importlib
-import os
 from types import ModuleType
 
 import pytest
+from tests.standins import PURE, native_part
 
 
 def implementation(name: str) -> ModuleType:
-    if name == "native" and os.environ.get("RANKD_PURE", "") not in ("", "0"):
-        pytest.skip("asked to judge the stand-in alone")
-    return importlib.import_module(f"rankd.rank.{'_ranklist' if name == 'native' else 'oracle'}")
+    if name == "native":
+        return native_part("rankd.rank._ranklist")
+    return importlib.import_module("rankd.rank.oracle")
 
 
 @pytest.fixture(params=["native", "oracle"])
@@ -26,3 +26,9 @@ def native() -> ModuleType:
 @pytest.fixture
 def oracle() -> ModuleType:
     return implementation("oracle")
+
+
+@pytest.fixture
+def serving() -> ModuleType:
+    """The one that serves, for what is too slow to be judged of both or lies beyond them."""
+    return implementation("oracle" if PURE else "native")

@@ -331,10 +331,10 @@ def test_coming_and_going_does_not_grow_the_table(native: ModuleType) -> None:
     table.check()
 
 
-def test_a_seed_makes_no_difference_to_what_is_kept(native: ModuleType) -> None:
+def test_a_seed_makes_no_difference_to_what_is_kept(serving: ModuleType) -> None:
     ids = [f"p{i}" for i in range(500)]
     for seed in (None, 0, 1, -1, 2**64 - 1, 2**70):
-        table = native.PlayerTable(seed)
+        table = serving.PlayerTable(seed)
         assert list(table.intern_many(ids)) == list(range(500))
         table.check()
 

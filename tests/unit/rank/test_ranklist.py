@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from tests.standins import STRICT
 
 WIDTHS = [16, 24, 32, 40]
 TOP = 2**64 - 1
@@ -49,15 +50,18 @@ def ranks(rank: ModuleType) -> Any:
 def run(code: str) -> subprocess.CompletedProcess[str]:
     """Run in a process of its own: what is asked for here might end it."""
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, *STRICT, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 
-@pytest.mark.parametrize("module", ["_ranklist", "oracle"])
-def test_a_key_has_16_24_32_or_40_bytes(module: str) -> None:
+def test_a_key_has_16_24_32_or_40_bytes(rank: ModuleType) -> None:
     done = run(
         f"""if True:
-        from rankd.rank.{module} import RankList
+        from {rank.__name__} import RankList
         for width in (-16, 0, 8, 15, 17, 20, 48, 56, 2**40):
             try:
                 RankList(width)
@@ -70,13 +74,14 @@ def test_a_key_has_16_24_32_or_40_bytes(module: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_native_list_takes_a_native_table_only() -> None:
+def test_a_native_list_takes_a_native_table_only(native: ModuleType) -> None:
     done = run(
-        """if True:
-        from rankd.rank import _ranklist, oracle
-        for wrong in ({"players": oracle.PlayerTable()}, {"players": 1}, {"unknown": 1}):
+        f"""if True:
+        from rankd.rank.oracle import PlayerTable
+        from {native.__name__} import RankList
+        for wrong in (dict(players=PlayerTable()), dict(players=1), dict(unknown=1)):
             try:
-                _ranklist.RankList(**wrong)
+                RankList(**wrong)
             except TypeError:
                 pass
             else:
@@ -521,10 +526,10 @@ def test_a_batch_stops_at_one_whom_the_table_lacks(rank: ModuleType) -> None:
     ranks.check()
 
 
-def test_a_note_says_how_much_of_a_batch_was_put(native: ModuleType) -> None:
-    table = native.PlayerTable()
+def test_a_note_says_how_much_of_a_batch_was_put(serving: ModuleType) -> None:
+    table = serving.PlayerTable()
     known = table.intern_many([f"p{i}" for i in range(100)])
-    ranks = native.RankList(players=table)
+    ranks = serving.RankList(players=table)
     with pytest.raises(KeyError) as caught:
         ranks.put_many(known[:70] + array("I", [100]), key(1) * 71)
     assert caught.value.__notes__ == ["70 entries of the batch were put"]
@@ -678,9 +683,9 @@ def test_pieces_make_the_same_list_again(rank: ModuleType, count: int) -> None:
         again.check()
 
 
-def test_a_load_of_any_size_makes_a_sound_list(native: ModuleType) -> None:
+def test_a_load_of_any_size_makes_a_sound_list(serving: ModuleType) -> None:
     for count in [*range(400), *range(900, 1100), *range(3550, 3650)]:
-        ranks = native.RankList()
+        ranks = serving.RankList()
         keys = b"".join(key(player) for player in range(count))
         ranks.load([(keys, array("I", range(count)))])
         ranks.check()
@@ -784,11 +789,11 @@ ORDERS: dict[str, Callable[[int], list[int]]] = {
 @pytest.mark.parametrize("emptied", ORDERS)
 @pytest.mark.parametrize("put", ORDERS)
 def test_every_order_of_coming_and_going_is_right(
-    native: ModuleType, put: str, emptied: str
+    serving: ModuleType, put: str, emptied: str
 ) -> None:
     """5,000 entries need three levels; the tree is checked wherever a node may have changed."""
     count = 5000
-    ranks = native.RankList(24)
+    ranks = serving.RankList(24)
     for i, player in enumerate(ORDERS[put](count)):
         ranks.put(player, key(player, 1, 24))
         if i % 97 == 0:

@@ -107,9 +107,9 @@ def test_a_list_without_a_table_comes_back(rank: ModuleType, tmp_path: Path) -> 
     assert not snapshot.read_header(tmp_path / "list").by_id
 
 
-def test_large_ones_are_read_in_blocks(native: ModuleType, tmp_path: Path) -> None:
-    table = table_of(native, 40_000)
-    ranks = list_of(native, table)
+def test_large_ones_are_read_in_blocks(serving: ModuleType, tmp_path: Path) -> None:
+    table = table_of(serving, 40_000)
+    ranks = list_of(serving, table)
     told: list[tuple[int, int]] = []
     snapshot.save_list(ranks, tmp_path / "list", progress=lambda *done: told.append(done))
     size = snapshot.BLOCK_ENTRIES
@@ -169,18 +169,18 @@ def test_the_layout_is_the_one_that_is_written_down(oracle: ModuleType, tmp_path
         assert (tmp_path / name).read_bytes() == written + block + end
 
 
-def test_the_note_is_small(native: ModuleType, tmp_path: Path) -> None:
+def test_the_note_is_small(serving: ModuleType, tmp_path: Path) -> None:
     most = bytes(snapshot.NOTE_BYTES_MAX)
-    snapshot.save_list(native.RankList(), tmp_path / "list", note=most)
+    snapshot.save_list(serving.RankList(), tmp_path / "list", note=most)
     assert snapshot.read_header(tmp_path / "list").note == most
     with pytest.raises(ValueError, match="at most 65536 bytes"):
-        snapshot.save_list(native.RankList(), tmp_path / "list", note=most + b"x")
+        snapshot.save_list(serving.RankList(), tmp_path / "list", note=most + b"x")
     assert snapshot.read_header(tmp_path / "list").note == most
 
 
-def test_a_path_may_be_a_string(native: ModuleType, tmp_path: Path) -> None:
+def test_a_path_may_be_a_string(serving: ModuleType, tmp_path: Path) -> None:
     path = str(tmp_path / "list")
-    snapshot.save_list(native.RankList(), path)
+    snapshot.save_list(serving.RankList(), path)
     assert len(snapshot.load_list(path, None)) == 0
     assert snapshot.read_header(path).count == 0
 
@@ -192,17 +192,17 @@ Load = Callable[[Path], object]
 
 @pytest.fixture(params=["players", "list", "empty list"])
 def small(
-    request: pytest.FixtureRequest, native: ModuleType, tmp_path: Path
+    request: pytest.FixtureRequest, serving: ModuleType, tmp_path: Path
 ) -> Iterator[tuple[Path, Load]]:
     """A small file of each kind, and how it is read."""
-    table = table_of(native, 5, gaps=True)
+    table = table_of(serving, 5, gaps=True)
     path = tmp_path / "file"
     if request.param == "players":
         snapshot.save_players(table, path, note=b"note")
         yield path, snapshot.load_players
     else:
         ranks = (
-            list_of(native, table) if request.param == "list" else native.RankList(players=table)
+            list_of(serving, table) if request.param == "list" else serving.RankList(players=table)
         )
         snapshot.save_list(ranks, path, note=b"note")
         yield path, lambda file: snapshot.load_list(file, table)
@@ -264,17 +264,17 @@ def blocks_of(content: bytes) -> tuple[bytes, list[bytes], bytes]:
 
 @pytest.mark.parametrize("kind", ["players", "list"])
 def test_blocks_keep_their_order_number_and_file(
-    native: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    serving: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setattr(snapshot, "BLOCK_ENTRIES", 10)
     path, other = tmp_path / "file", tmp_path / "other"
-    table = table_of(native, 40)
+    table = table_of(serving, 40)
     load: Load = snapshot.load_players
     if kind == "players":
         snapshot.save_players(table, path)
-        snapshot.save_players(table_of(native, 50), other)
+        snapshot.save_players(table_of(serving, 50), other)
     else:
-        ranks = list_of(native, table)
+        ranks = list_of(serving, table)
         snapshot.save_list(ranks, path)
         ranks.put(39, bytes(16))
         snapshot.save_list(ranks, other)
@@ -304,11 +304,11 @@ def test_blocks_keep_their_order_number_and_file(
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_random_damage_is_noticed(native: ModuleType, tmp_path: Path, seed: int) -> None:
+def test_random_damage_is_noticed(serving: ModuleType, tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
-    table = table_of(native, 2000)
+    table = table_of(serving, 2000)
     path = tmp_path / "file"
-    snapshot.save_list(list_of(native, table), path)
+    snapshot.save_list(list_of(serving, table), path)
     content = bytearray(path.read_bytes())
     at, size = dice.randrange(len(content)), dice.randrange(1, 3000)
     fresh = dice.randbytes(len(content[at : at + size]))
@@ -349,10 +349,10 @@ def test_a_newer_version_says_so(small: tuple[Path, Load]) -> None:
     assert "version 2 of the layout; this rankd reads up to 1" in str(error)
 
 
-def test_one_kind_is_not_loaded_as_the_other(native: ModuleType, tmp_path: Path) -> None:
-    table = table_of(native, 5)
+def test_one_kind_is_not_loaded_as_the_other(serving: ModuleType, tmp_path: Path) -> None:
+    table = table_of(serving, 5)
     snapshot.save_players(table, tmp_path / "players")
-    snapshot.save_list(list_of(native, table), tmp_path / "list")
+    snapshot.save_list(list_of(serving, table), tmp_path / "list")
     with pytest.raises(snapshot.OtherKind, match="holds a player table, not a rank list"):
         snapshot.load_list(tmp_path / "players", table)
     with pytest.raises(snapshot.OtherKind, match="holds a rank list, not a player table"):
@@ -431,13 +431,13 @@ def files_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_file_is_its_owners_alone(native: ModuleType, tmp_path: Path) -> None:
-    snapshot.save_list(native.RankList(), tmp_path / "list")
+def test_a_file_is_its_owners_alone(serving: ModuleType, tmp_path: Path) -> None:
+    snapshot.save_list(serving.RankList(), tmp_path / "list")
     assert (tmp_path / "list").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_new_file_takes_the_place_of_the_old(native: ModuleType, tmp_path: Path) -> None:
-    ranks = native.RankList()
+def test_a_new_file_takes_the_place_of_the_old(serving: ModuleType, tmp_path: Path) -> None:
+    ranks = serving.RankList()
     for player in range(3):
         ranks.put(player, bytes(16))
         snapshot.save_list(ranks, tmp_path / "list", note=b"%d" % player)
@@ -446,7 +446,7 @@ def test_a_new_file_takes_the_place_of_the_old(native: ModuleType, tmp_path: Pat
 
 
 def test_the_file_is_on_the_disk_before_it_has_its_name(
-    native: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    serving: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
     fsync, replace = os.fsync, Path.replace
@@ -462,7 +462,7 @@ def test_the_file_is_on_the_disk_before_it_has_its_name(
 
     monkeypatch.setattr(os, "fsync", noted_fsync)
     monkeypatch.setattr(Path, "replace", noted_replace)
-    snapshot.save_list(native.RankList(), tmp_path / "list")
+    snapshot.save_list(serving.RankList(), tmp_path / "list")
     assert done == ["file", "rename", "folder"]
 
 
@@ -480,10 +480,10 @@ def file_size_limit(size: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("size", [0, 1, 100, 20_000, 329_000])
-def test_a_full_disk_leaves_the_old_file(native: ModuleType, tmp_path: Path, size: int) -> None:
-    table = table_of(native, 20_000)
-    ranks = list_of(native, table)
-    small = native.RankList(players=table)
+def test_a_full_disk_leaves_the_old_file(serving: ModuleType, tmp_path: Path, size: int) -> None:
+    table = table_of(serving, 20_000)
+    ranks = list_of(serving, table)
+    small = serving.RankList(players=table)
     path = tmp_path / "list"
     snapshot.save_list(small, path, note=b"old")
     with file_size_limit(size), pytest.raises(OSError, match="File too large") as caught:
@@ -500,16 +500,16 @@ def test_a_full_disk_leaves_the_old_file(native: ModuleType, tmp_path: Path, siz
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
 def test_a_failure_at_the_end_leaves_the_old_file(
-    native: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+    serving: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     def failing(*_: object) -> None:
         raise OSError(errno.EIO, "the disk")
 
     path = tmp_path / "list"
-    snapshot.save_list(native.RankList(), path, note=b"old")
+    snapshot.save_list(serving.RankList(), path, note=b"old")
     monkeypatch.setattr(os if step == "fsync" else Path, step, failing)
     with pytest.raises(OSError, match="the disk"):
-        snapshot.save_list(native.RankList(), path, note=b"new")
+        snapshot.save_list(serving.RankList(), path, note=b"new")
     assert files_in(tmp_path) == ["list"]
     assert snapshot.read_header(path).note == b"old"
 
@@ -537,11 +537,11 @@ def test_a_table_that_changes_meanwhile_is_not_saved(rank: ModuleType, tmp_path:
     assert files_in(tmp_path) == []
 
 
-def test_a_caller_who_gives_up_leaves_no_litter(native: ModuleType, tmp_path: Path) -> None:
+def test_a_caller_who_gives_up_leaves_no_litter(serving: ModuleType, tmp_path: Path) -> None:
     def give_up(done: int, total: int) -> None:
         raise KeyboardInterrupt
 
-    table = table_of(native, 10)
+    table = table_of(serving, 10)
     with pytest.raises(KeyboardInterrupt):
         snapshot.save_players(table, tmp_path / "players", progress=give_up)
     assert files_in(tmp_path) == []
@@ -550,20 +550,20 @@ def test_a_caller_who_gives_up_leaves_no_litter(native: ModuleType, tmp_path: Pa
         snapshot.load_players(tmp_path / "players", progress=give_up)
 
 
-def test_a_folder_that_is_not_there_is_an_os_error(native: ModuleType, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there_is_an_os_error(serving: ModuleType, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        snapshot.save_list(native.RankList(), tmp_path / "none" / "list")
+        snapshot.save_list(serving.RankList(), tmp_path / "none" / "list")
 
 
 def test_what_a_killed_process_left_can_be_removed(
-    native: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    serving: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    snapshot.save_list(native.RankList(), tmp_path / "list")
+    snapshot.save_list(serving.RankList(), tmp_path / "list")
     with monkeypatch.context() as killed:
         killed.setattr(Path, "unlink", lambda *_, **__: None)
         killed.setattr(os, "fsync", lambda _: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            snapshot.save_list(native.RankList(), tmp_path / "list")
+            snapshot.save_list(serving.RankList(), tmp_path / "list")
     assert len(files_in(tmp_path)) == 2
     snapshot.remove_leftovers(tmp_path)
     assert files_in(tmp_path) == ["list"]

@@ -1,0 +1,118 @@
+"""Forms in plain Python: what the native ones must say, and their stand-in."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from rankd.forms.blanks import Blank, Kind
+
+_NULL = b"null"
+_encode = msgspec.json.encode
+
+
+class Form:
+    """JSON with blanks. Same behaviour as ``_native.Form``."""
+
+    def __init__(self, parts: Sequence[bytes | Blank]) -> None:
+        self._parts = list(parts)
+
+    def fill_one(self, values: Sequence[Any]) -> bytes:
+        """Return the form filled in with one value for each column."""
+        columns = [
+            value if isinstance(value, bytes) and self._is_packed(number) else [value]
+            for number, value in enumerate(values)
+        ]
+        return self._row(columns, 0)
+
+    def fill(self, columns: Sequence[Any], start: int, end: int) -> bytes:
+        """Return the form filled in for each of some rows, with commas between them."""
+        return b",".join(self.fill_each(columns, start, end))
+
+    def fill_each(self, columns: Sequence[Any], start: int, end: int) -> list[bytes]:
+        """Return the form filled in for each of some rows."""
+        if not 0 <= start <= end:
+            raise ValueError("rows count from 0")
+        return [self._row(columns, row) for row in range(start, end)]
+
+    def _is_packed(self, column: int) -> bool:
+        return any(
+            isinstance(part, Blank) and part.kind == Kind.MASKED and part.column == column
+            for part in self._parts
+        )
+
+    def _row(self, columns: Sequence[Any], row: int) -> bytes:
+        return b"".join(
+            _filled(part, columns, row) if isinstance(part, Blank) else part for part in self._parts
+        )
+
+
+def _filled(blank: Blank, columns: Sequence[Any], row: int) -> bytes:
+    column = columns[blank.column]
+    if blank.kind == Kind.COUNT:
+        return b"%d" % ((column[0] if isinstance(column, list) else column) + row)
+    at = row * blank.every
+    if column is None or isinstance(column, int):
+        column, at = [column], 0
+    if blank.kind == Kind.MASKED:
+        word = column[at : at + 8]
+        if len(word) < 8:
+            raise IndexError("a column is shorter than that")
+        masked = int.from_bytes(word, "big") ^ blank.mask
+        return b"%d" % int.from_bytes(masked.to_bytes(8, "big"), "big", signed=True)
+    value = column[at]
+    match blank.kind:
+        case Kind.NUMBER:
+            return b"%d" % value
+        case Kind.OPTIONAL:
+            return b"%d" % value if value else _NULL
+        case Kind.CHOICE:
+            return bytes(blank.texts[value])
+        case Kind.TEXT:
+            return _encode(value)
+        case Kind.RAW:
+            return _NULL if value is None else bytes(value)
+    other = columns[blank.other]
+    return _of_two(blank.kind, value, other if isinstance(other, int) else other[row])
+
+
+def _of_two(kind: Kind, value: int, other: int) -> bytes:
+    match kind:
+        case Kind.GUARDED:
+            return b"%d" % value if other else _NULL
+        case Kind.CHANGE:
+            return b"%d" % (value - other) if value and other else _NULL
+        case Kind.SHARE:
+            return _encode(round((other - value + 1) / other * 100, 2)) if value else _NULL
+    raise AssertionError(kind)
+
+
+class Gap:
+    """A text with a gap, in which a word may stand. Same behaviour as ``_native.Gap``."""
+
+    def __init__(self, before: bytes, behind: bytes, letters: bytes, longest: int) -> None:
+        if not letters.isascii():
+            raise ValueError("the letters of a word are ASCII")
+        self._before, self._behind = before, behind
+        self._letters = letters
+        self._longest = longest
+
+    def word_in(self, data: bytes) -> str | None:
+        """Return the word that fills the gap where this is the whole text, otherwise None."""
+        size = len(data) - len(self._before) - len(self._behind)
+        if not (data.startswith(self._before) and data.endswith(self._behind)):
+            return None
+        word = data[len(self._before) :][: max(size, 0)]
+        if not 0 < size <= self._longest or word.translate(None, self._letters):
+            return None
+        return word.decode("ascii")
+
+
+def enclose(head: bytes, bodies: Iterable[object], size_max: int) -> list[bytes | None]:
+    """Return each body behind a head, its size and a blank line; None for what is no such body."""
+    return [
+        b"%b%d\r\n\r\n%b" % (head, len(body), body)
+        if isinstance(body, bytes) and len(body) <= size_max
+        else None
+        for body in bodies
+    ]
