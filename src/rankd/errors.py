@@ -29,6 +29,7 @@ RankdError
 │   ├── UnknownKey
 │   ├── UnknownPlayer
 │   ├── NothingToBackUp
+│   ├── LedgerNotCopied
 │   └── LedgerInUse
 ├── Unavailable    may succeed later: retry with back-off, same key       (503)
 │   ├── LedgerUnavailable
@@ -40,6 +41,7 @@ RankdError
 │   ├── TokenKeysUnavailable
 │   ├── IndexBehind
 │   ├── IndexUnavailable
+│   │   └── NotKept
 │   └── IndexForgot
 └── Corrupt        a promise does not hold: stop and tell a human         (500)
     ├── UnknownFact
@@ -244,6 +246,16 @@ class NothingToBackUp(Refused):
         )
 
 
+class LedgerNotCopied(Refused):
+    """The facts of one ledger are not those of another, or not yet, where they must be."""
+
+    code = "ledger_not_copied"
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
 class LedgerInUse(Refused):
     """Another process has this folder open."""
 
@@ -278,9 +290,10 @@ class MethodNotAllowed(Refused):
 
     code = "method_not_allowed"
 
-    def __init__(self, allow: tuple[str, ...]) -> None:
-        super().__init__(f"this path takes {', '.join(allow)}")
-        self.allow = allow
+    def __init__(self, allow: tuple[str, ...], *, instead: str | None = None) -> None:
+        hint = "" if instead is None else f"; to make one, {instead}"
+        super().__init__(f"this path takes {', '.join(allow)}{hint}")
+        self.allow, self.instead = allow, instead
 
 
 class RequestTooLarge(Refused):
@@ -320,9 +333,16 @@ class Unauthenticated(Refused):
 
     code = "unauthenticated"
 
-    def __init__(self, problem: str = "send a known key as Authorization: Bearer") -> None:
+    def __init__(
+        self,
+        problem: str = "send a known key as Authorization: Bearer",
+        *,
+        reason: str | None = None,
+    ) -> None:
         super().__init__(problem)
         self.problem = problem
+        self.reason = reason or problem
+        """What the log says, where a stranger is told less: whoever forges tokens would learn."""
 
 
 class Forbidden(Refused):
@@ -403,6 +423,12 @@ class IndexUnavailable(Unavailable):
     def __init__(self, problem: str) -> None:
         super().__init__(problem)
         self.problem = problem
+
+
+class NotKept(IndexUnavailable):
+    """The index could not be asked, and what is kept for that case does not go so far."""
+
+    code = "not_kept"
 
 
 class IndexForgot(Unavailable):

@@ -13,10 +13,11 @@ that where ``immediate`` says so.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, overload
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, overload
 
 import msgspec
 
+from rankd.errors import LedgerUnavailable
 from rankd.model.board import Board
 from rankd.model.facts import Fact, Position, Recorded
 from rankd.model.standing import Offset, Rank, TieRule
@@ -159,6 +160,9 @@ class Ledger(LedgerReader, Protocol):
     async def keep_receipts(self, receipts: Sequence[Kept]) -> None:
         """Keep receipts now: before a snapshot forgets how to fold them again."""
 
+    async def kept_receipts(self, *, after: Position, limit: int) -> Sequence[Kept]:
+        """Return up to ``limit`` receipts of positions after ``after``, in their order."""
+
     def verify(self) -> AsyncIterator["Progress"]:
         """Check the hash chain, every fact's bytes and every key. Raises LedgerCorrupt."""
 
@@ -166,20 +170,156 @@ class Ledger(LedgerReader, Protocol):
         """Let go of everything. Safe to repeat."""
 
 
-SealedRow = tuple[int, str, tuple[int, ...], bytes | None]
-"""A rank as the board shows it, a player, its scores, and what is shown beside it."""
+class SharedLedger(Ledger, Protocol):
+    """A ledger that says ``shared``: it may be lost, and come back by itself."""
+
+    async def lost(self) -> LedgerUnavailable:
+        """Wait until the ledger is out of reach, and return why; at once while it is.
+
+        One that has not answered for a while is out of reach. An append that was not begun by then
+        is refused at once, with a certain ``no``.
+        """
+
+    async def regained(self) -> None:
+        """Wait until the ledger is within reach; at once while it is."""
+
+
+class CopyTarget(Ledger, Protocol):
+    """A ledger that another one is copied into, some facts at a time.
+
+    1. Facts that are taken over have the position, the time and the key that they had.
+    2. What is taken over at a time is taken over whole, its receipts included, or not at all.
+    3. From ``begin_copy`` to ``end_copy``, however often it is broken off meanwhile, nobody can
+       open it but to go on: whoever tries is told where from.
+    """
+
+    async def begin_copy(self, source: str) -> None:
+        """Note, durably, that facts are being copied. Safe to repeat."""
+
+    async def take_over(self, facts: Sequence[Recorded], *, receipts: Sequence[Kept] = ()) -> None:
+        """Append facts of another ledger as they are recorded there, right behind the head.
+
+        Raises LedgerNotCopied, and changes nothing, where they cannot be as they were; and
+        UnicodeError for text that this ledger cannot keep.
+        """
+
+    async def end_copy(self) -> None:
+        """Let everybody open it: the copy is whole."""
+
+
+class SealedRow(NamedTuple):
+    """An entry in the final standings of a closed window."""
+
+    place: int
+    """Counted from 1, every entry before it counted."""
+    rank: int
+    """As the board shows it: those who tie may share it."""
+    player: str
+    order_key: bytes
+    scores: tuple[int, ...]
+    metadata: bytes | None
+
+
+class SealedName(NamedTuple):
+    """Which closed window rows are of."""
+
+    board: str
+    window: str
+    since: Position
+    """Where it was closed."""
 
 
 class Archive(Protocol):
-    """Where the final standings of closed windows are kept, for whoever asks with SQL."""
+    """Where the final standings of closed windows are kept, for whoever asks with SQL.
+
+    And for readers, while the index is out of reach. ``since`` is where the window was closed: one
+    that is put back and closed again has rows of its own.
+
+    1. What is kept of a window never changes, until it is dropped.
+    2. Rows are kept from the first place on, and no place is left out.
+    3. No question costs more than the rows it is answered with, however many a window has.
+    """
 
     async def kept_standings(self, board: str, window: str, *, since: Position) -> int:
-        """Return how many rows of a closed window are kept; ``since`` is where it was closed."""
+        """Return how many rows of a closed window are kept."""
 
     async def keep_standings(
         self, board: str, window: str, rows: Sequence[SealedRow], *, since: Position
     ) -> None:
         """Keep some rows. What is kept already stays as it is."""
+
+    async def finish_standings(
+        self, board: str, window: str, total: int, *, since: Position
+    ) -> None:
+        """Note that all rows of a closed window are kept, and how many they are."""
+
+    async def sealed_windows(self) -> Sequence[SealedName]:
+        """Return the windows of which anything is kept."""
+
+    async def drop_standings(self, board: str, window: str, *, since: Position) -> None:
+        """Forget a closed window whose time is over. Safe to repeat, and to break off."""
+
+    async def sealed_total(self, board: str, window: str, *, since: Position) -> int | None:
+        """Return how many rows a closed window has, None unless all of them are kept."""
+
+    async def sealed_rows(
+        self, board: str, window: str, *, since: Position, first: Rank, limit: int
+    ) -> Sequence[SealedRow]:
+        """Return up to ``limit`` rows from a place on."""
+
+    async def sealed_players(
+        self, board: str, window: str, players: Sequence[str], *, since: Position
+    ) -> Mapping[str, SealedRow]:
+        """Return the rows of those players who have one."""
+
+    async def sealed_behind(
+        self, board: str, window: str, order_key: bytes, player: str, *, since: Position
+    ) -> SealedRow | None:
+        """Return the first row that does not come before this place; None if all do."""
+
+
+class TopList(NamedTuple):
+    """The first entries of a ranking as they were at a position."""
+
+    ranking: "Ranking"
+    entries: "Sequence[Placed]"
+    total: int
+    """How many entries the whole ranking had."""
+    as_of: Position
+
+    @property
+    def whole(self) -> bool:
+        """Whether nobody is missing."""
+        return len(self.entries) >= self.total
+
+
+class ListKept(NamedTuple):
+    """Of a list that is kept: how old it is."""
+
+    as_of: Position
+    seconds: float
+    """Since it was taken, by the clock of whoever keeps it."""
+
+
+class TopLists(Protocol):
+    """Where the first entries of rankings are kept, to be read while the index is out of reach.
+
+    1. Of each ranking there is at most one list, and what ``list_of`` returns is one that was kept,
+       whole and unmixed.
+    2. A list takes the place of an older one and never of a newer one, whoever keeps them.
+    """
+
+    async def lists_kept(self) -> "Mapping[Ranking, ListKept]":
+        """Return of which rankings a list is kept."""
+
+    async def keep_lists(self, lists: Sequence[TopList]) -> None:
+        """Keep lists, all of them or none."""
+
+    async def drop_lists(self, rankings: "Sequence[Ranking]") -> None:
+        """Forget the lists of rankings that nobody asks for any more."""
+
+    async def list_of(self, ranking: "Ranking") -> TopList | None:
+        """Return the list that is kept of a ranking, None if none is."""
 
 
 class Spool(Protocol):
@@ -203,6 +343,15 @@ class Spool(Protocol):
         """Forget what waits up to there: the ledger has it."""
 
 
+class Finding(NamedTuple):
+    """One thing that was looked at, of a machine or a server."""
+
+    what: str
+    found: str
+    advice: str = ""
+    """What to do; empty if it is well."""
+
+
 class Progress(NamedTuple):
     """How far long work has come."""
 
@@ -224,8 +373,15 @@ class Ranking(msgspec.Struct, frozen=True, gc=False):
     segment: str | None = None
     """An attribute and its value, ``region:eu``; None is everybody."""
 
-    def __str__(self) -> str:
+    @property
+    def identity(self) -> str:
+        """What cursors and nodes know it by. They outlive a version: never to be changed."""
         return f"{self.board}/{self.window}/{self.segment or ''}"
+
+    def __str__(self) -> str:
+        """Return its name for people, who may be told it another way tomorrow."""
+        everybody = f"{self.board}/{self.window}"
+        return everybody if self.segment is None else f"{everybody}/{self.segment}"
 
 
 class Shape(NamedTuple):
@@ -279,6 +435,19 @@ class Ranked(NamedTuple):
     """Ordinal: every entry before it counted."""
     order_key: bytes
     metadata: bytes | None
+    total: int
+    as_of: Position
+
+
+class Places(NamedTuple):
+    """Where some players are in one ranking, as columns."""
+
+    ranks: Sequence[int]
+    """As ``Ranked`` has them; 0 for who is not ranked."""
+    order_keys: bytes
+    """End to end; zeros for who is not ranked."""
+    metadata: Sequence[bytes | None] | None
+    """None if no entry has any."""
     total: int
     as_of: Position
 
@@ -365,8 +534,10 @@ class RankIndex(Protocol):
         verdicts, scores and ranks are those of folding them one by one with ``model.judge``.
     11. A shared index remembers its last applies, APPLIES_REMEMBERED of them or fewer if they are
         large: the same one made again, with the same ``after`` and ``through``, changes nothing and
-        gets the answer of the first time, and ``order_keys`` tells, ``at`` its ``after``, how
-        entries were before it. What is remembered no longer gets None, and raises IndexForgot.
+        gets the answer of the first time, ``step_after`` tells where it led, and ``order_keys``
+        and ``metadata`` tell, ``at`` its ``after``, how entries were before it. What is remembered
+        no longer gets None, and raises IndexForgot. So does an apply that adopts drafts which went
+        with another index, whose place this one has taken.
 
     Not promised: that the index survives anything. The ledger does.
     """
@@ -423,8 +594,10 @@ class RankIndex(Protocol):
         that a remembered apply followed. Raises IndexForgot.
         """
 
-    async def metadata(self, entries: Sequence[tuple[Ranking, str]]) -> Sequence[bytes | None]:
-        """Return what is shown beside each player in each ranking."""
+    async def metadata(
+        self, entries: Sequence[tuple[Ranking, str]], at: Position | None = None
+    ) -> Sequence[bytes | None]:
+        """Return what is shown beside each player in each ranking, ``at`` as with order keys."""
 
     # Each of these answers as of ``at``, where that is given: the checkpoint, or another position
     # that a shared index remembers. Otherwise IndexForgot.
@@ -460,6 +633,9 @@ class RankIndex(Protocol):
     async def rankings(self, board: str) -> Sequence[Ranking]:
         """Return the rankings there are of a board, in any order."""
 
+    async def shapes(self) -> Mapping[Ranking, Shape]:
+        """Return all rankings there are but drafts, and their shapes."""
+
 
 class ImmediateIndex(RankIndex, Protocol):
     """An index that says ``immediate``: what is asked most it answers without being awaited."""
@@ -467,10 +643,11 @@ class ImmediateIndex(RankIndex, Protocol):
     def rank_now(self, ranking: Ranking, player: str) -> Ranked | None:
         """Return what ``rank`` does."""
 
-    def seeker(self, ranking: Ranking) -> Callable[[str], Ranked | None] | None:
-        """Return what does ``rank_now`` in one ranking, for whoever asks often; None if it is not.
+    def seeker(self, ranking: Ranking) -> Callable[[Sequence[str]], Places] | None:
+        """Return what finds players in one ranking, for whoever asks often; None if it is not.
 
-        It is good for as long as no ranking is dropped or adopted.
+        It tells of each what ``rank_now`` does, and is good for as long as no ranking is dropped
+        or adopted.
         """
 
     def read_now(self, ranking: Ranking, *, first: Rank, limit: int) -> Columns:
@@ -484,6 +661,42 @@ class SharedIndex(RankIndex, Protocol):
     same apply, made again, does what was not done and tells.
     """
 
+    @property
+    def notes(self) -> Sequence[str]:
+        """What is worth knowing of where it is kept, in sentences that name nobody."""
+
+    async def look_again(self) -> None:
+        """Check now and then where it is kept, and note it: that may be another server by now.
+
+        An index that took the place of this one unnoticed is gone over to.
+        """
+
+    async def belongs(self, ledger: str) -> bool:
+        """Say which ledger this index is made from; False if it is made from another.
+
+        What has no owner gets this one, but for "": a ledger without facts, which owns nothing.
+        """
+
+    @property
+    def replicas(self) -> RankIndex | None:
+        """The same index, only to be read and perhaps behind; None where it has no replicas."""
+
+    async def step_after(self, position: Position) -> Position | None:
+        """Return where the apply leads that follows a position, be it done or only begun.
+
+        None if none does. Raises IndexForgot where the index is not there yet, was never there
+        between two applies, or does not remember. Whoever makes the same apply is told what it did.
+        """
+
+    def ask_rank(
+        self, ranking: Ranking, player: str, tell: Callable[[Ranked | None], None]
+    ) -> bool:
+        """Have ``tell`` told what ``rank`` returns, once, later and in this loop.
+
+        None is told of who is not ranked, and whatever went wrong: ``rank`` says which. False if
+        too many wait already; then nothing is told.
+        """
+
     async def unfinished(self) -> tuple[Position, Position] | None:
         """Return the ``after`` and ``through`` of an apply that was begun and is not done.
 
@@ -494,18 +707,28 @@ class SharedIndex(RankIndex, Protocol):
     async def beside(self) -> "SharedIndex":
         """Return an empty index beside this one, which nobody reads: to fill, and to compare."""
 
-    async def fill(self, source: RankIndex, shapes: Mapping[Ranking, Shape]) -> None:
-        """Copy rankings of an index that stands still meanwhile, and its checkpoint.
+    def fill(self, source: RankIndex) -> AsyncIterator[Progress]:
+        """Copy all rankings of an index that stands still meanwhile, and its checkpoint.
 
         Only into one that was made ``beside`` another and is empty: what a ledger is folded into
         in this process and then copied is there in a fraction of the time.
         """
 
-    async def take_over(self, *, of: Any) -> bool:
+    async def take_over(self) -> bool:
         """Let an index that was filled beside another live in its place, for all nodes at once.
 
-        False if that one does not live any more. The one that does not live is dropped.
+        False if that one does not live any more: then another took its place, and of two that were
+        filled beside one, one does. The one that does not live is dropped.
         """
+
+    async def claim(self, *, seconds: float) -> bool:
+        """Say that this node fills the index, for so long or until it says so again.
+
+        False if another node said so. It spares others the same work; nothing else rests on it.
+        """
+
+    async def release(self) -> None:
+        """Say that this node does not fill the index any more."""
 
     async def drop(self) -> None:
         """Forget an index that was filled beside another and is not to take over."""
@@ -540,6 +763,36 @@ class Snapshots(Protocol):
 
     async def load(self, tell: Callable[[Progress], None]) -> Sequence[bytes] | None:
         """Fill the empty index with what was saved and return the notes; None if nothing was."""
+
+
+COPIES_KEPT = 3
+"""How many copies of the book are kept: one may be needed while the next is written, or damaged."""
+
+
+class Copies(Protocol):
+    """Where copies of the book are kept that every node over one ledger finds.
+
+    1. What ``load`` returns is what was kept there, frame by frame. Damage is found and told:
+       SnapshotDamaged, also for one that is there no longer.
+    2. A copy is there whole or not at all: one that was broken off is not ``kept``.
+    3. There are at most COPIES_KEPT: older ones make room.
+    4. A copy that is kept is never written again; and of those who would keep one about the same
+       time, one does, unless they come in the very same moment.
+    """
+
+    async def kept(self) -> Sequence[Position]:
+        """Return where there are copies, the newest first."""
+
+    async def keep(
+        self, position: Position, frames: Iterable[bytes], *, unless_after: Position
+    ) -> bool:
+        """Keep a copy of a position, unless one after ``unless_after`` is kept or being written.
+
+        Return whether it is kept. Frames are asked for one by one, while other work goes on.
+        """
+
+    async def load(self, position: Position) -> Sequence[bytes]:
+        """Return the frames of the copy at a position."""
 
 
 # ------------------------------------------------------------------------------- clock

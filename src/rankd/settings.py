@@ -9,15 +9,36 @@ To add a setting, add a field to ``Settings``: its name, its type, its default a
 table, the environment's names and the checks follow.
 """
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+from urllib.parse import urlsplit
 
 from rankd.errors import InvalidSetting
 
 ENVIRONMENT_PREFIX = "RANKD_"
+
+OTHER_VARIABLES = frozenset(
+    f"{ENVIRONMENT_PREFIX}{name}"
+    for name in (
+        *("URL", "KEY"),  # Of whoever speaks to a service.
+        "WORKER",  # What a worker process is told by the one that starts it.
+        *("PURE", "DEBUG", "SANITIZE"),  # Of the build.
+        *("HYPOTHESIS", "CHROMIUM", "TEST_CLOCK"),  # Of the tests.
+    )
+)
+"""Variables with our prefix that are no settings."""
+
+LISTED = "`rankd serve --help` lists what there is"
+
+_OF_A_SERVICE = re.compile(
+    rf"{ENVIRONMENT_PREFIX}(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)"
+)
+_ADDRESS = re.compile(r"(tcp|udp|sctp)://")
+"""How Kubernetes tells every container of a service, and a service may well be called rankd."""
 
 _TRUTHS = {"true": True, "yes": True, "1": True, "on": True}
 _LIES = {"false": False, "no": False, "0": False, "off": False}
@@ -29,6 +50,8 @@ class Doc(NamedTuple):
     help: str
     low: float | None = None
     high: float | None = None
+    choices: tuple[str, ...] = ()
+    """All that a text may be, if not anything."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,12 +65,32 @@ class Settings:
     ledger: Annotated[
         str, Doc("Where the ledger is: sqlite, in the data folder, or postgresql://USER@HOST/NAME.")
     ] = "sqlite"
+    ledger_silence_seconds: Annotated[
+        float, Doc("How long PostgreSQL may leave an append unanswered until it is lost.", 0.1, 60)
+    ] = 1.0
     index: Annotated[
         str, Doc("Where the index is: native, in this process, or redis://HOST shared by nodes.")
     ] = "native"
+    bus: Annotated[
+        str, Doc("What carries events: memory, so far nothing else.", choices=("memory",))
+    ] = "memory"
     spare_index: Annotated[
         bool, Doc("Whether to keep a native copy of a shared index, to read from while it is lost.")
     ] = False
+    top_list_entries: Annotated[
+        int,
+        Doc("Of each ranking, how many are kept in PostgreSQL while Redis is lost.", 0, 10_000),
+    ] = 1_000
+    top_list_seconds: Annotated[
+        float, Doc("How old such a list may become before it is taken anew.", 0.1, 3600)
+    ] = 10.0
+    replica_reads: Annotated[
+        tuple[str, ...], Doc("Boards that may be read from replicas of Redis, * for all of them.")
+    ] = ()
+    filled_entries_max: Annotated[
+        int,
+        Doc("How large a lost index may be for this node to make it in memory.", 0, 1_000_000_000),
+    ] = 10_000_000
     spool: Annotated[
         bool, Doc("Whether scores wait on this node's disk while PostgreSQL cannot be reached.")
     ] = False
@@ -120,6 +163,10 @@ class Settings:
     trusted_proxies: Annotated[
         tuple[str, ...], Doc("Addresses and networks whose X-Forwarded-For is believed.")
     ] = ()
+    public_pages: Annotated[
+        tuple[str, ...],
+        Doc("Boards whose pages shared caches may keep though reading takes a key; * for all."),
+    ] = ()
     access_log: Annotated[bool, Doc("Whether each request is logged, with its status.")] = False
     fast_lane: Annotated[
         bool, Doc("Whether hot routes are answered on the spot; off only to compare.")
@@ -135,6 +182,7 @@ class Setting(NamedTuple):
     help: str
     low: float | None
     high: float | None
+    choices: tuple[str, ...] = ()
 
     @property
     def environment(self) -> str:
@@ -147,6 +195,8 @@ class Setting(NamedTuple):
             return "takes true or false"
         if self.kind is tuple:
             return "takes a list of texts, separated by commas where it is one text"
+        if self.choices:
+            return f"takes {', '.join(self.choices)}; anything else is not supported yet"
         if self.kind is str:
             return "takes a text that is not empty"
         noun = "a whole number" if self.kind is int else "a number"
@@ -159,7 +209,8 @@ class Setting(NamedTuple):
         value = _READERS[self.kind](given)
         below = self.low is not None and value is not None and value < self.low
         above = self.high is not None and value is not None and value > self.high
-        if value is None or below or above:
+        strange = bool(self.choices) and value not in self.choices
+        if value is None or below or above or strange:
             raise InvalidSetting(setting=self.name, source=source, problem=self.accepts())
         return value
 
@@ -213,12 +264,13 @@ def _rows() -> list[Setting]:
     for made in fields(Settings):
         kind, doc = get_args(hints[made.name])
         kind = get_origin(kind) or kind
-        rows.append(Setting(made.name, kind, made.default, doc.help, doc.low, doc.high))
+        rows.append(Setting(made.name, kind, made.default, *doc))
     return rows
 
 
 TABLE: tuple[Setting, ...] = tuple(_rows())
 _BY_NAME = {row.name: row for row in TABLE}
+_BY_VARIABLE = {row.environment: row for row in TABLE}
 
 
 def resolve(
@@ -251,12 +303,34 @@ def _from_file(file: Path) -> dict[str, Any]:
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Names of ours only: the prefix is shared with switches of the build and of the tests."""
-    return {
-        row.name: row.read(environment[row.environment], f"the environment ({row.environment})")
-        for row in TABLE
-        if row.environment in environment
-    }
+    values = {}
+    for variable, given in environment.items():
+        if not variable.startswith(ENVIRONMENT_PREFIX) or _is_no_setting(variable, given):
+            continue
+        if variable not in _BY_VARIABLE:
+            raise InvalidSetting(
+                setting=variable[:64], source="the environment", problem=_unknown(variable)
+            )
+        row = _BY_VARIABLE[variable]
+        values[row.name] = row.read(given, f"the environment ({variable})")
+    return values
+
+
+def _is_no_setting(variable: str, given: str) -> bool:
+    """Whether a variable was never meant to set anything: ours for other ends, or Kubernetes'."""
+    if variable in OTHER_VARIABLES or _OF_A_SERVICE.fullmatch(variable):
+        return True
+    return variable.endswith("_PORT") and _ADDRESS.match(given) is not None
+
+
+def _unknown(variable: str) -> str:
+    from difflib import get_close_matches  # Only for whoever made a mistake.
+
+    cut = len(ENVIRONMENT_PREFIX)  # Common to all, it would make them all alike.
+    names = [known[cut:] for known in (*_BY_VARIABLE, *OTHER_VARIABLES)]
+    near = get_close_matches(variable[cut:], names, n=1)
+    meant = f"did you mean {ENVIRONMENT_PREFIX}{near[0]}?" if near else LISTED
+    return f"is not a setting; {meant}"
 
 
 def _from_command_line(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -272,3 +346,12 @@ def _known(name: str, source: str) -> Setting:
         problem = f"is not a setting; there are: {', '.join(_BY_NAME)}"
         raise InvalidSetting(setting=name[:64], source=source, problem=problem)
     return _BY_NAME[name]
+
+
+def shown_place(place: str) -> str:
+    """Return a folder, or the URL of a server, as it may be printed: without a password."""
+    if "://" not in place:
+        return place
+    parts = urlsplit(place)
+    host = parts.netloc.rpartition("@")[2]
+    return parts._replace(netloc=host, query="").geturl()

@@ -94,7 +94,7 @@ class Found(Read, gc=False, kw_only=True):
     not_found: list[str]
 
 
-class Lookup(Struct):
+class Lookup(Struct, forbid_unknown_fields=True):
     """Who is asked for."""
 
     players: list[str]
@@ -175,10 +175,11 @@ class BatchItem(Struct):
     player: str
 
 
-class Batch(Struct):
+class Batch(Struct, forbid_unknown_fields=True):
     """Many submissions, to any boards."""
 
-    scores: list[dict[str, Any]]
+    scores: list[Any]
+    """Objects; of anything else it is said in its place that it is none."""
 
 
 class WrongField(Struct):
@@ -203,6 +204,7 @@ class Results(Struct):
 
     results: list[Any]
     position: int
+    """How far the node has come, and so at least as far as what has a position of its own here."""
 
 
 class Window(Struct, gc=False):
@@ -234,13 +236,18 @@ class BoardBody(Struct, kw_only=True):
     total: int
     as_of: int
     server_time: str
+    exactness: str = "exact"
+    stale: bool = False
 
 
-class Boards(Struct):
+class Boards(Struct, kw_only=True):
     """Every board."""
 
     boards: list[BoardBody]
+    as_of: int
     server_time: str
+    exactness: str = "exact"
+    stale: bool = False
 
 
 class Change(Struct):
@@ -277,6 +284,9 @@ class Profile(Struct):
     name: str | None
     attributes: dict[str, str | int | bool]
     friends: list[str]
+    as_of: int
+    exactness: str = "exact"
+    stale: bool = False
 
 
 class Done(Struct):
@@ -286,7 +296,10 @@ class Done(Struct):
 
 
 class HistoryItem(Struct, omit_defaults=True):
-    """One of a player's facts on a board."""
+    """One of a player's facts on a board.
+
+    ``at`` is the ledger's time; ``client_at`` is what the submission said in its own ``at``.
+    """
 
     position: int
     at: str
@@ -297,6 +310,7 @@ class HistoryItem(Struct, omit_defaults=True):
     key: str | None = None
     build: str | None = None
     metadata: Any = None
+    client_at: str | None = None
 
 
 class History(Read, gc=False, kw_only=True):
@@ -310,7 +324,12 @@ class History(Read, gc=False, kw_only=True):
 
 
 class FactItem(Struct):
-    """One fact of the audit trail."""
+    """One fact of the audit trail.
+
+    ``at`` is the ledger's time; what a submission said in its own ``at`` is in its body. Scores
+    and deltas are as their board shows them. Of a board that was retired since nobody knows the
+    decimals: then they are ``raw_scores`` and ``raw_delta``, in its smallest unit.
+    """
 
     position: int
     at: str
@@ -336,3 +355,5 @@ class Health(Struct):
     position: int
     durable: bool
     problem: str | None = None
+    notes: list[str] | None = None
+    """What is worth knowing of the servers behind it, and changes nothing."""

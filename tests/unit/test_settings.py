@@ -1,11 +1,12 @@
 """Where a setting comes from, what it may be, and what is said when it may not."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from rankd.errors import InvalidSetting
-from rankd.settings import TABLE, Settings, resolve
+from rankd.settings import OTHER_VARIABLES, TABLE, Settings, resolve, shown_place
 
 
 def test_without_anything_given_the_defaults_are_in_force(tmp_path: Path) -> None:
@@ -16,7 +17,7 @@ def test_without_anything_given_the_defaults_are_in_force(tmp_path: Path) -> Non
 def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
     file = tmp_path / "rankd.toml"
     file.write_text('host = "file"\nport = 1\nidle_seconds_max = 3\n')
-    environment = {"RANKD_HOST": "environment", "RANKD_PORT": "2", "RANKD_UNRELATED": "x"}
+    environment = {"RANKD_HOST": "environment", "RANKD_PORT": "2", "UNRELATED": "x"}
     settings = resolve(
         command_line={"host": "line", "data": None}, environment=environment, file=file
     )
@@ -109,3 +110,63 @@ def test_an_unknown_name_is_told_together_with_the_known_ones(tmp_path: Path) ->
         resolve(file=file)
     with pytest.raises(InvalidSetting, match="the command line"):
         resolve(command_line={"prot": 1})
+
+
+@pytest.mark.parametrize(
+    ("place", "shown"),
+    [
+        ("rankd-data", "rankd-data"),
+        ("redis://:secret@r:1/0?password=secret", "redis://r:1/0"),
+        ("postgresql://u:secret@[::1]:5432/db", "postgresql://[::1]:5432/db"),
+    ],
+)
+def test_a_place_is_shown_without_its_password(place: str, shown: str) -> None:
+    assert shown_place(place) == shown
+
+
+@pytest.mark.parametrize(
+    ("variable", "told"),
+    [
+        ("RANKD_PROT", "did you mean RANKD_PORT?"),
+        ("RANKD_IDLE_SECOND_MAX", "did you mean RANKD_IDLE_SECONDS_MAX?"),
+        ("RANKD_DB_PORT", "is not a setting"),
+        ("RANKD_XYZ", "`rankd serve --help` lists"),
+    ],
+)
+def test_a_variable_that_sets_nothing_is_refused(variable: str, told: str) -> None:
+    """Whoever set it believes that it is in force."""
+    with pytest.raises(InvalidSetting, match=re.escape(told)) as refusal:
+        resolve(environment={variable: "1"})
+    assert refusal.value.setting == variable
+
+
+def test_what_kubernetes_tells_of_a_service_called_rankd_stops_nothing() -> None:
+    """Nor of one that is called rankd-db. RANKD_PORT is ours too, and then not meant."""
+    told = {
+        "RANKD_SERVICE_HOST": "10.0.0.11",
+        "RANKD_SERVICE_PORT": "8700",
+        "RANKD_SERVICE_PORT_HTTP": "8700",
+        "RANKD_PORT": "tcp://10.0.0.11:8700",
+        "RANKD_PORT_8700_TCP": "tcp://10.0.0.11:8700",
+        "RANKD_PORT_8700_TCP_PROTO": "tcp",
+        "RANKD_PORT_8700_TCP_PORT": "8700",
+        "RANKD_PORT_8700_TCP_ADDR": "10.0.0.11",
+    }
+    others = {name.replace("RANKD_", "RANKD_DB_"): value for name, value in told.items()}
+    assert resolve(environment={**told, **others}) == Settings()
+    assert resolve(environment={**others, "RANKD_PORT": "9"}).port == 9
+    with pytest.raises(InvalidSetting, match="takes a whole number"):
+        resolve(environment={"RANKD_PORT": "http://10.0.0.11:8700"})
+
+
+def test_every_variable_that_the_project_reads_is_known() -> None:
+    root, found = Path(__file__).parents[2], set[str]()
+    for path in [
+        *root.glob("*.py"),
+        *(root / "src").rglob("*.py"),
+        *(root / "tests").rglob("*.py"),
+    ]:
+        found |= set(re.findall(r'environ(?:\.get\(|\[)"(RANKD_\w+)', path.read_text()))
+    assert {"RANKD_PURE", "RANKD_HYPOTHESIS"} <= found
+    assert found <= OTHER_VARIABLES | {row.environment for row in TABLE}
+    assert resolve(environment=dict.fromkeys(OTHER_VARIABLES, "x")) == Settings()

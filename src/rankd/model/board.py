@@ -317,7 +317,7 @@ def parse_scaled(value: object, decimals: int) -> int:
         case int():
             return _in_range(value * 10**decimals)
         case str():
-            return _scaled(_decimal_of_text(value), decimals)
+            return _scaled(_decimal_of_text(value), decimals, way_out="round it")
         case Decimal():
             return _scaled(value, decimals)
         case float():
@@ -341,7 +341,7 @@ def _scaled_float(value: float, decimals: int) -> int:
     return scaled
 
 
-def _scaled(value: Decimal, decimals: int) -> int:
+def _scaled(value: Decimal, decimals: int, *, way_out: str = "round it, or send it as text") -> int:
     """Scale by integer arithmetic: that of decimals rounds as its context says."""
     exponent = value.as_tuple().exponent
     if not isinstance(exponent, int):
@@ -350,11 +350,11 @@ def _scaled(value: Decimal, decimals: int) -> int:
     if value.adjusted() > _DIGITS_MAX:
         raise ValueError(_TOO_LARGE)
     if exponent < -SCORE_TEXT_LENGTH_MAX:
-        raise ValueError(_too_fine(decimals))
+        raise ValueError(_too_fine(decimals, way_out))
     numerator, denominator = value.as_integer_ratio()
     scaled, rest = divmod(numerator * 10**decimals, denominator)
     if rest:
-        raise ValueError(_too_fine(decimals))
+        raise ValueError(_too_fine(decimals, way_out))
     return _in_range(scaled)
 
 
@@ -364,10 +364,12 @@ def _in_range(scaled: int) -> int:
     raise ValueError(_TOO_LARGE)
 
 
-def _too_fine(decimals: int) -> str:
+def _too_fine(decimals: int, way_out: str) -> str:
+    """Say so, and what to do about it: whoever adds 58.1 and 0.2 as floats has sent no 58.3."""
     if decimals == 0:
         return "must be a whole number"
-    return f"must have at most {decimals} digit{'s'[: decimals > 1]} after the point"
+    digits = f"{decimals} digit{'s'[: decimals > 1]}"
+    return f"must have at most {digits} after the point: {way_out}"
 
 
 # ------------------------------------------------------------- reading a definition
@@ -377,6 +379,9 @@ NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 """What no text of ours holds: control characters, line separators, halves of surrogate pairs."""
+
+TURNING = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Characters that turn the text after them around, that of other rows included."""
 
 _DEFAULT_COLUMN = "score"
 _FIELDS = (
@@ -548,20 +553,23 @@ def _read_columns(read: _Reader, given: Mapping[str, object]) -> tuple[Column, .
         return (Column(_DEFAULT_COLUMN, direction or Direction.HIGHER),)
     columns: list[Column] = []
     for number, item in enumerate(read.items("columns", given["columns"], low=1, high=COLUMNS_MAX)):
-        columns.append(_read_column(read, f"columns[{number}]", item, columns))
+        path = f"columns[{number}]"
+        columns.append(_read_column(read, path, item, columns, direction or Direction.HIGHER))
     if columns and direction not in (None, columns[0].direction):
         read.refuse("direction", "must be that of the first column, or be left out")
     return tuple(columns)
 
 
-def _read_column(read: _Reader, path: str, item: object, before: Sequence[Column]) -> Column:
+def _read_column(
+    read: _Reader, path: str, item: object, before: Sequence[Column], inherited: Direction
+) -> Column:
     given = read.mapping(path, item, ("name", "direction"))
     taken = [column.name for column in before]
     name = read.name(
         f"{path}.name", given.get("name"), length_max=COLUMN_NAME_LENGTH_MAX, taken=taken
     )
     direction = read.choice(f"{path}.direction", given.get("direction"), Direction)
-    return Column(name, direction or Direction.HIGHER)
+    return Column(name, direction or inherited)
 
 
 def _read_decimals(read: _Reader, given: Mapping[str, object]) -> int:

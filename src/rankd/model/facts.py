@@ -168,6 +168,25 @@ class PlayerProfiled(Fact, frozen=True):
     actor: str | None = None
 
 
+class AttributesSet(PlayerProfiled, frozen=True):
+    """A player's attributes are now these and no others. Its name stays, and is absent here.
+
+    To whoever goes by the attributes it is a profile like any other.
+    """
+
+    kind = "attributes_set.1"
+
+
+class NameSet(Fact, frozen=True):
+    """A player is called this now, or nothing if it is absent. Its attributes stay."""
+
+    kind = "name_set.1"
+
+    player: str
+    name: str | None = None
+    actor: str | None = None
+
+
 class FriendsSet(Fact, frozen=True):
     """A player's friends are now these and no others."""
 
@@ -262,8 +281,22 @@ def fingerprint(fact: ScoreSubmitted) -> bytes:
     """Return what tells one submission's body from another's under the same key.
 
     Absent fields leave no trace, so a field added in later years does not change the fingerprint
-    of the bodies before it.
+    of the bodies before it. When the client says it happened is left out: that is data which
+    decides nothing, and many a client stamps each try anew.
     """
+    return _fingerprint(fact if fact.at is None else msgspec.structs.replace(fact, at=None))
+
+
+def fingerprints(fact: ScoreSubmitted) -> tuple[bytes, ...]:
+    """Return every fingerprint that a ledger may keep of this body, today's first.
+
+    The client's time was a part of it once, and what a ledger kept then stays as it is.
+    """
+    today = fingerprint(fact)
+    return (today,) if fact.at is None else (today, _fingerprint(fact))
+
+
+def _fingerprint(fact: ScoreSubmitted) -> bytes:
     body = _Body(*_body_of(fact))
     return blake2b(_encode(body), digest_size=FINGERPRINT_BYTES).digest()
 
@@ -333,7 +366,12 @@ FACTS: tuple[type[Fact], ...] = (
     WindowDropped,
     KeyCreated,
     KeyRevoked,
+    NameSet,
+    AttributesSet,
 )
+
+KINDS: tuple[str, ...] = tuple(fact.kind.partition(".")[0] for fact in FACTS)
+"""What facts are called, whatever their version."""
 
 _CODEC = Codec(FACTS)
 

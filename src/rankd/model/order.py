@@ -60,6 +60,8 @@ class Order:
     """Return the scores a key was made from."""
     scores_of: Callable[[bytes], list[Scores]] = field(init=False, repr=False, compare=False)
     """Return the scores of each of some keys that lie end to end."""
+    masks: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    """What the words of a key differ by from the scores and the position it was made from."""
     _layout: struct.Struct = field(init=False, repr=False, compare=False)
     _mask: int = field(init=False, repr=False, compare=False)
 
@@ -72,6 +74,7 @@ class Order:
         mask = struct.pack(f">{len(flips)}Q", *flips)
         remember = object.__setattr__  # The order is frozen from the next line on.
         remember(self, "key_bytes", len(mask))
+        remember(self, "masks", tuple(flips))
         remember(self, "_layout", struct.Struct(f">{len(self.directions)}qQ"))
         remember(self, "_mask", int.from_bytes(mask, "big"))
         narrow = len(self.directions) == 1

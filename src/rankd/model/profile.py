@@ -1,24 +1,28 @@
 """What people say of a player: a name to show, attributes to rank by, friends to compare with."""
 
-import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from rankd.errors import FieldError, InvalidProfile
-from rankd.model.board import UNPRINTABLE, shown_name
+from rankd.model.board import TURNING, UNPRINTABLE, shown_name
 from rankd.model.facts import Attributes
+from rankd.model.letters import count_letters, is_visible
 from rankd.model.submission import (
+    NEW_PLAYER,
     PLAYER_ID_BYTES_MAX,
     Errors,
     read_attributes,
+    valid_new_player,
     valid_player,
 )
 
 NAME_GRAPHEMES_MAX = 32
 """What a row of a list has room for, counted as people count letters."""
 
-NAME_BYTES_MAX = 512
-"""A letter can carry any number of accents; a row cannot."""
+NAME_BYTES_MAX = 1_280
+"""Forty for each: the longest emoji, two people with skins of their own who kiss, takes 35. Without
+a bound a letter could carry any number of accents."""
 
 FRIENDS_MAX = 999
 """With the player, as many as one look-up holds."""
@@ -26,22 +30,30 @@ FRIENDS_MAX = 999
 REASON_LENGTH_MAX = 500
 """A sentence or two for whoever reads the audit trail."""
 
-_DIRECTION = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Characters that turn the text after them around, that of other rows included."""
-
-_ZERO_WIDTH_JOINER = "\u200d"
-_REGIONAL = range(0x1F1E6, 0x1F200)
-_SKIN_TONES = range(0x1F3FB, 0x1F400)
+_FIELDS = ("name", "attributes", "friends")
+_UNKNOWN = f"is unknown; known are {', '.join(_FIELDS)}"
 
 
-def read_profile(body: object) -> tuple[str | None, Attributes]:
-    """Return the name and the attributes of a profile. Raises InvalidProfile."""
+class Said(NamedTuple):
+    """What a body says of a player's profile."""
+
+    fields: frozenset[str]
+    """Those that it names: ``name``, ``attributes``. The others are to stay as they are."""
+    name: str | None
+    attributes: Attributes
+
+
+def read_profile(body: object) -> Said:
+    """Return what a body says of a profile; a field that is null is to be forgotten.
+
+    Raises InvalidProfile. Of friends only that they may be there.
+    """
     errors: Errors = []
     if not isinstance(body, Mapping):
         raise InvalidProfile([FieldError("", "must be an object")])
     for field in body:
-        if field not in ("name", "attributes", "friends"):
-            errors.append(FieldError(shown_name(field), "is unknown"))
+        if field not in _FIELDS:
+            errors.append(FieldError(shown_name(field), _UNKNOWN))
     name = body.get("name")
     if name is not None:
         name = _read_name(name, errors)
@@ -50,7 +62,7 @@ def read_profile(body: object) -> tuple[str | None, Attributes]:
         attributes = read_attributes(body["attributes"], "attributes", errors)
     if errors:
         raise InvalidProfile(errors)
-    return name, attributes
+    return Said(frozenset(body) & {"name", "attributes"}, name, attributes)
 
 
 def read_friends(friends: object, *, player: str) -> tuple[str, ...]:
@@ -79,6 +91,16 @@ def check_player(player: object) -> str:
     return player
 
 
+def check_new_player(player: object) -> str:
+    """Return the id of somebody of whom nothing is known yet. Raises InvalidProfile.
+
+    Ledgers hold ids from before more was asked of them: those stay, and no more are added.
+    """
+    if not valid_new_player(player):
+        raise InvalidProfile([FieldError("player", f"must be {NEW_PLAYER}")])
+    return player
+
+
 def read_reason(reason: object) -> str | None:
     """Return why something is done, as its author says. Raises InvalidProfile."""
     if reason is None:
@@ -93,33 +115,13 @@ def _read_name(name: object, errors: Errors) -> str:
     if isinstance(name, str) and 0 < len(name) <= NAME_BYTES_MAX and _is_plain(name):
         composed = unicodedata.normalize("NFC", name).strip()
         fits = len(composed.encode()) <= NAME_BYTES_MAX
-        if composed and fits and count_graphemes(composed) <= NAME_GRAPHEMES_MAX:
+        if fits and is_visible(composed) and count_letters(composed) <= NAME_GRAPHEMES_MAX:
             return composed
-    accepted = f"must be 1 to {NAME_GRAPHEMES_MAX} letters without control or direction characters"
-    errors.append(FieldError("name", accepted))
+    accepted = f"1 to {NAME_GRAPHEMES_MAX} letters that can be seen, {NAME_BYTES_MAX} bytes at most"
+    message = f"must be {accepted}, without control or direction characters"
+    errors.append(FieldError("name", message))
     return ""
 
 
 def _is_plain(text: str) -> bool:
-    return not UNPRINTABLE.search(text) and not _DIRECTION.search(text)
-
-
-def count_graphemes(text: str) -> int:
-    """Count what people see as letters: marks, joined emoji and halves of flags count for none.
-
-    A few scripts join more than this knows of, and are counted with a letter too many.
-    """
-    count, joined, flag = 0, False, False
-    for letter in text:
-        point = ord(letter)
-        if letter == _ZERO_WIDTH_JOINER:
-            joined = True
-            continue
-        extends = unicodedata.category(letter) in ("Mn", "Me", "Mc") or point in _SKIN_TONES
-        second_half = point in _REGIONAL and flag
-        if not (extends or joined or second_half):
-            count += 1
-        if not extends:
-            joined = False
-            flag = point in _REGIONAL and not second_half
-    return count
+    return not UNPRINTABLE.search(text) and not TURNING.search(text)

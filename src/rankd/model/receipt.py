@@ -13,12 +13,13 @@ from typing import Literal
 import msgspec
 
 from rankd.model.facts import Position
+from rankd.model.printed import Printed, Words
 from rankd.model.standing import Rank, percentile, shown_score
 
 VerdictName = Literal["counted", "not_better", "held", "rejected"]
 
 
-class InWindow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class InWindow(Printed, msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a submission did in one window, and where the player stands there after it."""
 
     window: str
@@ -48,13 +49,24 @@ class InWindow(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """The share of the ranking at or below the player, in percent."""
         return None if self.rank is None else percentile(self.rank, self.total)
 
+    def _words(self) -> Words:
+        yield "window", self.window
+        yield "verdict", self.verdict
+        yield "scores", self.scores
+        yield "previous_scores", self.previous_scores
+        yield "rank", self.rank
+        yield "previous_rank", self.previous_rank
+        yield "total", self.total
+        yield "code", self.code, None
+        yield "message", self.message, None
+
 
 NOWHERE = InWindow(
     "", "rejected", code="no_window", message="the board has no window open at this time"
 )
 
 
-class Receipt(msgspec.Struct, frozen=True, eq=False, gc=False):
+class Receipt(Printed, msgspec.Struct, frozen=True, eq=False, gc=False):
     """What one submission did. One window speaks for the whole."""
 
     board: str
@@ -116,6 +128,22 @@ class Receipt(msgspec.Struct, frozen=True, eq=False, gc=False):
     def percentile(self) -> float | None:
         """The share of the ranking at or below the player, in percent."""
         return self.first.percentile
+
+    def _words(self) -> Words:
+        yield "board", self.board
+        yield "player", self.player
+        yield "verdict", self.verdict
+        yield "score", self.score
+        yield "previous_score", self.previous_score
+        yield "rank", self.rank
+        yield "previous_rank", self.previous_rank
+        yield "rank_change", self.rank_change
+        yield "total", self.total
+        yield "percentile", self.percentile
+        yield "position", self.position
+        yield "duplicate", self.duplicate, False
+        if len(self.windows) > 1 or len(self.first.scores or ()) > 1:  # Else all is told already.
+            yield "windows", dict(self.windows)
 
     def __eq__(self, other: object) -> bool:
         """Whether both are answers to one submission: whoever repeats it gets an equal one."""

@@ -4,9 +4,14 @@ A fact keeps the scores as they were submitted, in the unit and the columns of t
 its time. When a board is redefined its windows are folded again from the facts, and each fact is
 first put into the terms of the new definition: scaled to its decimals, its columns found again by
 their names.
+
+Under the same rule, bounds are those of both definitions. Whoever sent a score that left the bounds
+of its time was told that it counts nowhere: wider ones are for what is submitted from then on.
+Under another rule they bound something else, a sum or its parts, and everything is judged anew.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from operator import attrgetter
 
 import msgspec
@@ -37,9 +42,21 @@ def changes_entries(before: Board, after: Board) -> bool:
     return dense or _DECIDES_ENTRIES(before) != _DECIDES_ENTRIES(after)
 
 
+def judging(before: Board, after: Board) -> Board:
+    """Return what facts recorded under ``before`` are judged by under ``after``."""
+    if before.rule is not after.rule or before.columns[0].name != after.columns[0].name:
+        return after
+    factor = _factor(before, after)
+    low = max(after.score_low, before.score_low * factor)
+    high = min(after.score_high, before.score_high * factor)
+    if (low, high) == (after.score_low, after.score_high):
+        return after
+    return replace(after, limits=replace(after.limits, score_min=low, score_max=high))
+
+
 def translation(before: Board, after: Board) -> Translation:
     """Return how facts recorded under ``before`` are read under ``after``."""
-    factor = 10 ** (after.decimals - before.decimals)
+    factor = _factor(before, after)
     names = [column.name for column in before.columns]
     places = [
         names.index(column.name) if column.name in names else None for column in after.columns
@@ -61,6 +78,10 @@ def translation(before: Board, after: Board) -> Translation:
         return msgspec.structs.replace(fact, delta=delta * factor)
 
     return translate
+
+
+def _factor(before: Board, after: Board) -> int:
+    return int(10 ** (after.decimals - before.decimals))
 
 
 def _as_it_is(fact: ScoreSubmitted) -> ScoreSubmitted:

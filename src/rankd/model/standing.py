@@ -12,18 +12,19 @@ the mistake of one for the other is silent and always off by one player.
 import binascii
 import struct
 from base64 import b64decode
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Context, Decimal
 from enum import Enum, StrEnum
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, NewType
+from typing import Any, NewType, overload
 from zlib import crc32
 
 import msgspec
 
 from rankd.errors import FieldError, InvalidCursor, InvalidPage
 from rankd.model.facts import Position
+from rankd.model.printed import Printed, Words
 
 Rank = NewType("Rank", int)
 """A place in a ranking, counted from 1."""
@@ -58,7 +59,7 @@ class TieRule(StrEnum):
     """1 2 2 3: they share a rank, and none is skipped."""
 
 
-class Standing(msgspec.Struct, frozen=True, gc=False):
+class Standing(Printed, msgspec.Struct, frozen=True, gc=False):
     """An entry with its rank, true at the position ``as_of``."""
 
     rank: Rank
@@ -75,6 +76,8 @@ class Standing(msgspec.Struct, frozen=True, gc=False):
     """What came with the run that counts, as JSON."""
     place: Rank | None = None
     """The rank among those who were looked up together."""
+    stale: bool = False
+    """Whether it was told without the index, which may have told of more already."""
 
     @property
     def score(self) -> int | Decimal:
@@ -90,6 +93,63 @@ class Standing(msgspec.Struct, frozen=True, gc=False):
     def percentile(self) -> float:
         """The share of the ranking that is at or below this rank, in percent."""
         return percentile(self.rank, self.total)
+
+    def _words(self) -> Words:
+        yield "rank", self.rank
+        yield "place", self.place, None
+        yield "player", self.player
+        yield "name", self.name, None
+        yield "score", self.score
+        yield "scores", self.scores, self.scores[:1]
+        yield "total", self.total
+        yield "percentile", self.percentile
+        yield "metadata", self.metadata, None
+        yield "as_of", self.as_of
+        yield "stale", self.stale, False
+
+
+class Standings(Printed):
+    """What is read like the list of its standings, and tells more beside."""
+
+    __slots__ = ()
+
+    @property
+    def standings(self) -> Sequence[Standing]:
+        """The list it is read like."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return len(self.standings)
+
+    def __iter__(self) -> Iterator[Standing]:
+        return iter(self.standings)
+
+    def __reversed__(self) -> Iterator[Standing]:
+        return reversed(self.standings)
+
+    def __contains__(self, standing: object) -> bool:
+        return standing in self.standings
+
+    @overload
+    def __getitem__(self, which: int) -> Standing: ...
+    @overload
+    def __getitem__(self, which: slice) -> Sequence[Standing]: ...
+    def __getitem__(self, which: int | slice) -> Standing | Sequence[Standing]:
+        return self.standings[which]
+
+    def index(self, standing: object, *bounds: int) -> int:
+        """Return where a standing is, counted from 0. Raises ValueError."""
+        return self.standings.index(standing, *bounds)
+
+    def count(self, standing: object) -> int:
+        """Return how often a standing is in it."""
+        return self.standings.count(standing)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the other is the same, or a list of the same standings."""
+        return self.standings == other if isinstance(other, list) else super().__eq__(other)
+
+    __hash__ = None  # type: ignore[assignment] # As of a list.
 
 
 def shown_score(scaled: int, decimals: int) -> int | Decimal:
@@ -174,10 +234,9 @@ def neighbourhood(
     Raises InvalidPage when more neighbours are asked for than anyone is given.
     """
     assert 1 <= rank <= total, (rank, total)
-    errors = _outside("above", above, low=0, high=NEIGHBOURS_MAX)
-    errors += _outside("below", below, low=0, high=NEIGHBOURS_MAX)
-    if errors:
-        raise InvalidPage(errors)
+    if not (0 <= above <= NEIGHBOURS_MAX and 0 <= below <= NEIGHBOURS_MAX):
+        errors = _outside("above", above, low=0, high=NEIGHBOURS_MAX)
+        raise InvalidPage(errors + _outside("below", below, low=0, high=NEIGHBOURS_MAX))
     count = min(above + 1 + below, total)
     first = min(max(rank - above, 1), total - count + 1)
     return Rank(first), count

@@ -27,6 +27,7 @@ from rankd.model.board import (
     SCORE_MAX,
     SCORE_MIN,
     SEGMENT_NAME_LENGTH_MAX,
+    TURNING,
     UNPRINTABLE,
     Board,
     ScoreRule,
@@ -34,6 +35,7 @@ from rankd.model.board import (
     shown_name,
 )
 from rankd.model.facts import Attributes, ScoreSubmitted
+from rankd.model.letters import is_visible
 from rankd.model.window import Instant
 
 PLAYER_ID_BYTES_MAX = 256
@@ -44,6 +46,9 @@ SUBMISSION_KEY_BYTES_MAX = 128
 
 METADATA_BYTES_MAX = 2048
 """As JSON. A few facts about the run, shown with it; replays belong in a store of their own."""
+
+METADATA_INTEGER_MIN, METADATA_INTEGER_MAX = -(2**63), 2**64 - 1
+"""What 64 bits hold, with a sign or without: beyond it readers of JSON round, each as it likes."""
 
 METADATA_DEPTH_MAX = 32
 """Deeper than any honest table, and far from what makes a JSON reader overflow its stack."""
@@ -56,12 +61,6 @@ ATTRIBUTE_TEXT_BYTES_MAX = 128
 
 BUILD_BYTES_MAX = 64
 """A version, a channel and a commit hash."""
-
-RUN_BYTES_MAX = 1024
-"""A signed token."""
-
-SIGNATURE_BYTES_MAX = 512
-"""Ed25519 takes 88 characters of base64; this leaves room for what comes after it."""
 
 
 class Submission(msgspec.Struct, frozen=True, gc=False):
@@ -80,9 +79,6 @@ class Submission(msgspec.Struct, frozen=True, gc=False):
     build: str | None = None
     at: Instant | None = None
     """When the client says it happened. Kept as data, never used for order."""
-    run: str | None = None
-    signature: str | None = None
-    """Checked at the door; the ledger has no use for it."""
 
     @staticmethod
     def of(board: Board, body: Mapping[str, object]) -> "Submission":
@@ -104,8 +100,7 @@ class Submission(msgspec.Struct, frozen=True, gc=False):
             self.attributes,
             self.build,
             self.at,
-            self.run,
-            actor,
+            actor=actor,
         )
 
 
@@ -250,6 +245,7 @@ def read_facts(
                 and 0 < len(player) <= PLAYER_ID_BYTES_MAX
                 and player.isascii()
                 and player.isprintable()
+                and not player.isspace()
             ):
                 add(
                     ScoreSubmitted(
@@ -298,7 +294,7 @@ def read_plain(
     name = board.name
     if type(score) is not int or not board.score_low <= score <= board.score_high:
         return None
-    if not _is_text(player, PLAYER_ID_BYTES_MAX):
+    if not valid_new_player(player):
         return None
     if key is not None and not _is_text(key, SUBMISSION_KEY_BYTES_MAX):
         return None
@@ -342,7 +338,7 @@ def _read_submission(board: Board, body: Mapping[str, object]) -> Submission:
         scores = _read_single(board, body.get("score"), errors)
     else:
         scores = _read_columns(board, body, errors)
-    player = _read_text(body.get("player"), "player", PLAYER_ID_BYTES_MAX, errors)
+    player = _read_player(body.get("player"), errors)
     optional = _read_optional(board, body, errors)
     if errors:
         raise InvalidSubmission(errors)
@@ -366,7 +362,7 @@ def _read_optional(board: Board, body: Mapping[str, object], errors: Errors) -> 
         if (read := _OPTIONAL.get(name)) is not None:
             found[name] = read(value, name, errors)
         elif name != "board":
-            errors.append(FieldError(shown_name(name), "is unknown"))
+            errors.append(FieldError(shown_name(name), _UNKNOWN))
         elif value != board.name:
             errors.append(FieldError("board", "must be the board it is submitted to"))
     return found
@@ -435,8 +431,38 @@ def _read_needed(board: Board, value: object, path: str, errors: Errors) -> int:
 
 
 def valid_player(value: object) -> bool:
-    """Whether this can be a player's id: 1 to PLAYER_ID_BYTES_MAX bytes of printable UTF-8."""
+    """Whether this can be a player's id: 1 to PLAYER_ID_BYTES_MAX bytes of printable UTF-8.
+
+    Whoever submits must have one of which something can be seen and that turns no text around,
+    either. Ledgers hold ids from before that was asked for, and their players can be read for ever.
+    """
     return _is_text(value, PLAYER_ID_BYTES_MAX)
+
+
+NEW_PLAYER = (
+    f"text of 1 to {PLAYER_ID_BYTES_MAX} bytes, all printable, some of it visible,"
+    " none that turns text around"
+)
+"""What ``valid_new_player`` takes, in words."""
+
+
+def valid_new_player(value: object) -> TypeGuard[str]:
+    """Whether this can be the id of somebody who is not there yet."""
+    if not _is_text(value, PLAYER_ID_BYTES_MAX):
+        return False
+    if value.isascii():
+        return not value.isspace()
+    return not TURNING.search(value) and is_visible(value)
+
+
+def _read_player(value: object, errors: Errors) -> str:
+    if valid_new_player(value):
+        return value
+    if value is None:
+        errors.append(FieldError("player", "is missing"))
+        return ""
+    errors.append(FieldError("player", f"must be {NEW_PLAYER}"))
+    return ""
 
 
 def _is_text(value: object, bytes_max: int) -> TypeGuard[str]:
@@ -468,6 +494,11 @@ def _read_at(value: object, path: str, errors: Errors) -> Instant:
         return 0
 
 
+def _refuse_unchecked(_value: object, path: str, errors: Errors) -> None:
+    """Refuse what whoever sends it expects to be checked: taking it unread would be a lie."""
+    errors.append(FieldError(path, "is not supported yet: nobody checks it"))
+
+
 def _read_metadata(value: object, path: str, errors: Errors) -> bytes:
     try:
         encoded = _to_json(value)
@@ -475,24 +506,33 @@ def _read_metadata(value: object, path: str, errors: Errors) -> bytes:
         encoded = b""
     if not 0 < len(encoded) <= METADATA_BYTES_MAX or not _is_json(value):
         accepted = f"at most {METADATA_BYTES_MAX} bytes and {METADATA_DEPTH_MAX} levels"
-        errors.append(FieldError(path, f"must be JSON of {accepted}"))
+        beside = "whole numbers of 64 bits at most, no U+0000"
+        errors.append(FieldError(path, f"must be JSON of {accepted}, {beside}"))
     return encoded
 
 
 def _is_json(value: object) -> bool:
-    """Whether JSON can say this. An encoder is more obliging: it turns NaN into null."""
+    """Whether JSON can say this so that all who read it read the same, and stores can keep it.
+
+    An encoder is more obliging: it turns NaN into null. PostgreSQL keeps no U+0000.
+    """
     level: list[object] = [value]
     for _ in range(METADATA_DEPTH_MAX):
         below: list[object] = []
         for item in level:
             match item:
                 case dict() if all(isinstance(name, str) for name in item):
+                    below += item.keys()
                     below += item.values()
                 case list():
                     below += item
                 case float() | Decimal() if isfinite(item):
                     pass
-                case None | bool() | int() | str():
+                case None | bool():
+                    pass
+                case int() if METADATA_INTEGER_MIN <= item <= METADATA_INTEGER_MAX:
+                    pass
+                case str() if "\x00" not in item:
                     pass
                 case _:
                     return False
@@ -523,6 +563,7 @@ def _check_attribute(name: object, value: object, path: str, errors: Errors) -> 
         errors.append(FieldError(f"{path}.{shown_name(name)}", message))
 
 
+_UNKNOWN = "is unknown: what is known of a player goes in attributes, anything else in metadata"
 _READ_ELSEWHERE = frozenset({"player", "score", "delta", "columns"})
 _OPTIONAL: dict[str, Callable[[object, str, Errors], Any]] = {
     "key": _text_reader(SUBMISSION_KEY_BYTES_MAX),
@@ -530,6 +571,6 @@ _OPTIONAL: dict[str, Callable[[object, str, Errors], Any]] = {
     "attributes": read_attributes,
     "build": _text_reader(BUILD_BYTES_MAX),
     "at": _read_at,
-    "run": _text_reader(RUN_BYTES_MAX),
-    "signature": _text_reader(SIGNATURE_BYTES_MAX),
+    "run": _refuse_unchecked,
+    "signature": _refuse_unchecked,
 }

@@ -708,7 +708,8 @@ def _parse(definition: str | Mapping[str, object], time_zone: str) -> Recurrence
         raise RecurrenceError("", "the time zone must be an IANA name such as Europe/Berlin")
     if isinstance(definition, str):
         if definition not in _RESERVED:
-            raise RecurrenceError("", f"must be one of {', '.join(_RESERVED)}, or an object")
+            known = ", ".join(_RESERVED)
+            raise RecurrenceError("", f"must be one of {known}, or an object such as {_EXAMPLE}")
         definition = {"name": definition}
     elif not isinstance(definition, Mapping):
         raise RecurrenceError("", "must be text or an object")
@@ -775,6 +776,7 @@ def _read_cron(fields: _Definition) -> Recurrence:
     return _Cron(fields.name(), fields.time_zone, cron)
 
 
+_EXAMPLE = '{"name": "hour", "cron": "0 * * * *"}'
 _RESERVED: dict[str, Callable[[_Definition], Recurrence]] = {
     "all": _read_all,
     "daily": _read_daily,

@@ -128,6 +128,28 @@ def test_every_field_is_read() -> None:
     assert full.retention == {"daily": timedelta(days=30), "weekly": timedelta(weeks=26)}
 
 
+@pytest.mark.parametrize(
+    ("whole", "own", "expected"),
+    [
+        ("lower", [None, None], "lower lower"),
+        ("lower", ["lower", None], "lower lower"),
+        ("lower", [None, "higher"], "lower higher"),
+        ("higher", [None, "lower"], "higher lower"),
+        (None, [None, "lower"], "higher lower"),
+        (None, ["lower", None], "lower higher"),
+    ],
+)
+def test_a_column_without_a_direction_has_that_of_its_board(
+    whole: str | None, own: list[str | None], expected: str
+) -> None:
+    columns = [{"name": f"c{n}", "direction": way} for n, way in enumerate(own)]
+    given = board(direction=whole, columns=columns)
+    assert " ".join(given.directions) == expected
+    assert Board.define("b", given.definition()) == given
+    bare = [{name: said for name, said in each.items() if said} for each in columns]
+    assert board(direction=whole, columns=bare) == given
+
+
 def test_a_direction_alone_means_one_column_named_score() -> None:
     assert board(direction="lower").columns == (Column("score", Direction.LOWER),)
 
@@ -283,7 +305,11 @@ def test_every_wrong_field_is_named_at_once() -> None:
         ({"columns": [{"name": f"c{n}"} for n in range(COLUMNS_MAX + 1)]}, "columns", "1 to 4"),
         ({"columns": [{}]}, "columns[0].name", "1 to 32"),
         ({"columns": [{"name": "c" * (COLUMN_NAME_LENGTH_MAX + 1)}]}, "columns[0].name", "32"),
-        ({"direction": "lower", "columns": [{"name": "a"}]}, "direction", "first column"),
+        (
+            {"direction": "lower", "columns": [{"name": "a", "direction": "higher"}]},
+            "direction",
+            "first column",
+        ),
         ({"windows": []}, "windows", "1 to 16"),
         ({"windows": ["all"] * (WINDOWS_MAX + 1)}, "windows", "1 to 16"),
         ({"windows": "all"}, "windows", "list"),
@@ -529,8 +555,10 @@ def test_a_score_is_read_exactly(decimals: int, value: object, scaled: int) -> N
         (0, Decimal("-Infinity"), "number"),
         (0, 12.5, "whole number"),
         (0, "12.5", "whole number"),
-        (1, "0.25", "at most 1 digit after"),
-        (2, 12.345, "at most 2 digits after"),
+        (1, "0.25", "at most 1 digit after the point: round it"),
+        (2, 12.345, "at most 2 digits after the point: round it, or send it as text"),
+        (3, 58.1 + 0.2, "round it, or send it as text"),
+        (2, Decimal("12.345"), "round it, or send it as text"),
         (2, Decimal("1E-400"), "at most 2 digits after"),
         (0, SCORE_MAX + 1, "larger"),
         (0, SCORE_MIN - 1, "larger"),
