@@ -73,6 +73,9 @@ class WrittenHereReadThere:
     async def keep_receipts(self, receipts: Sequence[Kept]) -> None:
         await self.writer.keep_receipts(receipts)
 
+    async def kept_receipts(self, *, after: Position, limit: int) -> Sequence[Kept]:
+        return await self.writer.kept_receipts(after=after, limit=limit)
+
     def verify(self) -> AsyncIterator[Progress]:
         return self.writer.verify()
 

@@ -35,6 +35,7 @@ from rankd.ports import (
     Move,
     Moved,
     Placed,
+    Places,
     Ranked,
     Ranking,
     Run,
@@ -469,8 +470,11 @@ class NativeIndex:
             for (ranking, _), number in zip(entries, numbers, strict=True)
         ]
 
-    async def metadata(self, entries: Sequence[tuple[Ranking, str]]) -> Sequence[bytes | None]:
-        self._sound()
+    async def metadata(
+        self, entries: Sequence[tuple[Ranking, str]], at: Position | None = None
+    ) -> Sequence[bytes | None]:
+        checkpoint = self._sound().checkpoint
+        assert at in (None, checkpoint), f"this index knows how it is at {checkpoint}, not at {at}"
         numbers = self._players.find_many([player for _, player in entries])
         return [
             None if (found := self._rankings.get(ranking)) is None else found.metadata.get(number)
@@ -494,33 +498,31 @@ class NativeIndex:
         """Return what ``rank`` does, to a caller who cannot wait."""
         state = self._sound()
         entries = state.rankings.get(ranking)
+        if entries is None:
+            return None
         try:
-            number = self._players.find(player)
+            found = entries.ranks.locate(player)
         except ValueError:  # Nobody can have such an id.
             return None
-        if entries is None or number is None:
-            return None
-        ranks = entries.ranks
-        found = ranks.find(number)
         if found is None:
             return None
+        rank, key, number = found
         beside = entries.metadata.get(number)
-        return _ranked((*found, beside, len(ranks), state.checkpoint))
+        return _ranked((rank, key, beside, len(entries.ranks), state.checkpoint))
 
-    def seeker(self, ranking: Ranking) -> Callable[[str], Ranked | None] | None:
-        """Return what does ``rank_now`` in one ranking."""
+    def seeker(self, ranking: Ranking) -> Callable[[Sequence[str]], Places] | None:
+        """Return what finds players in one ranking, all of them in one go."""
         entries = self._sound().rankings.get(ranking)
         if entries is None:
             return None
         ranks, beside, sound = entries.ranks, entries.metadata, self._sound
-        locate = ranks.locate
+        numbers_of = self._players.find_many
 
-        def seek(player: str) -> Ranked | None:
-            state, found = sound(), locate(player)
-            if found is None:
-                return None
-            rank, key, number = found
-            return _ranked((rank, key, beside.get(number), len(ranks), state.checkpoint))
+        def seek(players: Sequence[str]) -> Places:
+            state, numbers = sound(), numbers_of(players)
+            found, keys = ranks.find_many(numbers)
+            metadata = [beside.get(number) for number in numbers] if beside else None
+            return Places(found, keys, metadata, len(ranks), state.checkpoint)
 
         return seek
 
@@ -590,6 +592,10 @@ class NativeIndex:
 
     async def rankings(self, board: str) -> Sequence[Ranking]:
         return [ranking for ranking in self._sound().rankings if ranking.board == board]
+
+    async def shapes(self) -> Mapping[Ranking, Shape]:
+        rankings = self._sound().rankings
+        return {name: entries.shape for name, entries in rankings.items() if not is_draft(name)}
 
     def digest(self) -> bytes:
         """Return what two indexes that folded the same facts have in common. O(n)."""

@@ -9,16 +9,14 @@ A run is taken in two steps. What can be wrong with it is found in the first, wh
 if it fails; after it only a lack of memory can stop the second, and then midway.
 """
 
-import struct
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from functools import cache
 from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from rankd.adapters.memory.state import Entries, State
-from rankd.model.board import Board, Direction, ScoreRule, TieBreak
-from rankd.model.order import POSITION_MAX, Order
+from rankd.model.board import Board, ScoreRule, TieBreak
+from rankd.model.order import Order
 from rankd.ports import COUNTED, OUT_OF_BOUNDS, OVERFLOW, Run, Verdicts
 from rankd.rank.rules import BEST, FIRST, LATEST, SUM, Rules
 
@@ -46,19 +44,11 @@ def rules_of(board: Board) -> Rules:
     """Return what a list has to know of a board."""
     return Rules(
         _RULES[board.rule],
-        _masks(board.directions, board.tie_break),
+        Order.of(board).masks,
         0 if board.tie_break is TieBreak.PLAYER else 1,
         board.score_low,
         board.score_high,
     )
-
-
-@cache
-def _masks(directions: tuple[Direction, ...], tie_break: TieBreak) -> tuple[int, ...]:
-    """Return what turns numbers into the words of a key: on zeros it shows by itself."""
-    zeros = Order(directions, tie_break).floor((0,) * len(directions))
-    *columns, _ = struct.unpack(f">{len(directions) + 1}Q", zeros)
-    return (*columns, POSITION_MAX if tie_break is TieBreak.LATEST else 0)
 
 
 # ------------------------------------------------------------------------- before it

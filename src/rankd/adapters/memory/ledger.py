@@ -131,6 +131,10 @@ class MemoryLedger:
             if _has_key(self._recorded[position - 1].fact) and position not in self._receipts
         ]
 
+    async def kept_receipts(self, *, after: Position, limit: int) -> Sequence[Kept]:
+        kept = sorted(position for position in self._receipts if position > after)
+        return [Kept(position, self._receipts[position]) for position in kept[:limit]]
+
     async def changed(self, *, after: Position, within_seconds: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(within_seconds):

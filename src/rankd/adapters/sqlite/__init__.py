@@ -9,6 +9,8 @@ In the order in which they are best read:
     lane.py          a thread with a connection of its own
     verification.py  proof that the file holds what was written to it
     backup.py        a second copy, made while the first goes on
+    following.py     the ledger as another process writes it
+    transcription.py a second copy of that
     database.py      the file and its folder: lock, pragmas, schema, and the vendor's errors
     migration.py     from an older schema to this one
     statements.py    the queries of sql/queries.sql by their names, and how to ask them

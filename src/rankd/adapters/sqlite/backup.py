@@ -1,9 +1,9 @@
-"""A second copy of a ledger, made while the first goes on.
+"""A second copy of a ledger, made by the process that has it open while it goes on.
 
 The copy is made by the connection that writes, a few pages between one append and the next:
 SQLite then carries each later append into the copy by itself, where a copy made by any other
 connection would have to begin again with every append. So a backup holds all that was appended
-before its last step.
+before its last step. How another process makes one is in transcription.py.
 
 A backup is a folder with a ledger in it, closed. To restore is to copy it into an empty folder.
 Neither is called done before the copy was read from end to end and its chain found whole.
@@ -15,8 +15,14 @@ from pathlib import Path
 
 import apsw
 
-from rankd.adapters.sqlite.database import FILE, prepare, sync_folder, translated_errors
-from rankd.errors import LedgerCorrupt, LedgerUnavailable
+from rankd.adapters.sqlite.database import (
+    FILE,
+    prepare,
+    refuse_if_unfinished,
+    sync_folder,
+    translated_errors,
+)
+from rankd.errors import FieldError, InvalidRequest, LedgerCorrupt
 from rankd.ports import Progress
 
 STEP_PAGES = 256
@@ -30,7 +36,7 @@ class RunningBackup:
     """The copying of one database into a folder, in steps, on the thread of its connection."""
 
     def __init__(self, source: apsw.Connection, folder: Path) -> None:
-        _insist_on_empty(folder)
+        insist_on_empty(folder)
         self._folder = folder
         self._target = apsw.Connection(str(folder / PART))
         self._target.pragma("synchronous", "OFF")  # Synced once, when it is whole.
@@ -41,7 +47,7 @@ class RunningBackup:
         if not self._backup.done:
             self._backup.step(STEP_PAGES)
             total = self._backup.page_count
-            return Progress(total - self._backup.remaining, total)
+            return Progress(total - self._backup.remaining, total, "copying")
         self.close()
         keep(self._folder)
         return None
@@ -64,19 +70,23 @@ def keep(folder: Path) -> None:
 def copying(source: Path, folder: Path) -> Iterator[Progress]:
     """Copy a closed ledger's file into a folder, and tell after each step how far it is."""
     with translated_errors():
+        refuse_if_unfinished(source)
         if (source / f"{FILE}-wal").exists() or (source / PART).exists():
             raise LedgerCorrupt(f"{source} is not a finished backup")
         total = (source / FILE).stat().st_size
-        _insist_on_empty(folder)
+        insist_on_empty(folder)
         with (source / FILE).open("rb") as whole, (folder / PART).open("wb") as copy:
             while data := whole.read(STEP_PAGES * 4_096):
                 copy.write(data)
-                yield Progress(copy.tell(), total)
+                yield Progress(copy.tell(), total, "copying")
         keep(folder)
 
 
-def _insist_on_empty(folder: Path) -> None:
-    """Make the folder if it is missing. Raises LedgerUnavailable if it holds a ledger already."""
+def insist_on_empty(folder: Path) -> None:
+    """Make the folder if it is missing. Raises InvalidRequest if it holds a ledger already."""
+    torn, taken = "what is left of a copy that was cut short", "a ledger already"
+    for name, what in ((PART, torn), (FILE, taken), (f"{FILE}-wal", taken)):
+        if (folder / name).exists():
+            problem = f"{folder} holds {what} ({name}); name an empty one"
+            raise InvalidRequest([FieldError("folder", problem)])
     prepare(folder).release()
-    if any((folder / name).exists() for name in (FILE, PART, f"{FILE}-wal")):
-        raise LedgerUnavailable(f"{folder} holds a ledger already; name an empty one", applied="no")

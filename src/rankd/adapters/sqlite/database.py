@@ -11,7 +11,7 @@ back after it was set: SQLite ignores, without a word, a pragma it cannot follow
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -19,10 +19,18 @@ import apsw
 
 from rankd.adapters.sqlite.migration import APPLICATION_ID, migrate
 from rankd.adapters.sqlite.statements import SCHEMA_VERSION
-from rankd.errors import LedgerCorrupt, LedgerInUse, LedgerUnavailable, RankdError
+from rankd.errors import (
+    LedgerCorrupt,
+    LedgerInUse,
+    LedgerNotCopied,
+    LedgerUnavailable,
+    RankdError,
+)
 
 FILE = "ledger.db"
 LOCK = "ledger.lock"
+COPYING = "ledger.copying"
+"""There while another ledger is copied into this one, and when that was broken off."""
 
 SQLITE_VERSION_MIN = (3, 51, 3)
 """Before it, a WAL that is reset at the wrong moment can lose what was committed."""
@@ -117,6 +125,28 @@ def prepare(folder: Path) -> FolderLock:
         return FolderLock(folder)
 
 
+def note_copy(folder: Path, source: str | None) -> None:
+    """Note that a ledger is being copied into this folder, and from where; None if it is whole."""
+    if source is None:
+        (folder / COPYING).unlink(missing_ok=True)
+    else:
+        with (folder / COPYING).open("w", encoding="utf-8") as note:
+            note.write(source)
+            note.flush()
+            os.fsync(note.fileno())
+    sync_folder(folder)
+
+
+def refuse_if_unfinished(folder: Path) -> None:
+    """Refuse a folder that holds only a part of what was to be copied there."""
+    note = folder / COPYING
+    if note.exists():
+        raise LedgerNotCopied(
+            f"a copy of {note.read_text(encoding='utf-8')} into {folder} was not finished; repeat "
+            "the `rankd restore` that began it, and it goes on where it ended"
+        )
+
+
 def sync_folder(folder: Path) -> None:
     """Make names that were added to a folder as durable as the files they name."""
     number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -148,7 +178,8 @@ def connect_writer(folder: Path, *, vfs: str | None = None) -> apsw.Connection:
         _insist_on_our_file(database)
         _set_pragmas(database)
         migrate(database)
-        database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        with suppress(apsw.BusyError):  # Somebody reads: it is emptied another time.
+            database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         if created:
             sync_folder(folder)
     except BaseException:
@@ -181,6 +212,23 @@ def connect_reader(folder: Path, *, vfs: str | None = None) -> apsw.Connection:
     database.set_busy_timeout(BUSY_MS_MAX)
     database.pragma("mmap_size", 0)
     return database
+
+
+def attach_read_only(database: apsw.Connection, folder: Path, name: str) -> None:
+    """Let a connection to another file read the ledger in a folder as well, under a name."""
+    uri = f"{(folder / FILE).absolute().as_uri()}?mode=ro"
+    database.execute(f"ATTACH :uri AS {name}", {"uri": uri})
+
+
+def insist_on_our_version(folder: Path, database: apsw.Connection) -> None:
+    """Refuse a file that its writer, of another version of rankd, has not migrated or has."""
+    version = database.pragma("user_version")
+    if version != SCHEMA_VERSION:
+        raise LedgerUnavailable(
+            f"{folder} is open in a rankd that keeps schema {version}, and this one knows "
+            f"{SCHEMA_VERSION}: use the version that has it open",
+            applied="no",
+        )
 
 
 def durability(database: apsw.Connection) -> Durability:

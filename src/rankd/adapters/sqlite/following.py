@@ -2,6 +2,8 @@
 
 SQLite lets any number of processes read a file in WAL mode while one writes. Only the writer has
 the folder's lock; whoever follows it needs none, and sees each commit as soon as it is whole.
+
+What lasts reads a little at a time: while a read goes on, the writer cannot empty its WAL.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -12,15 +14,22 @@ from typing import TypeVar
 
 import apsw
 
-from rankd.adapters.sqlite.database import FILE, connect_reader
+from rankd.adapters.sqlite.database import FILE, connect_reader, insist_on_our_version
 from rankd.adapters.sqlite.keys import hash_of
-from rankd.adapters.sqlite.lane import Lane
-from rankd.adapters.sqlite.ledger import lacking_receipts, look_for, used_before
+from rankd.adapters.sqlite.lane import Lane, stepwise
+from rankd.adapters.sqlite.ledger import (
+    lacking_receipts,
+    look_for,
+    used_before,
+    verified,
+    verifying,
+)
 from rankd.adapters.sqlite.reading import Reader
 from rankd.adapters.sqlite.statements import QUERIES, fetch
+from rankd.adapters.sqlite.transcription import transcribing
 from rankd.errors import LedgerUnavailable
 from rankd.model.facts import Position, Recorded
-from rankd.ports import FirstUse
+from rankd.ports import FirstUse, Progress
 
 T = TypeVar("T")
 
@@ -42,6 +51,7 @@ class FollowedLedger:
         followed = cls(folder)
         await followed._lane.open(partial(connect_reader, folder))
         try:
+            await followed._run(partial(insist_on_our_version, folder))
             yield followed
         finally:
             await followed._lane.close()
@@ -70,6 +80,21 @@ class FollowedLedger:
     async def link_at(self, position: Position) -> bytes | None:
         rows = await self._run(partial(fetch, query=QUERIES["read_link"], position=position))
         return rows[0][0] if rows else None
+
+    # ---------------------------------------------------------------------------- care
+
+    async def verify(self) -> AsyncIterator[Progress]:
+        """Check everything up to the head of this moment, but for SQLite's own structures."""
+        head = await self.head()
+        async for progress in verifying(self._folder, head, structures=False):
+            yield progress
+
+    async def backup(self, folder: Path) -> AsyncIterator[Progress]:
+        """Copy all up to the head of this moment into an empty folder, then verify the copy."""
+        async for progress in stepwise(transcribing(self._folder, folder)):
+            yield progress
+        async for progress in verified(folder):
+            yield progress
 
     async def _run(self, work: Callable[[apsw.Connection], T]) -> T:
         return await self._lane.run(work)

@@ -16,6 +16,8 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import ClassVar, NamedTuple, TypeVar, overload
 
@@ -30,7 +32,9 @@ from rankd.adapters.sqlite.database import (
     connect_reader,
     connect_writer,
     durability,
+    note_copy,
     prepare,
+    refuse_if_unfinished,
     translated,
 )
 from rankd.adapters.sqlite.keys import Name, fingerprint_of, hash_of, name_of, names_of, plain
@@ -39,7 +43,7 @@ from rankd.adapters.sqlite.players import Changes, changes, project
 from rankd.adapters.sqlite.reading import Reader, facts_at
 from rankd.adapters.sqlite.statements import QUERIES, fetch
 from rankd.adapters.sqlite.verification import checksum, verification
-from rankd.errors import LedgerCorrupt, LedgerUnavailable, RankdError
+from rankd.errors import LedgerCorrupt, LedgerNotCopied, LedgerUnavailable, RankdError
 from rankd.model.facts import Fact, Position, Recorded, ScoreSubmitted
 from rankd.model.window import Instant
 from rankd.ports import Appended, FirstUse, Kept, Progress
@@ -70,8 +74,9 @@ class SQLiteLedger:
     durable: ClassVar[bool] = True
     shared: ClassVar[bool] = False
 
-    def __init__(self, folder: Path, *, vfs: str | None = None) -> None:
+    def __init__(self, folder: Path, *, vfs: str | None = None, copying: bool = False) -> None:
         self.folder = folder
+        self._copying = copying
         self.durability: Durability
         self._vfs = vfs
         self._writer, self._reader = Lane("writer"), Lane("reader")
@@ -83,9 +88,15 @@ class SQLiteLedger:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, folder: Path, *, vfs: str | None = None) -> AsyncIterator["SQLiteLedger"]:
-        """Open the ledger in a folder, or begin one there. Raises LedgerInUse."""
-        ledger = cls(folder, vfs=vfs)
+    async def open(
+        cls, folder: Path, *, vfs: str | None = None, copying: bool = False
+    ) -> AsyncIterator["SQLiteLedger"]:
+        """Open the ledger in a folder, or begin one there.
+
+        Raises LedgerInUse, and LedgerNotCopied for a copy that was not finished, unless it is
+        opened for ``copying``.
+        """
+        ledger = cls(folder, vfs=vfs, copying=copying)
         await ledger._open()
         try:
             yield ledger
@@ -103,6 +114,8 @@ class SQLiteLedger:
 
     def _lock_and_connect(self) -> apsw.Connection:
         self._lock = prepare(self.folder)
+        if not self._copying:
+            refuse_if_unfinished(self.folder)
         return connect_writer(self.folder, vfs=self._vfs)
 
     def _learn(self, database: apsw.Connection) -> None:
@@ -173,21 +186,20 @@ class SQLiteLedger:
         at = max(now, self._tail.at)
         with self._transaction(database):
             batch = _number(facts, self._tail.head, partial(used_before, database))
-            tail = self._write(database, batch, at)
+            tail = self._write(database, batch, self._tail._replace(at=at))
             project(database, batch.changes)
             database.executemany(QUERIES["add_receipt"], map(_receipt_row, receipts))
         self._tail = tail
         self._checkpoint_if_due()
         return Appended(batch.positions, batch.first_uses, at, tail.link)
 
-    def _write(self, database: apsw.Connection, batch: "_Batch", at: Instant) -> _Tail:
-        tail = self._tail._replace(at=at)
+    def _write(self, database: apsw.Connection, batch: "_Batch", tail: _Tail) -> _Tail:
         for start in range(0, len(batch.fresh), BLOCK_FACTS_MAX):
             end = start + BLOCK_FACTS_MAX
             block = seal(
                 batch.fresh[start:end],
                 first=Position(tail.head + 1),
-                at=at,
+                at=tail.at,
                 previous_link=tail.link,
             )
             database.execute(QUERIES["add_block"], block._asdict())
@@ -196,6 +208,43 @@ class SQLiteLedger:
                 database.execute(QUERIES["add_keys"], {"hashes": hashes, "first": block.first})
             tail = tail._replace(head=block.last, link=block.link)
         return tail
+
+    # ---------------------------------------------------------------------------- copy
+
+    async def begin_copy(self, source: str) -> None:
+        await self._writer.run(lambda _: note_copy(self.folder, source))
+
+    async def end_copy(self) -> None:
+        await self._writer.run(lambda _: note_copy(self.folder, None))
+
+    async def take_over(self, facts: Sequence[Recorded], *, receipts: Sequence[Kept] = ()) -> None:
+        await self._writer.run(partial(self._take_over, facts=facts, receipts=receipts))
+
+    def _take_over(
+        self, database: apsw.Connection, *, facts: Sequence[Recorded], receipts: Sequence[Kept]
+    ) -> None:
+        self._refuse_if_broken()
+        tail = self._tail
+        with self._transaction(database):
+            for _, run in groupby(facts, attrgetter("at")):
+                tail = self._take(database, list(run), tail)
+            database.executemany(QUERIES["add_receipt"], map(_receipt_row, receipts))
+        self._tail = tail
+        self._checkpoint_if_due()
+
+    def _take(self, database: apsw.Connection, run: Sequence[Recorded], tail: _Tail) -> _Tail:
+        """Write facts of one time as they were."""
+        first, last, at = run[0].position, run[-1].position, run[0].at
+        facts = [recorded.fact for recorded in run]
+        batch = _number(facts, tail.head, partial(used_before, database))
+        if batch.first_uses:
+            raise LedgerNotCopied(f"a key at {first} to {last} was used before")
+        if (tail.head + 1, tail.head + len(run)) != (first, last) or at < tail.at:
+            raise LedgerNotCopied(
+                f"the ledger has another place or a later time for the facts at {first} to {last}"
+            )
+        project(database, batch.changes)
+        return self._write(database, batch, tail._replace(at=at))
 
     @contextmanager
     def _transaction(self, database: apsw.Connection) -> Iterator[None]:
@@ -268,6 +317,10 @@ class SQLiteLedger:
     async def lacking_receipts(self, positions: Sequence[Position]) -> Sequence[Position]:
         return await self._read(partial(lacking_receipts, positions=positions))
 
+    async def kept_receipts(self, *, after: Position, limit: int) -> Sequence[Kept]:
+        page = partial(fetch, query=QUERIES["page_receipts"], after=after, limit=limit)
+        return [Kept(position, body) for position, body, _, _ in await self._read(page)]
+
     async def changed(self, *, after: Position, within_seconds: float) -> None:
         await look_for(self.head, after=after, within_seconds=within_seconds)
 
@@ -278,15 +331,8 @@ class SQLiteLedger:
     async def verify(self) -> AsyncIterator[Progress]:
         """Check everything up to the head of this moment, on a thread of its own."""
         self._refuse_if_broken()
-        lane, head = Lane("verifier"), self._tail.head
-        await lane.open(partial(connect_reader, self.folder, vfs=self._vfs))
-        try:
-            steps: list[Iterator[Progress]] = []
-            await lane.run(lambda database: steps.append(verification(database, head)))
-            while (progress := await lane.run(lambda _: next(steps[0], None))) is not None:
-                yield progress
-        finally:
-            await lane.close()
+        async for progress in verifying(self.folder, self._tail.head, vfs=self._vfs):
+            yield progress
 
     # -------------------------------------------------------------------------- backup
 
@@ -320,6 +366,21 @@ class SQLiteLedger:
         if self._wal_pages >= WAL_PAGES_MAX:
             self._wal_pages = 0
             self._writer.later(_checkpoint)
+
+
+async def verifying(
+    folder: Path, head: Position, *, vfs: str | None = None, structures: bool = True
+) -> AsyncIterator[Progress]:
+    """Check a ledger that somebody has open up to a position, by a connection of its own."""
+    lane, verify = Lane("verifier"), partial(verification, head=head, structures=structures)
+    await lane.open(partial(connect_reader, folder, vfs=vfs))
+    try:
+        steps: list[Iterator[Progress]] = []
+        await lane.run(lambda database: steps.append(verify(database)))
+        while (progress := await lane.run(lambda _: next(steps[0], None))) is not None:
+            yield progress
+    finally:
+        await lane.close()
 
 
 async def verified(folder: Path) -> AsyncIterator[Progress]:

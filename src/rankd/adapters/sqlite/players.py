@@ -17,15 +17,17 @@ import msgspec
 from rankd.adapters.sqlite.statements import QUERIES, fetch
 from rankd.model.facts import (
     Attributes,
+    AttributesSet,
     Fact,
     FriendsSet,
+    NameSet,
     PlayerErased,
     PlayerProfiled,
     Position,
     ScoreSubmitted,
 )
 
-PlayerFact: TypeAlias = ScoreSubmitted | PlayerProfiled | FriendsSet | PlayerErased
+PlayerFact: TypeAlias = ScoreSubmitted | PlayerProfiled | NameSet | FriendsSet | PlayerErased
 Changes: TypeAlias = Sequence[tuple[Position, PlayerFact]]
 
 
@@ -40,7 +42,7 @@ class Player(NamedTuple):
     """Of the last fact that changed it."""
 
 
-_TELLING = (ScoreSubmitted, PlayerProfiled, FriendsSet, PlayerErased)
+_TELLING = (ScoreSubmitted, PlayerProfiled, NameSet, FriendsSet, PlayerErased)
 _attributes = msgspec.json.Decoder(Attributes).decode
 _as_json = msgspec.json.Encoder(order="deterministic").encode
 
@@ -68,12 +70,16 @@ def fold(players: dict[str, Player], changes: Changes) -> None:
 
 
 def _told(
-    known: Player, fact: ScoreSubmitted | PlayerProfiled | FriendsSet
+    known: Player, fact: ScoreSubmitted | PlayerProfiled | NameSet | FriendsSet
 ) -> tuple[str | None, str, str]:
     """Return name, attributes and friends after a fact."""
     _, name, attributes, friends, _ = known
     if type(fact) is ScoreSubmitted:
         return name, _merged(attributes, fact.attributes or {}), friends
+    if type(fact) is NameSet:
+        return fact.name, attributes, friends
+    if type(fact) is AttributesSet:
+        return name, _text(fact.attributes or {}), friends
     if type(fact) is PlayerProfiled:
         return fact.name, _text(fact.attributes or {}), friends
     assert type(fact) is FriendsSet

@@ -1,12 +1,12 @@
 """What the index in this process does beyond its port: forgetting players, failing, digests."""
 
 import itertools
-import os
 from collections.abc import Coroutine, Iterator, Sequence
 from types import ModuleType
 from typing import Any, TypeVar
 
 import pytest
+from tests.standins import native_part
 
 from rankd.adapters.memory import index as module
 from rankd.adapters.memory.index import MOVES_TOGETHER_MIN, NativeIndex
@@ -194,11 +194,8 @@ def test_keys_of_wrong_lengths_are_found_even_if_they_add_up(index: NativeIndex,
 
 @pytest.fixture
 def native() -> ModuleType:
-    if os.environ.get("RANKD_PURE", "") not in ("", "0"):
-        pytest.skip("only the native list can be refused memory")
-    from rankd.rank import _ranklist
-
-    return _ranklist
+    """Return the list that can be refused memory."""
+    return native_part("rankd.rank._ranklist")
 
 
 @pytest.mark.parametrize("count", [10, 300])

@@ -5,9 +5,11 @@ That verdicts, scores and ranks are the model's is shown by tests/property/test_
 
 from array import array
 from collections.abc import Coroutine, Iterator, Sequence
+from types import ModuleType
 from typing import Any, TypeVar
 
 import pytest
+from tests.standins import native_part
 
 from rankd.adapters.memory import judging
 from rankd.adapters.memory.index import PLAYERS_RELEASED_PER_APPLY, NativeIndex
@@ -26,7 +28,7 @@ from rankd.ports import (
     Shape,
     Verdicts,
 )
-from rankd.rank import NATIVE, PlayerTable
+from rankd.rank import PlayerTable
 
 T = TypeVar("T")
 
@@ -276,28 +278,26 @@ def test_an_id_that_cannot_be_kept_is_refused_with_all_the_others(
 # ---- Memory ------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not NATIVE, reason="only the native list can be made to run out of memory")
 def test_without_memory_nothing_is_done_or_everything_is_refused() -> None:
     """For each allocation that judging makes: the index is as it was, or lets nobody near it."""
-    outcomes = {_outcome_of_a_refusal(k) for k in range(1, ALLOCATIONS_TRIED)}
+    native = native_part("rankd.rank._ranklist")
+    outcomes = {_outcome_of_a_refusal(native, k) for k in range(1, ALLOCATIONS_TRIED)}
     assert outcomes == {"as it was", "refuses", "goes on without"}
 
 
-def _outcome_of_a_refusal(k: int) -> str:
-    from rankd.rank import _ranklist  # not there without a compiler
-
+def _outcome_of_a_refusal(native: ModuleType, k: int) -> str:
     table = PlayerTable(seed=1)
     index = NativeIndex(make_players=lambda: table)
     apply(index, opened={DAILY: PLAIN, FOREVER: PLAIN})
     crowd = run(*[(f"player {n}", n % 90) for n in range(200)], at=(DAILY, FOREVER))
-    _ranklist.fail_allocation(k)
+    native.fail_allocation(k)
     try:
         judge(index, crowd)
     except MemoryError:
-        _ranklist.fail_allocation(0)
+        native.fail_allocation(0)
         return _after_a_failure(index, table, crowd)
     finally:
-        _ranklist.fail_allocation(0)
+        native.fail_allocation(0)
     index.check()
     return "goes on without"
 

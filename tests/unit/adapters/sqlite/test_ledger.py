@@ -10,7 +10,7 @@ import pytest
 
 from rankd.adapters.sqlite import SQLiteLedger
 from rankd.adapters.sqlite import ledger as adapter
-from rankd.errors import LedgerCorrupt, LedgerUnavailable
+from rankd.errors import InvalidRequest, LedgerCorrupt, LedgerUnavailable
 from rankd.model.facts import Fact, PlayerErased, PlayerProfiled, Position, ScoreSubmitted
 from rankd.model.window import Instant
 from rankd.ports import Kept
@@ -233,10 +233,10 @@ async def test_neither_backup_nor_restore_overwrites_a_ledger(tmp_path: Path) ->
     async with SQLiteLedger.open(tmp_path / "other") as ledger:
         await ledger.append([submitted()], now=NOW)
     async with SQLiteLedger.open(tmp_path / "ledger") as ledger:
-        with pytest.raises(LedgerUnavailable, match="holds a ledger already"):
+        with pytest.raises(InvalidRequest, match="other holds a ledger already"):
             async for _ in ledger.backup(tmp_path / "other"):
                 pass
-    with pytest.raises(LedgerUnavailable, match="holds a ledger already"):
+    with pytest.raises(InvalidRequest, match="other holds a ledger already"):
         async for _ in SQLiteLedger.restore(tmp_path / "ledger", tmp_path / "other"):
             pass
 

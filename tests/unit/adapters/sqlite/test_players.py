@@ -12,9 +12,11 @@ from rankd.adapters.sqlite import SQLiteLedger
 from rankd.adapters.sqlite import ledger as adapter
 from rankd.adapters.sqlite.players import changes
 from rankd.model.facts import (
+    AttributesSet,
     BoardRetired,
     Fact,
     FriendsSet,
+    NameSet,
     PlayerErased,
     PlayerProfiled,
     Position,
@@ -79,6 +81,16 @@ async def told(folder: Path, *appends: list[Fact]) -> Rows:
             [PlayerProfiled("p", "Ada", {"level": 1}), PlayerProfiled("p", None, {"vip": False})],
             {"p": (None, {"vip": False}, [], 2)},
         ),
+        (
+            [PlayerProfiled("p", "Ada", {"a": 1}), NameSet("p", "Eve"), FriendsSet("p", ("q",))],
+            {"p": ("Eve", {"a": 1}, ["q"], 3)},
+        ),
+        ([NameSet("p", "Ada"), NameSet("p"), NameSet("p")], {"p": (None, {}, [], 2)}),
+        (
+            [NameSet("p", "Ada"), scored("p", a=1), AttributesSet("p", attributes={"b": 2})],
+            {"p": ("Ada", {"b": 2}, [], 3)},
+        ),
+        ([AttributesSet("p", attributes={})], {"p": (None, {}, [], 1)}),
         ([scored("p", level=1), scored("p", level=True)], {"p": (None, {"level": True}, [], 2)}),
         ([PlayerProfiled("p", "Ada"), PlayerErased("p")], {}),
         ([PlayerErased("p")], {}),
@@ -138,7 +150,7 @@ async def test_a_long_history_in_many_blocks_comes_to_the_same(
 
 def _any_fact(random: Random) -> Fact:
     player = f"p{random.randrange(12)}"
-    match random.randrange(6):
+    match random.randrange(8):
         case 0:
             return PlayerProfiled(player, f"name {random.randrange(3)}")
         case 1:
@@ -148,6 +160,10 @@ def _any_fact(random: Random) -> Fact:
         case 3:
             return PlayerErased(player)
         case 4:
+            return NameSet(player, random.choice([None, "Ada", "Eve"]))
+        case 5:
+            return AttributesSet(player, attributes={"level": random.randrange(3)})
+        case 6:
             return scored(player, level=random.randrange(3), region=random.choice("ab"))
         case _:
             return scored(player)
@@ -163,8 +179,12 @@ def _expected(facts: list[Fact]) -> Rows:
             case PlayerErased():
                 known.pop(fact.player, None)
                 continue
+            case AttributesSet():
+                attributes = fact.attributes or {}
             case PlayerProfiled():
                 name, attributes = fact.name, fact.attributes or {}
+            case NameSet():
+                name = fact.name
             case FriendsSet():
                 friends = list(fact.friends)
             case ScoreSubmitted(attributes=None):

@@ -123,6 +123,56 @@ UPDATE key
  WHERE hash = :old
    AND position = :position;
 
+-- copied_head --
+-- Of a ledger that is copied row by row, what the copy goes up to.
+SELECT coalesce(max(last), 0)
+  FROM original.block;
+
+-- copy_players --
+-- All of them: the one table whose rows change.
+INSERT INTO main.players (player, name, attributes, friends, position)
+SELECT player, name, attributes, friends, position
+  FROM original.players
+ ORDER BY player;
+
+-- copy_blocks --
+-- The next blocks up to the head of the copy.
+INSERT INTO main.block (last, first, at, facts, link)
+SELECT last, first, at, facts, link
+  FROM original.block
+ WHERE last > (SELECT coalesce(max(last), 0) FROM main.block)
+   AND last <= :head
+ ORDER BY last
+ LIMIT :limit;
+
+-- copy_keys --
+-- The next keys, in the order of the tree, of facts up to the head of the copy.
+INSERT INTO main.key (hash, position)
+SELECT hash, position
+  FROM original.key
+ WHERE (hash, position) > (:hash, :position)
+   AND position <= :head
+ ORDER BY hash, position
+ LIMIT :limit;
+
+-- last_key --
+-- How far the keys were copied.
+SELECT hash, position
+  FROM key
+ ORDER BY hash DESC, position DESC
+ LIMIT 1;
+
+-- copy_receipts --
+-- The next receipts up to the head of the copy. They are kept in the order of what earned them, so
+-- that none can come later behind those that were copied.
+INSERT INTO main.receipt (position, body, checksum)
+SELECT position, body, checksum
+  FROM original.receipt
+ WHERE position > (SELECT coalesce(max(position), 0) FROM main.receipt)
+   AND position <= :head
+ ORDER BY position
+ LIMIT :limit;
+
 -- read_schema --
 -- What the file says its tables are.
 SELECT type, name, tbl_name, sql

@@ -1,0 +1,99 @@
+"""A copy of a ledger that another process writes, made row by row.
+
+A copy of its pages would have to be of one moment, and to hold a moment for the whole copy keeps
+the WAL from being emptied: it would grow all the while, by a page for nearly every key. But a
+ledger only grows at its end. The head of one moment says which rows belong to the copy, and these
+never change, so they are read a few at a time. No read lasts, and between two of them is a rest in
+which the writer finds nobody reading, and empties its WAL.
+
+Only the players change in place; they are read at the moment of the head, in one go.
+"""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+
+from rankd.adapters.sqlite.backup import PART, insist_on_empty, keep
+from rankd.adapters.sqlite.database import attach_read_only, translated_errors
+from rankd.adapters.sqlite.migration import migrate
+from rankd.adapters.sqlite.statements import QUERIES, fetch
+from rankd.model.facts import Position
+from rankd.ports import Progress
+
+STEP_BLOCKS = 128
+"""Some megabytes, copied within a few hundredths of a second."""
+
+STEP_ROWS = 20_000
+"""The same, of keys and receipts."""
+
+REST_SHARE = 0.5
+"""Of the time that a step took: every third append or so then finds nobody reading."""
+
+REST_SECONDS_MAX = 0.1
+
+_FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
+_HASH_LOW, _HASHES = -(1 << 63), 1 << 64
+
+
+def transcribing(source: Path, folder: Path) -> Iterator[Progress]:
+    """Copy the ledger of a folder into an empty one, and tell after each step how far it is."""
+    with translated_errors():
+        insist_on_empty(folder)
+        copy = apsw.Connection(str(folder / PART), flags=_FLAGS)
+        try:
+            copy.pragma("journal_mode", "OFF")
+            copy.pragma("synchronous", "OFF")  # Synced once, when it is whole.
+            migrate(copy)
+            attach_read_only(copy, source, "original")
+            yield from _rested(_steps(copy))
+        finally:
+            copy.close()
+        keep(folder)
+
+
+def _rested(steps: Iterator[Progress]) -> Iterator[Progress]:
+    begun = time.monotonic()
+    for progress in steps:
+        yield progress
+        time.sleep(min(REST_SECONDS_MAX, REST_SHARE * (time.monotonic() - begun)))
+        begun = time.monotonic()
+
+
+def _steps(copy: apsw.Connection) -> Iterator[Progress]:
+    head = _copy_players(copy)
+    yield Progress(0, head, "copying facts")
+    while _copy(copy, QUERIES["copy_blocks"], head=head, limit=STEP_BLOCKS):
+        ((last, _, _),) = fetch(copy, QUERIES["last_block"])
+        yield Progress(last, head, "copying facts")
+    yield from _copy_keys(copy, head)
+    while _copy(copy, QUERIES["copy_receipts"], head=head, limit=STEP_ROWS):
+        ((last,),) = fetch(copy, QUERIES["last_receipt"])
+        yield Progress(last, head, "copying receipts")
+
+
+def _copy_players(copy: apsw.Connection) -> Position:
+    """Copy the players; return the head of the moment that they are of."""
+    copy.execute("BEGIN")
+    ((head,),) = fetch(copy, QUERIES["copied_head"])
+    copy.execute(QUERIES["copy_players"])
+    copy.execute("COMMIT")
+    return Position(head)
+
+
+def _copy_keys(copy: apsw.Connection, head: Position) -> Iterator[Progress]:
+    hashed, position, count = _HASH_LOW, 0, 0
+    bounds = {"head": head, "limit": STEP_ROWS}
+    while copied := _copy(copy, QUERIES["copy_keys"], hash=hashed, position=position, **bounds):
+        ((hashed, position),) = fetch(copy, QUERIES["last_key"])
+        count += copied
+        # Hashes are spread evenly, so how far the last one is tells how many are to come.
+        total = round(count * _HASHES / (hashed - _HASH_LOW + 1))
+        yield Progress(count, max(count, total), "copying keys")
+
+
+def _copy(copy: apsw.Connection, query: str, **bindings: int) -> int:
+    """Copy some rows; return how many they were."""
+    copy.execute(query, bindings)
+    return copy.changes()
