@@ -28,3 +28,12 @@ def test_every_query_says_what_it_is_for(folder: Path) -> None:
     text = (folder / "sql" / "queries.sql").read_text()
     names = DEFINED.findall(text)
     assert re.findall(r"^-- (\w+) --\n-- \w", text, re.MULTILINE) == names
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_migrations_are_numbered_one_after_another_and_named_at_their_top(folder: Path) -> None:
+    """Two of one number are easily merged, and one of them would never be made."""
+    files = sorted((folder / "sql" / "migrations").glob("*.sql"))
+    assert [int(file.name[:4]) for file in files] == list(range(1, len(files) + 1))
+    for file in files:
+        assert file.read_text().startswith(f"-- {file.name}\n"), file.name

@@ -21,6 +21,7 @@ from rankd.model.facts import (
     BoardDefined,
     Fact,
     FriendsSet,
+    NameSet,
     PlayerErased,
     PlayerProfiled,
     ScoreSubmitted,
@@ -28,6 +29,7 @@ from rankd.model.facts import (
     WindowOpened,
     WindowSealed,
     fingerprint,
+    fingerprints,
     key_of,
 )
 
@@ -44,7 +46,7 @@ _PLACE = struct.Struct(">qqq")
 _LENGTH = struct.Struct(">i")
 _NUL, _SHOWN_NUL = b"\\u0000", b"\\ufffd"
 _json = msgspec.json.Encoder(order="deterministic").encode
-_TELLING = (PlayerProfiled, FriendsSet, PlayerErased)
+_TELLING = (PlayerProfiled, NameSet, FriendsSet, PlayerErased)
 
 
 class Row(NamedTuple):
@@ -117,6 +119,11 @@ def name_of(fact: Fact) -> tuple[str, str] | None:
 def fingerprint_of(fact: Fact) -> bytes:
     """Return what tells two facts of one name apart: nothing, but for submissions."""
     return fingerprint(fact) if isinstance(fact, ScoreSubmitted) else b""
+
+
+def fingerprints_of(fact: Fact) -> tuple[bytes, ...]:
+    """Return all that the table of keys may say of a fact instead of it."""
+    return fingerprints(fact) if isinstance(fact, ScoreSubmitted) else (b"",)
 
 
 def _defaults(kind: type[Fact]) -> dict[str, Any]:

@@ -9,11 +9,13 @@ under names, and nobody can listen. Whether there is one is found out: a server 
 connection the number of its process, and a pooler, which has chosen none yet, makes one up.
 """
 
+import logging
+import os
 import re
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 import asyncpg  # type: ignore[import-untyped]
 
@@ -24,9 +26,14 @@ from rankd.errors import InvalidSetting, LedgerUnavailable
 VERSION_MIN = 14
 """The oldest that PostgreSQL's makers still mend; times are exact numbers from it on."""
 
+PORT = "5432"
+
 STATEMENTS_MAX = 32
 """More than we have: each is prepared once for a connection, and then costs one round trip."""
 
+_log = logging.getLogger(__name__)
+
+_PORT = re.compile(r"[^:]:[0-9]+$")  # Not the end of an address with colons, as ::1 is.
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,47}")  # "facts_2026_11" and a channel must fit beside it.
 
 
@@ -35,6 +42,11 @@ class Connection(Protocol):
 
     def fetch(self, query: str, *args: Any, timeout: float | None = None) -> Awaitable[list[Any]]:
         """Return all rows."""
+
+    def fetchmany(
+        self, query: str, args: Any, *, timeout: float | None = None
+    ) -> Awaitable[list[Any]]:
+        """Return all rows of a statement that is asked many times, in one transaction."""
 
     def fetchrow(self, query: str, *args: Any, timeout: float | None = None) -> Awaitable[Any]:
         """Return the first row, None if there is none."""
@@ -95,6 +107,16 @@ class Address:
         kept = urlencode([(name, value) for name, value in parameters if name != "schema"])
         return cls(urlunsplit(parts._replace(query=kept)), schemas[0])
 
+    @property
+    def where(self) -> str:
+        """Return host and port as errors name them, without what is secret."""
+        parts = urlsplit(self.url)
+        asked = dict(parse_qsl(parts.query))
+        hosts = parts.netloc.rpartition("@")[2] or asked.get("host") or os.environ.get("PGHOST")
+        port = asked.get("port") or os.environ.get("PGPORT") or PORT
+        named = [unquote(host) for host in (hosts or "localhost").split(",")]
+        return ",".join(host if _PORT.search(host) else f"{host}:{port}" for host in named)
+
     def sql(self, statement: str) -> str:
         """Return a statement of ours for this schema."""
         return in_schema(statement, self.schema)
@@ -117,7 +139,29 @@ async def connect(address: Address, *, node: str, pooled: bool, seconds_max: flo
         if isinstance(exc, OSError | asyncpg.PostgresError):
             raise
         raise _invalid(f"cannot be used: {exc}") from None
+    try:
+        await _learn_types(connection, seconds_max)
+    except BaseException:
+        connection.terminate()
+        raise
     return connection
+
+
+_ARRAYS = "SELECT NULL::bigint[], NULL::boolean[], NULL::bytea[], NULL::text[]"
+
+
+async def _learn_types(connection: Connection, seconds_max: float) -> None:
+    """Let the driver learn our types of arrays before anybody waits for an append.
+
+    It asks the server when it meets one first, and what it asks takes a second where the server
+    compiles it (jit). It forbids that for its session; but behind a pooler each question is of
+    another session, unless they are of one transaction.
+    """
+    # Not by the driver's own context: that would wait for a silent server to roll back.
+    await connection.execute("BEGIN; SET LOCAL jit = off", timeout=seconds_max)
+    await connection.fetch(_ARRAYS, timeout=seconds_max)
+    # The driver has set it for whoever uses the session next, too.
+    await connection.execute("RESET jit; COMMIT", timeout=seconds_max)
 
 
 # --------------------------------------------------------------------------- durability
@@ -135,12 +179,14 @@ class Durability(NamedTuple):
     """Whether there is a pooler between."""
 
 
-async def durability(connection: Connection, address: Address) -> Durability:
+async def durability(connection: Connection, address: Address, *, seconds_max: float) -> Durability:
     """Look whether the server can keep our promises. Raises LedgerUnavailable if it cannot."""
-    found = await connection.fetchrow(address.sql(QUERIES["server"]))
-    for problem in _problems(found):
+    found = await connection.fetchrow(address.sql(QUERIES["server"]), timeout=seconds_max)
+    for problem in problems(found):
         raise LedgerUnavailable(problem, applied="no")
     commit = found["synchronous_commit"]
+    if commit == "local":
+        _log.warning("synchronous_commit = local: commits would not wait for a standby")
     return Durability(
         postgres=found["name"],
         fsync=found["fsync"],
@@ -150,7 +196,8 @@ async def durability(connection: Connection, address: Address) -> Durability:
     )
 
 
-def _problems(found: Any) -> list[str]:
+def problems(found: Any) -> list[str]:
+    """Return why a server that says this of itself cannot keep a ledger."""
     version, isolation = found["version"], found["isolation"]
     wrong = {
         f"PostgreSQL {found['name']} is too old; rankd needs {VERSION_MIN} or later": (
@@ -162,6 +209,10 @@ def _problems(found: Any) -> list[str]:
         ),
         "this PostgreSQL has full_page_writes = off and can be left torn by a power cut; "
         "turn it on": found["full_page_writes"] != "on",
+        "commits wait for no standby, though synchronous_standby_names is set, and are lost when "
+        "one takes over; set synchronous_commit = on": (
+            found["synchronous_commit"] == "local" and found["standbys"] != ""
+        ),
         "transactions are read-only by default here; set default_transaction_read_only = off": (
             found["read_only"] != "off"
         ),

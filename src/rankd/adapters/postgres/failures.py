@@ -40,12 +40,15 @@ def is_retried(error: BaseException) -> bool:
     return is_certain(error) and _code(error) in _RETRIED
 
 
-def translated(error: BaseException, *, applied: Literal["no", "unknown"] = "no") -> RankdError:
-    """Return what an error means to a caller."""
+def translated(
+    error: BaseException, *, where: str = "", applied: Literal["no", "unknown"] = "no"
+) -> RankdError:
+    """Return what an error means to a caller; ``where`` the server is that it came from."""
+    server = f"PostgreSQL at {where}" if where else "PostgreSQL"
     if not isinstance(error, asyncpg.PostgresError):
-        return LedgerUnavailable(f"PostgreSQL cannot be reached: {_told(error)}", applied=applied)
+        return LedgerUnavailable(f"{server} cannot be reached: {said(error)}", applied=applied)
     code = _code(error)
-    problem = f"PostgreSQL says {code or 'nothing'}: {_told(error)}"
+    problem = f"{server} says {code or 'nothing'}: {said(error)}"
     passing = code[:2] in _PASSING_CLASSES or code in _PASSING_CODES
     if applied == "unknown" or passing or _severity(error) != "ERROR":
         return LedgerUnavailable(problem, applied=applied)
@@ -61,6 +64,6 @@ def _severity(error: asyncpg.PostgresError) -> str | None:
     return getattr(error, "severity_en", None) or getattr(error, "severity", None)
 
 
-def _told(error: BaseException) -> str:
-    """Return the first line: what follows may repeat what was sent."""
+def said(error: BaseException) -> str:
+    """Return the first line: what follows may repeat what was sent; of one without, its kind."""
     return str(error).partition("\n")[0] or type(error).__name__

@@ -1,16 +1,21 @@
 """The ledger of several processes: promises of the port, kept with PostgreSQL.
 
-Each process has three connections: one that appends, one that reads, one that listens. An append
-is one question to the server (``sql/migrations/0002_append.sql``), which commits by itself; in it
-whoever appends locks the head, so that positions grow in the order of commits.
+Each process has three connections: one that appends, one that reads, one that listens and feels
+whether the server answers at all. An append is one question to the server
+(``sql/migrations/0002_append.sql``), which commits by itself; in it whoever appends locks the head,
+so that positions grow in the order of commits.
 
 What an error means depends on who says it. If the server says ERROR, nothing was done. If the
 connection is lost while an append is under way, nobody knows: then another connection asks what
 became of it, by an id that each append carries. Either it is there, and is answered as if nothing
 had happened; or it is not, and a tombstone under the same lock sees to it that it never will be,
-however late it comes, and it may be tried again. Only if nobody can be asked within a few seconds
-is the answer ``unknown``. Nothing here depends on which it was, since the server alone knows where
-the ledger ends: when it is back, appends go on.
+however late it comes, and it may be tried again. Only if nobody can be asked is the answer
+``unknown``: after a few seconds of a server that does not answer, and a tenth of one after it is
+known to be gone. Nothing here depends on which it was, since the server alone knows where the
+ledger ends: when it is back, appends go on.
+
+A server that does not answer counts as gone long before that (``silence_seconds``): whoever has not
+been sent yet is refused, with a certain ``no``, until it answers.
 """
 
 import asyncio
@@ -30,7 +35,9 @@ from rankd.adapters.postgres.batch import (
     prepared,
     receipt_columns,
 )
+from rankd.adapters.postgres.books import PostgresCopies
 from rankd.adapters.postgres.columns import GENESIS
+from rankd.adapters.postgres.copying import Taking, insist_on_places, takings_of, whole
 from rankd.adapters.postgres.database import (
     Address,
     Connection,
@@ -39,16 +46,24 @@ from rankd.adapters.postgres.database import (
     durability,
     leave,
 )
-from rankd.adapters.postgres.failures import VENDOR, is_certain, is_retried, translated
+from rankd.adapters.postgres.failures import VENDOR, is_certain, is_retried, said, translated
+from rankd.adapters.postgres.keeping import StandingsTables
 from rankd.adapters.postgres.line import Line, Patience
-from rankd.adapters.postgres.listening import News, listen
+from rankd.adapters.postgres.listening import Listener, News
 from rankd.adapters.postgres.migration import migrate
+from rankd.adapters.postgres.presence import Presence
 from rankd.adapters.postgres.statements import QUERIES
 from rankd.adapters.postgres.verification import verification
-from rankd.errors import LedgerCorrupt, LedgerUnavailable, RankdError, Unavailable
+from rankd.errors import (
+    LedgerCorrupt,
+    LedgerNotCopied,
+    LedgerUnavailable,
+    RankdError,
+    Unavailable,
+)
 from rankd.model.facts import Fact, Position, Recorded, decode
 from rankd.model.window import Instant
-from rankd.ports import Appended, FirstUse, Kept, Progress, SealedRow
+from rankd.ports import Appended, FirstUse, Kept, Progress
 
 TRIES_MAX = 4
 """Of one append: after a conflict, a lock that was not to be had, or a connection that was lost."""
@@ -60,8 +75,7 @@ COVER_SECONDS = 6 * 3_600
 """How often to look whether the months ahead have their partitions. Appends need not wait for it:
 there are always some ahead."""
 
-STANDINGS_TOGETHER_MAX = 10_000
-"""Rows of a sealed window that are written at once."""
+POSITION_MAX = 2**63 - 1
 
 DEFAULT_PATIENCE = Patience()
 
@@ -70,7 +84,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-class PostgresLedger:
+class PostgresLedger(StandingsTables):
     """A Ledger in a schema of a PostgreSQL database, for any number of processes."""
 
     durable: ClassVar[bool] = True
@@ -88,8 +102,20 @@ class PostgresLedger:
             pooled=durability.pooled,
             seconds_max=patience.connect_seconds,
         )
-        self._writer, self._reader = Line(self._connect, patience), Line(self._connect, patience)
-        self._news = News()
+        self._presence, self._news = Presence(), News()
+        self._writer = Line(
+            self._examined,
+            patience,
+            presence=self._presence,
+            prove=self._prove,
+            moved=lambda: self._news.moved_at,
+            where=address.where,
+        )
+        self._reader = Line(self._examined, patience, presence=self._presence, where=address.where)
+        self._answered_at = 0.0
+        """When anything was last answered, by the loop's clock."""
+        self.copies = PostgresCopies(node=node, read=self._rows, write=self._done)
+        """Of the book, for nodes that start."""
         self._background: list[asyncio.Task[None]] = []
         self._under_way: set[asyncio.Task[Any]] = set()
         self._damage: LedgerCorrupt | None = None
@@ -98,14 +124,20 @@ class PostgresLedger:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, url: str, *, node: str = "", patience: Patience = DEFAULT_PATIENCE
+        cls,
+        url: str,
+        *,
+        node: str = "",
+        patience: Patience = DEFAULT_PATIENCE,
+        copying: bool = False,
     ) -> AsyncIterator["PostgresLedger"]:
         """Open the ledger a URL names, or begin one there. ``node`` is who appends here.
 
-        Raises InvalidSetting, LedgerUnavailable, and LedgerCorrupt for a schema that is not ours.
+        Raises InvalidSetting, LedgerUnavailable, LedgerCorrupt for a schema that is not ours, and
+        LedgerNotCopied for a copy that was not finished, unless it is opened for ``copying``.
         """
         address = Address.parse(url)
-        found = await _prepare(address, node, patience)
+        found = await _prepare(address, node, patience, copying=copying)
         ledger = cls(address, node=node, durability=found, patience=patience)
         try:
             await ledger._open()
@@ -118,11 +150,33 @@ class PostgresLedger:
             await self._writer.open()
             await self._reader.open()
         except VENDOR as exc:
-            raise translated(exc) from exc
-        self._background = [asyncio.create_task(self._keep_house(), name="postgres-partitions")]
-        if not self.durability.pooled:
-            listening = listen(self._connect, self._address.schema, self._news, self._patience)
-            self._background.append(asyncio.create_task(listening, name="postgres-listening"))
+            raise self._writer.translated(exc) from exc
+        channel = None if self.durability.pooled else self._address.schema
+        listener = Listener(
+            self._connect,
+            channel,
+            self._news,
+            self._patience,
+            self,
+            head=self._address.sql(QUERIES["last_append"]),
+        )
+        self._background = [
+            asyncio.create_task(self._keep_house(), name="postgres-partitions"),
+            asyncio.create_task(listener.run(), name="postgres-listening"),
+        ]
+
+    async def _examined(self) -> Connection:
+        """Connect, and look again: behind the same address there may be another server by now."""
+        connection, patience = await self._connect(), self._patience
+        try:
+            found = await durability(
+                connection, self._address, seconds_max=patience.connect_seconds
+            )
+        except BaseException:
+            connection.terminate()
+            raise
+        self.durability = found._replace(pooled=self.durability.pooled)
+        return connection
 
     async def close(self) -> None:
         if self._closed:
@@ -168,6 +222,7 @@ class PostgresLedger:
         after: Position | None = None,
     ) -> Appended | None:
         self._refuse_if_damaged()
+        self._refuse_if_lost()
         batch = prepared(facts)
         asked = (as_time(now), after, *batch.columns, *receipt_columns(receipts))
         told = await self._finished(self._append(batch, asked))
@@ -206,7 +261,7 @@ class PostgresLedger:
                     # By the end of this block it was not applied, and never will be.
                     if is_certain(exc):
                         if not is_retried(exc) or tries == TRIES_MAX:
-                            raise self._note(translated(exc)) from exc
+                            raise self._note(self._writer.translated(exc)) from exc
                     elif (told := await self._settle(name, batch, exc)) is not None:
                         return told
                 await asyncio.sleep(PAUSE_SECONDS * 2**tries)
@@ -215,7 +270,7 @@ class PostgresLedger:
             )
 
     async def _ask(self, connection: Connection, name: UUID, asked: tuple[Any, ...]) -> str | None:
-        told: str | None = await connection.fetchval(
+        asking = connection.fetchval(
             self._address.sql(QUERIES["append"]),
             name,
             self._node,
@@ -223,20 +278,21 @@ class PostgresLedger:
             *asked,
             timeout=self._patience.statement_seconds,
         )
+        told: str | None = await self._writer.answer(asking)
         return told
 
     async def _settle(self, name: UUID, batch: Batch, problem: BaseException) -> str | None:
         """Find out what became of an append: its answer, or None if it will never be applied."""
-        _log.warning("an append's answer was lost, and is asked for: %s", problem)
+        _log.warning("an append's answer was lost, and is asked for: %s", said(problem))
         self._writer.drop()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._patience.settle_seconds
         while (left := deadline - loop.time()) > 0:
-            connection = await self._writer.returned(left)
+            connection = await self._writer.returned(left, once_gone=self._patience.doubt_seconds)
             if connection is None:
                 break
             try:
-                told: str | None = await connection.fetchval(
+                asking = connection.fetchval(
                     self._address.sql(QUERIES["settle"]),
                     name,
                     _milliseconds(min(left, self._patience.lock_seconds)),
@@ -244,6 +300,7 @@ class PostgresLedger:
                     batch.keys,
                     timeout=left,
                 )
+                told: str | None = await self._writer.answer(asking)
             except VENDOR as exc:
                 problem = exc
                 if not is_certain(exc):
@@ -251,7 +308,84 @@ class PostgresLedger:
                 await asyncio.sleep(PAUSE_SECONDS)
             else:
                 return told
-        raise translated(problem, applied="unknown") from problem
+        raise translated(problem, where=self._address.where, applied="unknown") from problem
+
+    # ---------------------------------------------------------------------------- copy
+
+    async def begin_copy(self, source: str) -> None:
+        await self._done(QUERIES["begin_copy"], source)
+
+    async def end_copy(self) -> None:
+        await self._done(QUERIES["end_copy"])
+
+    async def take_over(self, facts: Sequence[Recorded], *, receipts: Sequence[Kept] = ()) -> None:
+        self._refuse_if_damaged()
+        self._refuse_if_lost()
+        takings = takings_of(facts, receipts)
+        if takings:
+            await self._finished(self._take_over(takings))
+            self._news.tell(takings[-1].last)
+
+    async def _take_over(self, takings: Sequence[Taking]) -> None:
+        """Append all as one transaction. If its answer is lost, whoever copies looks again."""
+        patience = _milliseconds(self._patience.lock_seconds)
+        asked = [(append_id(), self._node, patience, *taking.asked) for taking in takings]
+        async with self._writer.turn():
+            self._refuse_if_damaged()
+            connection = await self._writer.connection()
+            try:
+                async with whole(connection):
+                    asking = connection.fetchmany(
+                        self._address.sql(QUERIES["append"]),
+                        asked,
+                        timeout=self._patience.statement_seconds,
+                    )
+                    insist_on_places(takings, await self._writer.answer(asking))
+            except VENDOR as exc:
+                if is_certain(exc):
+                    raise self._note(translated(exc)) from exc
+                self._writer.drop()
+                raise translated(exc, applied="unknown") from exc
+
+    # ---------------------------------------------------------------------------- loss
+
+    @property
+    def loss(self) -> LedgerUnavailable | None:
+        return self._presence.loss
+
+    async def lost(self) -> LedgerUnavailable:
+        return await self._presence.lost()
+
+    async def regained(self) -> None:
+        await self._presence.regained()
+
+    def _refuse_if_lost(self) -> None:
+        if (loss := self.loss) is not None:
+            raise loss
+
+    async def _prove(self, connection: Connection) -> None:
+        """Take the head's lock for a moment: who can have it, and commit, can append."""
+        await connection.fetch(
+            self._address.sql(QUERIES["lock_head"]), timeout=self._patience.silence_seconds
+        )
+
+    def silent(self, error: BaseException) -> None:
+        """Hear that the server does not answer: nobody need wait to find out for itself.
+
+        But for who has asked already, whose answer may yet come. If others were answered meanwhile
+        it is only busy, or a pooler is.
+        """
+        since = asyncio.get_running_loop().time() - self._patience.silence_seconds
+        if max(self._answered_at, self._news.moved_at) > since:
+            return
+        missing = self._reader.translated(error)
+        self._presence.miss(self, missing)
+        self._reader.miss(error)
+        self._writer.refuse_waiting(lambda: LedgerUnavailable(str(missing), applied="no"))
+
+    def heard(self) -> None:
+        """Hear that it answers."""
+        self._presence.find(self)
 
     def _note(self, error: RankdError) -> RankdError:
         """Append no more to tables that are damaged."""
@@ -309,6 +443,10 @@ class PostgresLedger:
         rows = await self._rows(QUERIES["lacking_receipts"], positions)
         return [row[0] for row in rows]
 
+    async def kept_receipts(self, *, after: Position, limit: int) -> Sequence[Kept]:
+        rows = await self._rows(QUERIES["page_receipts"], after, POSITION_MAX, limit)
+        return [Kept(row[0], row[1]) for row in rows]
+
     async def changed(self, *, after: Position, within_seconds: float) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + within_seconds
@@ -332,7 +470,9 @@ class PostgresLedger:
         async def fetch(connection: Connection) -> Sequence[Any]:
             return await connection.fetch(query, *given, timeout=self._patience.read_seconds)
 
-        return await _again(self._reader, fetch)
+        rows = await _again(self._reader, fetch)
+        self._answered_at = asyncio.get_running_loop().time()
+        return rows
 
     async def verify(self) -> AsyncIterator[Progress]:
         """Check everything up to the head of this moment, on a connection of its own."""
@@ -345,39 +485,30 @@ class PostgresLedger:
             finally:
                 await leave(connection, seconds_max=self._patience.leave_seconds)
         except VENDOR as exc:
-            raise translated(exc) from exc
+            raise self._reader.translated(exc) from exc
 
     # ---------------------------------------------------------------- beside the facts
 
-    async def kept_standings(self, board: str, window: str, *, since: Position) -> int:
-        ((count,),) = await self._rows(QUERIES["kept_standings"], board, window, since)
-        return int(count)
+    async def _archive(self, query: str, *given: Any) -> None:
+        await self._written(self._writer, query, given)
 
-    async def keep_standings(
-        self, board: str, window: str, rows: Sequence[SealedRow], *, since: Position
-    ) -> None:
+    async def _keep_aside(self, query: str, *given: Any) -> None:
+        await self._written(self._reader, query, given)
+
+    async def _written(self, line: Line, query: str, given: tuple[Any, ...]) -> None:
         self._refuse_if_damaged()
-        for start in range(0, len(rows), STANDINGS_TOGETHER_MAX):
-            ranks, players, scores, beside = zip(
-                *rows[start : start + STANDINGS_TOGETHER_MAX], strict=True
-            )
-            given = (
-                board,
-                window,
-                since,
-                list(ranks),
-                list(players),
-                [f"{{{','.join(map(str, one))}}}" for one in scores],
-                [None if one is None else one.decode() for one in beside],
-            )
-            await self._finished(self._keep_standings(given))
+        await self._finished(self._write(line, self._address.sql(query), given))
 
-    async def _keep_standings(self, given: tuple[Any, ...]) -> None:
-        async def keep(connection: Connection) -> str:
-            query = self._address.sql(QUERIES["keep_standings"])
-            return await connection.execute(query, *given, timeout=self._patience.statement_seconds)
+    async def _done(self, query: str, *given: Any) -> Sequence[Any]:
+        """Have something written that may be written twice; return what the statement returns."""
+        self._refuse_if_damaged()
+        return await self._finished(self._write(self._writer, self._address.sql(query), given))
 
-        await _again(self._writer, keep)
+    async def _write(self, line: Line, query: str, given: tuple[Any, ...]) -> Sequence[Any]:
+        async def write(connection: Connection) -> Sequence[Any]:
+            return await connection.fetch(query, *given, timeout=self._patience.statement_seconds)
+
+        return await _again(line, write)
 
     async def _keep_house(self) -> None:
         """Make partitions ahead, now and then."""
@@ -395,7 +526,7 @@ class PostgresLedger:
                 _log.warning("the months ahead have no partition yet: %s", exc)
 
 
-async def _prepare(address: Address, node: str, patience: Patience) -> Durability:
+async def _prepare(address: Address, node: str, patience: Patience, *, copying: bool) -> Durability:
     """Look whether the server is one we can use, and make the schema the one we know."""
     try:
         # As if there were a pooler: nobody knows yet.
@@ -403,13 +534,19 @@ async def _prepare(address: Address, node: str, patience: Patience) -> Durabilit
             address, node=node, pooled=True, seconds_max=patience.connect_seconds
         )
         try:
-            found = await durability(connection, address)
+            found = await durability(connection, address, seconds_max=patience.connect_seconds)
             await migrate(connection, address)
+            source = await connection.fetchval(address.sql(QUERIES["copied_from"]))
+            if source is not None and not copying:
+                raise LedgerNotCopied(
+                    f"a copy of {source} into this ledger was not finished; repeat the `rankd "
+                    "restore` that began it, and it goes on where it ended"
+                )
             return found
         finally:
             await leave(connection, seconds_max=patience.leave_seconds)
     except VENDOR as exc:
-        raise translated(exc) from exc
+        raise translated(exc, where=address.where) from exc
 
 
 async def _again(line: Line, work: Callable[[Connection], Awaitable[T]]) -> T:
@@ -421,7 +558,7 @@ async def _again(line: Line, work: Callable[[Connection], Awaitable[T]]) -> T:
                 return await work(connection)
             except VENDOR as exc:
                 if is_certain(exc) or not tries_left:
-                    raise translated(exc) from exc
+                    raise line.translated(exc) from exc
                 line.drop()
         raise AssertionError("unreachable")
 

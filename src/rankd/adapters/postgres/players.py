@@ -10,8 +10,10 @@ import msgspec
 
 from rankd.adapters.postgres.columns import row_of, tells_of_player
 from rankd.model.facts import (
+    AttributesSet,
     Fact,
     FriendsSet,
+    NameSet,
     PlayerErased,
     PlayerProfiled,
     Position,
@@ -68,9 +70,12 @@ def _after(known: Player, told: Told) -> Player:
     details = told.details
     if isinstance(told.fact, ScoreSubmitted):
         return known._replace(attributes=_text(_load(known.attributes) | details["attributes"]))
+    if isinstance(told.fact, NameSet):
+        return known._replace(name=details.get("name"))
     if isinstance(told.fact, PlayerProfiled):
-        attributes = _text(details.get("attributes", {}))
-        return known._replace(name=details.get("name"), attributes=attributes)
+        after = known._replace(attributes=_text(details.get("attributes", {})))
+        kept = isinstance(told.fact, AttributesSet)
+        return after if kept else after._replace(name=details.get("name"))
     assert isinstance(told.fact, FriendsSet)
     return known._replace(friends=_text(details["friends"]))
 

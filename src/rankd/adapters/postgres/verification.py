@@ -25,7 +25,7 @@ from rankd.adapters.postgres.columns import (
     GENESIS,
     Digest,
     checksum,
-    fingerprint_of,
+    fingerprints_of,
     link,
     name_of,
     row_of,
@@ -164,7 +164,8 @@ class _Walk:
         rows = await self._connection.fetch(self._address.sql(QUERIES["find_uses"]), boards, keys)
         found = {row["place"] - 1: (row["first_at"], row["fingerprint"]) for row in rows}
         for place, (position, fact) in enumerate(keyed):
-            if found.get(place) != (position, fingerprint_of(fact)):
+            first_at, kept = found.get(place, (None, None))
+            if first_at != position or kept not in fingerprints_of(fact):
                 raise LedgerCorrupt("the key is not in the key table", position=position)
 
 

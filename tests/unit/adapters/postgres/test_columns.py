@@ -7,12 +7,14 @@ from rankd.adapters.postgres.batch import prepared
 from rankd.adapters.postgres.columns import Row, digest, is_plain, row_of
 from rankd.model.facts import (
     FACTS,
+    AttributesSet,
     BoardDefined,
     BoardRetired,
     Fact,
     FriendsSet,
     KeyCreated,
     KeyRevoked,
+    NameSet,
     OpenWindow,
     PlayerErased,
     PlayerProfiled,
@@ -62,6 +64,9 @@ EVERY_KIND: list[tuple[Fact, Row]] = [
     ),
     (FriendsSet("p", ("q", "r")), Row(player="p", details='{"friends":["q","r"]}')),
     (FriendsSet("p", ()), Row(player="p", details='{"friends":[]}')),
+    (NameSet("p", "Ada"), Row(player="p", details='{"name":"Ada"}')),
+    (NameSet("p"), Row(player="p")),
+    (AttributesSet("p", attributes={"a": 1}), Row(player="p", details='{"attributes":{"a":1}}')),
     (PlayerErased("p", "me", "asked"), Row(None, "p", actor="me", details='{"reason":"asked"}')),
     (
         KeyCreated("id", b"\0" * 32, ("read",), None, "A key", "admin"),

@@ -10,9 +10,11 @@ from tests.simulation.postgres_servers import new_ledger, postgres
 from rankd.adapters.postgres import PostgresLedger
 from rankd.errors import LedgerCorrupt, LedgerUnavailable
 from rankd.model.facts import (
+    AttributesSet,
     BoardDefined,
     BoardRetired,
     FriendsSet,
+    NameSet,
     OpenWindow,
     PlayerErased,
     PlayerProfiled,
@@ -254,6 +256,24 @@ async def test_players_are_as_the_facts_tell(ledger: PostgresLedger) -> None:
         ("q", None, "{}", "[]", 7),
     ]
     await verified(ledger)
+    await ledger.append([NameSet("p", "Ada"), AttributesSet("q", attributes={"a": 1})], now=NOW)
+    assert await players(ledger) == [
+        ("p", "Ada", '{"x": "y"}', "[]", 10),
+        ("q", None, '{"a": 1}', "[]", 11),
+    ]
+    await ledger.append([AttributesSet("p", attributes={}), NameSet("q", "Bob")], now=NOW)
+    assert await players(ledger) == [
+        ("p", "Ada", "{}", "[]", 12),
+        ("q", "Bob", '{"a": 1}', "[]", 13),
+    ]
+    await ledger.append(
+        [NameSet("p"), NameSet("q", "Bob")], now=NOW
+    )  # The second says nothing new.
+    assert await players(ledger) == [
+        ("p", None, "{}", "[]", 14),
+        ("q", "Bob", '{"a": 1}', "[]", 13),
+    ]
+    await verified(ledger)
 
 
 async def test_what_is_told_and_taken_back_in_one_append_is_not_lost(
@@ -299,7 +319,7 @@ async def test_text_that_cannot_be_kept_is_shown_as_something_else(
     await verified(ledger)
 
 
-# ------------------------------------------------------------------- receipts, standings
+# ------------------------------------------------------------------------------ receipts
 
 
 async def test_receipts_reach_up_to_the_first_that_is_missing(ledger: PostgresLedger) -> None:
@@ -314,33 +334,6 @@ async def test_receipts_reach_up_to_the_first_that_is_missing(ledger: PostgresLe
     await ledger.keep_receipts([Kept(Position(3), b"b"), Kept(Position(5), b"again")])
     assert await ledger.receipts_through() == 7
     await verified(ledger)
-
-
-async def test_final_standings_are_kept_once(ledger: PostgresLedger) -> None:
-    rows = [
-        (1, "ann", (9, 1), b'{"seed":1}'),
-        (2, "bob", (7, -1), None),
-        (2, "cyd", (7, -1), None),
-    ]
-    await ledger.keep_standings("b", "daily:1", rows[:2], since=Position(0))
-    await ledger.keep_standings(
-        "b", "daily:1", [(9, "ann", (0, 0), None), *rows[1:]], since=Position(0)
-    )
-    await ledger.keep_standings("b", "daily:1", rows[:1], since=Position(7))
-    await ledger.keep_standings("b", "daily:2", [], since=Position(0))
-    assert await ledger.kept_standings("b", "daily:1", since=Position(0)) == 3
-    assert await ledger.kept_standings("b", "daily:2", since=Position(0)) == 0
-    found = await ask(
-        ledger,
-        "SELECT since, rank, player, scores, metadata::text FROM rankd.sealed_standings"
-        " ORDER BY since, rank, player",
-    )
-    assert found == [
-        (0, 1, "ann", [9, 1], '{"seed":1}'),
-        (0, 2, "bob", [7, -1], None),
-        (0, 2, "cyd", [7, -1], None),
-        (7, 1, "ann", [9, 1], '{"seed":1}'),
-    ]
 
 
 # ------------------------------------------------------------------------------- errors

@@ -5,9 +5,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any
 
+import asyncpg  # type: ignore[import-untyped]
 import pytest
 
 from rankd.adapters.postgres.line import Line, Patience
+from rankd.adapters.postgres.presence import Presence
 from rankd.errors import LedgerUnavailable
 
 pytestmark = pytest.mark.anyio
@@ -142,9 +144,34 @@ async def test_while_nobody_answers_everybody_is_refused_at_once(
     assert caught.value.applied == "no"
 
     exchange.problem = None
-    assert await line.returned(NEVER) is exchange.made[1]  # type: ignore[comparison-overlap]
+    assert await line.returned(NEVER, once_gone=NEVER) is exchange.made[1]  # type: ignore[comparison-overlap]
     async with line.turn():
         await line.connection()
+
+
+async def test_whoever_waits_for_one_that_is_gone_waits_no_longer_than_for_that(
+    line: Line, exchange: Exchange
+) -> None:
+    exchange.there.clear()
+    exchange.made[0].lose()
+    async with line.turn(), asyncio.timeout(30):
+        waiting = asyncio.create_task(line.returned(NEVER, once_gone=0))
+        await exchange.tried.acquire()  # The first connection.
+        await exchange.tried.acquire()
+        assert not waiting.done()  # It may be on its way.
+        exchange.problem = ConnectionRefusedError("nobody")
+        exchange.there.set()
+        assert await waiting is None
+        with pytest.raises(LedgerUnavailable, match="nobody"):
+            await line.connection()
+        exchange.problem = None
+        assert await line.returned(NEVER, once_gone=NEVER) is not None
+        exchange.there.clear()
+        exchange.made[1].lose()
+        again = asyncio.create_task(line.returned(NEVER, once_gone=0))
+        await asyncio.sleep(0)
+        exchange.there.set()  # It was only the connection: that it was gone once is forgotten.
+        assert await again is exchange.made[2]  # type: ignore[comparison-overlap]
 
 
 async def test_whoever_waits_for_a_connection_waits_no_longer_than_that(
@@ -172,3 +199,179 @@ async def test_a_closed_line_refuses_and_tries_no_longer(line: Line, exchange: E
         async with line.turn():
             pass
     assert len(exchange.made) == 1
+
+
+# ------------------------------------------------------------------------------ silence
+
+
+class Silence:
+    """A line whose server leaves questions unanswered, and whoever looks whether it is there."""
+
+    def __init__(self, exchange: Exchange, **patience: float) -> None:
+        self.proofs: list[asyncio.Future[None]] = []
+        self.presence = Presence()
+        hurried = {"silence_seconds": 0.001, "retry_seconds_min": 0.001, "retry_seconds_max": 0.001}
+        self.line = Line(
+            exchange.connect,
+            Patience(**{**hurried, **patience}),
+            presence=self.presence,
+            prove=self.prove,
+            moved=lambda: self.moved_at,
+        )
+        self.moved_at = 0.0
+
+    async def prove(self, _connection: object) -> None:
+        proof = asyncio.get_running_loop().create_future()
+        self.proofs.append(proof)
+        await proof
+
+    async def ask(self, answer: "asyncio.Future[str]") -> str:
+        async with self.line.turn():
+            return await self.line.answer(answer)
+
+    async def lost(self) -> LedgerUnavailable:
+        async with asyncio.timeout(30):
+            return await self.presence.lost()
+
+    async def asked_for_proof(self, times: int) -> None:
+        async with asyncio.timeout(30):
+            while len(self.proofs) < times:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def silence(exchange: Exchange) -> AsyncIterator[Silence]:
+    made = Silence(exchange)
+    await made.line.open()
+    yield made
+    await made.line.close()
+
+
+@pytest.mark.parametrize("answered", ["yes", asyncpg.LockNotAvailableError("no")])
+async def test_who_is_not_answered_waits_alone_and_any_answer_ends_it(
+    silence: Silence, answered: str | Exception
+) -> None:
+    answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    asking = asyncio.create_task(silence.ask(answer))
+    await asyncio.sleep(0)
+    behind = asyncio.create_task(silence.ask(answer))
+    assert "no answer" in str(await silence.lost())
+    for refused in (behind, asyncio.create_task(silence.ask(answer))):
+        with pytest.raises(LedgerUnavailable) as caught:
+            await refused
+        assert caught.value.applied == "no"
+    if isinstance(answered, str):
+        answer.set_result(answered)
+        assert await asking == answered
+    else:
+        answered.severity_en = "ERROR"  # type: ignore[attr-defined]
+        answer.set_exception(answered)
+        with pytest.raises(asyncpg.LockNotAvailableError):
+            await asking
+    assert silence.presence.loss is None
+    async with silence.line.turn():
+        await silence.line.connection()
+
+
+async def test_while_others_are_answered_a_server_is_only_busy(silence: Silence) -> None:
+    clock = asyncio.get_running_loop()
+    silence.moved_at = clock.time() + 0.2  # As if they were seen to be until then.
+    answer: asyncio.Future[str] = clock.create_future()
+    asking = asyncio.create_task(silence.ask(answer))
+    behind = asyncio.create_task(silence.ask(answer))
+    await silence.lost()
+    assert clock.time() > silence.moved_at
+    with pytest.raises(LedgerUnavailable):
+        await behind
+    answer.set_result("yes")
+    assert await asking == "yes"
+    silence.moved_at = clock.time() + 3_600
+    answer = clock.create_future()
+    asking = asyncio.create_task(silence.ask(answer))
+    await asyncio.sleep(0.05)
+    assert silence.presence.loss is None
+    answer.set_result("yes")
+    assert await asking == "yes"
+
+
+async def test_after_a_silence_a_connection_has_to_prove_that_it_is_answered(
+    silence: Silence, exchange: Exchange
+) -> None:
+    answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    asking = asyncio.create_task(silence.ask(answer))
+    await silence.lost()
+    silence.line.drop()
+    answer.set_exception(ConnectionResetError())
+    with pytest.raises(ConnectionResetError):
+        await asking
+    await silence.asked_for_proof(1)
+    assert silence.presence.loss is not None
+    silence.proofs[0].set_exception(TimeoutError())
+    await silence.asked_for_proof(2)
+    assert exchange.made[1].closed
+    assert "TimeoutError" in str(await silence.lost())
+    silence.proofs[1].set_result(None)
+    async with asyncio.timeout(30):
+        await silence.presence.regained()
+    async with silence.line.turn():
+        assert await silence.line.connection() is exchange.made[2]  # type: ignore[comparison-overlap]
+
+
+async def test_without_a_silence_no_proof_is_asked_for(
+    silence: Silence, exchange: Exchange
+) -> None:
+    exchange.made[0].lose()
+    async with silence.line.turn():
+        await silence.line.connection()
+    assert not silence.proofs
+
+
+async def test_the_log_says_once_that_a_server_is_gone_and_that_it_is_back(
+    exchange: Exchange, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where it is and what it was, also of an error that says nothing of itself."""
+    patience = Patience(notice_seconds=NEVER, retry_seconds_min=0.001, retry_seconds_max=0.001)
+    presence = Presence()
+    lines = [
+        Line(exchange.connect, patience, presence=presence, where="db.example:5432")
+        for _ in range(2)
+    ]
+    for line in lines:
+        await line.open()
+    exchange.problem = TimeoutError()
+    with caplog.at_level("INFO", logger="rankd"):
+        for wire in list(exchange.made):
+            wire.lose()
+        async with asyncio.timeout(30):
+            await presence.lost()
+            for _ in range(4):
+                await exchange.tried.acquire()
+            exchange.problem = None
+            await presence.regained()
+    gone, back = [one.message for one in caplog.records]
+    assert gone == (
+        "PostgreSQL is gone: PostgreSQL at db.example:5432 cannot be reached: TimeoutError"
+    )
+    assert back.startswith("PostgreSQL is there again, after ")
+    for line in lines:
+        await line.close()
+
+
+async def test_a_server_is_lost_while_anybody_misses_it() -> None:
+    presence, loss = Presence(), LedgerUnavailable("gone", applied="no")
+    presence.miss("one", loss)
+    presence.miss("two", loss)
+    presence.find("one")
+    presence.find("three")
+    assert str(await presence.lost()) == str(loss)
+    presence.find("two")
+    await presence.regained()
+    assert presence.loss is None
+
+
+def test_more_silence_is_borne_within_a_longer_statement() -> None:
+    for seconds in (0.1, 1.0, 60.0):
+        patience = Patience.of_silence(seconds)
+        assert patience.silence_seconds == seconds
+        assert patience.pulse_seconds < seconds
+        assert max(seconds, patience.lock_seconds) < patience.statement_seconds

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import asyncpg  # type: ignore[import-untyped]
 import pytest
+from msgspec.structs import replace
 from tests.simulation.postgres_servers import new_ledger, postgres
 
 from rankd.adapters.postgres import PostgresLedger, verification
@@ -18,6 +19,7 @@ from rankd.model.facts import (
     ScoreSubmitted,
     WindowOpened,
     encode,
+    fingerprints,
 )
 from rankd.model.window import Instant
 from rankd.ports import Kept
@@ -81,6 +83,20 @@ async def test_what_was_written_is_as_it_was_written(ledger: PostgresLedger) -> 
     await verified(ledger)
     steps = [progress.stage async for progress in ledger.verify()]
     assert list(dict.fromkeys(steps)) == ["facts", "keys", "receipts", "players"]
+
+
+async def test_a_fingerprint_that_holds_the_clients_time_is_from_before(
+    ledger: PostgresLedger,
+) -> None:
+    fact = ScoreSubmitted("b", "bob", scores=(4,), key="k4", at=Instant(5))
+    await ledger.append([fact], now=Instant(NOW + 2 * MONTH))
+    await verified(ledger)
+    put = "UPDATE rankd.keys SET fingerprint = '\\x{}' WHERE key = 'k4'"
+    await edit(ledger, put.format(fingerprints(fact)[1].hex()))
+    await verified(ledger)
+    await edit(ledger, put.format(fingerprints(replace(fact, at=Instant(6)))[1].hex()))
+    with pytest.raises(LedgerCorrupt):
+        await verified(ledger)
 
 
 _, OTHER = encode(ScoreSubmitted("b", "bob", scores=(3,), key="k2"))

@@ -11,6 +11,10 @@ SELECT rankd.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
 -- What became of an append whose answer was lost.
 SELECT rankd.settle($1, $2, $3, $4);
 
+-- lock_head --
+-- Whether somebody could append: that takes this lock, and a commit.
+SELECT FROM rankd.head FOR UPDATE;
+
 -- read --
 -- The next facts after a position: what every projector lives on.
 SELECT position, at, kind, body FROM rankd.read($1, $2);
@@ -67,12 +71,17 @@ SELECT wanted.position
  ORDER BY wanted.place;
 
 -- keep_standings --
--- The final standings of a closed window, some at a time; what is kept is not kept again.
-INSERT INTO rankd.sealed_standings (board, window_id, since, rank, player, scores, metadata)
-SELECT $1, $2, $3, given.rank, given.player, given.scores::bigint[], given.metadata::json
-  FROM unnest($4::bigint[], $5::text[], $6::text[], $7::text[])
-       AS given (rank, player, scores, metadata)
-    ON CONFLICT DO NOTHING;
+-- The final standings of a closed window, some at a time; what is kept is not kept again, but for
+-- rows from before a place and an order key were kept beside them.
+INSERT INTO rankd.sealed_standings AS kept
+       (board, window_id, since, place, rank, player, order_key, scores, metadata)
+SELECT $1, $2, $3, given.place, given.rank, given.player, given.order_key,
+       given.scores::bigint[], given.metadata::json
+  FROM unnest($4::bigint[], $5::bigint[], $6::text[], $7::bytea[], $8::text[], $9::text[])
+       AS given (place, rank, player, order_key, scores, metadata)
+    ON CONFLICT (board, window_id, since, player) DO UPDATE
+   SET place = excluded.place, order_key = excluded.order_key
+ WHERE kept.place IS NULL;
 
 -- kept_standings --
 -- How much of a closed window is kept.
@@ -80,7 +89,214 @@ SELECT count(*)
   FROM rankd.sealed_standings
  WHERE board = $1
    AND window_id = $2
+   AND since = $3
+   AND place IS NOT NULL;
+
+-- finish_standings --
+-- All of a closed window is kept.
+INSERT INTO rankd.sealed_windows (board, window_id, since, total)
+VALUES ($1, $2, $3, $4)
+    ON CONFLICT DO NOTHING;
+
+-- archived_windows --
+-- Of which closed windows anything is kept: a step in the tree for each, however many rows it has.
+WITH RECURSIVE kept AS (
+    (SELECT board, window_id, since
+       FROM rankd.sealed_standings
+      ORDER BY board, window_id, since
+      LIMIT 1)
+     UNION ALL
+    SELECT following.board, following.window_id, following.since
+      FROM kept
+     CROSS JOIN LATERAL (
+           SELECT standings.board, standings.window_id, standings.since
+             FROM rankd.sealed_standings AS standings
+            WHERE (standings.board, standings.window_id, standings.since)
+                  > (kept.board, kept.window_id, kept.since)
+            ORDER BY standings.board, standings.window_id, standings.since
+            LIMIT 1) AS following)
+SELECT board, window_id, since FROM kept
+ UNION
+SELECT board, window_id, since FROM rankd.sealed_windows
+ ORDER BY board, window_id, since;
+
+-- drop_sealed_window --
+-- First of all, so that nobody takes for whole what is being deleted.
+DELETE FROM rankd.sealed_windows
+ WHERE board = $1
+   AND window_id = $2
    AND since = $3;
+
+-- drop_standings --
+-- Some rows of a closed window whose time is over.
+DELETE FROM rankd.sealed_standings
+ WHERE (board, window_id, since, player) IN (
+       SELECT board, window_id, since, player
+         FROM rankd.sealed_standings
+        WHERE board = $1
+          AND window_id = $2
+          AND since = $3
+        LIMIT $4);
+
+-- any_standing --
+-- Whether any row of a closed window is there.
+SELECT 1
+  FROM rankd.sealed_standings
+ WHERE board = $1
+   AND window_id = $2
+   AND since = $3
+ LIMIT 1;
+
+-- sealed_total --
+-- How many rows a closed window has, if all are kept.
+SELECT total
+  FROM rankd.sealed_windows
+ WHERE board = $1
+   AND window_id = $2
+   AND since = $3;
+
+-- kept_books --
+-- Where there are copies of the book, the newest first.
+SELECT position
+  FROM rankd.books
+ WHERE parts IS NOT NULL
+ ORDER BY position DESC;
+
+-- begin_book --
+-- Whoever comes first makes a copy; not while one is there that is new enough, or was begun lately.
+INSERT INTO rankd.books (position, node)
+SELECT $1::bigint, $2::text
+ WHERE NOT EXISTS (
+       SELECT
+         FROM rankd.books
+        WHERE position > $3
+          AND (parts IS NOT NULL OR begun > clock_timestamp() - make_interval(secs => $4)))
+    ON CONFLICT DO NOTHING
+RETURNING position;
+
+-- add_book_part --
+-- Nothing is returned if the copy was thrown away meanwhile. Safe to repeat.
+INSERT INTO rankd.book_parts (position, part, body)
+SELECT books.position, $2::integer, $3::bytea
+  FROM rankd.books AS books
+ WHERE books.position = $1
+   FOR KEY SHARE
+    ON CONFLICT (position, part) DO UPDATE SET body = excluded.body
+RETURNING part;
+
+-- finish_book --
+-- From here on others find it.
+UPDATE rankd.books
+   SET parts = $2, digest = $3
+ WHERE position = $1
+RETURNING position;
+
+-- drop_books --
+-- Older copies than the newest few, and what others began before this one.
+DELETE FROM rankd.books
+ WHERE parts IS NULL AND position < $1
+    OR position < (SELECT min(newest.position)
+                     FROM (SELECT books.position
+                             FROM rankd.books AS books
+                            WHERE books.parts IS NOT NULL
+                            ORDER BY books.position DESC
+                            LIMIT $2) AS newest);
+
+-- find_book --
+-- What a copy must be made of.
+SELECT parts, digest
+  FROM rankd.books
+ WHERE position = $1
+   AND parts IS NOT NULL;
+
+-- read_book --
+-- Some parts of a copy.
+SELECT part, body
+  FROM rankd.book_parts
+ WHERE position = $1
+   AND part > $2
+ ORDER BY part
+ LIMIT $3;
+
+-- sealed_rows --
+-- A page of a closed window.
+SELECT place, rank, player, order_key, scores, metadata::text AS metadata
+  FROM rankd.sealed_standings
+ WHERE board = $1
+   AND window_id = $2
+   AND since = $3
+   AND place BETWEEN $4 AND $5
+ ORDER BY place;
+
+-- sealed_players --
+-- Some players in a closed window.
+SELECT place, rank, player, order_key, scores, metadata::text AS metadata
+  FROM rankd.sealed_standings
+ WHERE board = $1
+   AND window_id = $2
+   AND since = $3
+   AND player = ANY ($4::text[]);
+
+-- sealed_behind --
+-- The first row of a closed window that does not come before a place: one step in the tree.
+SELECT place, rank, player, order_key, scores, metadata::text AS metadata
+  FROM rankd.sealed_standings
+ WHERE board = $1
+   AND window_id = $2
+   AND since = $3
+   AND (order_key, player) >= ($4::bytea, $5::text COLLATE "C")
+ ORDER BY order_key, player
+ LIMIT 1;
+
+-- lists_kept --
+-- Of which rankings a top list is kept, and how old each is.
+SELECT board, window_id, segment, position,
+       extract(epoch FROM clock_timestamp() - taken_at)::double precision AS seconds
+  FROM rankd.top_lists;
+
+-- keep_lists --
+-- Top lists, each in place of an older one.
+INSERT INTO rankd.top_lists AS kept
+       (board, window_id, segment, position, total, players, order_keys, metadata)
+SELECT board, window_id, segment, position, total, players::json, order_keys, metadata::json
+  FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::text[],
+              $7::bytea[], $8::text[])
+       AS given (board, window_id, segment, position, total, players, order_keys, metadata)
+    ON CONFLICT (board, window_id, segment) DO UPDATE
+   SET position = excluded.position, total = excluded.total, taken_at = excluded.taken_at,
+       players = excluded.players, order_keys = excluded.order_keys, metadata = excluded.metadata
+ WHERE kept.position < excluded.position;
+
+-- drop_lists --
+-- Top lists of rankings that are gone.
+DELETE FROM rankd.top_lists
+ USING unnest($1::text[], $2::text[], $3::text[]) AS gone (board, window_id, segment)
+ WHERE top_lists.board = gone.board
+   AND top_lists.window_id = gone.window_id
+   AND top_lists.segment = gone.segment;
+
+-- list_of --
+-- The top list of one ranking.
+SELECT position, total, players::text AS players, order_keys, metadata::text AS metadata
+  FROM rankd.top_lists
+ WHERE board = $1
+   AND window_id = $2
+   AND segment = $3;
+
+-- begin_copy --
+-- From here on nobody opens this ledger but to go on copying.
+INSERT INTO rankd.copying (source)
+VALUES ($1)
+    ON CONFLICT (one) DO UPDATE SET source = excluded.source;
+
+-- copied_from --
+-- What is being copied, or was when the copy was broken off.
+SELECT source
+  FROM rankd.copying;
+
+-- end_copy --
+-- The copy is whole.
+DELETE FROM rankd.copying;
 
 -- cover --
 -- Partitions for this month and three more, by the server's clock.
@@ -93,6 +309,7 @@ SELECT current_setting('server_version_num')::integer AS version,
        current_setting('fsync') AS fsync,
        current_setting('full_page_writes') AS full_page_writes,
        current_setting('synchronous_commit') AS synchronous_commit,
+       current_setting('synchronous_standby_names') AS standbys,
        current_setting('default_transaction_isolation') AS isolation,
        current_setting('default_transaction_read_only') AS read_only,
        current_setting('server_encoding') AS encoding,

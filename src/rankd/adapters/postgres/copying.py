@@ -1,0 +1,79 @@
+"""Facts of another ledger, taken over as they are.
+
+Each has the time of the append it came with, and the server gives all facts of an append one time:
+so facts of one time are sent as an append, and many appends as one transaction. To commit each by
+itself would be to wait for the disk as often as the other ledger did in all its life.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from rankd.adapters.postgres.batch import Batch, appended, as_time, prepared, receipt_columns
+from rankd.adapters.postgres.database import Connection
+from rankd.adapters.postgres.failures import VENDOR
+from rankd.errors import LedgerNotCopied
+from rankd.model.facts import Position, Recorded
+from rankd.model.window import Instant
+from rankd.ports import Kept
+
+
+class Taking(NamedTuple):
+    """Facts of one time, and what is asked of the server for them."""
+
+    batch: Batch
+    first: Position
+    last: Position
+    at: Instant
+    asked: Sequence[Any]
+    """The arguments of ``rankd.append`` from the time on."""
+
+
+def takings_of(facts: Sequence[Recorded], receipts: Sequence[Kept]) -> list[Taking]:
+    """Return what to append, one after another. Receipts go with the last. Raises UnicodeError."""
+    runs = [list(run) for _, run in groupby(facts, attrgetter("at"))]
+    return [
+        _taking(run, receipts if number == len(runs) else ())
+        for number, run in enumerate(runs, start=1)
+    ]
+
+
+def _taking(run: Sequence[Recorded], receipts: Sequence[Kept]) -> Taking:
+    first, last, at = run[0].position, run[-1].position, run[0].at
+    batch = prepared([recorded.fact for recorded in run])
+    asked = (as_time(at), first - 1, *batch.columns, *receipt_columns(receipts))
+    return Taking(batch, first, last, at, asked)
+
+
+def insist_on_places(takings: Sequence[Taking], told: Sequence[Any]) -> None:
+    """Refuse, while it can be undone, facts that did not come to lie where they were."""
+    for taking, (answer,) in zip(takings, told, strict=True):
+        if answer is None:
+            raise LedgerNotCopied(
+                f"the ledger does not end before position {taking.first}: somebody else appends "
+                "to it, or a fact was left out"
+            )
+        placed = appended(taking.batch, answer)
+        if placed.first_uses:
+            raise LedgerNotCopied(f"a key at {taking.first} to {taking.last} was used before")
+        if placed.at != taking.at or placed.positions[-1] != taking.last:
+            raise LedgerNotCopied(
+                f"the ledger has another place or a later time for the facts at {taking.first} to "
+                f"{taking.last}"
+            )
+
+
+@asynccontextmanager
+async def whole(connection: Connection) -> AsyncIterator[None]:
+    """All of what is inside, or nothing. Of a connection that is lost, what lost it is told."""
+    transaction = connection.transaction()
+    await transaction.start()
+    try:
+        yield
+    except BaseException:
+        with suppress(*VENDOR):  # The server does it, where it cannot be asked any more.
+            await transaction.rollback()
+        raise
+    await transaction.commit()

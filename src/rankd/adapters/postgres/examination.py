@@ -1,0 +1,52 @@
+"""What a PostgreSQL server is like, for whoever wants to know before nodes use it."""
+
+import asyncpg  # type: ignore[import-untyped]
+
+from rankd.adapters.postgres.database import Address, Connection, connect, leave, problems
+from rankd.adapters.postgres.failures import VENDOR, translated
+from rankd.adapters.postgres.statements import QUERIES, SCHEMA_VERSION
+from rankd.ports import Finding
+
+SECONDS_MAX = 5.0
+"""How long a server may take to let one in, and to let one go."""
+
+
+async def examine(url: str) -> list[Finding]:
+    """Look at a server, and change nothing. Raises InvalidSetting, LedgerUnavailable."""
+    address = Address.parse(url)
+    try:
+        connection = await connect(address, node="doctor", pooled=True, seconds_max=SECONDS_MAX)
+        try:
+            return [*await _server(connection, address), await _schema(connection, address)]
+        finally:
+            await leave(connection, seconds_max=SECONDS_MAX)
+    except asyncpg.InvalidAuthorizationSpecificationError as exc:
+        refused = "it runs, and refused the role or its password: see PGPASSWORD, or PGPASSFILE"
+        return [Finding("PostgreSQL", str(translated(exc, where=address.where)), refused)]
+    except VENDOR as exc:
+        raise translated(exc, where=address.where) from exc
+
+
+async def _server(connection: Connection, address: Address) -> list[Finding]:
+    found = await connection.fetchrow(address.sql(QUERIES["server"]))
+    shown = ", ".join(
+        f"{name} {found[name]}" for name in ("fsync", "full_page_writes", "synchronous_commit")
+    )
+    if found["synchronous_commit"] == "off":
+        shown += " (on for what rankd appends)"
+    advice = "; ".join(problems(found))
+    return [Finding("PostgreSQL", found["name"]), Finding("durability", shown, advice)]
+
+
+async def _schema(connection: Connection, address: Address) -> Finding:
+    found = await connection.fetchrow(address.sql(QUERIES["schema_exists"]))
+    if not found["begun"]:
+        strange = "it is of another program: name another with ?schema=" if found["strange"] else ""
+        return Finding("schema", f"{address.schema}, with no ledger in it yet", strange)
+    version: int = await connection.fetchval(address.sql(QUERIES["schema_version"]))
+    shown = f"{address.schema}, version {version}"
+    if version > SCHEMA_VERSION:
+        return Finding("schema", shown, f"this rankd knows {SCHEMA_VERSION}: use a newer one")
+    if version < SCHEMA_VERSION:
+        shown += f", which the next node that starts makes {SCHEMA_VERSION}"
+    return Finding("schema", shown)
