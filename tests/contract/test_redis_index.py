@@ -20,7 +20,6 @@ _: type[RankIndex] = RedisIndex  # mypy sees whether the methods are those of th
 __: type[SharedIndex] = RedisIndex
 
 VERSIONS = sorted(redis_binaries())
-NEWEST = VERSIONS[-1:] or ["none"]
 _prefixes = count(1)
 
 
@@ -32,8 +31,9 @@ def single(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[str]:
-    with redis_cluster() as running:
+def cluster(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Return the URL of a cluster of servers of the version asked for."""
+    with of_binary(redis_binaries()[request.param]), redis_cluster() as running:
         yield running.url
 
 
@@ -71,6 +71,7 @@ class TestRedisIndexInParts(RedisContract):
         return single
 
 
+@pytest.mark.parametrize("cluster", VERSIONS, indirect=True, scope="module")
 class TestRedisIndexInACluster(RedisContract):
     partitions = 8
 

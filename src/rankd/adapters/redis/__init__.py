@@ -4,6 +4,7 @@ In the order in which they are best read:
 
     lua/partition.lua  what a partition keeps, key by key
     lua/apply.lua      one piece of an apply, in turn and once
+    lua/fill.lua       entries as they are, where nobody reads yet
     lua/read.lua       questions, all as of one position
     names.py           how rankings, players and epochs are called there
     packing.py         what goes to a script and comes back from it
@@ -18,8 +19,10 @@ In the order in which they are best read:
     copying.py         from an index in this process, entry by entry
     reading.py         reads over all partitions, as of one position
     index.py           the port's promises
+    examination.py     what a server is like, for the doctor
 """
 
+from rankd.adapters.redis.examination import examine
 from rankd.adapters.redis.index import RedisIndex
 
-__all__ = ["RedisIndex"]
+__all__ = ["RedisIndex", "examine"]

@@ -82,10 +82,11 @@ class Work:
             (numbers.setdefault(ranking, len(numbers)), player, key, metadata, ties)
             for ranking, player, key, metadata, ties in self.moves
         ]
-        opened = sorted((str(ranking), shape) for ranking, shape in self.opened.items())
-        dropped = sorted(map(str, self.dropped))
-        adopted = sorted(map(str, self.adopted.values()))
-        whole = _encode((moves, list(map(str, numbers)), opened, dropped, adopted))
+        opened = sorted((ranking.identity, shape) for ranking, shape in self.opened.items())
+        dropped = sorted(ranking.identity for ranking in self.dropped)
+        adopted = sorted(ranking.identity for ranking in self.adopted.values())
+        names = [ranking.identity for ranking in numbers]
+        whole = _encode((moves, names, opened, dropped, adopted))
         return blake2b(whole, digest_size=8).hexdigest()
 
     def places(self) -> list[Place]:
@@ -184,15 +185,13 @@ class Piece:
     parts: list[Part]
     before: list[dict[str, bytes | None]]
     """For each part the entries' order keys, where several partitions have to know them."""
-    counted: bool
-    """Whether ranks are to be told."""
     places: list[list[bytes]] = field(init=False)
     scores: list[list[bytes]] = field(init=False)
 
     def __post_init__(self) -> None:
-        pairs = list(zip(self.parts, self.before, strict=True)) if self.counted else []
-        self.places = [part.places(before) for part, before in pairs] or [[] for _ in self.parts]
-        self.scores = [part.scores(before) for part, before in pairs] or [[] for _ in self.parts]
+        pairs = list(zip(self.parts, self.before, strict=True))
+        self.places = [part.places(before) for part, before in pairs]
+        self.scores = [part.scores(before) for part, before in pairs]
 
 
 class Applying:
@@ -232,13 +231,6 @@ class Applying:
             all_answers.append(followed)
         return self._moved(pieces, all_answers)
 
-    async def fill(self) -> None:
-        """Put players who are nowhere yet where they belong, and tell nobody their ranks."""
-        nobody: dict[Place, bytes | None] = dict.fromkeys(self._work.places())
-        pieces = list(self._pieces(nobody, counted=False))
-        everywhere = range(self._filling.count)
-        await together([self._send(pieces, self._work.opened, number) for number in everywhere])
-
     # ------------------------------------------------------------------------- asking
 
     async def _known(self, known: Known) -> Known | None:
@@ -266,9 +258,7 @@ class Applying:
         keys = [None if entry is None else entry.order_key for entry in found.entries]
         return Known(found.at, dict(zip(places, keys, strict=True)), found.shapes, found.quiet)
 
-    def _pieces(
-        self, order_keys: Mapping[Place, bytes | None], *, counted: bool = True
-    ) -> Iterator[Piece]:
+    def _pieces(self, order_keys: Mapping[Place, bytes | None]) -> Iterator[Piece]:
         now, moves = dict(order_keys), self._work.moves
         count = max(1, -(-len(moves) // MOVES_TOGETHER_MAX))
         for number in range(1, count + 1):
@@ -281,7 +271,7 @@ class Applying:
                         entries[player] = now[part.ranking, player]
                         if move is not None:
                             now[part.ranking, player] = move.order_key
-            yield Piece(number, number == count, some, parts, before, counted)
+            yield Piece(number, number == count, some, parts, before)
 
     # ------------------------------------------------------------------------ sending
 
@@ -372,7 +362,7 @@ class Applying:
         return [
             part.ranking.board,
             name_of(part.ranking),
-            part.wants if self._alone and piece.counted else 0,
+            part.wants if self._alone else 0,
             here,
             [self._homes[player].hash for player in here],
             actions,

@@ -2,57 +2,210 @@
 
 Folding a ledger into Redis asks and counts for every fact. An index in this process folds it in a
 tenth of the time; what then counts is only where everybody ended, so nothing is looked up, counted
-or remembered while it is copied. Nobody reads the copy before all of it is there.
+or remembered while it is copied. How many buckets a ranking comes to is known before the first
+entry is put there, so none is ever split. Nobody reads the copy before all of it is there.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, NamedTuple, cast
 
-from rankd.adapters.redis.applying import Applying, Work
-from rankd.adapters.redis.filling import Filling
+from rankd.adapters.redis.applying import PLAYERS_PER_BUCKET
+from rankd.adapters.redis.filling import Filling, together
+from rankd.adapters.redis.names import Home, home_of, name_of, partition_of_score, shape_text
+from rankd.adapters.redis.packing import ABSENT, Packed, pack
 from rankd.model.facts import Position
+from rankd.model.order import TIE_BREAK_BYTES
 from rankd.model.standing import Rank
-from rankd.ports import Move, RankIndex, Ranking, Shape
+from rankd.ports import Columns, ImmediateIndex, Progress, RankIndex, Ranking, Shape
 
-COPIED_TOGETHER = 500
-"""How many entries go in one script."""
+COPIED_TOGETHER = 1_000
+"""How many entries go in one script: a pause of some four milliseconds for everybody else."""
 
-COPY_CALLS_MAX = 3
+COPY_CALLS_MAX = 4
 """How many such scripts are under way at once, so that Redis never waits for the next."""
 
 
-async def copy(source: RankIndex, shapes: Mapping[Ranking, Shape], to: Filling) -> Position:
-    """Copy rankings; return the position that they are true at.
+@dataclass(slots=True)
+class _Score:
+    """The score that the last entries of a page have: the next page may go on with it."""
 
-    The source stands still meanwhile. Raises EpochGone, IndexUnavailable.
+    score: bytes = b""
+    entries: int = 0
+
+
+@dataclass(slots=True)
+class _Block:
+    """Consecutive entries of one ranking, and where they belong."""
+
+    ranking: Ranking
+    shape: Shape
+    buckets: int
+    """How many the ranking has in each partition."""
+    columns: Columns
+    homes: list[Home]
+    scores: list[tuple[bytes, int]]
+    """Distinct scores that are done with, and how many entries have each; of a dense ranking."""
+    bucket_of: Callable[[int], int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.bucket_of = _bucketing(self.buckets)
+
+
+class _Part(NamedTuple):
+    """What one partition is sent of a block."""
+
+    head: list[Any]
+    strings: list[bytes]
+
+
+async def copy(source: RankIndex, to: Filling) -> AsyncIterator[Progress]:
+    """Copy all rankings; yield how far it is. The source stands still meanwhile.
+
+    Raises EpochGone, IndexUnavailable.
     """
-    at = await source.checkpoint()
+    at, shapes = await source.checkpoint(), await source.shapes()
+    total = sum([await source.count(ranking) for ranking in shapes])
+    done = 0
     under_way: set[asyncio.Task[None]] = set()
     try:
-        async for work in _in_pages(source, shapes, at):
-            filling = Applying(to, work, after=None, through=0).fill()
-            under_way.add(asyncio.create_task(filling))
+        async for blocks in _gathered(_blocks(source, shapes, to, at)):
+            under_way.add(asyncio.create_task(_send(to, blocks)))
+            await asyncio.sleep(0)  # Let it go out: the next is read while Redis works.
             if len(under_way) == COPY_CALLS_MAX:
-                done, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
-                for call in done:
+                sent, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+                for call in sent:
                     call.result()
+            done += sum(len(block.homes) for block in blocks)
+            yield Progress(done, total, "copying")
         for call in under_way:
             await call
     finally:
         for call in under_way:
             call.cancel()
         await asyncio.gather(*under_way, return_exceptions=True)
-    return at
 
 
-async def _in_pages(
-    source: RankIndex, shapes: Mapping[Ranking, Shape], at: Position
-) -> AsyncIterator[Work]:
+# ------------------------------------------------------------------------------ reading
+
+
+async def _blocks(
+    source: RankIndex, shapes: Mapping[Ranking, Shape], to: Filling, at: Position
+) -> AsyncIterator[_Block]:
     for ranking, shape in shapes.items():
-        first, full = Rank(1), True
-        while full:
-            page = await source.read(ranking, first=first, limit=COPIED_TOGETHER)
-            assert page.as_of == at, f"the index that is copied moved from {at} to {page.as_of}"
-            yield Work([Move(ranking, *entry) for entry in page.entries], {ranking: shape}, (), {})
-            full = len(page.entries) == COPIED_TOGETHER
-            first = Rank(first + len(page.entries))
+        first, last = Rank(1), _Score()
+        while True:
+            columns = await _read(source, ranking, first)
+            assert columns.as_of == at, f"the index that is copied moved from {at}"
+            first = Rank(first + len(columns.players))
+            ended = first > columns.total
+            homes = [home_of(to.epoch, player) for player in columns.players]
+            scores = _scores(columns, shape, last, ended=ended) if shape.dense else []
+            yield _Block(ranking, shape, _buckets(columns.total, to), columns, homes, scores)
+            if ended:
+                break
+
+
+async def _gathered(blocks: AsyncIterator[_Block]) -> AsyncIterator[list[_Block]]:
+    """Put blocks together until they are worth a call: there may be many small rankings."""
+    gathered: list[_Block] = []
+    count = 0
+    async for block in blocks:
+        gathered.append(block)
+        count += 1 + len(block.homes)
+        if count >= COPIED_TOGETHER:
+            yield gathered
+            gathered, count = [], 0
+    if gathered:
+        yield gathered
+
+
+async def _read(source: RankIndex, ranking: Ranking, first: Rank) -> Columns:
+    if source.immediate:
+        near = cast("ImmediateIndex", source)
+        return near.read_now(ranking, first=first, limit=COPIED_TOGETHER)
+    entries, total, as_of = await source.read(ranking, first=first, limit=COPIED_TOGETHER)
+    players = [entry.player for entry in entries]
+    keys = b"".join(entry.order_key for entry in entries)
+    beside = [entry.metadata for entry in entries]
+    return Columns(players, keys, beside if any(beside) else None, total, as_of)
+
+
+def _scores(
+    columns: Columns, shape: Shape, last: _Score, *, ended: bool
+) -> list[tuple[bytes, int]]:
+    """Return the distinct scores that a page is done with; its last one waits for the next page.
+
+    So each is told once, and a call that is made again counts nobody twice.
+    """
+    keys, width = columns.order_keys, shape.key_bytes
+    length = width - TIE_BREAK_BYTES
+    parts = (keys[at : at + length] for at in range(0, len(keys), width))
+    done: list[tuple[bytes, int]] = []
+    for score, entries in groupby(parts):
+        count = sum(1 for _ in entries)
+        if last.entries and score != last.score:
+            done.append((last.score, last.entries))
+            last.entries = 0
+        last.score, last.entries = score, last.entries + count
+    if ended and last.entries:
+        done.append((last.score, last.entries))
+    return done
+
+
+# ------------------------------------------------------------------------------ sending
+
+
+async def _send(to: Filling, blocks: Sequence[_Block]) -> None:
+    await together([to.fill(number, _packed(to, blocks, number)) for number in range(to.count)])
+
+
+def _packed(to: Filling, blocks: Sequence[_Block], partition: int) -> Packed:
+    parts = [_part(to, block, partition) for block in blocks]
+    strings = [string for part in parts for string in part.strings]
+    return pack([[part.head for part in parts]], strings)
+
+
+def _part(to: Filling, block: _Block, partition: int) -> _Part:
+    columns, homes = block.columns, block.homes
+    players, keys, beside = columns.players, columns.order_keys, columns.metadata
+    if to.count > 1:
+        here = [at for at, home in enumerate(homes) if home.partition == partition]
+        players, homes = [players[at] for at in here], [homes[at] for at in here]
+        width = block.shape.key_bytes
+        keys = b"".join([keys[at * width : (at + 1) * width] for at in here])
+        beside = None if beside is None else [beside[at] for at in here]
+    ids = [player.encode() for player in players]
+    shown = beside or []
+    scores = [one for one in block.scores if partition_of_score(to.epoch, one[0]) == partition]
+    head = [
+        block.ranking.board,
+        name_of(block.ranking),
+        shape_text(block.shape),
+        block.buckets,
+        [*map(len, ids)],
+        [block.bucket_of(home.hash) for home in homes],
+        [ABSENT if one is None else len(one) for one in shown],
+        [entries for _, entries in scores],
+    ]
+    metadata = b"".join(one for one in shown if one is not None)
+    return _Part(head, [keys, b"".join(ids), metadata, b"".join(score for score, _ in scores)])
+
+
+def _buckets(total: int, to: Filling) -> int:
+    """Return how many buckets a ranking needs in a partition; few more or fewer do no harm."""
+    return max(1, -(-total // (to.count * PLAYERS_PER_BUCKET)))
+
+
+def _bucketing(buckets: int) -> Callable[[int], int]:
+    """Return what tells a player's bucket by its hash: ``bucket_of`` in partition.lua."""
+    size = 1 << (buckets - 1).bit_length()
+    all_bits, half = size - 1, size // 2 - 1
+
+    def bucket_of(hash: int) -> int:
+        number = hash & all_bits
+        return number if number < buckets else hash & half
+
+    return bucket_of

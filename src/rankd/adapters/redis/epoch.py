@@ -30,6 +30,8 @@ class Epochs:
         self._pointer = f"{prefix}:epoch".encode()
         self._begun = f"{prefix}:epochs".encode()
         self._left = f"{prefix}:left".encode()
+        self._filler = f"{prefix}:filler".encode()
+        self._owner = f"{prefix}:ledger".encode()
 
     async def living(self) -> Epoch:
         """Return the living epoch; begin one if there is none."""
@@ -90,6 +92,29 @@ class Epochs:
         await self._link.command("SREM", self._begun, str(epoch))
         await self._link.command("HDEL", self._left, str(epoch))
 
+    async def claim(self, who: str, *, seconds: float) -> bool:
+        """Say who fills, for a while; False if that is somebody else."""
+        milliseconds = max(1, round(seconds * 1000))
+        words = ("SET", self._filler, who, "NX", "PX", milliseconds)
+        if await self._link.command(*words) is not None:
+            return True
+        if await self._link.command("GET", self._filler) != who.encode():
+            return False
+        await self._link.command("PEXPIRE", self._filler, milliseconds)
+        return True
+
+    async def release(self, who: str) -> None:
+        """Say that one does not fill any more."""
+        if await self._link.command("GET", self._filler) == who.encode():
+            await self._link.command("DEL", self._filler)
+
+    async def belong(self, ledger: str) -> bool:
+        """Say which ledger the index is made from; False if another was named before."""
+        if ledger:
+            await self._link.command("SET", self._owner, ledger, "NX")
+        owner = await self._link.command("GET", self._owner)
+        return owner is None or owner == ledger.encode()
+
     async def sweep(self, *, at_once: bool) -> list[Epoch]:
         """Drop epochs that do not live and, unless all at once, have not moved since last time."""
         living, dropped = await self.living(), []
@@ -107,8 +132,8 @@ class Epochs:
         positions = []
         for partition in range(epoch.partitions):
             key = partition_key(self._prefix, epoch, partition)
-            reply: Any = await self._link.command("HGET", key, "at")
-            positions.append(reply or b"-")
+            reply: Any = await self._link.command("HMGET", key, "at", "filled")
+            positions += [word or b"-" for word in reply]
         now = b" ".join(positions)
         before = await self._link.command("HGET", self._left, str(epoch))
         await self._link.command("HSET", self._left, str(epoch), now)

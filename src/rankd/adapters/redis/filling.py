@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
-from rankd.adapters.redis.link import APPLY, READ, Link
+from rankd.adapters.redis.link import APPLY, FILL, READ, Link
 from rankd.adapters.redis.names import Epoch, Home, home_of, partition_key
 from rankd.adapters.redis.packing import Answer, Packed, unpack
 
@@ -34,6 +34,10 @@ class Filling:
     async def write(self, partition: int, packed: Packed) -> Answer:
         """Run apply.lua. Raises EpochGone, IndexUnavailable."""
         return _living(await self._link.run(APPLY, self._keys[partition], *packed))
+
+    async def fill(self, partition: int, packed: Packed) -> None:
+        """Run fill.lua. Raises EpochGone, IndexUnavailable."""
+        _living(await self._link.run(FILL, self._keys[partition], *packed))
 
     async def read(self, partition: int, packed: Packed, *, replica: bool = False) -> Answer:
         """Run read.lua. Raises EpochGone, IndexUnavailable."""

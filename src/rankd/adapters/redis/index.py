@@ -17,6 +17,7 @@ from array import array
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple, TypeVar
 
@@ -26,16 +27,28 @@ from rankd.adapters.redis.address import Address
 from rankd.adapters.redis.applying import NOTHING_KNOWN, Applying, Known, Work
 from rankd.adapters.redis.copying import copy
 from rankd.adapters.redis.epoch import EPOCH_TRIES, Epochs
+from rankd.adapters.redis.examination import spread
 from rankd.adapters.redis.filling import EpochGone, Filling
 from rankd.adapters.redis.link import Link
 from rankd.adapters.redis.names import Epoch, is_draft, private, private_board
 from rankd.adapters.redis.reading import Forgotten, Reading, Torn, Unsettled, Whereabouts
 from rankd.adapters.redis.tally import place_of
-from rankd.errors import IndexForgot, IndexUnavailable
+from rankd.errors import IndexForgot, IndexUnavailable, InvalidSetting
 from rankd.model.facts import Position
 from rankd.model.order import score_part
 from rankd.model.standing import Offset, Rank
-from rankd.ports import Move, Moved, Ranked, RankIndex, Ranking, Run, Shape, Stretch, Verdicts
+from rankd.ports import (
+    Move,
+    Moved,
+    Progress,
+    Ranked,
+    RankIndex,
+    Ranking,
+    Run,
+    Shape,
+    Stretch,
+    Verdicts,
+)
 
 T = TypeVar("T")
 
@@ -47,6 +60,9 @@ RANKS_TOGETHER_MAX = 512
 
 RANK_CALLS_MAX = 3
 """How many such calls are under way at once; what is wanted meanwhile gathers for the next."""
+
+CHECK_SECONDS = 30.0
+"""How often the server is checked though nothing happened: somebody may have configured it."""
 
 RANKS_WAITING_MAX = 100_000
 """How many ranks may be waited for in one process."""
@@ -65,7 +81,7 @@ class _Wanted(NamedTuple):
 
     ranking: Ranking
     player: str
-    told: "asyncio.Future[Ranked | None]"
+    tell: Callable[[Ranked | BaseException | None], None]
 
 
 class RedisIndex:
@@ -76,7 +92,7 @@ class RedisIndex:
     shared: ClassVar[bool] = True
 
     def __init__(
-        self, link: Link, epoch: Epoch, *, lives: bool = True, replica_reads: bool = False
+        self, link: Link, epoch: Epoch, *, lives: bool = True, replica: bool = False
     ) -> None:
         self.notes: list[str] = []
         """What is worth knowing of this Redis, in sentences."""
@@ -85,43 +101,90 @@ class RedisIndex:
         self._filling = Filling(link, epoch)
         self._lives = lives
         """Whether it follows the pointer; one that is being filled beside it does not."""
+        self._instead_of: Epoch | None = None
+        """Beside which epoch it is being filled."""
         self._moving = asyncio.Lock()
-        self._replica_reads = replica_reads
+        self._replica = replica
+        """Whether it is read from replicas: then it is behind, and nothing is written."""
+        self.replicas: RedisIndex | None = None
+        """The same, read from replicas, if that is wanted."""
         self._owner = secrets.token_hex(4)
         """What its drafts are called by: other nodes make their own."""
         self._staged: dict[Ranking, str] = {}
         """Its drafts, and in which epoch they are."""
         self._known = NOTHING_KNOWN
         """What ``order_keys`` told last: an apply mostly follows that moves just those entries."""
+        self._check_at = 0.0
+        """When the server is to be checked again."""
         self._wanted: deque[_Wanted] = deque()
         self._gathering = False
-        self._calls: set[asyncio.Task[None]] = set()
+        self._calls: set[asyncio.Task[Sequence[Ranked | None]]] = set()
 
     @classmethod
     @asynccontextmanager
     async def open(cls, url: str, *, replica_reads: bool = False) -> "AsyncIterator[RedisIndex]":
         """Connect to the living index at a URL (address.py), and begin one if there is none.
 
-        With ``replica_reads`` sentinels and clusters answer reads from replicas, as of what those
-        have reached. Raises InvalidSetting where that Redis cannot keep an index, IndexUnavailable.
+        With ``replica_reads`` it has ``replicas``, which ask those of sentinels and clusters, and
+        tell what these have reached. Raises InvalidSetting where that Redis cannot
+        keep an index, IndexUnavailable.
         """
         link = Link(Address.read(url), replica_reads=replica_reads)
         try:
             notes = await link.check()
-            index = cls(link, await Epochs(link).living(), replica_reads=replica_reads)
-            partitions = index._filling.count
-            if partitions != link.address.partitions:
-                notes.append(
-                    f"the index has {partitions} partitions, not {link.address.partitions}: a "
-                    "rebuilt one will"
-                )
-            index.notes = notes
+            index = cls(link, await Epochs(link).living())
+            if replica_reads:
+                index.replicas = cls(link, index._filling.epoch, replica=True)
+            index._note(notes)
+            index._check_at = asyncio.get_running_loop().time() + CHECK_SECONDS
             try:
                 yield index
             finally:
-                await index._finish()
+                for one in (index, index.replicas):
+                    if one is not None:
+                        await one._finish()
         finally:
             await link.close()
+
+    def _note(self, notes: Sequence[str]) -> None:
+        """Keep what is worth knowing, and say in the log what was not known yet."""
+        differs = spread(self._filling.count, self._link.address.partitions)
+        noted = [*notes, differs] if differs else list(notes)
+        for note in noted:
+            if note not in self.notes:
+                _log.warning("%s: %s", self._link.address, note)
+        self.notes = noted
+
+    async def look_again(self) -> None:
+        """Go where the pointer leads, and check the server again, at once if a connection was lost.
+
+        Behind that may be another server now. Nobody stops for what is found then, but it is noted.
+        """
+        await self._follow_pointer()
+        now = asyncio.get_running_loop().time()
+        if not self._link.lost and now < self._check_at:
+            return
+        self._link.lost, self._check_at = False, now + CHECK_SECONDS
+        try:
+            self._note(await self._link.check())
+        except InvalidSetting as exc:
+            self._note([f"this Redis {exc.problem}"])
+        except IndexUnavailable:
+            self._link.lost = True
+            raise
+
+    async def _follow_pointer(self) -> None:
+        """Leave an index that does not live any more, though all of it may still be there.
+
+        A pointer that is gone was evicted, and who knows what with it: another index is begun.
+        """
+        filling = self._filling
+        if await self._epochs.pointed() != filling.epoch:
+            await self._move_on(filling)
+
+    async def belongs(self, ledger: str) -> bool:
+        """Say which ledger this index is made from; False if it is made from another."""
+        return await self._epochs.belong(ledger)
 
     async def _finish(self) -> None:
         """Break off what is under way, and take back drafts that nobody adopted."""
@@ -157,8 +220,12 @@ class RedisIndex:
             if not self._lives:
                 raise IndexUnavailable("the index that was being filled is gone: begin again")
             living = await self._epochs.pointed()
+            if self._replica and (living is None or living == gone.epoch):
+                raise IndexUnavailable(f"{self._link.address}: a replica lacks the index")
             if living is None or living == gone.epoch:
                 living = await self._epochs.replace(living)
+                if living != gone.epoch:
+                    await self._epochs.drop(gone.epoch)
             self._enter(living)
 
     def _enter(self, epoch: Epoch) -> None:
@@ -167,34 +234,38 @@ class RedisIndex:
 
     async def beside(self) -> "RedisIndex":
         """Return an empty index beside the living one, to be filled, compared, or to take over."""
+        living = self._filling.epoch
         index = RedisIndex(self._link, await self._epochs.begin(), lives=False)
+        index._instead_of = living
         index.notes = list(self.notes)
         return index
 
-    async def fill(self, source: RankIndex, shapes: Mapping[Ranking, Shape]) -> None:
-        """Copy rankings of an index that stands still meanwhile, and its checkpoint.
+    async def fill(self, source: RankIndex) -> AsyncIterator[Progress]:
+        """Copy all rankings of an index that stands still meanwhile, and its checkpoint.
 
         Only into one that was made ``beside`` another and is empty.
         """
         assert not self._lives, "the living index is not filled: fill one beside it"
         try:
-            at = await copy(source, shapes, self._filling)
+            async for progress in copy(source, self._filling):
+                yield progress
         except EpochGone:
             raise IndexUnavailable("the index that was being filled is gone: begin again") from None
-        if at:
+        if at := await source.checkpoint():
             assert await self.apply([], after=Position(0), through=at) is not None
 
-    async def take_over(self, *, of: "RedisIndex") -> bool:
-        """Let this index live in the place of another, for all nodes at once.
+    async def take_over(self) -> bool:
+        """Let this index live in the place of the one it was made beside, for all nodes at once.
 
-        The other is dropped, a little at a time. False if it does not live any more: then this
-        one is dropped.
+        That one is dropped, a little at a time. False if it does not live any more, be it that
+        another took its place: then this one is dropped.
         """
         assert not self._lives, "this index lives already"
-        old = of._filling.epoch
-        living = await self._epochs.point(of=old, to=self._filling.epoch)
-        taken = living == self._filling.epoch
-        await self._epochs.drop(old if taken else self._filling.epoch)
+        old, new = self._instead_of, self._filling.epoch
+        assert old is not None, "it was made beside another"
+        living = await self._epochs.point(of=old, to=new)
+        taken = living == new
+        await self._epochs.drop(old if taken else new)
         self._lives = True
         self._enter(living)
         return taken
@@ -203,6 +274,14 @@ class RedisIndex:
         """Forget an index beside the living one, which is not to take over."""
         assert not self._lives, "the living index is not dropped"
         await self._epochs.drop(self._filling.epoch)
+
+    async def claim(self, *, seconds: float) -> bool:
+        """Say that this node fills the index, for so long; False if another one does."""
+        return await self._epochs.claim(self._owner, seconds=seconds)
+
+    async def release(self) -> None:
+        """Say that it does not any more."""
+        await self._epochs.release(self._owner)
 
     async def sweep(self, *, at_once: bool = False) -> int:
         """Drop what crashed rebuilds left behind; return how many there were.
@@ -231,7 +310,8 @@ class RedisIndex:
         known = self._known
 
         async def make(filling: Filling) -> list[Moved] | None:
-            self._expect_here(adopted, filling)
+            if not self._are_here(adopted, filling):
+                raise IndexForgot(position=after, checkpoint=after)
             applying = Applying(filling, work, after=after, through=through)
             moved = await applying.apply(known)
             if moved is not None and adopted:
@@ -267,7 +347,8 @@ class RedisIndex:
         staged = {move.ranking for move in moves} - set(opened)
 
         async def make(filling: Filling) -> list[Moved]:
-            self._expect_here(staged, filling)
+            if not self._are_here(staged, filling):
+                raise IndexUnavailable("a draft is gone with the index it was staged in")
             moved = await self._stage(filling, work)
             self._staged |= dict.fromkeys(opened, filling.epoch.id)
             for ranking in dropped:
@@ -289,35 +370,24 @@ class RedisIndex:
         assert len(set(adopted.values())) == len(adopted), "two drafts adopted as one ranking"
         return {private(draft, self._owner): name for draft, name in adopted.items()}
 
-    def _expect_here(
+    def _are_here(
         self, drafts: "Mapping[Ranking, Ranking] | set[Ranking]", filling: Filling
-    ) -> None:
-        """Make sure that drafts are still where they were staged."""
-        for draft in drafts:
-            if self._staged.get(draft, filling.epoch.id) != filling.epoch.id:
-                raise IndexUnavailable(f"{draft.board!r} is gone with the index it was staged in")
+    ) -> bool:
+        """Whether drafts are still where they were staged: another index may live since then."""
+        here = filling.epoch.id
+        return all(self._staged.get(draft, here) == here for draft in drafts)
 
     # -------------------------------------------------------------------------- reading
 
-    async def _read(
-        self, call: Callable[[Reading], Awaitable[T]], *, where_written: bool = False
-    ) -> T:
-        """Read, anew where the partitions moved on too fast for it; a few times.
-
-        Who folds asks where is written, and is not told of the past.
-        """
+    async def _read(self, call: Callable[[Reading], Awaitable[T]]) -> T:
+        """Read, anew where the partitions moved on too fast for it; a few times."""
 
         async def make(filling: Filling) -> T:
             for turn in range(READ_TRIES):
-                # A replica may be behind for long, and an epoch late; whom it follows is not.
-                replica = self._replica_reads and not where_written and turn < READ_TRIES // 2
                 try:
-                    return await call(Reading(filling, replica=replica))
+                    return await call(Reading(filling, replica=self._replica))
                 except (Unsettled, Torn):
                     pass
-                except EpochGone:
-                    if not replica:
-                        raise
                 if turn == READ_TRIES - 2:
                     await self._look(filling)  # They may belong together no more.
             raise IndexUnavailable(
@@ -329,9 +399,9 @@ class RedisIndex:
     async def _look(self, filling: Filling) -> Whereabouts:
         """Return where the index is; one whose parts do not fit together is replaced."""
         try:
-            return await Reading(filling).whereabouts()
+            return await Reading(filling, replica=self._replica).whereabouts()
         except Torn:
-            if self._lives:
+            if self._lives and not self._replica:
                 _log.warning(
                     "%s: the partitions of the index have fallen apart; it is filled anew",
                     self._link.address,
@@ -350,9 +420,7 @@ class RedisIndex:
     ) -> Sequence[bytes | None]:
         places = [(private(ranking, self._owner), player) for ranking, player in entries]
         try:
-            found = await self._read(
-                lambda reading: reading.entries(places, shown=False, at=at), where_written=True
-            )
+            found = await self._read(lambda reading: reading.entries(places, shown=False, at=at))
         except Forgotten as exc:
             assert at is not None
             raise IndexForgot(position=at, checkpoint=exc.at) from None
@@ -362,11 +430,24 @@ class RedisIndex:
         )
         return keys
 
-    async def metadata(self, entries: Sequence[tuple[Ranking, str]]) -> Sequence[bytes | None]:
+    async def step_after(self, position: Position) -> Position | None:
+        try:
+            steps = await self._read(lambda reading: reading.followers(position))
+        except Forgotten as exc:
+            raise IndexForgot(position=position, checkpoint=exc.at) from None
+        if len(steps) > 1:
+            raise IndexUnavailable(f"{self._link.address}: the partitions do not fit together")
+        return Position(next(iter(steps))[0]) if steps else None
+
+    async def metadata(
+        self, entries: Sequence[tuple[Ranking, str]], at: Position | None = None
+    ) -> Sequence[bytes | None]:
         places = [(private(ranking, self._owner), player) for ranking, player in entries]
-        found = await self._read(
-            lambda reading: reading.entries(places, shown=True), where_written=True
-        )
+        try:
+            found = await self._read(lambda reading: reading.entries(places, shown=True, at=at))
+        except Forgotten as exc:
+            assert at is not None
+            raise IndexForgot(position=at, checkpoint=exc.at) from None
         return [None if entry is None else entry.metadata for entry in found.entries]
 
     async def rank(
@@ -374,15 +455,37 @@ class RedisIndex:
     ) -> Ranked | None:
         if at is not None:
             return (await self.ranks(ranking, [player], at))[0]
-        if len(self._wanted) >= RANKS_WAITING_MAX:
+        told: asyncio.Future[Ranked | None] = asyncio.get_running_loop().create_future()
+
+        def tell(found: Ranked | BaseException | None) -> None:
+            if told.done():
+                return  # Whoever asked has gone away.
+            if isinstance(found, BaseException):
+                told.set_exception(found)
+            else:
+                told.set_result(found)
+
+        if not self._want(_Wanted(ranking, player, tell)):
             raise IndexUnavailable(f"{RANKS_WAITING_MAX} ranks are waited for already")
-        loop = asyncio.get_running_loop()
-        wanted = _Wanted(ranking, player, loop.create_future())
+        return await told
+
+    def ask_rank(
+        self, ranking: Ranking, player: str, tell: Callable[[Ranked | None], None]
+    ) -> bool:
+        def tell_if_found(found: Ranked | BaseException | None) -> None:
+            tell(None if isinstance(found, BaseException) else found)
+
+        return self._want(_Wanted(ranking, player, tell_if_found))
+
+    def _want(self, wanted: _Wanted) -> bool:
+        """Have a rank asked for together with others; False if too many are waited for."""
+        if len(self._wanted) >= RANKS_WAITING_MAX:
+            return False
         self._wanted.append(wanted)
         if not self._gathering and len(self._calls) < RANK_CALLS_MAX:
             self._gathering = True
-            loop.call_soon(self._ask_together)
-        return await wanted.told
+            asyncio.get_running_loop().call_soon(self._ask_together)
+        return True
 
     def _ask_together(self) -> None:
         """Ask for all ranks that were wanted in this turn of the loop."""
@@ -391,28 +494,26 @@ class RedisIndex:
             some = [
                 self._wanted.popleft() for _ in range(min(len(self._wanted), RANKS_TOGETHER_MAX))
             ]
-            call = asyncio.get_running_loop().create_task(self._tell(some))
+            call = asyncio.get_running_loop().create_task(self._ranks(some))
             self._calls.add(call)
-            call.add_done_callback(self._told)
+            call.add_done_callback(partial(self._tell, some))
 
-    def _told(self, call: "asyncio.Task[None]") -> None:
+    async def _ranks(self, some: Sequence[_Wanted]) -> Sequence[Ranked | None]:
+        places = [(private(one.ranking, self._owner), one.player) for one in some]
+        return await self._read(lambda reading: reading.ranks(places))
+
+    def _tell(self, some: Sequence[_Wanted], call: "asyncio.Task[Sequence[Ranked | None]]") -> None:
+        """Tell those a call was made for. Not in the call: it may be cancelled before it begins."""
         self._calls.discard(call)
+        failure = _CLOSED if call.cancelled() else call.exception()
+        if failure is None:
+            for one, ranked in zip(some, call.result(), strict=True):
+                _tell(one, ranked)
+        else:
+            for one in some:
+                _fail(one, failure)
         if self._wanted:
             self._ask_together()
-
-    async def _tell(self, some: Sequence[_Wanted]) -> None:
-        places = [(private(one.ranking, self._owner), one.player) for one in some]
-        try:
-            found = await self._read(lambda reading: reading.ranks(places))
-        except BaseException as exc:
-            for one in some:
-                _fail(one, exc)
-            if not isinstance(exc, Exception):
-                raise
-            return
-        for one, ranked in zip(some, found, strict=True):
-            if not one.told.done():
-                one.told.set_result(ranked)
 
     async def ranks(
         self, ranking: Ranking, players: Sequence[str], at: Position | None = None
@@ -461,8 +562,15 @@ class RedisIndex:
 
     async def rankings(self, board: str) -> Sequence[Ranking]:
         there = private_board(board, self._owner)
-        found = await self._read(lambda reading: reading.rankings(there), where_written=True)
+        found = await self._read(lambda reading: reading.rankings(there))
         return [Ranking(board, ranking.window, ranking.segment) for ranking in found]
+
+    async def shapes(self) -> Mapping[Ranking, Shape]:
+        async def ask(reading: Reading) -> Mapping[Ranking, Shape]:
+            return await reading.shapes((await reading.whereabouts()).position)
+
+        found = await self._read(ask)
+        return {ranking: shape for ranking, shape in found.items() if not is_draft(ranking)}
 
     # --------------------------------------------------------------------------- digest
 
@@ -472,7 +580,7 @@ class RedisIndex:
         It is the native index's digest. Raises IndexUnavailable if the index moves on meanwhile
         further than it remembers.
         """
-        return await self._read(self._digest, where_written=True)
+        return await self._read(self._digest)
 
     async def _digest(self, reading: Reading) -> bytes:
         digest = hashlib.sha256()
@@ -515,10 +623,14 @@ def _by_name(ranking: Ranking) -> tuple[str, str, bool, str]:
 
 def _fail(wanted: _Wanted, exc: BaseException) -> None:
     """Tell one who waits: each gets an error of its own, with its own traceback."""
-    if wanted.told.done():
-        return
     if isinstance(exc, IndexUnavailable):
         exc = IndexUnavailable(exc.problem)
-    elif not isinstance(exc, Exception):
-        exc = IndexUnavailable(_CLOSED.problem)
-    wanted.told.set_exception(exc)
+    _tell(wanted, exc)
+
+
+def _tell(wanted: _Wanted, told: Ranked | BaseException | None) -> None:
+    """Tell one who waits. A mistake of one must not leave the others waiting."""
+    try:
+        wanted.tell(told)
+    except Exception:
+        _log.exception("somebody could not be told a rank")

@@ -67,7 +67,7 @@ class Script:
         object.__setattr__(self, "sha", digest.encode())
 
 
-APPLY, READ, DROP = Script("apply"), Script("read"), Script("drop")
+APPLY, READ, DROP, FILL = Script("apply"), Script("read"), Script("drop"), Script("fill")
 POINT = Script("point", prelude=False)
 
 
@@ -78,6 +78,8 @@ class Link:
         self.address = address
         self.calls = 0
         """How many commands were sent: for those who count them."""
+        self.lost = False
+        """Whether a connection was lost since somebody asked: it may lead elsewhere now."""
         self._turns = asyncio.Semaphore(CONNECTIONS_MAX)
         self._sentinels: list[Sentinel] = []
         self._client = self._connect()
@@ -107,11 +109,13 @@ class Link:
                 try:
                     return await self._send(client, words, target)
                 except RedisConnectionError:
+                    self.lost = True
                     if isinstance(client, RedisCluster):
                         raise  # It has looked around and tried again itself.
                     await client.connection_pool.disconnect(inuse_connections=False)
                     return await self._send(client, words, target)
         except TimeoutError as exc:
+            self.lost = True
             raise IndexUnavailable(
                 f"{self.address} did not answer within {seconds:g} seconds"
             ) from exc
@@ -228,10 +232,19 @@ class Link:
             await self._check_eviction(target, info)
             if info.get("aof_enabled") == "0" and await self._config(target, "save") == "":
                 notes.append(
-                    f"{self.address} writes nothing to disk: after a restart of it the index is "
-                    "folded again from the ledger"
+                    "this Redis writes nothing to disk: after a restart of it the index is filled "
+                    "again from the ledger"
                 )
         return list(dict.fromkeys(notes))
+
+    async def described(self) -> tuple[list[str], list[str]]:
+        """Return the versions of all servers, and what each does when memory runs out."""
+        versions, policies = [], []
+        for target, info in await self._infos():
+            policy = info.get("maxmemory_policy") or await self._config(target, "maxmemory-policy")
+            versions.append(info.get("valkey_version") or info.get("redis_version", "unknown"))
+            policies.append(policy or "not told")
+        return list(dict.fromkeys(versions)), list(dict.fromkeys(policies))
 
     async def _infos(self) -> list[tuple[_Target, dict[str, str]]]:
         """Return what every server says of itself."""

@@ -237,6 +237,7 @@ async def test_a_partition_that_fell_back_is_brought_up_by_making_its_applies_ag
         assert await index.checkpoint() == 4
         for turn in range(4, 9):
             assert await index.unfinished() == (turn, turn + 1)
+            assert await index.step_after(Position(turn)) == turn + 1
             assert await index.apply([], after=Position(turn), through=Position(99)) is None
             moves = [put(f"{turn}/{n}", turn * n) for n in range(3)]
             assert await fold(index, *moves) == await fold(judge, *moves)
@@ -303,6 +304,7 @@ async def test_whoever_makes_an_apply_again_completes_it(
             left[0] = 99
             begun = None if taken == 0 else (1, 5)
             assert await two.unfinished() == begun
+            assert await two.step_after(Position(1)) == (5 if begun else None)
             assert await two.checkpoint() == 1
             if begun:
                 assert await two.apply([], after=Position(1), through=Position(2)) is None
@@ -489,7 +491,7 @@ async def test_a_draft_is_lost_with_the_index_it_was_staged_in(
         await index.stage([put("x", 1, REDONE)], opened={REDONE: PLAIN})
         put_back(server, index, 1, [])
         assert await index.checkpoint() == 0
-        with pytest.raises(IndexUnavailable, match="gone with the index"):
+        with pytest.raises(IndexForgot):
             await fold(index, adopted={REDONE: FOREVER})
         with pytest.raises(IndexUnavailable, match="gone with the index"):
             await index.stage([put("y", 1, REDONE)])
@@ -512,7 +514,7 @@ async def test_others_follow_to_the_index_that_took_over_and_the_old_one_goes(
         assert old
         beside = await one.beside()
         await fold(beside, put("only", 1), opened={FOREVER: PLAIN})
-        assert await beside.take_over(of=one)
+        assert await beside.take_over()
         assert await two.rank(FOREVER, "only") == Ranked(Rank(1), key(1), None, 1, Position(1))
         assert await players(one) == ["only"]
         assert set(say(server, "KEYS", "*").splitlines()).isdisjoint(old)
@@ -525,10 +527,13 @@ async def test_of_two_that_want_to_take_over_one_does(url_of: UrlOf) -> None:
         assert first._filling.epoch != second._filling.epoch
         for number, beside in enumerate((first, second)):
             await fold(beside, put(f"{number}", 1), opened={FOREVER: PLAIN})
-        stale = RedisIndex(index._link, index._filling.epoch)
-        assert await first.take_over(of=index)
-        assert not await second.take_over(of=stale)
+        assert await first.take_over()
+        assert not await second.take_over()
         assert await players(index) == await players(second) == ["0"]
+        third, fourth = await index.beside(), await index.beside()
+        assert await third.take_over()
+        assert await players(index) == []
+        assert not await fourth.take_over(), "the one it was made beside lives no longer"
 
 
 async def test_what_a_crashed_rebuild_left_is_swept(server: RedisServer, url_of: UrlOf) -> None:
@@ -557,7 +562,7 @@ async def test_a_rebuilt_index_has_the_partitions_that_the_url_says(url_of: UrlO
         assert await index.checkpoint() == 5
         beside = await index.beside()
         await filled(beside)
-        assert await beside.take_over(of=index)
+        assert await beside.take_over()
         assert index._filling.count == 2
         assert await index.checkpoint() == 5
         assert index._filling.count == 4
@@ -700,10 +705,6 @@ async def test_everybody_who_waits_is_told_of_a_failure(
 async def test_whoever_waits_is_told_when_the_index_is_closed(
     url_of: UrlOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def never(*_: Any, **__: Any) -> Answer:
-        await asyncio.Event().wait()
-        raise AssertionError
-
     monkeypatch.setattr(module, "RANKS_TOGETHER_MAX", 1)
     monkeypatch.setattr(module, "RANK_CALLS_MAX", 1)
     async with RedisIndex.open(url_of(1)) as index:
@@ -713,6 +714,68 @@ async def test_whoever_waits_is_told_when_the_index_is_closed(
             await asyncio.sleep(0)
     told = await asyncio.gather(*waiting, return_exceptions=True)
     assert [type(one) for one in told] == [IndexUnavailable] * 3
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_whoever_waits_is_told_whenever_the_index_is_closed(
+    url_of: UrlOf, monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    """Also if the call that was to ask had not begun."""
+    monkeypatch.setattr(module, "RANKS_TOGETHER_MAX", 2)
+    told: list[Ranked | None] = []
+    async with RedisIndex.open(url_of(1)) as index:
+        monkeypatch.setattr(Filling, "read", never)
+        waiting = [asyncio.create_task(index.rank(FOREVER, "x")) for _ in range(3)]
+        await asyncio.sleep(0)
+        assert all(index.ask_rank(FOREVER, "x", told.append) for _ in range(8))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+    async with asyncio.timeout(60):
+        failed = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(one) for one in failed] == [IndexUnavailable] * 3
+    assert told == [None] * 8
+
+
+async def test_whoever_is_asked_for_ahead_is_told_later_and_once(url_of: UrlOf) -> None:
+    async with RedisIndex.open(url_of(3)) as index:
+        await filled(index)
+        told: dict[int, list[Ranked | None]] = {}
+        names = ["1/1", "nobody", "2/2", "1/1"]
+        for place, name in enumerate(names):
+            assert index.ask_rank(FOREVER, name, told.setdefault(place, []).append)
+        assert not any(told.values())
+        expected = [[await index.rank(FOREVER, name)] for name in names]
+        assert list(told.values()) == expected
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_mistake_of_one_who_is_told_is_none_of_the_others_business(
+    url_of: UrlOf, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fails: bool
+) -> None:
+    async def failing(*_: Any, **__: Any) -> Answer:
+        raise IndexUnavailable("gone")
+
+    def mistaken(_: Ranked | None) -> None:
+        raise ValueError("injected")
+
+    async with RedisIndex.open(url_of(1)) as index:
+        await filled(index)
+        expected = None if fails else await index.rank(FOREVER, "1/1")
+        told: list[Ranked | None] = []
+        with monkeypatch.context() as patch:
+            if fails:
+                patch.setattr(Filling, "read", failing)
+            for tell in (told.append, mistaken, told.append):
+                index.ask_rank(FOREVER, "1/1", tell)
+            await asyncio.gather(index.rank(FOREVER, "1/1"), return_exceptions=True)
+        assert told == [expected] * 2
+        assert "injected" in caplog.text
+        assert await index.rank(FOREVER, "1/1") is not None
+
+
+async def never(*_: Any, **__: Any) -> Answer:
+    await asyncio.Event().wait()
+    raise AssertionError
 
 
 async def test_drafts_are_staged_however_fast_others_apply(
@@ -791,3 +854,55 @@ async def test_while_a_cluster_moves_a_slot_nothing_is_torn() -> None:
             assert index._filling.epoch == epoch
             assert await index.digest() == before
             assert await index.apply([put("x", 1)], after=Position(5), through=Position(6))
+
+
+async def test_a_pointer_that_was_evicted_is_not_believed_to_be_all_that_was(
+    server: RedisServer, url_of: UrlOf
+) -> None:
+    """Both nodes begin anew, in one index, and of the old one nothing is left."""
+    url = url_of(1)
+    async with RedisIndex.open(url) as one, RedisIndex.open(url) as two:
+        await one.apply(
+            [put("ann", 1)], after=Position(0), through=Position(1), opened={FOREVER: PLAIN}
+        )
+        old = one._filling.epoch
+        say(server, "DEL", f"{one._link.address.prefix}:epoch")
+        await one.look_again()
+        await two.look_again()
+        assert one._filling.epoch == two._filling.epoch != old
+        assert (await one.checkpoint(), await two.checkpoint()) == (0, 0)
+        assert not say(server, "KEYS", f"*{old.id}*")
+
+
+async def test_an_index_that_took_over_unnoticed_is_gone_over_to(
+    server: RedisServer, url_of: UrlOf
+) -> None:
+    """Though all of the old one is still there, as after its pointer was lost and made again."""
+    url = url_of(1)
+    async with RedisIndex.open(url) as one:
+        await one.apply(
+            [put("ann", 1)], after=Position(0), through=Position(1), opened={FOREVER: PLAIN}
+        )
+        say(server, "DEL", f"{one._link.address.prefix}:epoch")
+        async with RedisIndex.open(url) as another:
+            await another.apply(
+                [put("bob", 1)], after=Position(0), through=Position(2), opened={FOREVER: PLAIN}
+            )
+            assert await one.checkpoint() == 1
+            await one.look_again()
+            assert await one.checkpoint() == 2
+
+
+async def test_the_server_is_checked_now_and_then_though_nothing_happened(
+    server: RedisServer, url_of: UrlOf
+) -> None:
+    async with RedisIndex.open(url_of(1)) as index:
+        say(server, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+        try:
+            await index.look_again()
+            assert not any("memory runs out" in note for note in index.notes)
+            index._check_at = 0.0
+            await index.look_again()
+            assert any("memory runs out" in note for note in index.notes)
+        finally:
+            say(server, "CONFIG", "SET", "maxmemory-policy", "noeviction")

@@ -9,6 +9,7 @@
 --                gens     how many generations of rankings there have been
 --                pending  an apply of which some pieces are taken: {through, mark, pieces, bytes}
 --                bytes    how much of applies is remembered
+--                filled   how many entries were put here by fill.lua, more or less
 --                torn     set while a script writes, and for good once the epoch is over
 --
 -- Behind the same tag, where a generation is a ranking from its opening to its dropping:
