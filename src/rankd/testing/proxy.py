@@ -9,10 +9,12 @@ a test puts this between the two and says where the wire breaks:
         await broken.wait()
 
 It passes on bytes and knows no protocol: a moment is named by bytes that the client sends. It can
-also stand still, drop everything, and let nobody in, as a network and a host do.
+also stand still, be slow, drop everything, and let nobody in, as a network and a host do.
 """
 
 import asyncio
+import socket
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -20,6 +22,9 @@ from enum import Enum, auto
 
 CHUNK_BYTES = 65_536
 """Passed on at a time."""
+
+_ESTABLISHED = b"\1"
+"""The state of a connection that neither end has closed, first in what Linux tells of it."""
 
 
 class Cut(Enum):
@@ -53,10 +58,14 @@ class Proxy:
         self._pairs: dict[_Pair, asyncio.Task[None]] = {}
         self._moving = asyncio.Event()
         self._moving.set()
+        self.delay_seconds = 0.0
+        """How long every answer is held back, as by a server that has too much to do."""
         self.accepting = True
         """Whether whoever comes is let through; otherwise the connection is broken off at once."""
         self.accepted = 0
         """How many were let through so far."""
+        self.together_max = 0
+        """How many were held by their clients at one time, at most."""
         self.port = 0
         self._delivery = asyncio.Event()
         self.delivered = asyncio.Event()
@@ -115,6 +124,8 @@ class Proxy:
         assert task is not None
         pair = _Pair(reader, writer)
         self._pairs[pair] = task
+        held = sum(other.client.held() for other in self._pairs)
+        self.together_max = max(self.together_max, held)
         try:
             if self.accepting:
                 self.accepted += 1
@@ -168,6 +179,8 @@ class Proxy:
             if pair.armed is not None:
                 (self.delivered if pair.armed.cut is Cut.LATE else pair.armed.sprung).set()
                 return
+            if self.delay_seconds:
+                await asyncio.sleep(self.delay_seconds)
             pair.client.writer.write(data)
             await pair.client.writer.drain()
 
@@ -190,6 +203,20 @@ class Proxy:
 class _End:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
+
+    def held(self) -> bool:
+        """Return whether whoever is there has not let go.
+
+        The system knows, and at once: a loop that has much to do hears of it much later, when
+        others have come in the place of those who went. (Where the system does not tell, as only
+        Linux does, whoever is still listed counts.)
+        """
+        wire = self.writer.get_extra_info("socket")
+        if wire is None or wire.fileno() < 0:
+            return False
+        if sys.platform != "linux":
+            return True
+        return bool(wire.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1) == _ESTABLISHED)
 
 
 class _Pair:

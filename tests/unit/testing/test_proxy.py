@@ -1,6 +1,8 @@
 """The proxy passes everything on, and breaks a connection exactly where it is told to."""
 
 import asyncio
+import socket
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -114,6 +116,30 @@ async def test_bytes_that_arrive_in_pieces_are_recognised() -> None:
         await echo.ended.wait()
         writer.transport.abort()
         assert echo.heard == b"marked"
+
+
+async def test_it_counts_those_who_are_there_at_one_time() -> None:
+    async with echo_behind_proxy() as (_, proxy):
+        await ask(proxy, b"one\n")
+        wires = [await asyncio.open_connection(HOST, proxy.port) for _ in range(3)]
+        await until(lambda: proxy.accepted == 4)
+        assert proxy.together_max == 3, "whoever went is not there any more"
+        for _, writer in wires:
+            writer.transport.abort()
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux tells what a loop has not heard yet"
+)
+async def test_whoever_let_go_unheard_is_not_counted() -> None:
+    async with echo_behind_proxy() as (_, proxy):
+        first = socket.create_connection((HOST, proxy.port))
+        await until(lambda: proxy.accepted == 1)
+        first.close()  # And the next comes before the loop has had its turn to hear of it.
+        second = socket.create_connection((HOST, proxy.port))
+        await until(lambda: proxy.accepted == 2)
+        second.close()
+        assert proxy.together_max == 1
 
 
 async def test_while_it_stands_still_nothing_arrives() -> None:
