@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.standins import PURE, WARNING
 
 # No deadline: a shared machine pauses, and a pause is not a fault. Not derandomised: each run
 # looks somewhere new, and prints what reproduces a failure.
@@ -22,6 +23,13 @@ settings.register_profile(
 )
 settings.register_profile("long", settings.get_profile("commit"), max_examples=5000)
 settings.load_profile(os.environ.get("RANKD_HYPOTHESIS", "commit"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Warnings are errors, but not the one that says what was asked for."""
+    if PURE:
+        config.addinivalue_line("filterwarnings", f"ignore:{WARNING}")
+
 
 # Opened by the runner itself, whenever it sees fit.
 _RUNNERS_OWN = ("/dev", "/proc", ".hypothesis", ".pytest_cache")

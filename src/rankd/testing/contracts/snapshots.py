@@ -16,7 +16,16 @@ import pytest
 from rankd.errors import SnapshotDamaged
 from rankd.model.standing import Rank
 from rankd.ports import DRAFT, Move, Placed, Progress, RankIndex, Ranking, Shape, Snapshots
-from rankd.testing.contracts.index import DAILY, FOREVER, OTHER, PLAIN, fold, key, left, placed
+from rankd.testing.contracts.index.moves import (
+    DAILY,
+    FOREVER,
+    OTHER,
+    PLAIN,
+    fold,
+    key,
+    left,
+    placed,
+)
 
 Kept = Callable[[], tuple[RankIndex, Snapshots]]
 Files = Callable[[], Sequence[Path]]

@@ -1,0 +1,25 @@
+"""What it means to be a RankIndex. Subclass, provide ``index``, and be judged.
+
+The promises are grouped by what they are about, a module for each group, and sections bear the
+numbers that ``rankd.ports.RankIndex`` gives them; ``moves`` has what is put to an index. The tenth,
+judging in place, is held to a model of its own: ``tests/property/test_judging.py``.
+"""
+
+import pytest
+
+from rankd.testing.contracts.index.applies import ApplyPromises
+from rankd.testing.contracts.index.order import OrderPromises
+from rankd.testing.contracts.index.rankings import RankingPromises
+from rankd.testing.contracts.index.reads import ReadPromises
+from rankd.testing.contracts.index.sharing import SharingPromises
+
+
+@pytest.mark.anyio
+class RankIndexContract(
+    ApplyPromises, OrderPromises, ReadPromises, RankingPromises, SharingPromises
+):
+    """The promises of ``rankd.ports.RankIndex``, by their numbers."""
+
+    @pytest.fixture
+    def anyio_backend(self) -> str:
+        return "asyncio"

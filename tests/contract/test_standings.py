@@ -1,0 +1,47 @@
+"""What is kept of standings beside the ledger, in memory and in PostgreSQL, keeps its promises."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from tests.simulation.postgres_servers import new_ledger, pooled, postgres
+
+from rankd.adapters.memory.standings import MemoryStandings
+from rankd.adapters.postgres import PostgresLedger
+from rankd.ports import Archive, TopLists
+from rankd.testing.contracts import StandingsContract
+from rankd.testing.servers import Pooler, PostgresServer
+
+_: list[type[Archive]] = [MemoryStandings, PostgresLedger]  # mypy sees whether they fit.
+__: list[type[TopLists]] = [MemoryStandings, PostgresLedger]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def pooler(server: PostgresServer) -> Iterator[Pooler]:
+    with pooled(server) as pooler:
+        yield pooler
+
+
+class TestMemoryStandings(StandingsContract):
+    @pytest.fixture
+    def kept(self) -> MemoryStandings:
+        return MemoryStandings()
+
+
+class TestPostgresStandings(StandingsContract):
+    @pytest.fixture
+    async def kept(self, server: PostgresServer) -> AsyncIterator[PostgresLedger]:
+        async with PostgresLedger.open(new_ledger(server.url)) as ledger:
+            yield ledger
+
+
+class TestPooledPostgresStandings(StandingsContract):
+    @pytest.fixture
+    async def kept(self, pooler: Pooler) -> AsyncIterator[PostgresLedger]:
+        async with PostgresLedger.open(new_ledger(pooler.url)) as ledger:
+            yield ledger
