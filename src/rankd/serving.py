@@ -1,6 +1,8 @@
 """A whole service: an engine, the doors in front of it, and further processes beside it."""
 
 import asyncio
+import gc
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import (
     AbstractAsyncContextManager,
@@ -24,11 +26,80 @@ from rankd.core.service import Rankd
 from rankd.dashboard import files as dashboard
 from rankd.errors import InvalidSetting
 from rankd.ports import Clock, Progress
-from rankd.settings import TABLE, Settings
-from rankd.wiring import Place, engine, followed
+from rankd.settings import TABLE, Settings, shown_place
+from rankd.wiring import NATIVE, SQLITE, Place, engine, followed
 
 ROUTES = (*API, *dashboard.ROUTES)
 """Everything that is answered: the API, and the live page that uses it."""
+
+
+YOUNG_OBJECTS_MAX = 10_000
+"""How many objects a process makes before it looks for garbage among them. Those of a request go
+by themselves; what is in cycles is little."""
+
+OPEN = "open to anybody on this machine, for there is no key"
+
+_log = logging.getLogger(__name__)
+
+
+def settle_down() -> None:
+    """Let the process of a service look for garbage seldom, and never where there is none.
+
+    What is there once it answers stays for as long as it runs: a hundred thousand objects, which
+    Python would otherwise go through again and again while requests wait.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS_MAX)
+
+
+class Account:
+    """What the log says of a service as a whole: how it began, and how it ended."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._begun = monotonic()
+        self._rankd: Rankd | None = None
+        self._opened = ""
+        self._listened = False
+
+    def opened(self, rankd: Rankd) -> None:
+        """Note what was found, and how much of it had to be folded."""
+        self._rankd = rankd
+        position, folded = rankd.position, rankd.unsaved
+        index = f"the index as it was saved at {position - folded:,} and {folded:,} folded"
+        if self._settings.index != NATIVE:
+            index = f"the index in {shown_place(self._settings.index)}"
+        elif folded == position:
+            index = "all folded into a new index"
+        seconds = monotonic() - self._begun
+        self._opened = f"{position:,} facts, {index}, in {seconds:.1f} s"
+
+    def listening(self, host: str, port: int) -> None:
+        """Say what was opened and who is answered."""
+        assert self._rankd is not None
+        self._listened = True
+        settings, keys = self._settings, len(self._rankd.book.keys)
+        place = settings.data if settings.ledger == SQLITE else shown_place(settings.ledger)
+        _log.info("opened %s: %s", place, self._opened)
+        shown = f"[{host}]" if ":" in host else host
+        who = f"keys are needed, {keys:,} in force" if keys else OPEN
+        _log.info("listening on http://%s:%d; %s", shown, port, who)
+
+    def stopped(self) -> None:
+        """Say whether anything is left undone, once everything is closed."""
+        if self._rankd is None or not self._listened:
+            return
+        rankd, position = self._rankd, f"{self._rankd.position:,}"
+        if rankd.ended:
+            _log.warning("stopped at %s, after a failure: %s", position, rankd.failure)
+            return
+        left = "nothing is left to do"
+        if rankd.spooled:
+            left = f"{rankd.spooled:,} scores wait in the spool"
+        elif self._settings.index == NATIVE and rankd.unsaved:
+            left = f"the next start folds the last {rankd.unsaved:,} again"
+        _log.info("stopped: all %s facts are in the ledger; %s", position, left)
 
 
 async def service(
@@ -47,10 +118,13 @@ async def service(
     if settings.role not in ROLES:
         problem = f"must be one of {', '.join(ROLES)}"
         raise InvalidSetting(setting="role", source="the settings", problem=problem)
+    account = Account(settings)
+    place = Place.chosen(settings)
     async with AsyncExitStack() as stack:
+        stack.callback(account.stopped)
         opened = await stack.enter_async_context(
             engine(
-                Place.chosen(settings),
+                place,
                 clock=clock,
                 reading=nullcontext(),
                 tell=tell,
@@ -58,13 +132,15 @@ async def service(
             )
         )
         rankd = opened.rankd
+        account.opened(rankd)
         loopback = is_loopback(settings.host)
         if not loopback and not rankd.book.keys:
+            where = settings.data if settings.ledger == SQLITE else "postgresql://…"
             raise InvalidSetting(
                 setting="host",
                 source="the settings",
                 problem=f"{settings.host} can be reached by others: create a key first "
-                f"(rankd keys create --scope admin --data {settings.data})",
+                f"(rankd keys create --scope admin --data {where})",
             )
         if beside is not None:
             await stack.enter_async_context(beside(rankd))
@@ -74,21 +150,37 @@ async def service(
             token=await _tokens(settings, stack),
             limits=limits_of(settings, now=monotonic),
         )
-        working = Service(rankd, opened.ledger, gate, clock, opened.durable, rankd)
+        working = Service(
+            rankd,
+            opened.ledger,
+            gate,
+            clock,
+            opened.durable,
+            rankd,
+            public_pages=settings.public_pages,
+            node=place.node,
+            role=settings.role,
+        )
         listener = listen(settings, share_port=settings.workers > 1)
         if settings.workers > 1:
             port = listener.getsockname()[1]
             beside_us = workers(working, replace(settings, port=port), settings.workers - 1)
             await stack.enter_async_context(beside_us)
+
+        def listening(host: str, port: int) -> None:
+            ready(host, port)
+            account.listening(host, port)
+
         routes = routes_of(settings.role, ROUTES)
-        await serve(routes, working, settings, ready=ready, stop=stop, listener=listener)
+        await serve(routes, working, settings, ready=listening, stop=stop, listener=listener)
 
 
 async def worker(settings: Settings, socket: str, *, clock: Clock) -> None:
     """Serve reads over an index of one's own, and hand writes on to the process at a socket."""
+    place = Place.chosen(settings)
     async with AsyncExitStack() as stack:
         follower, ledger = await stack.enter_async_context(
-            followed(Place.chosen(settings), clock=clock, tell=lambda _: None)
+            followed(place, clock=clock, tell=lambda _: None)
         )
         forwarder = await stack.enter_async_context(forwarding(socket, follower.wake))
         gate = Gate(
@@ -97,13 +189,28 @@ async def worker(settings: Settings, socket: str, *, clock: Clock) -> None:
             token=await _tokens(settings, stack),
             limits=limits_of(settings, now=monotonic),
         )
-        working = Service(follower, ledger, gate, clock, durable=True)
+        working = Service(
+            follower,
+            ledger,
+            gate,
+            clock,
+            durable=True,
+            public_pages=settings.public_pages,
+            node=place.node,
+            role=settings.role,
+            spools=settings.spool,
+        )
         stop = await stack.enter_async_context(_any_of(forwarder.gone, follower.ended))
+
+        def ready(_host: str, _port: int) -> None:
+            settle_down()
+            forwarder.say_listening()
+
         await serve(
             forwarder.routes(routes_of(settings.role, ROUTES)),
             working,
             settings,
-            ready=lambda _host, _port: forwarder.say_listening(),
+            ready=ready,
             stop=stop,
             listener=listen(settings, share_port=True),
         )

@@ -7,24 +7,29 @@ from contextlib import (
     AsyncExitStack,
     asynccontextmanager,
 )
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
+from shlex import quote
 from socket import gethostname
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.ledger import MemoryLedger
 from rankd.adapters.memory.snapshot import SnapshotFolder
 from rankd.adapters.sqlite import SQLiteLedger
+from rankd.adapters.sqlite.database import FILE
 from rankd.adapters.sqlite.following import FollowedLedger
 from rankd.adapters.sqlite.spool import FOLDER as SPOOL
 from rankd.adapters.sqlite.spool import SpoolFile
 from rankd.core.follower import Follower, following
-from rankd.core.recovery import Build, Home, Shared
+from rankd.core.lister import Listing
+from rankd.core.recovery import FILLED_ENTRIES_MAX, Build, Home, Shared
 from rankd.core.service import Rankd, running
-from rankd.errors import InvalidSetting
-from rankd.ports import Clock, Ledger, LedgerReader, Progress, SharedIndex
+from rankd.core.transfer import Transfer, insist_on_copied
+from rankd.errors import InvalidSetting, LedgerInUse, LedgerUnavailable
+from rankd.ports import Clock, CopyTarget, Finding, Ledger, LedgerReader, Progress, SharedIndex
 from rankd.settings import Settings
 
 if TYPE_CHECKING:
@@ -38,6 +43,11 @@ POSTGRESQL = ("postgresql://", "postgres://")
 """What the URL of a ledger in PostgreSQL begins with."""
 REDIS = ("redis://", "rediss://", "redis+sentinel://", "redis+cluster://")
 """What the URL of an index in Redis or Valkey begins with."""
+REPLICATED = ("redis+sentinel://", "redis+cluster://")
+"""Of these, which name replicas too."""
+
+COPY_SILENCE_SECONDS = 60.0
+"""How long a server may be busy with facts that are copied: nobody else waits for it."""
 
 Folder = str | PathLike[str]
 
@@ -66,12 +76,24 @@ class Place:
     """Whether a copy of an index elsewhere is kept in this process."""
     spool: bool = False
     """Whether submissions wait in the folder while a ledger elsewhere cannot be reached."""
+    silence_seconds: float = 1.0
+    """How long a ledger elsewhere may leave an append unanswered until it counts as lost."""
     node: str = ""
     """Who appends here, in a ledger that several append to."""
+    top_list_entries: int = 1_000
+    """How many entries of each ranking are kept beside the ledger; 0 for none."""
+    top_list_seconds: float = 10.0
+    """How old such a list may become."""
+    replica_reads: tuple[str, ...] = ()
+    """Boards that may be read from replicas of an index elsewhere."""
+    filled_entries_max: int = FILLED_ENTRIES_MAX
+    """How large an index elsewhere may be for this process to make it anew in memory."""
 
     @classmethod
-    def of(cls, named: Folder | None) -> "Place":
+    def of(cls, named: "Folder | Place | None") -> "Place":
         """Return the place that a caller names: a folder, the URL of a ledger, or nothing."""
+        if isinstance(named, Place):
+            return named
         if isinstance(named, str) and named.startswith(POSTGRESQL):
             return cls(None, named)
         return cls(None if named is None else Path(named))
@@ -89,10 +111,31 @@ class Place:
             raise _unknown("ledger", f"{SQLITE}, or a URL that begins with {POSTGRESQL[0]}")
         if settings.index != NATIVE and not settings.index.startswith(REDIS):
             raise _unknown("index", f"{NATIVE}, or a URL of {', '.join(REDIS)}")
-        node = settings.node or gethostname()
-        data = Path(settings.data)
+        if settings.workers > 1 and settings.index != NATIVE:
+            raise InvalidSetting(
+                setting="workers",
+                source="the settings",
+                problem="each worker has an index of its own; over a shared one start several "
+                "nodes instead, each with its own --node and --port",
+            )
+        if settings.replica_reads and not settings.index.startswith(REPLICATED):
+            raise InvalidSetting(
+                setting="replica_reads",
+                source="the settings",
+                problem=f"an index has replicas at a URL of {', '.join(REPLICATED)}",
+            )
         return cls(
-            data, settings.ledger, settings.index, settings.spare_index, settings.spool, node
+            folder=Path(settings.data),
+            ledger=settings.ledger,
+            index=settings.index,
+            spare=settings.spare_index,
+            spool=settings.spool,
+            silence_seconds=settings.ledger_silence_seconds,
+            node=settings.node or gethostname(),
+            top_list_entries=settings.top_list_entries,
+            top_list_seconds=settings.top_list_seconds,
+            replica_reads=settings.replica_reads,
+            filled_entries_max=settings.filled_entries_max,
         )
 
     @property
@@ -146,9 +189,13 @@ async def engine(
     """Build the engine of one process over the ledger and the index at a place."""
     async with AsyncExitStack() as stack:
         ledger: Ledger
-        backup = archive = None
+        backup = archive = copies = listing = None
         if place.ledger != SQLITE:
-            ledger = archive = await stack.enter_async_context(_postgres(place))
+            ledger = archive = kept = await stack.enter_async_context(_postgres(place))
+            await _insist_on_facts_of_folder(place, ledger)
+            copies = kept.copies
+            if place.top_list_entries:
+                listing = Listing(kept, place.top_list_entries, place.top_list_seconds)
         elif place.folder is None:
             ledger = MemoryLedger()
         else:
@@ -157,7 +204,9 @@ async def engine(
         shared = None
         if place.index != NATIVE:
             index = await stack.enter_async_context(_redis(place))
-            shared = Shared(index, place.spare)
+            shared = Shared(
+                index, place.spare, copies, place.replica_reads, place.filled_entries_max
+            )
         spool = None
         if place.spool and place.folder is not None:
             spool = await stack.enter_async_context(SpoolFile.open(place.folder / SPOOL))
@@ -171,23 +220,25 @@ async def engine(
                 shared=shared,
                 spool=spool,
                 archive=archive,
+                listing=listing,
                 manages=manages,
             )
         )
         yield Engine(rankd, ledger, ledger.durable, backup)
 
 
-def _postgres(place: Place) -> "AbstractAsyncContextManager[PostgresLedger]":
+def _postgres(place: Place, copying: bool = False) -> "AbstractAsyncContextManager[PostgresLedger]":
     """Open a ledger in PostgreSQL, whose driver is not everybody's."""
     try:
-        from rankd.adapters.postgres import PostgresLedger
+        from rankd.adapters.postgres import Patience, PostgresLedger
     except ImportError as exc:
         raise InvalidSetting(
             setting="ledger",
             source="the settings",
             problem="PostgreSQL needs its driver: pip install 'rankd[postgres]'",
         ) from exc
-    return PostgresLedger.open(place.ledger, node=place.node)
+    patience = Patience.of_silence(place.silence_seconds)
+    return PostgresLedger.open(place.ledger, node=place.node, patience=patience, copying=copying)
 
 
 def _redis(place: Place) -> AbstractAsyncContextManager[SharedIndex]:
@@ -200,9 +251,88 @@ def _redis(place: Place) -> AbstractAsyncContextManager[SharedIndex]:
             source="the settings",
             problem="Redis needs its driver: pip install 'rankd[redis]'",
         ) from exc
-    return RedisIndex.open(place.index)
+    return RedisIndex.open(place.index, replica_reads=bool(place.replica_reads))
 
 
-def restoration(backup: Folder, folder: Folder) -> AsyncIterator[Progress]:
-    """Copy a backup into an empty folder, and verify the copy."""
-    return SQLiteLedger.restore(Path(backup), Path(folder))
+async def examined(place: Place) -> list[Finding]:
+    """Look at the servers of a place, and change nothing. Raises RankdError."""
+    findings: list[Finding] = []
+    if place.ledger != SQLITE:
+        _postgres(place)  # Whether its driver is there.
+        from rankd.adapters.postgres import examine as examine_postgres
+
+        findings += await examine_postgres(place.ledger)
+    if place.index != NATIVE:
+        _redis(place)
+        from rankd.adapters.redis import examine as examine_redis
+
+        findings += await examine_redis(place.index)
+    return findings
+
+
+@asynccontextmanager
+async def alone(folder: Folder) -> AsyncIterator[SQLiteLedger | FollowedLedger]:
+    """Open the ledger of a folder without an engine; if another process has it, only to read it."""
+    async with AsyncExitStack() as stack:
+        opened: SQLiteLedger | FollowedLedger
+        try:
+            opened = await stack.enter_async_context(SQLiteLedger.open(Path(folder)))
+        except LedgerInUse:
+            opened = await stack.enter_async_context(FollowedLedger.open(Path(folder)))
+        yield opened
+
+
+async def restoration(backup: Folder, into: Folder | Place) -> AsyncIterator[Progress]:
+    """Copy a backup, or a ledger elsewhere, into an empty folder or ledger; verify the copy."""
+    source, target = Place.of(backup), Place.of(into)
+    if source.folder is not None and target.folder is not None:
+        async for progress in SQLiteLedger.restore(source.folder, target.folder):
+            yield progress
+        return
+    async with AsyncExitStack() as stack:
+        if source.folder is not None and not (source.folder / FILE).exists():
+            raise LedgerUnavailable(f"{source.folder} holds no ledger", applied="no")
+        transfer = Transfer(
+            await stack.enter_async_context(_copied(source, copying=False)),
+            await stack.enter_async_context(_copied(target, copying=True)),
+            named=_shown(source),
+            into=_shown(target),
+        )
+        async for progress in transfer.run():
+            yield progress
+
+
+def _copied(place: Place, *, copying: bool) -> AbstractAsyncContextManager[CopyTarget]:
+    """Open a ledger that is copied, or that one is copied into."""
+    if place.folder is not None:
+        return SQLiteLedger.open(place.folder, copying=copying)
+    patient = replace(place, node="restore", silence_seconds=COPY_SILENCE_SECONDS)
+    return _postgres(patient, copying=copying)
+
+
+async def _insist_on_facts_of_folder(place: Place, ledger: Ledger) -> None:
+    """Refuse to leave behind what the data folder holds from before the ledger was elsewhere."""
+    if place.folder is None or not (place.folder / FILE).exists():
+        return
+    into = _without_password(place.ledger)
+    command = f"rankd restore {quote(str(place.folder))} --data {quote(into)}"
+    await insist_on_copied(
+        FollowedLedger.open(place.folder),
+        ledger,
+        named=str(place.folder),
+        into=into,
+        command=command,
+    )
+
+
+def _shown(place: Place) -> str:
+    return _without_password(place.ledger) if place.folder is None else str(place.folder)
+
+
+def _without_password(url: str) -> str:
+    """Return the URL of a ledger as it may be printed: without a password."""
+    parts = urlsplit(url)
+    user, at, host = parts.netloc.rpartition("@")
+    query = [one for one in parse_qsl(parts.query) if "password" not in one[0]]
+    netloc = f"{user.partition(':')[0]}{at}{host}"
+    return parts._replace(netloc=netloc, query=urlencode(query)).geturl()

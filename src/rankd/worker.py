@@ -7,6 +7,7 @@ import sys
 
 import msgspec
 
+from rankd.api.logs import LINE
 from rankd.api.server import new_event_loop
 from rankd.api.workers import WORKER_VARIABLE, WorkerTask
 from rankd.embedded import WallClock
@@ -16,7 +17,7 @@ from rankd.settings import Settings
 
 def main() -> None:
     """Serve until the writer goes or says so."""
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=LINE)
     task = msgspec.json.decode(os.environ[WORKER_VARIABLE], type=WorkerTask)
     settings = msgspec.convert(task.settings, Settings)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:

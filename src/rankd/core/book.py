@@ -7,23 +7,28 @@ be asked for every submission.
 Nothing here is decided: the book only remembers what a fact says happened.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
+from typing import NamedTuple, TypeVar
 
 from rankd.errors import UnknownBoard, UnknownWindow
 from rankd.model.board import Board, Scores
 from rankd.model.facts import (
     Attributes,
+    AttributesSet,
     BoardDefined,
     BoardRetired,
+    Fact,
     FriendsSet,
     KeyCreated,
     KeyRevoked,
+    NameSet,
     OpenWindow,
     PlayerErased,
     PlayerProfiled,
     Position,
     Recorded,
+    ScoreSubmitted,
     WindowDropped,
     WindowOpened,
     WindowSealed,
@@ -32,6 +37,8 @@ from rankd.model.order import Order
 from rankd.model.standing import TieRule
 from rankd.model.window import Instant, Window
 from rankd.ports import Ranking, Shape
+
+T = TypeVar("T")
 
 EDITION = "~"
 """Parts a window's id from the number of its edition, where the id was used before."""
@@ -102,6 +109,13 @@ class BoardPage:
     def board(self) -> Board:
         """The definition in force."""
         return self.terms.board
+
+    def copy(self) -> "BoardPage":
+        """Return the page as it is: nothing that is noted in one of the two is in the other."""
+        page = copy(self)
+        page.earlier, page.sealed = list(self.earlier), dict(self.sealed)
+        page.windows = dict(self.windows)
+        return page
 
     def board_at(self, position: Position) -> Board:
         """Return the definition that was in force at a position."""
@@ -216,6 +230,14 @@ class Book:
         """Grows with every fact noted, and when reads begin or end to be stale: whoever keeps what
         a question means may go by it."""
 
+    def copy(self) -> "Book":
+        """Return the book as it is: nothing that is noted in one of the two is in the other."""
+        book = copy(self)
+        book.boards = {name: page.copy() for name, page in self.boards.items()}
+        book.profiles, book.friends = dict(self.profiles), dict(self.friends)
+        book.keys = dict(self.keys)
+        return book
+
     def page(self, board: str) -> BoardPage:
         """Return a board's page. Raises UnknownBoard."""
         page = self.boards.get(board)
@@ -254,8 +276,8 @@ class Book:
             case WindowDropped():
                 if (page := self.boards.get(fact.board)) is not None:
                     page.sealed.pop(fact.window, None)
-            case PlayerProfiled():
-                self.profiles[fact.player] = Profile(fact.name, fact.attributes or {})
+            case PlayerProfiled() | NameSet():
+                self._profile(fact)
                 self.profiled_at = position
             case FriendsSet():
                 self.friends[fact.player] = fact.friends
@@ -270,6 +292,13 @@ class Book:
                 self.keys = {digest: key for digest, key in self.keys.items() if key.id != fact.id}
             case _:
                 pass
+
+    def _profile(self, fact: PlayerProfiled | NameSet) -> None:
+        """Take over what is said of a player; what it leaves alone stays."""
+        known = self.profile(fact.player)
+        name = known.name if isinstance(fact, AttributesSet) else fact.name
+        attributes = known.attributes if isinstance(fact, NameSet) else fact.attributes or {}
+        self.profiles[fact.player] = Profile(name, attributes)
 
     def _define(self, fact: BoardDefined, position: Position, at: Instant) -> None:
         board = Board.define(fact.board, fact.definition)
@@ -304,6 +333,63 @@ class Book:
         open_until_now = page.windows[name]
         page.windows = {key: value for key, value in page.windows.items() if key != name}
         page.sealed[id] = Sealed(*open_until_now, position, at)
+
+
+class Bookmark:
+    """Where a book is before some facts: it can be brought back there, once they are noted.
+
+    What it costs is as little as the facts change: plain submissions, by far the most, nothing.
+    """
+
+    __slots__ = ("_boards", "_book", "_friends", "_keys", "_pages", "_profiled_at", "_profiles")
+
+    def __init__(self, book: Book, facts: Iterable[Recorded]) -> None:
+        self._book = book
+        self._profiled_at = book.profiled_at
+        self._profiles: dict[str, Profile | None] = {}
+        self._friends: dict[str, tuple[str, ...] | None] = {}
+        self._boards: dict[str, BoardPage] | None = None
+        self._pages: dict[str, BoardPage] = {}
+        self._keys: tuple[dict[bytes, KeyCreated], bool] | None = None
+        for recorded in facts:
+            self._keep(recorded.fact)
+
+    def _keep(self, fact: Fact) -> None:
+        book = self._book
+        match fact:
+            case ScoreSubmitted():
+                if fact.attributes:
+                    self._profiles[fact.player] = book.profiles.get(fact.player)
+            case PlayerProfiled() | NameSet() | PlayerErased() | FriendsSet():
+                self._profiles[fact.player] = book.profiles.get(fact.player)
+                self._friends[fact.player] = book.friends.get(fact.player)
+            case KeyCreated() | KeyRevoked():
+                self._keys = dict(book.keys), book.locked
+            case (
+                BoardDefined() | BoardRetired() | WindowOpened() | WindowSealed() | WindowDropped()
+            ):
+                self._boards = dict(book.boards)
+                if fact.board not in self._pages and (page := book.boards.get(fact.board)):
+                    self._pages[fact.board] = page.copy()
+
+    def go_back(self) -> None:
+        """Take back whatever was noted of the facts, be it all of them, some or none."""
+        book = self._book
+        book.profiled_at = self._profiled_at
+        _put_back(book.profiles, self._profiles)
+        _put_back(book.friends, self._friends)
+        if self._keys is not None:
+            book.keys, book.locked = self._keys
+        if self._boards is not None:
+            book.boards = self._boards | self._pages
+
+
+def _put_back(noted: dict[str, T], before: Mapping[str, T | None]) -> None:
+    for id, known in before.items():
+        if known is None:
+            noted.pop(id, None)
+        else:
+            noted[id] = known
 
 
 def segments_of(board: Board, attributes: Mapping[str, str | int | bool]) -> list[str]:

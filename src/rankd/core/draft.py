@@ -15,6 +15,7 @@ from itertools import count
 from rankd.core.book import BoardPage, Book
 from rankd.core.fold import Batch, Fold
 from rankd.core.turns import NEVER
+from rankd.errors import IndexUnavailable
 from rankd.model.board import Board
 from rankd.model.facts import (
     BoardDefined,
@@ -25,7 +26,7 @@ from rankd.model.facts import (
     Recorded,
     ScoreSubmitted,
 )
-from rankd.model.redefinition import Translation, changes_entries, translation
+from rankd.model.redefinition import Translation, changes_entries, judging, translation
 from rankd.model.window import Instant
 from rankd.ports import DRAFT, LedgerReader, Progress, RankIndex, Ranking
 
@@ -99,6 +100,7 @@ class Draft:
                 await self._merge(begun, fact)
             case BoardDefined() if ours and fact.board == self.board.name:
                 before = Board.define(fact.board, fact.definition)
+                self._page.terms.board = judging(before, self.board)
                 self._translate = translation(before, self.board)
                 self._earlier[recorded.position] = self._translate
             case PlayerProfiled():
@@ -153,7 +155,10 @@ class Draft:
     # -------------------------------------------------------------------------- its end
 
     async def adopt(self, begun: Batch, fact: BoardDefined, at: Instant) -> None:
-        """Have a batch put the draft in the place of what the fact redefines."""
+        """Have a batch put the draft in the place of what the fact redefines.
+
+        Raises IndexUnavailable if the draft is gone: another index lives since it was staged.
+        """
         if at >= self._turn_at:
             await self._roll(Batch(), at)
         ids = {window.window.partition(":")[0].partition("~")[0]: window for window in fact.windows}
@@ -161,7 +166,10 @@ class Draft:
         for name, opened in self._page.windows.items():
             id = ids[name].window
             begun.dropped += [ranking for ranking in living if ranking.window == id]
-            for draft in await self._rankings(opened.window.id):
+            drafts = await self._rankings(opened.window.id)
+            if opened.ranking not in drafts:
+                raise IndexUnavailable("a draft is gone with the index it was staged in")
+            for draft in drafts:
                 begun.adopted[draft] = Ranking(fact.board, id, draft.segment)
 
     async def discard(self) -> None:

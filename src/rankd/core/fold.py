@@ -21,7 +21,7 @@ Invariants:
 """
 
 from array import array
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
@@ -29,7 +29,7 @@ from typing import NamedTuple
 import msgspec
 
 from rankd.core.book import BoardPage, Book, Open, segments_of
-from rankd.core.told import Told, receipts_of
+from rankd.core.told import ReceiptsOf, Told
 from rankd.model.board import ScoreRule, Scores
 from rankd.model.facts import (
     Attributes,
@@ -51,7 +51,7 @@ from rankd.ports import STAY, Move, Moved, RankIndex, Ranking, Run, Shape
 
 Place = tuple[Ranking, str]
 Entries = dict[Place, bytes | None]
-Receipts = dict[Position, Receipt]
+Receipts = Mapping[Position, Receipt]
 
 
 class Part(NamedTuple):
@@ -196,11 +196,11 @@ class Fold:
         runs = [self._run(some) for some in boards]
         verdicts = await self._index.judge(runs, after=after, through=facts[-1].position)
         assert verdicts is not None, f"somebody else moved the index past {after}"
-        receipts: dict[Position, Receipt] = {}
-        for run, told in zip(runs, verdicts, strict=True):
-            page = self._book.boards[run.board.name]
-            receipts.update(receipts_of(Told(page.windows, run, told)))
-        return receipts
+        receipts = [
+            ReceiptsOf(Told(self._book.boards[run.board.name].windows, run, told))
+            for run, told in zip(runs, verdicts, strict=True)
+        ]
+        return merged(receipts)
 
     def _run(self, facts: Sequence[Recorded]) -> Run:
         submitted: list[ScoreSubmitted] = [recorded.fact for recorded in facts]  # type: ignore[misc]
@@ -368,7 +368,7 @@ class Fold:
 
     async def _beside(self, begun: Batch, place: Place) -> bytes | None:
         if place not in begun.beside:
-            (begun.beside[place],) = await self._index.metadata([place])
+            (begun.beside[place],) = await self._index.metadata([place], at=begun.at)
         return begun.beside[place]
 
     # ...... segments
@@ -485,6 +485,13 @@ def _put_in_segment(
 
 
 # ---------------------------------------------------------------------------- receipts
+
+
+def merged(parts: Sequence[Receipts]) -> Receipts:
+    """Return all receipts as one: those of a single part as they are, made when asked for."""
+    if len(parts) == 1:
+        return parts[0]
+    return {position: receipt for told in parts for position, receipt in told.items()}
 
 
 def _receipt(judged: _Judged, moved: Sequence[Moved]) -> Receipt:

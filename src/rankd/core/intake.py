@@ -9,13 +9,18 @@ a retry with the same key gets the answer it did not wait for.
 
 When the ledger fails the intake stops for good. Whether the last commit is on the disk can only be
 told by opening the ledger anew; until then every further call is refused with a certain ``no``.
+
+A ledger that is shared may be lost and come back. While it is lost a second task refuses whoever
+waits, or has it spooled: the writer may still be finding out what became of its last append, and
+whatever waits behind that one was certainly not appended.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 from uuid import uuid4
 
 import msgspec
@@ -25,10 +30,10 @@ from rankd.core.projector import Projector, keyed
 from rankd.core.turns import due_turns, next_turn
 from rankd.errors import LedgerUnavailable, Overloaded, RankdError, SubmissionKeyReused
 from rankd.model.board import Board
-from rankd.model.facts import Fact, Position, Recorded, ScoreSubmitted, fingerprint
+from rankd.model.facts import Fact, Position, Recorded, ScoreSubmitted, fingerprints
 from rankd.model.receipt import Receipt
 from rankd.model.window import Instant
-from rankd.ports import Appended, Clock, FirstUse, Kept, Ledger, Spool
+from rankd.ports import Appended, Clock, FirstUse, Kept, Ledger, SharedLedger, Spool
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +42,10 @@ WAITING_FACTS_MAX = 65_536
 
 BATCH_FACTS_MAX = 8_192
 """What shares one commit: enough to make the disk's part small, few enough to answer soon."""
+
+TOLD_TOGETHER_MAX = 64
+"""How many callers are told in one turn of the loop. The others wait for the next, so that whoever
+only wants to read does not wait for all of them, and the next commit need not either."""
 
 
 class Overtaken(Exception):
@@ -57,7 +66,29 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     of reach, or another node folded it and has not handed in the receipt."""
 
 
-HandedIn = Callable[[list[Answer] | Exception], None]
+class Answers(Sequence[Answer]):
+    """What became of facts that were all new, each answer made when somebody asks for it."""
+
+    def __init__(self, positions: Sequence[Position], receipts: Receipts) -> None:
+        self.positions = positions
+        self.receipts = receipts
+        """Of these and perhaps of others."""
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    @overload
+    def __getitem__(self, place: int) -> Answer: ...
+    @overload
+    def __getitem__(self, place: slice) -> "Answers": ...
+    def __getitem__(self, place: int | slice) -> "Answer | Answers":
+        if isinstance(place, slice):
+            return Answers(self.positions[place], self.receipts)
+        position = self.positions[place]
+        return Answer(position, self.receipts.get(position))
+
+
+HandedIn = Callable[[Sequence[Answer] | Exception], None]
 """Told what became of the facts, or why nothing did. It raises nothing and does not wait."""
 
 
@@ -95,6 +126,9 @@ class Intake:
         """Why it stopped, if it did."""
         self.spool = spool
         """Where submissions wait while the ledger cannot be reached, if that is wanted."""
+        self.spooled = 0
+        """How many were put there."""
+        self._spool_refuses = False
         self._ledger = ledger
         self._clock = clock
         self._reading = reading
@@ -102,8 +136,14 @@ class Intake:
         self._batch_max = batch_max
         self._waiting: list[_Request] = []
         self._waiting_facts = 0
+        self._untold: deque[tuple[_Request, Sequence[Answer] | Exception]] = deque()
+        """Those of whose facts it is known what became, in their order."""
         self._wake = asyncio.Event()
+        self._arrived = asyncio.Event()
+        """As the one above, for who refuses."""
         self._turn = asyncio.Lock()
+        self._refusing = asyncio.Lock()
+        """Held while some are refused that the writer does not know of any more."""
         self._closing = False
         self._turn_at: Instant = 0
         self._at: Instant = 0
@@ -121,21 +161,21 @@ class Intake:
 
     # ------------------------------------------------------------------------- callers
 
-    async def put(self, facts: Sequence[Fact], *, boards: Sequence[Board] = ()) -> list[Answer]:
+    async def put(self, facts: Sequence[Fact], *, boards: Sequence[Board] = ()) -> Sequence[Answer]:
         """Have facts recorded and folded; return what became of each, in order.
 
         Raises Overloaded at once when too many are waiting, LedgerUnavailable, and Overtaken if
         ``boards``, which they were checked against, are no longer in force when their turn comes.
         """
-        answers: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
+        answers: asyncio.Future[Sequence[Answer]] = asyncio.get_running_loop().create_future()
 
-        def tell(told: list[Answer] | Exception) -> None:
+        def tell(told: Sequence[Answer] | Exception) -> None:
             if answers.done():
                 return  # Whoever asked has gone away.
-            if isinstance(told, list):
-                answers.set_result(told)
-            else:
+            if isinstance(told, Exception):
                 answers.set_exception(told)
+            else:
+                answers.set_result(told)
 
         self.hand_in(facts, tell, boards=boards)
         return await answers
@@ -154,13 +194,39 @@ class Intake:
         self._waiting_facts += len(facts)
         if len(self._waiting) == 1:
             self._wake.set()
+            self._arrived.set()
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Hold the writer between two batches: what is done here is done alone."""
-        async with self._turn:
+        """Hold the writer between two batches: what is done here is done alone.
+
+        Raises LedgerUnavailable rather than wait behind one who waits for a ledger that is lost.
+        """
+        await self._come()
+        try:
             self._refuse_if_stopped()
             yield
+        finally:
+            self._turn.release()
+
+    async def _come(self) -> None:
+        if not self._ledger.shared or not self._turn.locked():
+            await self._turn.acquire()
+            return
+        coming = asyncio.ensure_future(self._turn.acquire())
+        losing = asyncio.ensure_future(self._ledger.lost())  # type: ignore[attr-defined]
+        try:
+            await asyncio.wait({coming, losing}, return_when=asyncio.FIRST_COMPLETED)
+            if not coming.done() and losing.exception() is None:
+                raise losing.result()
+            await coming
+        except BaseException:
+            if coming.done() and not coming.cancelled():
+                self._turn.release()
+            coming.cancel()
+            raise
+        finally:
+            losing.cancel()
 
     def _refuse_if_stopped(self) -> None:
         if self.failure is not None or self._closing:
@@ -170,6 +236,16 @@ class Intake:
 
     async def run(self) -> None:
         """Serve until closed, then until nothing waits any more."""
+        if not self._ledger.shared:
+            await self._write()
+            return
+        async with asyncio.TaskGroup() as group:
+            refusing = group.create_task(self._refuse_while_lost(self._ledger))  # type: ignore[arg-type]
+            await self._write()
+            async with self._refusing:
+                refusing.cancel()
+
+    async def _write(self) -> None:
         while not (self._closing and not self._waiting):
             if not self._waiting:
                 self._wake.clear()
@@ -178,7 +254,27 @@ class Intake:
                 await self._wake.wait()
                 continue
             async with self._turn:
-                await self._serve(self._gather())
+                if requests := self._gather():
+                    await self._serve(requests)
+        while self._untold:
+            self._tell_some()
+
+    async def _refuse_while_lost(self, ledger: SharedLedger) -> None:
+        """Let nobody wait for a ledger that is lost, whatever the writer waits for.
+
+        Should it fail, the writer goes on without it: then callers only wait longer.
+        """
+        try:
+            while True:
+                loss = await ledger.lost()
+                self._arrived.clear()
+                if not self._waiting:
+                    await self._arrived.wait()
+                    continue
+                async with self._refusing:
+                    await self._turn_away(self._current(self._gather()), loss)
+        except Exception:
+            _log.exception("nobody looks any more whether the ledger is lost")
 
     async def _hand_in_receipts(self) -> None:
         """Hand in what is owed as soon as there is time: another node may be asked for it."""
@@ -209,7 +305,7 @@ class Intake:
 
     async def _serve(self, requests: Sequence[_Request]) -> None:
         if self.failure is not None:
-            _refuse(requests, LedgerUnavailable("the engine has stopped", applied="no"))
+            self._refuse(requests, LedgerUnavailable("the engine has stopped", applied="no"))
             return
         requests = self._current(requests)
         facts: list[Fact] = [fact for request in requests for fact in request.facts]
@@ -218,15 +314,39 @@ class Intake:
         try:
             answers = await self.record(facts)
         except RankdError as exc:
-            if self.spool is not None and getattr(exc, "applied", None) == "no":
-                requests = await self._spooled(self.spool, requests)
-            _refuse(requests, exc)
+            await self._turn_away(requests, exc)
             return
-        start = 0
+        told, start = [], 0
         for request in requests:
             end = start + len(request.facts)
-            _tell(request, answers[start:end])
+            alone = end - start == 1
+            told.append((request, [answers[start]] if alone else answers[start:end]))
             start = end
+        self._tell(told)
+
+    def _refuse(self, requests: Iterable[_Request], error: Exception) -> None:
+        self._tell((request, error) for request in requests)
+
+    def _tell(self, told: Iterable[tuple[_Request, Sequence[Answer] | Exception]]) -> None:
+        """Have callers told, behind those before them."""
+        all_told = not self._untold
+        self._untold.extend(told)
+        if all_told:
+            self._tell_some()
+
+    def _tell_some(self) -> None:
+        """Tell the first of those who wait to be told, and the others in the next turns."""
+        untold = self._untold
+        for _ in range(min(len(untold), TOLD_TOGETHER_MAX)):
+            _tell(*untold.popleft())
+        if untold:
+            asyncio.get_running_loop().call_soon(self._tell_some)
+
+    async def _turn_away(self, requests: Sequence[_Request], error: RankdError) -> None:
+        """Say why nothing was appended, or have it spooled if certainly nothing was."""
+        if self.spool is not None and getattr(error, "applied", None) == "no":
+            requests = await self._spooled(self.spool, requests)
+        self._refuse(requests, error)
 
     def _marked(self, fact: Fact) -> Fact:
         """Say in a submission which definition it was read under: others may append before it."""
@@ -244,12 +364,19 @@ class Intake:
         facts = [_with_key(self._marked(fact)) for request in kept for fact in request.facts]
         try:
             if facts:
+                waiting = spool.waiting
                 await spool.put(facts)
+                self.spooled += len(facts)
+                self._spool_refuses = False
+                if not waiting:
+                    _log.warning("scores wait on this node's disk until the ledger is back")
         except RankdError as exc:
-            _refuse(kept, exc)
+            if not self._spool_refuses:
+                _log.warning("scores that were to wait on this node's disk are refused: %s", exc)
+            self._spool_refuses = True
+            self._refuse(kept, exc)
         else:
-            for request in kept:
-                _tell(request, [Answer(Position(0), None, pending=fact) for fact in request.facts])  # type: ignore[arg-type]
+            self._tell((request, _pending(request)) for request in kept)
         return [request for request in requests if request not in kept]
 
     def _current(self, requests: Sequence[_Request]) -> list[_Request]:
@@ -259,7 +386,7 @@ class Intake:
             if all(map(self._in_force, request.boards)):
                 current.append(request)
             else:
-                _refuse([request], Overtaken())
+                self._refuse([request], Overtaken())
         return current
 
     def _in_force(self, board: Board) -> bool:
@@ -272,7 +399,9 @@ class Intake:
         """Return the ledger's time: the clock's, unless that has gone back."""
         return max(self._clock.now(), self.projector.at, self._at)
 
-    async def record(self, facts: Sequence[Fact], *, now: Instant | None = None) -> list[Answer]:
+    async def record(
+        self, facts: Sequence[Fact], *, now: Instant | None = None
+    ) -> Sequence[Answer]:
         """Append and fold facts, behind the turns of windows that are due. Only in its turn.
 
         A ledger that fails, or a fold that does, stops the intake for good; but not a ledger that
@@ -284,7 +413,7 @@ class Intake:
 
     async def record_after(
         self, facts: Sequence[Fact], *, now: Instant, after: Position
-    ) -> list[Answer] | None:
+    ) -> Sequence[Answer] | None:
         """Do what ``record`` does if that is still the head; None if others appended meanwhile."""
         return await self._guarded(facts, now, after=after)
 
@@ -303,7 +432,7 @@ class Intake:
 
     async def _guarded(
         self, facts: Sequence[Fact], now: Instant, *, after: Position | None
-    ) -> list[Answer] | None:
+    ) -> Sequence[Answer] | None:
         try:
             turns = due_turns(self.projector.book, now) if now >= self._turn_at else []
             batch = [*turns, *facts] if turns else facts
@@ -319,7 +448,7 @@ class Intake:
 
     async def _record(
         self, batch: Sequence[Fact], now: Instant, *, skipped: int, after: Position | None
-    ) -> list[Answer] | None:
+    ) -> Sequence[Answer] | None:
         owed = self.owed
         if not batch and not owed:
             self._look_ahead(now)
@@ -337,9 +466,9 @@ class Intake:
             raise _broken(exc) from exc
         self.link = appended.link  # Not before: a save may come while the fold reads the ledger.
         self._look_ahead(max(now, appended.at), changed=skipped > 0 or _changes_book(batch))
+        answers: Sequence[Answer]
         if not appended.first_uses:
-            told = receipts.get
-            answers = [Answer(at, told(at)) for at in appended.positions[skipped:]]
+            answers = Answers(appended.positions[skipped:], receipts)
         else:
             found, uses = _Receipts(receipts, owed, self.others), appended.first_uses
             answers = [
@@ -348,7 +477,7 @@ class Intake:
             ]
         return self._with_pending(answers, batch[skipped:]) if self._ledger.shared else answers
 
-    def _with_pending(self, answers: list[Answer], facts: Sequence[Fact]) -> list[Answer]:
+    def _with_pending(self, answers: Sequence[Answer], facts: Sequence[Fact]) -> Sequence[Answer]:
         """Say so where a receipt is missing that there will be."""
         boards = self.projector.book.boards
         return [
@@ -396,6 +525,10 @@ def _waits(request: _Request) -> bool:
     )
 
 
+def _pending(request: _Request) -> Sequence[Answer]:
+    return [Answer(Position(0), None, pending=fact) for fact in request.facts]  # type: ignore[arg-type]
+
+
 def _with_key(fact: Fact) -> Fact:
     assert isinstance(fact, ScoreSubmitted)
     if fact.key is not None:
@@ -437,17 +570,12 @@ def _answer(fact: Fact, position: Position, first: FirstUse | None, receipts: _R
     if first is None or not isinstance(fact, ScoreSubmitted):
         return Answer(position, receipts.fresh.get(position), duplicate=first is not None)
     assert fact.key is not None
-    if first.fingerprint != fingerprint(fact):
+    if first.fingerprint not in fingerprints(fact):
         return Answer(position, None, error=SubmissionKeyReused(board=fact.board, key=fact.key))
     return Answer(position, receipts.find(first), duplicate=True)
 
 
-def _refuse(requests: Sequence[_Request], error: Exception) -> None:
-    for request in requests:
-        _tell(request, error)
-
-
-def _tell(request: _Request, told: list[Answer] | Exception) -> None:
+def _tell(request: _Request, told: Sequence[Answer] | Exception) -> None:
     """Tell a caller. A mistake of one must not end the writer of all."""
     try:
         request.tell(told)

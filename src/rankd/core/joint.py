@@ -7,7 +7,9 @@ and players of *its* moment.
 
 Every node may fold everything, and of those who try one is first. A node folds what it appended
 itself, at once, and so gets its receipts; what others appended it leaves to them for a moment.
-Where the index is past a fact already, the fact is only noted.
+Whoever is second finds out in which steps the first one went, makes the same applies again, and
+is told the same: so nodes that get in each other's way lose nothing but a call or two. Only where
+the index remembers a step no longer are its facts noted without a receipt.
 
 Whatever goes wrong, there is one way back: the book behind is made again from the ledger, up to
 where the index says it is, and folding goes on from there. So an index that was emptied, or fell
@@ -18,14 +20,30 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from hashlib import blake2b
 from typing import ClassVar, NamedTuple, NoReturn
 
-from rankd.core.book import Book
-from rankd.core.fold import Batch, Receipts, counts_on
+import msgspec
+
+from rankd.core.book import Book, Bookmark
+from rankd.core.copies import newest_copy
+from rankd.core.fold import Batch, Receipts, counts_on, merged
+from rankd.core.kept import KeptStandings
+from rankd.core.notes import Noted, blank
 from rankd.core.projector import FACTS_TOGETHER_MAX, Projector, Tell, keyed
 from rankd.errors import IndexForgot, IndexUnavailable, LedgerUnavailable
-from rankd.model.facts import Position, Recorded, ScoreSubmitted
-from rankd.ports import LedgerReader, Progress, RankIndex, SharedIndex
+from rankd.model.facts import Position, Recorded, ScoreSubmitted, encode
+from rankd.model.window import Instant
+from rankd.ports import (
+    Archive,
+    Copies,
+    LedgerReader,
+    Progress,
+    RankIndex,
+    Ranking,
+    SharedIndex,
+    TopLists,
+)
 
 PATIENCE_SECONDS = 0.1
 """How long the node that appended facts has to fold them before another does."""
@@ -35,13 +53,42 @@ _log = logging.getLogger(__name__)
 LOOK_SECONDS = 0.002
 """How often to look whether it has."""
 
+FOLDED_IN_FACTS = 20_000
+"""So few are folded into the index whatever else it has: that takes a second."""
+
+FACT_FOLDED_IN_MICROSECONDS = 45
+FACT_READ_MICROSECONDS = 4
+ENTRY_COPIED_MICROSECONDS = 5
+"""Measured: what a fact costs that is folded into an index in Redis, what one costs that is read
+and folded here, and what an entry costs that is copied there. Of a node without a copy of its
+own, which does not know the entries, each fact counts as one."""
+
+PASSED_FACTS = 2_000
+"""So far behind an index, what others appended is only noted: whoever waited for it was told, and
+how entries were before so many applies is dear to find out."""
+
+FOLLOWED_FACTS_MAX = 2 * FACTS_TOGETHER_MAX
+"""How many facts of another's apply are folded again to hear what it was told: more than a node
+folds together. An index that was copied came there in one."""
+
 
 class _Left(NamedTuple):
     """An apply that was begun, and nobody knows what it came to."""
 
     begun: Batch
     after: Position
-    through: Recorded
+    facts: Sequence[Recorded]
+    mark: Bookmark
+    """Where the book behind goes back to if it came to nothing."""
+
+
+class NotOurs(IndexUnavailable):
+    """The index is made from another ledger."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "it is the index of another ledger: give this one another prefix, redis://…?prefix=NAME"
+        )
 
 
 class OutOfReach:
@@ -65,12 +112,32 @@ class Joint(Projector):
     """A projector over an index that other nodes fold into, too."""
 
     def __init__(
-        self, *, ledger: LedgerReader, index: SharedIndex, spare: RankIndex | None = None
+        self,
+        *,
+        ledger: LedgerReader,
+        index: SharedIndex,
+        spare: RankIndex | None = None,
+        copies: Copies | None = None,
+        begin: Noted | None = None,
     ) -> None:
-        super().__init__(ledger=ledger, index=index, book=Book())
+        begin = begin or blank()
+        super().__init__(
+            ledger=ledger,
+            index=index,
+            book=begin.book,
+            checkpoint=begin.heading.checkpoint,
+            at=begin.heading.at,
+        )
         self.shared = index
+        self._copies = copies
         self.spare = None if spare is None else Projector(ledger=ledger, index=spare, book=Book())
         """A copy of one's own, to read from while the index cannot be reached."""
+        self.spare_waits = False
+        """Whether the copy stands still for a while: it is being copied."""
+        self.fallback = spare
+        self.touched: dict[str | None, Position] = {}
+        """Where a fact spoke of each board last, as far as this node read; None stands for those
+        of players, who may be in any ranking of a segment."""
         self.failure: IndexUnavailable | None = None
         """Why the index is behind the ledger, while that is so."""
         self.late: dict[Position, bytes] = {}
@@ -79,7 +146,21 @@ class Joint(Projector):
         self._behind: Projector | None = None
         """With the book behind; None while it is to be made again."""
         self._left: _Left | None = None
+        self._ahead: Receipts = {}
+        """Receipts of facts after those that are being folded: another node took them together."""
         self._floor = Position(0)
+        self._origin = ""
+        """What tells the ledger from others; empty as long as it has no fact."""
+        self._is_ours = False
+        """Whether the index is known to be made from it."""
+
+    def keep_aside(self, archive: Archive, lists: TopLists | None) -> None:
+        """Have readers answered from what is kept where the ledger is, unless there is a copy."""
+        if self.spare is None:
+            kept = KeptStandings(
+                archive, lists, book=lambda: self.book, position=lambda: self.checkpoint
+            )
+            self.fallback = kept  # type: ignore[assignment]  # It is only read from.
 
     async def fold(self, facts: Sequence[Recorded]) -> Receipts:
         """Note facts that follow those before and, if the index can be reached, fold them.
@@ -87,19 +168,25 @@ class Joint(Projector):
         Receipts are missing where it cannot, or where another node was quicker and forgot. While
         it is known that it cannot, nobody waits to hear so again: see ``mend``.
         """
-        await self._note(facts)
-        return await self._tried(facts)
+        return await self._tried(facts, await self._note(facts))
 
-    async def _tried(self, facts: Sequence[Recorded]) -> Receipts:
-        if self.failure is not None:
-            return {}
-        try:
-            return await self._fold_behind(facts)
-        except IndexUnavailable as exc:
-            self._fail(exc)
-            return {}
-        finally:
-            self._tell_those_who_wait()
+    async def _tried(
+        self, facts: Sequence[Recorded], spared: Receipts, *, of_others: bool = False
+    ) -> Receipts:
+        """Fold facts into the index, if it can be reached.
+
+        Otherwise keep what the node's own copy told of them: an index that is filled from that
+        copy tells it nobody again.
+        """
+        if self.failure is None:
+            try:
+                return await self._fold_behind(facts, of_others=of_others)
+            except IndexUnavailable as exc:
+                self._fail(exc)
+            finally:
+                self._tell_those_who_wait()
+        self.late |= keyed(facts, spared)
+        return {}
 
     def _fail(self, failure: IndexUnavailable | None) -> None:
         if failure is not None and self.failure is None:
@@ -109,8 +196,8 @@ class Joint(Projector):
         self.failure = failure
         if failure is None:
             self.readable = self.shared
-        elif self.spare is not None:
-            self.readable = self.spare.index
+        elif self.fallback is not None:
+            self.readable = self.fallback
         else:
             self.readable = OutOfReach(failure.problem)  # type: ignore[assignment]
 
@@ -124,10 +211,14 @@ class Joint(Projector):
         """Up to where both the book and the index are."""
         return min(self.checkpoint, self._floor) if self.failure is None else self._floor
 
+    async def shown_in(self, ranking: Ranking) -> Position:
+        """Up to where readers of one ranking see: they may be kept as of different positions."""
+        if isinstance(self.readable, KeptStandings):
+            return await self.readable.moment(ranking)
+        return self.shown_to
+
     async def vouch(self, as_of: Position | None, floor: Position) -> None:
         """Raise IndexUnavailable for the answer of an index that has lost what it had."""
-        if self.readable is not self.shared:
-            return
         if as_of is None:
             as_of = await self.shared.checkpoint()
         if as_of < floor:
@@ -148,12 +239,20 @@ class Joint(Projector):
             facts = await self._read(self.checkpoint, limit, through)
             if not facts:
                 break
-            await self._note(facts)
+            spared = await self._note(facts)
             await self._wait_for_others(facts[-1].position)
-            told = await self._tried(facts)
+            told = await self._tried(facts, spared, of_others=True)
             if receipts is not None:
                 receipts.update(keyed(facts, told, after=receipts_after))
             tell(Progress(self.checkpoint, through, "folding"))
+
+    async def arrive(self) -> None:
+        """See that the index has come as far as the book, which may have begun from a copy."""
+        if self.failure is None:
+            try:
+                await self._catch_up_behind(await self._restored(), self.checkpoint)
+            except IndexUnavailable as exc:
+                self._fail(exc)
 
     async def lost(self) -> bool:
         """Whether the index answers and is behind, or could not be reached and now answers.
@@ -162,6 +261,7 @@ class Joint(Projector):
         """
         floor = self._floor
         try:
+            await self.insist_on_ours()
             position = await self.shared.checkpoint()
         except IndexUnavailable as exc:
             self._fail(exc)
@@ -169,6 +269,13 @@ class Joint(Projector):
         if position < floor:
             self._fail(_fallen(floor, position))
         return self.failure is not None
+
+    async def insist_on_ours(self) -> None:
+        """Raise NotOurs for an index that is made from another ledger, or IndexUnavailable."""
+        self._origin = self._origin or await _origin_of(self._ledger)
+        if not await self.shared.belongs(self._origin):
+            raise NotOurs
+        self._is_ours = bool(self._origin)
 
     async def mend(self, facts_max: int) -> bool:
         """Fold so many facts into an index that is behind; True once it is not.
@@ -193,17 +300,62 @@ class Joint(Projector):
         self._tell_those_who_wait()
         return True
 
-    async def replace(self, other: SharedIndex) -> None:
-        """Let an index that was filled beside live instead. Only in the writer's turn."""
-        await other.take_over(of=self.shared)
-        self._behind = None
+    async def hopeless(self, through: Position | None = None) -> bool:
+        """Whether the index lacks so much that filling another one is quicker than folding it in.
 
-    async def _note(self, facts: Sequence[Recorded]) -> None:
-        note_all(self.book, facts)
-        self.checkpoint, self.at = facts[-1].position, facts[-1].at
+        ``through`` is how far it should be, if not where the book is. Raises IndexUnavailable.
+        """
+        through = self.checkpoint if through is None else through
+        lacking = through - await self.shared.checkpoint()
+        if lacking <= FOLDED_IN_FACTS:
+            return False
         if self.spare is not None:
+            needed = await self.spare.count_entries() * ENTRY_COPIED_MICROSECONDS
+        else:
+            needed = through * (FACT_READ_MICROSECONDS + ENTRY_COPIED_MICROSECONDS)
+        return lacking * FACT_FOLDED_IN_MICROSECONDS > needed
+
+    def leave(self, problem: str) -> None:
+        """Fold nothing into the index before somebody has filled it."""
+        self._fail(IndexUnavailable(problem))
+
+    async def replace(self, other: SharedIndex, tail: Projector) -> bool:
+        """Let an index that was filled beside live instead. Only in the writer's turn.
+
+        ``tail`` was folded to where it is. False if it took nobody's place: then another did.
+        """
+        self._behind = self._left = None
+        if not await other.take_over():
+            return False
+        self._behind = self._projecting(tail.book, tail.checkpoint, tail.at)
+        self._floor = max(self._floor, tail.checkpoint)
+        self._fail(None)
+        self._tell_those_who_wait()
+        return True
+
+    def _projecting(self, book: Book, checkpoint: Position, at: Instant) -> Projector:
+        behind = Projector(
+            ledger=self._ledger, index=self.shared, book=book, checkpoint=checkpoint, at=at
+        )
+        behind.drafts = self.drafts
+        return behind
+
+    async def _note(self, facts: Sequence[Recorded]) -> Receipts:
+        """Note facts in the book, and fold them into the node's own copy; return what that told."""
+        note_all(self.book, facts)
+        self._touch(facts)
+        self.checkpoint, self.at = facts[-1].position, facts[-1].at
+        if self.spare is not None and not self.spare_waits:
             with suppress(LedgerUnavailable):  # It goes on from where it is another time.
-                await self.spare.catch_up_with(facts)
+                return await self.spare.catch_up_with(facts)
+        return {}
+
+    def _touch(self, facts: Sequence[Recorded]) -> None:
+        for recorded in facts:
+            fact, position = recorded.fact, recorded.position
+            self.touched[getattr(fact, "board", None)] = position
+            if getattr(fact, "attributes", None):
+                self.touched[None] = position
 
     async def _read(self, after: Position, limit: int, through: Position) -> Sequence[Recorded]:
         facts = await self._ledger.read(after=after, limit=limit)
@@ -223,67 +375,130 @@ class Joint(Projector):
 
     # -------------------------------------------------------------------- what is behind
 
-    async def _fold_behind(self, facts: Sequence[Recorded]) -> Receipts:
+    async def _fold_behind(self, facts: Sequence[Recorded], *, of_others: bool) -> Receipts:
         behind = await self._restored()
         await self._catch_up_behind(behind, Position(facts[0].position - 1))
-        coming = [recorded for recorded in facts if recorded.position > behind.checkpoint]
-        return await self._take_all(behind, coming)
+        if of_others:
+            await self._pass_long_folded(behind, facts[-1].position)
+        receipts = await self._take_all(behind, facts)
+        return merged([receipts, self._caught_up(facts[-1].position)])
+
+    def _caught_up(self, position: Position) -> Receipts:
+        """Return what the index told of facts that the book had not come to yet, and now has."""
+        reached = {at: one for at, one in self._ahead.items() if at <= position}
+        self._ahead = {at: one for at, one in self._ahead.items() if at > position}
+        return reached
 
     async def _catch_up_behind(self, behind: Projector, through: Position) -> None:
+        if behind.checkpoint < through:
+            await self._pass_long_folded(behind, through)
         while behind.checkpoint < through:
             facts = await self._read(behind.checkpoint, FACTS_TOGETHER_MAX, through)
             if not facts:
                 break
             self.late |= keyed(facts, await self._take_all(behind, facts))
 
+    async def _pass_long_folded(self, behind: Projector, through: Position) -> None:
+        """Note facts, if the index is far past the book. Nobody here waits for what they did."""
+        position = await self.shared.checkpoint()
+        if position - behind.checkpoint >= PASSED_FACTS:
+            await self._note_behind(behind, min(position, through))
+
     async def _take_all(self, behind: Projector, facts: Sequence[Recorded]) -> Receipts:
-        receipts: Receipts = {}
+        taken: list[Receipts] = []
         for part in behind.parted(facts):
-            receipts.update(await self._take(behind, part.facts))
-        return receipts
+            while rest := [one for one in part.facts if one.position > behind.checkpoint]:
+                taken.append(await self._take(behind, rest))
+        return merged(taken)
 
     async def _take(self, behind: Projector, facts: Sequence[Recorded]) -> Receipts:
-        """Fold facts into the index, or note them where it is past them."""
-        after = behind.checkpoint
+        """Fold facts into the index, or some of them, or some more: whatever one apply takes.
+
+        Another node may have been quicker, with the same facts or some of them. Then its apply is
+        made again, and brings what that node was told.
+        """
+        receipts = await self._try(behind, facts)
+        if receipts is not None:
+            return receipts
+        try:
+            through = await self.shared.step_after(behind.checkpoint)
+        except IndexForgot:
+            return await self._pass_over(behind, await self.shared.checkpoint())
+        if through is None:
+            raise self._lost_track(behind, "took nothing that follows, and has nothing")
+        return await self._follow(behind, facts, through)
+
+    async def _try(self, behind: Projector, facts: Sequence[Recorded]) -> Receipts | None:
+        """Fold facts into the index; None if it is not their turn, and then none is noted."""
+        after, mark = behind.checkpoint, Bookmark(behind.book, facts)
         try:
             entries = await behind.entries_of(facts, after=after)
-        except IndexForgot as exc:
-            return await self._pass_over(behind, facts, Position(exc.checkpoint))
-        try:
             begun = await behind.begin(facts, entries, after=after)
-        except IndexForgot as exc:
-            self._behind = None
-            raise IndexUnavailable("the index moved on while it was asked") from exc
+        except IndexForgot:
+            mark.go_back()
+            return None
         except BaseException:
-            self._behind = None  # Some of it is noted, and some is not.
+            mark.go_back()
             raise
-        self._left = _Left(begun, after, facts[-1])
+        self._left = _Left(begun, after, facts, mark)
         return await self._finish(behind)
 
-    async def _pass_over(
-        self, behind: Projector, facts: Sequence[Recorded], position: Position
-    ) -> Receipts:
-        """Note what the index is past, and fold the rest."""
-        if position <= behind.checkpoint:
-            here, self._behind = behind.checkpoint, None
-            raise IndexUnavailable(f"the index is at {position} and not at {here}; it is filled")
-        past = [recorded for recorded in facts if recorded.position <= position]
-        note_all(behind.book, past)
-        self._reach_behind(behind, past[-1])
-        rest = facts[len(past) :]
-        return await self._take(behind, rest) if rest else {}
-
-    async def _finish(self, behind: Projector) -> Receipts:
+    async def _finish(self, behind: Projector) -> Receipts | None:
         """Have the index take what was begun, perhaps for the second time."""
         assert self._left is not None
-        begun, after, last = self._left
-        receipts = await behind.apply(begun, after=after, through=last.position)
+        begun, after, facts, mark = self._left
+        try:
+            receipts = await behind.apply(begun, after=after, through=facts[-1].position)
+        except IndexForgot:  # Its drafts are gone: another index lives since they were staged.
+            receipts = None
         self._left = None
-        if receipts is None and await self.shared.checkpoint() < last.position:
-            self._behind = None
-            raise IndexUnavailable(f"the index is not at {after} any more; it is looked at again")
-        self._reach_behind(behind, last)
-        return receipts or {}
+        if receipts is None:
+            mark.go_back()
+        else:
+            self._reach_behind(behind, facts[-1])
+        return receipts
+
+    async def _follow(
+        self, behind: Projector, facts: Sequence[Recorded], through: Position
+    ) -> Receipts:
+        """Fold as another node did, up to where it did in one apply."""
+        last, receipts = facts[-1].position, None
+        if through != last and through - behind.checkpoint <= FOLLOWED_FACTS_MAX:
+            receipts = await self._try(behind, await self._facts_to(facts, through))
+        if receipts is not None:
+            ahead = {at: one for at, one in receipts.items() if at > last}
+            self._ahead = merged([self._ahead, ahead])
+            return receipts
+        if await self.shared.checkpoint() < through:
+            raise self._lost_track(behind, f"waits for another apply to {through}")
+        return await self._pass_over(behind, through)
+
+    async def _facts_to(self, facts: Sequence[Recorded], through: Position) -> Sequence[Recorded]:
+        last = facts[-1].position
+        if last < through:
+            return [*facts, *await self._read(last, through - last, through)]
+        return [recorded for recorded in facts if recorded.position <= through]
+
+    async def _pass_over(self, behind: Projector, position: Position) -> Receipts:
+        """Note what the index is past. What it told whoever folded it is not to be had."""
+        before = behind.checkpoint
+        await self._note_behind(behind, position)
+        if behind.checkpoint == before:
+            raise self._lost_track(behind, f"is at {position}")
+        return {}
+
+    async def _note_behind(self, behind: Projector, through: Position) -> None:
+        while behind.checkpoint < through:
+            facts = await self._read(behind.checkpoint, FACTS_TOGETHER_MAX, through)
+            if not facts:
+                break
+            note_all(behind.book, facts)
+            self._reach_behind(behind, facts[-1])
+
+    def _lost_track(self, behind: Projector, what: str) -> IndexUnavailable:
+        """Have the book behind made again, for an index that is not where it was."""
+        self._behind = None
+        return IndexUnavailable(f"the index was at {behind.checkpoint}, and {what}; it is mended")
 
     def _reach_behind(self, behind: Projector, last: Recorded) -> None:
         behind.checkpoint, behind.at = last.position, last.at
@@ -291,13 +506,15 @@ class Joint(Projector):
 
     async def _restored(self) -> Projector:
         """Return what is behind, with nothing left undone."""
+        if not self._is_ours:
+            await self.insist_on_ours()
         if self._behind is None:
             self._left = None
             self._behind = await self._made_again()
             await self._complete(self._behind)
         if self._left is not None:
             begun = self._left.begun
-            told = await self._finish(self._behind)
+            told = await self._finish(self._behind) or {}
             self.late |= {
                 judged.position: told[judged.position].encode()
                 for judged in begun.judged
@@ -310,16 +527,11 @@ class Joint(Projector):
         position = await self.shared.checkpoint()
         if position > await self._ledger.head():  # It is of another ledger, or of one since lost.
             other = await self.shared.beside()
-            await other.take_over(of=self.shared)
+            await other.take_over()
             position, self._floor = await self.shared.checkpoint(), Position(0)
-        behind = Projector(ledger=self._ledger, index=self.shared, book=Book())
-        behind.drafts = self.drafts
-        while behind.checkpoint < position:
-            facts = await self._read(behind.checkpoint, FACTS_TOGETHER_MAX, position)
-            if not facts:
-                break
-            note_all(behind.book, facts)
-            behind.checkpoint, behind.at = facts[-1].position, facts[-1].at
+        begin = await newest_copy(self._copies, self._ledger, through=position)
+        behind = self._projecting(begin.book, begin.heading.checkpoint, begin.heading.at)
+        await self._note_behind(behind, position)
         self._floor = max(self._floor, behind.checkpoint)
         return behind
 
@@ -333,6 +545,16 @@ class Joint(Projector):
         if count > 0:
             facts = await self._read(behind.checkpoint, count, through)
             self.late |= keyed(facts, await self._take(behind, facts))
+
+
+async def _origin_of(ledger: LedgerReader) -> str:
+    """Return what tells a ledger from all others, and not from its copies: its first fact."""
+    first = await ledger.read(after=Position(0), limit=1)
+    if not first:
+        return ""
+    ((position, at, fact),) = [(one.position, one.at, one.fact) for one in first]
+    said = msgspec.msgpack.encode((position, at, *encode(fact)))
+    return blake2b(said, digest_size=16).hexdigest()
 
 
 def _fallen(floor: Position, position: Position) -> IndexUnavailable:

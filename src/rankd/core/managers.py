@@ -9,15 +9,35 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 
 from rankd.core.book import Sealed
-from rankd.core.intake import Intake
+from rankd.core.filler import Busy, Filler, TooLarge
+from rankd.core.intake import Answer, Intake
 from rankd.core.joint import Joint
 from rankd.core.notes import VERSION, Heading, take_notes
 from rankd.core.projector import Tell
 from rankd.core.reader import Reader
-from rankd.errors import LedgerUnavailable, RankdError, Unavailable, UnknownBoard, UnknownWindow
-from rankd.model.facts import Position
+from rankd.errors import (
+    IndexUnavailable,
+    LedgerUnavailable,
+    RankdError,
+    Unavailable,
+    UnknownBoard,
+    UnknownWindow,
+)
+from rankd.model.facts import Fact, Position, ScoreSubmitted
 from rankd.model.standing import PAGE_LIMIT_MAX, Rank
-from rankd.ports import Archive, Clock, Kept, Ledger, Snapshots, Spool
+from rankd.ports import (
+    Archive,
+    Clock,
+    Copies,
+    Kept,
+    Ledger,
+    Progress,
+    SealedName,
+    SealedRow,
+    SharedLedger,
+    Snapshots,
+    Spool,
+)
 
 SLEEP_SECONDS_MAX = 1.0
 """How late a manager may notice that the clock was set."""
@@ -39,6 +59,10 @@ KEPT_TOGETHER_MAX = 1_000
 SPOOLED_TOGETHER_MAX = 1_000
 """How many that waited share a commit."""
 
+COPY_EVERY_FACTS = 1_000_000
+"""To read so many takes a start some eight seconds. Of a book with more players than that, a copy
+is made less often: writing one costs no more than the facts since the one before."""
+
 ARCHIVE_SECONDS = 5.0
 """How soon a closed window is looked for."""
 
@@ -47,6 +71,18 @@ MEND_SECONDS = 0.25
 
 MENDED_TOGETHER_MAX = 8_192
 """How many facts are folded into it before writers get their turn."""
+
+LOG_SECONDS = 5.0
+"""How often the log says how far an index is filled."""
+
+LOG_AGAIN_SECONDS = 60.0
+"""How often it says that what was to be done still cannot be."""
+
+DROPPED_TOLD_MAX = 10
+"""Of submissions that waited for nothing, how many of a batch are named in the log."""
+
+KEY_TOLD_CHARACTERS = 16
+"""How much of a submission key the log shows: enough to find it, whatever it is made of."""
 
 _log = logging.getLogger(__name__)
 
@@ -94,14 +130,16 @@ class Snapshotter:
 
     async def run(self) -> None:
         """Save now and then until the engine stops."""
+        tried = self.saved
         while True:
             await asyncio.sleep(SLEEP_SECONDS_MAX)
-            if self.unsaved >= SAVE_EVERY_FACTS:
+            head = self._intake.projector.checkpoint
+            if head - max(tried, self.saved) >= SAVE_EVERY_FACTS:
+                tried = head  # If it fails, not again at once.
                 try:
                     await self.save()
                 except (RankdError, OSError) as exc:
                     _log.error("the index could not be saved: %s", exc)
-                    self.saved = self._intake.projector.checkpoint  # Not again at once.
 
     @property
     def unsaved(self) -> int:
@@ -145,6 +183,61 @@ class Snapshotter:
         )
 
 
+class Copyist:
+    """Keeps a copy of the book now and then, where every node finds it that starts."""
+
+    def __init__(
+        self, intake: Intake, ledger: Ledger, copies: Copies, every_facts: int = COPY_EVERY_FACTS
+    ) -> None:
+        self._intake = intake
+        self._ledger = ledger
+        self._copies = copies
+        self._every_facts = every_facts
+        self._kept = Position(0)
+        """The newest copy, as far as this node knows."""
+
+    async def run(self) -> None:
+        """Look again and again until the engine stops."""
+        while True:
+            await asyncio.sleep(SLEEP_SECONDS_MAX)
+            try:
+                await self.copy()
+            except RankdError as exc:
+                _log.warning("no copy of the book could be kept: %s", exc)
+                self._kept = self._intake.projector.checkpoint  # Not again at once.
+
+    async def copy(self) -> bool:
+        """Keep a copy if it is time, and nobody else does; return whether it is kept."""
+        if not self._due():
+            return False
+        self._kept = max([self._kept, *await self._copies.kept()])
+        if not self._due():
+            return False
+        async with self._intake.turn():
+            heading = await self._heading()
+            if heading is None:
+                return False
+            frames = take_notes(self._intake.projector.book, heading)
+            unless_after = Position(heading.checkpoint - self._every())
+        self._kept = heading.checkpoint
+        return await self._copies.keep(heading.checkpoint, frames, unless_after=unless_after)
+
+    def _due(self) -> bool:
+        """Whether enough is new, and in the index: it is where that is that a book is wanted."""
+        return self._intake.projector.shown_to - self._kept >= self._every()
+
+    def _every(self) -> int:
+        book = self._intake.projector.book
+        return max(self._every_facts, len(book.profiles) + len(book.friends))
+
+    async def _heading(self) -> Heading | None:
+        """Return what a copy begins with; None in the middle of an append, which has no link."""
+        projector = self._intake.projector
+        position, at, profiled_at = projector.checkpoint, projector.at, projector.book.profiled_at
+        link = await self._ledger.link_at(position)
+        return None if link is None else Heading(VERSION, position, at, link, profiled_at, {})
+
+
 class Pursuer:
     """Goes after what other nodes append to a ledger that is shared."""
 
@@ -175,6 +268,27 @@ class Pursuer:
         if (failure is None) != (self.failure is None):
             self._intake.projector.book.revision += 1
         self.failure = failure
+
+
+class Lookout:
+    """Says that a ledger is out of reach as soon as anybody knows, whatever others wait for."""
+
+    def __init__(self, intake: Intake, ledger: SharedLedger) -> None:
+        self.failure: RankdError | None = None
+        """Why the ledger is out of reach, while it is."""
+        self._intake = intake
+        self._ledger = ledger
+
+    async def run(self) -> None:
+        """Look until the engine stops."""
+        while True:
+            self._note(await self._ledger.lost())
+            await self._ledger.regained()
+            self._note(None)
+
+    def _note(self, failure: RankdError | None) -> None:
+        self.failure = failure
+        self._intake.projector.book.revision += 1  # Answers say from now on that they are stale.
 
 
 class Keeper:
@@ -213,11 +327,17 @@ class Keeper:
 class Mender:
     """Looks whether an index across a network is where it should be, and brings it there."""
 
-    def __init__(self, intake: Intake) -> None:
+    def __init__(self, intake: Intake, filler: Filler) -> None:
         self._intake = intake
+        self._filler = filler
+        self._may_fill = True
+        """Whether the index is small enough to be made in this process."""
+        self._told_at: float | None = None
+        """When the log said that the index is behind, while it is."""
 
     async def run(self) -> None:
         """Look again and again until the engine stops."""
+        tidy = False
         while True:
             await asyncio.sleep(MEND_SECONDS)
             projector = self._intake.projector
@@ -225,62 +345,147 @@ class Mender:
                 continue
             self._take_late(projector)
             try:
-                if await projector.lost():  # Nobody waits for what may take long to answer.
-                    _log.warning("the index is behind; it is being filled")
+                # Before anything else that may fail: from here on it is told that the index is out
+                # of reach, and nobody waits any more for what may take long to answer.
+                lost = await projector.lost()
+                await projector.shared.look_again()
+                if lost:
+                    self._tell_behind(projector)
                     await self._mend(projector)
+                    self._told_at = None
                     _log.warning("the index is where it should be again")
+                if not tidy:  # Once: what another node leaves behind, the next that fills finds.
+                    await self._filler.tidy()
+                    tidy = True
             except Unavailable as exc:
                 _log.debug("the index cannot be mended yet: %s", exc)
+
+    def _tell_behind(self, projector: Joint) -> None:
+        """Say that the index is being filled; seldom again while that comes to nothing."""
+        now = asyncio.get_running_loop().time()
+        if self._told_at is None:
+            _log.warning("the index is behind; it is being filled")
+        elif now < self._told_at + LOG_AGAIN_SECONDS:
+            return
+        else:
+            _log.warning("the index is behind still, and cannot be filled: %s", projector.failure)
+        self._told_at = now
 
     async def _mend(self, projector: Joint) -> None:
         done = False
         while not done:
+            if self._may_fill and await projector.hopeless():
+                await self._fill()
+                continue
             async with self._intake.turn():
                 done = await projector.mend(MENDED_TOGETHER_MAX)
             self._take_late(projector)
             await asyncio.sleep(0)
+
+    async def _fill(self) -> None:
+        """Fill it anew, or wait a moment for the node that does."""
+        try:
+            await self._filler.refill(seldom_logged())
+        except Busy:
+            await asyncio.sleep(MEND_SECONDS)
+        except TooLarge as exc:
+            self._may_fill = False
+            _log.warning("%s: what it lacks is folded in, fact by fact", exc)
 
     def _take_late(self, projector: Joint) -> None:
         self._intake.others |= projector.late
         projector.late.clear()
 
 
+def seldom_logged() -> Tell:
+    """Return what says in the log, now and then, how far long work is."""
+    due = asyncio.get_running_loop().time() + LOG_SECONDS
+
+    def tell(progress: Progress) -> None:
+        nonlocal due
+        now = asyncio.get_running_loop().time()
+        if now >= due:
+            due = now + LOG_SECONDS
+            done, total, stage = progress
+            _log.info("the index is filled: %s, %s of %s", stage, f"{done:,}", f"{total:,}")
+
+    return tell
+
+
 class Drainer:
     """Hands in what waited on this node's disk, once the ledger can be reached again."""
 
     def __init__(self, intake: Intake, spool: Spool) -> None:
+        self.handed_in = 0
+        """How many left the disk."""
+        self.dropped = 0
+        """Of these, how many count nowhere."""
         self._intake = intake
         self._spool = spool
 
     async def run(self) -> None:
         """Look again and again until the engine stops."""
         while True:
-            try:
-                while self._spool.waiting:
-                    await self.hand_in()
-            except Unavailable as exc:
-                _log.debug("what waits cannot be handed in yet: %s", exc)
+            if self._spool.waiting:
+                await self._hand_in_all()
             await asyncio.sleep(RETRY_SECONDS)
+
+    async def _hand_in_all(self) -> None:
+        """Hand in what waits, and say so once it is done."""
+        before, dropped = self.handed_in, self.dropped
+        try:
+            while self._spool.waiting:
+                await self.hand_in()
+        except Unavailable as exc:
+            _log.debug("what waits cannot be handed in yet: %s", exc)
+        if (count := self.handed_in - before) > 0:
+            _log.warning(
+                "scores that waited on this node's disk: %d were handed in, %d of them count "
+                "nowhere, %d wait still",
+                count,
+                self.dropped - dropped,
+                self._spool.waiting,
+            )
 
     async def hand_in(self) -> None:
         """Hand in the first of what waits. What the ledger has already it leaves out."""
         through, facts = await self._spool.first(SPOOLED_TOGETHER_MAX)
         async with self._intake.turn():
-            await self._intake.record(facts)
+            answers = await self._intake.record(facts)
         await self._spool.drop(through)
+        self.handed_in += len(facts)
+        self._tell_dropped(facts, answers)
+
+    def _tell_dropped(self, facts: Sequence[Fact], answers: Sequence[Answer]) -> None:
+        """Say which of them count nowhere: nobody waits any more to be told."""
+        dropped = [
+            (fact, answer)
+            for fact, answer in zip(facts, answers, strict=True)
+            if answer.error is not None or (answer.receipt is None and answer.pending is None)
+        ]
+        self.dropped += len(dropped)
+        for fact, answer in dropped[:DROPPED_TOLD_MAX]:
+            assert isinstance(fact, ScoreSubmitted)
+            key = (fact.key or "")[:KEY_TOLD_CHARACTERS]
+            why = "its key was used for another" if answer.error else "its board is gone"
+            _log.warning("a score that waited counts nowhere: %s, %r: %s", fact.board, key, why)
+        if len(dropped) > DROPPED_TOLD_MAX:
+            _log.warning("and %d more that waited with them", len(dropped) - DROPPED_TOLD_MAX)
 
 
 class Archiver:
     """Copies the final standings of closed windows to where they can be asked for with SQL.
 
-    Several nodes may do it: what is kept already stays, and a window that is kept whole is left
-    alone.
+    And deletes them there when the board keeps the window no longer. Several nodes may do it: what
+    is kept already stays, a window that is kept whole is left alone, and one may be deleted twice.
     """
 
     def __init__(self, reader: Reader, archive: Archive) -> None:
         self._reader = reader
         self._archive = archive
-        self._done: set[tuple[str, str, Position]] = set()
+        self._done: set[SealedName] = set()
+        self._known: set[SealedName] | None = None
+        """What was closed and kept when it was last looked for what is not any more."""
 
     async def run(self) -> None:
         """Look again and again until the engine stops."""
@@ -289,6 +494,7 @@ class Archiver:
                 for page in list(self._reader.projector.book.boards.values()):
                     for sealed in list(page.sealed.values()):
                         await self.keep(sealed)
+                await self.drop()
             except (Unavailable, UnknownBoard, UnknownWindow) as exc:
                 _log.debug("a closed window cannot be archived yet: %s", exc)
             await asyncio.sleep(ARCHIVE_SECONDS)
@@ -296,17 +502,56 @@ class Archiver:
     async def keep(self, sealed: Sealed) -> None:
         """Archive a closed window, unless it is."""
         board, window, reader = sealed.terms.board.name, sealed.window.id, self._reader
-        name = (board, window, sealed.through)
+        name = _name_of(sealed)
         if name in self._done:
             return
         kept = await self._archive.kept_standings(board, window, since=sealed.through)
         first = Rank(kept + 1)
         while True:
             page = await reader.page(board, window=window, from_rank=first, limit=PAGE_LIMIT_MAX)
+            if page.as_of < sealed.through:
+                raise IndexUnavailable("what is read is from before the window was closed")
             if not page.players:
                 break
+            keys = sealed.terms.order.parted(page.order_keys)
             beside = page.metadata or [None] * len(page.players)
-            rows = list(zip(page.ranks, page.players, page.scores, beside, strict=True))
+            columns = zip(page.ranks, page.players, keys, page.scores, beside, strict=True)
+            rows = [SealedRow(first + nth, *row) for nth, row in enumerate(columns)]
             await self._archive.keep_standings(board, window, rows, since=sealed.through)
             first = Rank(first + len(rows))
+        await self._archive.finish_standings(board, window, page.total, since=sealed.through)
         self._done.add(name)
+
+    async def drop(self) -> None:
+        """Delete what boards keep no longer; look for it only if there may be some."""
+        known = self._closed()
+        if self._known is not None and self._known <= known:
+            self._known = known
+            return
+        for name in await self._archive.sealed_windows():
+            if self._is_over(name):
+                await self._archive.drop_standings(name.board, name.window, since=name.since)
+                self._done.discard(name)
+        self._known = known
+
+    def _closed(self) -> set[SealedName]:
+        pages = self._reader.projector.book.boards.values()
+        return {_name_of(sealed) for page in pages for sealed in page.sealed.values()}
+
+    def _is_over(self, name: SealedName) -> bool:
+        """Whether a window was dropped: it was closed here, as far as is known, and is not there.
+
+        Of a board that is retired, or was, under the same name, what is archived stays.
+        """
+        projector = self._reader.projector
+        page = projector.book.boards.get(name.board)
+        return (
+            page is not None
+            and page.since < name.since <= projector.checkpoint
+            and name.window not in page.sealed
+            and name.window not in {opened.window.id for opened in page.windows.values()}
+        )
+
+
+def _name_of(sealed: Sealed) -> SealedName:
+    return SealedName(sealed.terms.board.name, sealed.window.id, sealed.through)

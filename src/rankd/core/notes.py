@@ -91,6 +91,11 @@ class Noted(msgspec.Struct):
     book: Book
 
 
+def blank() -> Noted:
+    """Return an empty book, before the first fact."""
+    return Noted(Heading(VERSION, Position(0), Instant(0), b"", Position(0), {}), Book())
+
+
 def take_notes(book: Book, heading: Heading) -> Iterator[bytes]:
     """Note a book as it is now; what is returned is encoded when it is read, and never changes."""
     few: list[Frame] = [

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 
 from rankd.core.book import Book
 from rankd.core.draft import Draft, refolded
-from rankd.core.fold import Batch, Fold, Receipts
+from rankd.core.fold import Batch, Fold, Receipts, merged
 from rankd.model.board import Board
 from rankd.model.facts import BoardDefined, Position, Recorded, ScoreSubmitted
 from rankd.model.window import Instant
-from rankd.ports import LedgerReader, Progress, RankIndex
+from rankd.ports import LedgerReader, Progress, RankIndex, Ranking
 
 FACTS_TOGETHER_MAX = 8_192
 """How many facts are folded at once while catching up: enough to be quick, few enough that other
@@ -40,6 +40,8 @@ class Projector:
         self.index = index
         self.readable = index
         """Where reads go: elsewhere only while the index cannot be reached."""
+        self.fallback: RankIndex | None = None
+        """Where a read goes that finds out itself that the index cannot be reached."""
         self.book = book
         self.checkpoint = checkpoint
         """The last position folded."""
@@ -58,22 +60,23 @@ class Projector:
 
         If a part fails, those before it are folded, and whoever folds on begins with it.
         """
-        receipts: Receipts = {}
+        parts: list[Receipts] = []
         for part in self._fold.parted(facts):
-            told = await self._fold.fold(part, after=self.checkpoint)
+            parts.append(await self._fold.fold(part, after=self.checkpoint))
             self.checkpoint, self.at = part.facts[-1].position, part.facts[-1].at
-            if len(part.facts) == len(facts):
-                receipts = told
-            else:
-                receipts.update(told)
         if self._awaited:
             self._tell_those_who_wait()
-        return receipts
+        return merged(parts)
 
     @property
     def shown_to(self) -> Position:
         """Up to where readers see what was folded."""
         return self.checkpoint
+
+    async def shown_in(self, ranking: Ranking) -> Position:
+        """Up to where readers of one ranking see what was folded."""
+        del ranking
+        return self.shown_to
 
     @property
     def floor(self) -> Position:
@@ -107,12 +110,14 @@ class Projector:
             if position <= here and not reached.done():
                 reached.set_result(None)
 
-    async def catch_up_with(self, facts: Sequence[Recorded]) -> None:
-        """Fold facts that others have folded, and what is missing before them."""
+    async def catch_up_with(self, facts: Sequence[Recorded]) -> Receipts:
+        """Fold facts that others have folded, and what is missing before them.
+
+        Return the receipts of those that were not folded yet.
+        """
         await self.catch_up(through=Position(facts[0].position - 1))
         coming = [recorded for recorded in facts if recorded.position > self.checkpoint]
-        if coming:
-            await self.fold(coming)
+        return await self.fold(coming) if coming else {}
 
     async def catch_up(
         self,
@@ -137,6 +142,10 @@ class Projector:
             if receipts is not None and facts[-1].position > receipts_after:
                 receipts.update(keyed(facts, told, after=receipts_after))
             tell(Progress(self.checkpoint, through, "folding"))
+
+    async def count_entries(self) -> int:
+        """Return how many entries the index has in all rankings."""
+        return sum([await self.index.count(ranking) for ranking in await self.index.shapes()])
 
     async def _redefine(self, begun: Batch, recorded: Recorded) -> None:
         fact = recorded.fact

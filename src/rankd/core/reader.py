@@ -4,19 +4,22 @@ Everything here is a question to the index and arithmetic from the model. A rank
 exist yet has no entries; a window that never was is an error, because asking for it is a mistake.
 """
 
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from decimal import Decimal
 from functools import lru_cache, wraps
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
 
 import msgspec
 
 from rankd.core.book import Book, Open, Sealed, Terms
+from rankd.core.kept import KeptStandings
 from rankd.core.projector import Projector
 from rankd.errors import FieldError, IndexForgot, IndexUnavailable, InvalidPage, NotRanked
 from rankd.model.board import Scores
 from rankd.model.facts import Position
-from rankd.model.order import score_part
+from rankd.model.order import Order, score_part
+from rankd.model.printed import Printed, Words
 from rankd.model.standing import (
     NEIGHBOURS_DEFAULT,
     PAGE_LIMIT_DEFAULT,
@@ -25,17 +28,28 @@ from rankd.model.standing import (
     Offset,
     Rank,
     Standing,
+    Standings,
     TieRule,
     Way,
     neighbourhood,
     page_bounds,
     rank_at_percentile,
     ranks_of_page,
+    shown_score,
     stamp,
     stretch_around,
 )
 from rankd.model.submission import valid_player
-from rankd.ports import Clock, Columns, ImmediateIndex, Ranked, RankIndex, Ranking
+from rankd.ports import (
+    Clock,
+    Columns,
+    ImmediateIndex,
+    Places,
+    Ranked,
+    RankIndex,
+    Ranking,
+    SharedIndex,
+)
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -43,12 +57,15 @@ P = ParamSpec("P")
 MOMENTS_MAX = 5
 """How often a read of a shared index begins anew."""
 
+DEFINED_SECONDS_MAX = 2.0
+"""How long a read waits for a shared index to take a definition that the book has noted."""
+
 LOOKUP_PLAYERS_MAX = 1000
 """As many as a page holds."""
 
 
-class Page(msgspec.Struct, frozen=True, gc=False):
-    """A run of consecutive standings, and how to go on from it.
+class Page(Standings, msgspec.Struct, frozen=True, gc=False):
+    """A run of consecutive standings, read like a list of them, and how to go on from it.
 
     A column for each question: who shows a page in another form needs no standings in between.
     """
@@ -58,38 +75,94 @@ class Page(msgspec.Struct, frozen=True, gc=False):
     as_of: Position
     ranks: Sequence[int]
     players: Sequence[str]
-    scores: Sequence[Scores]
+    order_keys: bytes
+    """End to end."""
     names: Sequence[str | None]
     metadata: Sequence[bytes | None] | None
     """None if no entry has any."""
     decimals: int
+    order: Order
     next_cursor: str | None = None
     prev_cursor: str | None = None
+    stale: bool = False
+    """Whether it was answered without the index, which may have told of more already."""
+
+    @property
+    def scores(self) -> list[Scores]:
+        """What the keys were made from."""
+        return self.order.scores_of(self.order_keys)
 
     @property
     def standings(self) -> list[Standing]:
         """Each entry with its rank."""
-        total, as_of, decimals = self.total, self.as_of, self.decimals
+        total, as_of, decimals, stale = self.total, self.as_of, self.decimals, self.stale
         beside = self.metadata or [None] * len(self.players)
         return [
-            Standing(Rank(rank), player, scores, total, as_of, decimals, name, metadata)
-            for rank, player, scores, name, metadata in zip(
+            Standing(Rank(rank), player, scores, total, as_of, decimals, name, data, None, stale)
+            for rank, player, scores, name, data in zip(
                 self.ranks, self.players, self.scores, self.names, beside, strict=True
             )
         ]
 
+    def __len__(self) -> int:
+        return len(self.players)
 
-class Found(NamedTuple):
-    """Some players' standings, best first, with their places among themselves."""
+    @overload
+    def __getitem__(self, which: int) -> Standing: ...
+    @overload
+    def __getitem__(self, which: slice) -> list[Standing]: ...
+    def __getitem__(self, which: int | slice) -> Standing | list[Standing]:
+        if isinstance(which, slice):
+            return self.standings[which]
+        row, width = range(len(self.players))[which], self.order.key_bytes
+        return Standing(
+            Rank(self.ranks[row]),
+            self.players[row],
+            self.order.scores(self.order_keys[row * width :][:width]),
+            self.total,
+            self.as_of,
+            self.decimals,
+            self.names[row],
+            None if self.metadata is None else self.metadata[row],
+            None,
+            self.stale,
+        )
+
+    def _words(self) -> Words:
+        yield "ranking", self.ranking
+        yield "total", self.total
+        yield "as_of", self.as_of
+        yield "standings", self.standings
+        yield "stale", self.stale, False
+
+
+class Found(Standings, msgspec.Struct, frozen=True, gc=False):
+    """Some players' standings, best first, with their places among themselves.
+
+    It is read like a list of them.
+    """
 
     ranking: Ranking
     total: int
     as_of: Position
-    standings: Sequence[Standing]
-    not_found: Sequence[str]
+    standings: list[Standing]
+    not_found: list[str]
+    stale: bool = False
+
+    def _words(self) -> Words:
+        yield "ranking", self.ranking
+        yield "total", self.total
+        yield "as_of", self.as_of
+        yield "standings", self.standings
+        yield "not_found", self.not_found
+        yield "stale", self.stale, False
 
 
-class Projected(NamedTuple):
+Sequence.register(Page)
+Sequence.register(Found)
+
+
+class Projected(Printed, msgspec.Struct, frozen=True, gc=False):
     """A rank and the scores that go with it, as things stand."""
 
     ranking: Ranking
@@ -100,6 +173,21 @@ class Projected(NamedTuple):
     scores: Scores | None
     """None where nobody holds the rank."""
     decimals: int
+    stale: bool = False
+
+    @property
+    def score(self) -> int | Decimal | None:
+        """The first column as people see it."""
+        return None if self.scores is None else shown_score(self.scores[0], self.decimals)
+
+    def _words(self) -> Words:
+        yield "rank", self.rank
+        yield "score", self.score
+        yield "scores", self.scores, (self.scores or ())[:1] or None
+        yield "total", self.total
+        yield "ranking", self.ranking
+        yield "as_of", self.as_of
+        yield "stale", self.stale, False
 
 
 class Where(NamedTuple):
@@ -109,33 +197,92 @@ class Where(NamedTuple):
     ranking: Ranking
 
 
-def _settled(read: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Have a read begin anew if what it is as of is forgotten before it is done."""
+Read = Callable[..., Coroutine[Any, Any, T]]
 
-    async def again(*args: P.args, **named: P.kwargs) -> T:
-        for _ in range(MOMENTS_MAX):
-            with suppress(IndexForgot):
-                return await read(*args, **named)
-        raise IndexUnavailable("the index moved on too fast to be read")
+
+def _settled(read: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Have a read begin anew if what it is as of is forgotten before it is done.
+
+    All of it asks one index; and another one, if there is, where that turns out to be gone.
+    """
 
     @wraps(read)
     def settled(*args: P.args, **named: P.kwargs) -> Coroutine[Any, Any, T]:
         reader: Reader = args[0]  # type: ignore[assignment]
-        return read(*args, **named) if reader.immediate else again(*args, **named)
+        if reader.immediate:
+            return read(*args, **named)
+        if reader.written is not None:
+            return _from_replica(read, reader, reader.written, args[1:], named)
+        return _fallen_back(read, reader, args[1:], named)
 
     return settled
+
+
+async def _again(
+    read: Read[T], reader: "Reader", args: tuple[Any, ...], named: Mapping[str, Any]
+) -> T:
+    for _ in range(MOMENTS_MAX):
+        try:
+            return await read(reader, *args, **named)
+        except IndexForgot as exc:
+            if exc.position > exc.checkpoint:
+                await reader.reached(Position(exc.position))
+    raise IndexUnavailable("the index moved on too fast to be read")
+
+
+async def _fallen_back(
+    read: Read[T], reader: "Reader", args: tuple[Any, ...], named: Mapping[str, Any]
+) -> T:
+    projector = reader.projector
+    index = projector.readable
+    try:
+        return await _again(read, reader.over(index), args, named)
+    except IndexUnavailable:
+        if index is not projector.index or projector.fallback is None:
+            raise
+    return await _again(read, reader.over(projector.fallback), args, named)
+
+
+async def _from_replica(
+    read: Read[T],
+    reader: "Reader",
+    written: "Reader",
+    args: tuple[Any, ...],
+    named: Mapping[str, Any],
+) -> T:
+    try:
+        return await read(reader, *args, **named)
+    except IndexForgot:
+        pass
+    except IndexUnavailable:
+        reader.give_up()
+    return await _fallen_back(read, written, args, named)
 
 
 class Reader:
     """Answers questions about standings."""
 
-    def __init__(self, *, projector: Projector, clock: Clock) -> None:
+    def __init__(
+        self, *, projector: Projector, clock: Clock, index: RankIndex | None = None
+    ) -> None:
         self.projector = projector
         self._clock = clock
+        self._only = index
+        """The one index to ask, whatever becomes of it."""
+
+    def over(self, index: RankIndex) -> "Reader":
+        """Return a reader that asks no other index."""
+        return Reader(projector=self.projector, clock=self._clock, index=index)
+
+    written: "Reader | None" = None
+    """Who is asked where this one cannot answer, if it asks a replica."""
+
+    def give_up(self) -> None:
+        """Leave alone for a while whom this one asks."""
 
     @property
     def _index(self) -> RankIndex:
-        return self.projector.readable
+        return self.projector.readable if self._only is None else self._only
 
     @property
     def _book(self) -> Book:
@@ -174,24 +321,62 @@ class Reader:
     async def _rank(self, where: Where, player: str) -> Ranked | None:
         floor = self.projector.floor
         found = await self._index.rank(where.ranking, player)
-        await self.projector.vouch(None if found is None else found.as_of, floor)
+        await self._vouch(None if found is None else found.as_of, floor)
+        if found is not None:
+            self._expect_terms(where, found.as_of)
         return found
 
-    async def _moment(self) -> Position | None:
+    def _expect_terms(self, where: Where, as_of: Position) -> None:
+        """Raise IndexForgot unless a shared index was at the definition that explains its keys.
+
+        The book may be ahead of it, and may have moved on while it was asked.
+        """
+        if self.immediate or self._index is not self.projector.index:
+            return
+        page = self._book.boards.get(where.ranking.board)
+        for opened in () if page is None else page.windows.values():
+            if page is not None and opened.ranking.window == where.ranking.window:
+                if opened.terms is not where.terms:
+                    raise IndexForgot(position=as_of, checkpoint=as_of)
+                if as_of < page.defined_at:
+                    raise IndexForgot(position=page.defined_at, checkpoint=as_of)
+
+    async def reached(self, position: Position) -> None:
+        """Wait a moment until the index is at a position. Raises IndexUnavailable."""
+        try:
+            async with asyncio.timeout(DEFINED_SECONDS_MAX):
+                await self.projector.reach(position)
+        except TimeoutError:
+            problem = f"the index has not come to {position}, where the board was redefined"
+            raise IndexUnavailable(problem) from None
+
+    async def _vouch(self, as_of: Position | None, floor: Position) -> None:
+        if self._index is self.projector.index:
+            await self.projector.vouch(as_of, floor)
+
+    async def _moment(self, where: Where) -> Position | None:
         """Return the position that all of an answer is to be as of, if it takes several calls.
 
         Where nothing moves while somebody asks, nobody need know.
         """
         if self.immediate:
             return None
-        floor, position = self.projector.floor, await self._index.checkpoint()
-        await self.projector.vouch(position, floor)
+        index = self._index
+        if isinstance(index, KeptStandings):
+            return await index.moment(where.ranking)
+        floor, position = self.projector.floor, await index.checkpoint()
+        await self._vouch(position, floor)
+        self._expect_terms(where, position)
         return position
+
+    def _is_stale(self, _as_of: Position) -> bool:
+        """Whether an answer does not come from the index, which may have told of more already."""
+        return self._index is not self.projector.index
 
     @property
     def immediate(self) -> bool:
         """Whether nothing here ever suspends."""
-        return self.projector.readable.immediate
+        return self._index.immediate
 
     def ranked_now(self, where: Where, player: str) -> Ranked | None:
         """Return a player's place at once, its rank as the board shows it. Only if immediate."""
@@ -199,21 +384,49 @@ class Reader:
         found = index.rank_now(where.ranking, player)
         if found is None or where.terms.board.ties is TieRule.ORDINAL:
             return found
-        return found._replace(rank=_at_once(self._shown(where, found.rank, found.order_key)))
+        return found._replace(rank=at_once(self._shown(where, found.rank, found.order_key)))
 
-    def seeker(self, where: Where) -> Callable[[str], Ranked | None] | None:
-        """Return what does ``ranked_now`` in one ranking until the book changes.
+    def seeker(self, where: Where) -> Callable[[Sequence[str]], Places] | None:
+        """Return what finds players in one ranking as ``ranked_now`` does, until the book changes.
 
         None where that takes more than a look into the index, or depends on the time.
         """
-        page = self.projector.book.boards.get(where.ranking.board)
-        lasting = page is not None and any(
-            opened.ranking.window == where.ranking.window for opened in page.windows.values()
-        )
-        if not (self.immediate and lasting and where.terms.board.ties is TieRule.ORDINAL):
+        if not (self.immediate and self._lasts(where)):
             return None
         index: ImmediateIndex = self.projector.readable  # type: ignore[assignment]
         return index.seeker(where.ranking)
+
+    def asker(self, where: Where) -> Callable[[str, Callable[[Ranked | None], None]], bool] | None:
+        """Return what asks a shared index for places in one ranking, until the book changes.
+
+        Whoever asks is told later: the place, or None where ``standing_in`` has to be asked. False
+        is returned if nothing will be told. None where it takes more than the index to tell.
+        """
+        projector, ranking = self.projector, where.ranking
+        index: SharedIndex = projector.readable  # type: ignore[assignment]
+        if index is not projector.index or not index.shared or not self._lasts(where):
+            return None
+
+        since = projector.book.boards[ranking.board].defined_at
+
+        def ask(player: str, tell: Callable[[Ranked | None], None]) -> bool:
+            floor = max(projector.floor, since)
+
+            def judge(found: Ranked | None) -> None:
+                # What lost what it had must not be believed; the reader sees to it that it is said.
+                tell(found if found is not None and found.as_of >= floor else None)
+
+            return index.ask_rank(ranking, player, judge)
+
+        return ask
+
+    def _lasts(self, where: Where) -> bool:
+        """Whether a place in a ranking is what the index says of it, until the book changes."""
+        page = self.projector.book.boards.get(where.ranking.board)
+        if page is None or where.terms.board.ties is not TieRule.ORDINAL:
+            return False
+        window = where.ranking.window
+        return any(opened.ranking.window == window for opened in page.windows.values())
 
     def name(self, player: str) -> str | None:
         """Return what a player is called, if anybody said so."""
@@ -232,7 +445,7 @@ class Reader:
         """Return the ranks of many players, None for who has none."""
         _check_players(players)
         where = self.where(board, window, segment)
-        at = await self._moment()
+        at = await self._moment(where)
         found = await self._index.ranks(where.ranking, players, at)
         if where.terms.board.ties is TieRule.ORDINAL:
             return [None if one is None else one.rank for one in found]
@@ -261,7 +474,8 @@ class Reader:
         terms, known = where.terms, self.projector.book.profiles.get(player)
         name = None if known is None else known.name
         scores, decimals = terms.order.scores(order_key), terms.board.decimals
-        return Standing(rank, player, scores, total, as_of, decimals, name, metadata)
+        stale = self._is_stale(as_of)
+        return Standing(rank, player, scores, total, as_of, decimals, name, metadata, stale=stale)
 
     async def _shown(
         self, where: Where, ordinal: Rank, order_key: bytes, at: Position | None = None
@@ -299,10 +513,11 @@ class Reader:
         elif offset is not None or from_rank is not None:
             raise InvalidPage([FieldError("cursor", "cannot be combined with another start")])
         else:
-            at = await self._moment()
+            at = await self._moment(where)
             first, count = await self._after_cursor(where, cursor, limit=limit, at=at)
         return await self._read(where, first, count, at)
 
+    @_settled
     async def count(self, ranking: Ranking) -> int:
         """Return how many entries a ranking has."""
         return await self._index.count(ranking)
@@ -328,41 +543,55 @@ class Reader:
     async def _read(
         self, where: Where, first: Rank, count: int, at: Position | None = None
     ) -> Page:
-        players, keys, metadata, total, as_of = await self._columns(where, first, count, at)
-        order, board = where.terms.order, where.terms.board
+        columns = await self._columns(where, first, count, at)
+        ties, order = where.terms.board.ties, where.terms.order
+        if ties is TieRule.ORDINAL or not columns.players:
+            return self._filled(where, first, columns)
+        best = columns.order_keys[: order.key_bytes]
+        shown = await self._shown(where, first, best, columns.as_of)
+        scores = map(score_part, order.parted(columns.order_keys))
+        ranks = ranks_of_page(ties, scores, ordinal=first, shown=shown)
+        return self._filled(where, first, columns, ranks)
+
+    def _filled(
+        self, where: Where, first: Rank, columns: Columns, ranks: Sequence[int] | None = None
+    ) -> Page:
+        """Return a page of entries that were read, their ranks ordinal unless they are given."""
+        players, keys, metadata, total, as_of = columns
+        order, decimals = where.terms.order, where.terms.board.decimals
         if not players:
-            return Page(where.ranking, total, as_of, (), (), (), (), None, board.decimals)
-        best, worst = keys[: order.key_bytes], keys[-order.key_bytes :]
-        last = first + len(players) - 1
-        ranks: Sequence[int] = range(first, last + 1)
-        if board.ties is not TieRule.ORDINAL:
-            shown = await self._shown(where, first, best, as_of)
-            ties = map(score_part, order.parted(keys))
-            ranks = ranks_of_page(board.ties, ties, ordinal=first, shown=shown)
+            stale = self._is_stale(as_of)
+            return Page(
+                where.ranking, total, as_of, (), (), b"", (), None, decimals, order, stale=stale
+            )
+        last, width = first + len(players) - 1, order.key_bytes
         before, behind = _stamps(where)
         return Page(
             where.ranking,
             total,
             as_of,
-            ranks,
+            range(first, last + 1) if ranks is None else ranks,
             players,
-            order.scores_of(keys),
+            keys,
             self._names(players),
             metadata,
-            board.decimals,
-            behind(worst, players[-1]) if last < total else None,
-            before(best, players[0]) if first > 1 else None,
+            decimals,
+            order,
+            behind(keys[-width:], players[-1]) if last < total else None,
+            before(keys[:width], players[0]) if first > 1 else None,
+            self._is_stale(as_of),
         )
 
     async def _columns(self, where: Where, first: Rank, count: int, at: Position | None) -> Columns:
-        index = self.projector.readable
+        index = self._index
         if index.immediate:
             at_hand: ImmediateIndex = index  # type: ignore[assignment]
             return at_hand.read_now(where.ranking, first=first, limit=count)
         floor = self.projector.floor
         entries, total, as_of = await index.read(where.ranking, first=first, limit=count, at=at)
         if at is None:
-            await self.projector.vouch(as_of, floor)
+            await self._vouch(as_of, floor)
+            self._expect_terms(where, as_of)
         if not entries:
             return Columns((), b"", None, total, as_of)
         players, keys, metadata = zip(*entries, strict=True)
@@ -399,9 +628,11 @@ class Reader:
         first, count = neighbourhood(found.rank, total=found.total, above=above, below=below)
         return await self._read(where, first, count, None if self.immediate else found.as_of)
 
-    def around_now(self, where: Where, found: Ranked, *, above: int, below: int) -> Page:
-        """Return the neighbourhood of a place that was just found. Only if immediate."""
-        return _at_once(self._around(where, found, above, below))
+    def around_now(self, where: Where, rank: Rank, total: int, *, above: int, below: int) -> Page:
+        """Return the neighbourhood of a rank that a ``seeker`` just found."""
+        index: ImmediateIndex = self.projector.readable  # type: ignore[assignment]
+        first, count = neighbourhood(rank, total=total, above=above, below=below)
+        return self._filled(where, first, index.read_now(where.ranking, first=first, limit=count))
 
     @_settled
     async def around_rank(
@@ -431,7 +662,7 @@ class Reader:
         _check_players(players)
         where = self.where(board, window, segment)
         asked = list(dict.fromkeys(players))
-        at = await self._moment()
+        at = await self._moment(where)
         places = await self._index.ranks(where.ranking, asked, at)
         found = [(place, player) for player, place in zip(asked, places, strict=True) if place]
         found.sort(key=lambda pair: pair[0].rank)
@@ -442,7 +673,7 @@ class Reader:
         missing = [player for player, place in zip(asked, places, strict=True) if place is None]
         total = found[0][0].total if found else await self._index.count(where.ranking, at)
         as_of = found[0][0].as_of if found else at or await self._index.checkpoint()
-        return Found(where.ranking, total, as_of, standings, missing)
+        return Found(where.ranking, total, as_of, standings, missing, self._is_stale(as_of))
 
     async def friends(
         self, board: str, player: str, *, window: str | None = None, segment: str | None = None
@@ -459,7 +690,8 @@ class Reader:
     ) -> Projected:
         """Return the rank that a newcomer with these scores would get now."""
         where = self.where(board, window, segment)
-        order, ties, at = where.terms.order, where.terms.board.ties, await self._moment()
+        order, ties = where.terms.order, where.terms.board.ties
+        at = await self._moment(where)
         if ties is TieRule.DENSE:
             better = await self._index.scores_below(where.ranking, order.floor(scores), at)
         elif ties is TieRule.STANDARD:
@@ -478,9 +710,13 @@ class Reader:
         window: str | None = None,
         segment: str | None = None,
     ) -> Projected:
-        """Return the scores that hold a rank now, or the last rank of a percentile."""
+        """Return the scores that hold a rank now, or the last rank of a percentile.
+
+        Entries are counted one by one, as pages do; the rank that is told is the one that the
+        board's ties give to the entry which is found there.
+        """
         where = self.where(board, window, segment)
-        at = await self._moment()
+        at = await self._moment(where)
         if rank is None:
             assert percentile is not None, "a rank or a percentile is given"
             total = await self._index.count(where.ranking, at)
@@ -490,18 +726,22 @@ class Reader:
         if rank is None:
             return await self._projected(where, None, None, at)
         entries = (await self._index.read(where.ranking, first=rank, limit=1, at=at)).entries
-        scores = where.terms.order.scores(entries[0].order_key) if entries else None
-        return await self._projected(where, rank, scores, at)
+        if not entries:
+            return await self._projected(where, rank, None, at)
+        order_key = entries[0].order_key
+        shown = await self._shown(where, rank, order_key, at)
+        return await self._projected(where, shown, where.terms.order.scores(order_key), at)
 
     async def _projected(
         self, where: Where, rank: Rank | None, scores: Scores | None, at: Position | None
     ) -> Projected:
         total = await self._index.count(where.ranking, at)
         as_of = at or await self._index.checkpoint()
-        return Projected(where.ranking, total, as_of, rank, scores, where.terms.board.decimals)
+        decimals, stale = where.terms.board.decimals, self._is_stale(as_of)
+        return Projected(where.ranking, total, as_of, rank, scores, decimals, stale)
 
 
-def _at_once(asking: Coroutine[Any, Any, T]) -> T:
+def at_once(asking: Coroutine[Any, Any, T]) -> T:
     """Return what a coroutine gives that never suspends."""
     try:
         asking.send(None)
@@ -531,7 +771,8 @@ def _check_players(players: Sequence[str]) -> None:
 
 def _cursor_name(where: Where) -> str:
     order, decimals = where.terms.order, where.terms.board.decimals
-    return f"{where.ranking}/{','.join(order.directions)}/{order.tie_break}/{decimals}"
+    identity = where.ranking.identity
+    return f"{identity}/{','.join(order.directions)}/{order.tie_break}/{decimals}"
 
 
 @lru_cache(maxsize=1024)

@@ -5,21 +5,31 @@ notes can be read, and the ledger's hash chain at its checkpoint is the one that
 else is told and left aside: the ledger has everything.
 """
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from rankd.core.book import Book
-from rankd.core.joint import PATIENCE_SECONDS, Joint
+from rankd.core.copies import newest_copy
+from rankd.core.filler import Busy, Filler, TooLarge, Turn
+from rankd.core.joint import PATIENCE_SECONDS, Joint, NotOurs
 from rankd.core.notes import Noted, read_notes
-from rankd.core.projector import Projector, Tell
-from rankd.errors import SnapshotDamaged
+from rankd.core.projector import FACTS_TOGETHER_MAX, Projector, Tell
+from rankd.errors import IndexUnavailable, InvalidSetting, SnapshotDamaged
 from rankd.model.facts import Position
-from rankd.ports import LedgerReader, RankIndex, SharedIndex, Snapshots
+from rankd.ports import Copies, LedgerReader, Progress, RankIndex, SharedIndex, Snapshots
+
+FILLED_ENTRIES_MAX = 10_000_000
+"""Some gigabyte in memory, while an index is filled."""
 
 NOTHING_LINKED = b""
 """What stands for the hash chain of a ledger without facts."""
+
+BUSY_SECONDS = 0.25
+"""How often to look whether another node has filled the index."""
 
 _log = logging.getLogger(__name__)
 
@@ -42,6 +52,12 @@ class Shared:
     index: SharedIndex
     spare: bool = False
     """Whether this node keeps a copy of its own, to read from while that one is out of reach."""
+    copies: Copies | None = None
+    """Where copies of the book are, if anywhere."""
+    replicated: Sequence[str] = ()
+    """Boards that may be read from replicas of the index, which may be behind."""
+    filled_entries_max: int = FILLED_ENTRIES_MAX
+    """How large it may be for this node to make it in memory, when it has to be filled."""
 
 
 class Recovered(NamedTuple):
@@ -62,9 +78,9 @@ async def recover(
     """Return the state at the ledger's head, over an index of one's own or one that is shared."""
     kept = await ledger.receipts_through()
     if shared is not None:
-        spare = build().index if shared.spare else None
-        joint = Joint(ledger=ledger, index=shared.index, spare=spare)
-        return await _join(ledger, joint, kept, tell)
+        joint = await _joint(ledger, build, shared)
+        filler = filling(joint, ledger, build, shared, turn=nullcontext)
+        return await _join(ledger, joint, filler, kept, tell)
     home = build()
     noted = await _load(ledger, home, tell)
     head = await ledger.head()  # Only now: another process may have saved past an earlier one.
@@ -87,14 +103,70 @@ async def recover(
     return Recovered(home, projector, saved, owed, link)
 
 
-async def _join(ledger: LedgerReader, joint: Joint, kept: Position, tell: Tell) -> Recovered:
+async def _joint(ledger: LedgerReader, build: Build, shared: Shared) -> Joint:
+    copies = shared.copies
+    if shared.spare:  # What it folds needs every fact, and so the book may as well have them.
+        spare = build().index
+        return Joint(ledger=ledger, index=shared.index, spare=spare, copies=copies)
+    begin = await newest_copy(copies, ledger, through=await ledger.head())
+    return Joint(ledger=ledger, index=shared.index, copies=copies, begin=begin)
+
+
+def filling(
+    joint: Joint, ledger: LedgerReader, build: Build, shared: Shared, *, turn: Turn
+) -> Filler:
+    """Return what fills a shared index that lacks too much."""
+    return Filler(
+        joint,
+        ledger=ledger,
+        build=lambda: build().index,
+        turn=turn,
+        entries_max=shared.filled_entries_max,
+    )
+
+
+async def _join(
+    ledger: LedgerReader, joint: Joint, filler: Filler, kept: Position, tell: Tell
+) -> Recovered:
     """Return the state at the ledger's head, beside an index that others fold into."""
     owed: dict[Position, bytes] = {}
     head = await ledger.head()
+    with suppress(IndexUnavailable):  # Whoever folds will hear of it.
+        await _insist_on_ours(joint)
+        if await joint.hopeless(head):
+            joint.leave("the index lacks most of the ledger; it is filled")
     await joint.catch_up(through=head, tell=tell, receipts_after=kept, receipts=owed)
+    if joint.failure is not None:
+        await _fill(joint, filler, tell)
+    await joint.arrive()
     joint.patience_seconds = PATIENCE_SECONDS
     link = await ledger.link_at(head) or NOTHING_LINKED
     return Recovered(Home(joint.shared, None), joint, head, owed, link)
+
+
+async def _insist_on_ours(joint: Joint) -> None:
+    """Raise InvalidSetting for an index of another ledger: the two would mix in it."""
+    try:
+        await joint.insist_on_ours()
+    except NotOurs as exc:
+        raise InvalidSetting(setting="index", source="the settings", problem=exc.problem) from None
+
+
+async def _fill(joint: Joint, filler: Filler, tell: Tell) -> None:
+    """Fill an index that lacks much, unless another node does; then wait for that."""
+    try:
+        while await joint.hopeless():
+            try:
+                await filler.refill(tell)
+            except Busy:
+                await asyncio.sleep(BUSY_SECONDS)
+            except TooLarge as exc:
+                _log.warning("%s: what it lacks is folded in, fact by fact", exc)
+                break
+        while not await joint.mend(FACTS_TOGETHER_MAX):
+            tell(Progress(await joint.shared.checkpoint(), joint.checkpoint, "folding"))
+    except IndexUnavailable as exc:
+        _log.warning("the index cannot be filled yet: %s", exc)
 
 
 def folded(ledger: LedgerReader, home: Home) -> Projector:

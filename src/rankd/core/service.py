@@ -5,19 +5,24 @@ submit ─▶ intake ─▶ ledger ─▶ projector ─▶ index ◀─ reader �
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
-from typing import Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rankd.core.book import BoardPage
+from rankd.core.comparison import compare, fold_shadow
 from rankd.core.draft import Draft, refolded
 from rankd.core.intake import Answer, HandedIn, Intake, Overtaken
 from rankd.core.joint import Joint
+from rankd.core.lister import Lister, Listing
 from rankd.core.managers import (
     SAVE_AT_CLOSE_FACTS,
     Archiver,
+    Copyist,
     Drainer,
     Keeper,
+    Lookout,
     Mender,
     Pursuer,
     Sealer,
@@ -25,13 +30,13 @@ from rankd.core.managers import (
 )
 from rankd.core.preview import Preview, preview
 from rankd.core.projector import Projector, Tell
-from rankd.core.recovery import Build, Home, Shared, folded, recover
+from rankd.core.recovery import Build, Home, Shared, filling, folded, recover
+from rankd.core.replicas import Replicas
 from rankd.core.turns import windows_at
-from rankd.core.view import View
+from rankd.core.view import Spooled, View
 from rankd.errors import (
     BoardDiffers,
     FieldError,
-    IndexDiffers,
     Invalid,
     InvalidBoard,
     LedgerUnavailable,
@@ -39,27 +44,35 @@ from rankd.errors import (
     Refused,
     UnknownKey,
 )
-from rankd.model.board import Board
+from rankd.model.board import Board, Writes
 from rankd.model.facts import (
+    AttributesSet,
     BoardDefined,
     BoardRetired,
     Fact,
     FriendsSet,
     KeyCreated,
     KeyRevoked,
+    NameSet,
     PlayerErased,
     PlayerProfiled,
     Position,
     ScoreSubmitted,
 )
-from rankd.model.profile import check_player, read_friends, read_profile, read_reason
+from rankd.model.profile import (
+    Said,
+    check_new_player,
+    check_player,
+    read_friends,
+    read_profile,
+    read_reason,
+)
 from rankd.model.redefinition import check_redefinition
-from rankd.model.standing import Rank
 from rankd.model.submission import Item, at_item, read_facts
-from rankd.ports import Archive, Clock, Ledger, Progress, Ranking, Spool
+from rankd.ports import Archive, Clock, Ledger, Progress, Spool
 
-COMPARED_TOGETHER = 4_096
-"""How many entries are compared before others get their turn: some ten milliseconds."""
+if TYPE_CHECKING:
+    from rankd.core.filler import Filler
 
 DRAFT_BEHIND_MAX = 1_000
 """How near a draft comes to the head before the writer waits for it."""
@@ -96,6 +109,7 @@ class Rankd(View):
         self.sealer = Sealer(intake, clock)
         self.snapshotter = Snapshotter(intake, lambda: self._home.snapshots, saved)
         self.pursuer = Pursuer(intake, ledger)
+        self.lookout = Lookout(intake, ledger)  # type: ignore[arg-type] # Run only where it is one.
         self._ledger = ledger
         self._intake = intake
         self._build = build
@@ -103,14 +117,46 @@ class Rankd(View):
         self._reading = reading
         self._defining = asyncio.Lock()
         self._owned: set[asyncio.Task[Any]] = set()
+        self.filler: Filler | None = None
+        """What makes a shared index anew; None over an index of one's own."""
+        self.drainer: Drainer | None = None
+        """What hands in submissions that waited; None where none do."""
 
     @property
     def failure(self) -> RankdError | None:
         """Why the engine takes no more, or sees nothing of what others append, if that is so."""
-        failure = self._intake.failure or self.pursuer.failure
-        if failure is None and isinstance(self.projector, Joint):
-            return self.projector.failure
-        return failure
+        return self.ledger_failure or self.index_failure
+
+    @property
+    def ledger_failure(self) -> RankdError | None:
+        """Why the engine takes no more, or sees nothing of what others append, if that is so."""
+        # The one who reads tries all the time, and knows the reason of this moment.
+        return self._intake.failure or self.pursuer.failure or self.lookout.failure
+
+    @property
+    def index_failure(self) -> RankdError | None:
+        """Why a shared index cannot be asked, or is behind, if that is so."""
+        return self.projector.failure if isinstance(self.projector, Joint) else None
+
+    @property
+    def readable(self) -> bool:
+        """Whether reads are answered: from the index, a copy, or what is kept by the ledger."""
+        if self.index_failure is None:
+            return True
+        assert isinstance(self.projector, Joint)
+        if self.projector.spare is not None:
+            return True
+        return self.projector.fallback is not None and self.ledger_failure is None
+
+    @property
+    def writable(self) -> bool:
+        """Whether submissions are taken: by the ledger, or to wait on this node's disk."""
+        return self.ledger_failure is None or (not self.ended and self._intake.spool is not None)
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What is worth knowing of where a shared index is kept, in sentences."""
+        return self.projector.shared.notes if isinstance(self.projector, Joint) else ()
 
     @property
     def ended(self) -> bool:
@@ -123,9 +169,13 @@ class Rankd(View):
         return self._intake.waiting
 
     @property
-    def spooled(self) -> int:
-        """How many submissions wait on this node's disk for the ledger to be back."""
-        return 0 if self._intake.spool is None else self._intake.spool.waiting
+    def spooled(self) -> Spooled | None:
+        """What waits on this node's disk for the ledger to be back; None if nothing ever does."""
+        spool, drainer = self._intake.spool, self.drainer
+        if spool is None:
+            return None
+        handed_in, dropped = (0, 0) if drainer is None else (drainer.handed_in, drainer.dropped)
+        return Spooled(spool.waiting, self._intake.spooled, handed_in, dropped)
 
     @property
     def commits(self) -> int:
@@ -158,13 +208,22 @@ class Rankd(View):
         board = _read_board(name, definition)
         return await self._own(self._define(board, actor))
 
+    def expect(self, name: str, definition: Mapping[str, object]) -> Board:
+        """Return a board that is there, defined so. Raises UnknownBoard and BoardDiffers.
+
+        An empty definition is any.
+        """
+        known = self.book.page(name).board
+        if definition:
+            _refuse_other(_read_board(name, definition), known)
+        return known
+
     async def _define(self, board: Board, actor: str | None) -> Board:
         async with self._defining:
             while True:
                 known = self.book.boards.get(board.name)
-                if known is not None and (changes := known.board.changes(board)):
-                    fields = tuple(change.field for change in changes)
-                    raise BoardDiffers(board=board.name, fields=fields)
+                if known is not None:
+                    _refuse_other(board, known.board)
                 if known is not None or await self._put_definition(board, actor, instead_of=None):
                     return self.book.page(board.name).board
 
@@ -263,7 +322,7 @@ class Rankd(View):
 
     async def submit(
         self, name: str, items: Sequence[Item], *, actor: str | None = None
-    ) -> list[Answer]:
+    ) -> Sequence[Answer]:
         """Have submissions to one board recorded, judged and counted, in one commit.
 
         Raises InvalidSubmission if one is malformed, and then nothing is recorded.
@@ -288,17 +347,17 @@ class Rankd(View):
                 await self._intake.pursue()
         return self.book.page(name)
 
-    def hand_in(self, fact: ScoreSubmitted, board: Board, tell: HandedIn) -> None:
-        """Do what ``submit`` does for a caller who has read the fact, and is told later.
+    def hand_in(self, facts: Sequence[ScoreSubmitted], board: Board, tell: HandedIn) -> None:
+        """Do what ``submit`` does for a caller who has read the facts, and is told later.
 
         It is told Overtaken if the board is another one by then. Raises Overloaded and
         LedgerUnavailable at once. A fact with a key must have been read as ``submit`` reads it.
         """
-        self._intake.hand_in((fact,), tell, boards=(board,))
+        self._intake.hand_in(facts, tell, boards=(board,))
 
     async def submit_read(
         self, facts: Sequence[ScoreSubmitted], boards: Sequence[Board]
-    ) -> list[Answer]:
+    ) -> Sequence[Answer]:
         """Do what ``submit`` does with facts that the caller has read. Raises Overtaken."""
         return await self._intake.put(facts, boards=boards)
 
@@ -328,14 +387,18 @@ class Rankd(View):
 
     async def submit_each(
         self, bodies: Sequence[tuple[str, Mapping[str, object]]], *, actor: str | None = None
-    ) -> list[Answer | Refused]:
+    ) -> list[Answer | Refused | LedgerUnavailable]:
         """Have submissions to any boards recorded, each judged for itself; one commit.
 
-        What is malformed, or made to a board that there is not, is told in its place.
+        What is malformed, or made to a board that there is not, is told in its place. So is, where
+        the others may wait for the ledger to be back, what only the ledger could tell more of.
         """
         while True:
             checked = [await self._check(name, body, actor) for name, body in bodies]
             facts = [fact for fact in checked if isinstance(fact, ScoreSubmitted)]
+            lost = next((one for one in checked if isinstance(one, LedgerUnavailable)), None)
+            if lost is not None and not facts:
+                raise lost
             boards = [self.book.page(name).board for name in {fact.board for fact in facts}]
             try:
                 answers = iter(await self._intake.put(facts, boards=boards) if facts else [])
@@ -345,13 +408,13 @@ class Rankd(View):
 
     async def _check(
         self, name: str, body: Mapping[str, object], actor: str | None
-    ) -> ScoreSubmitted | Refused:
+    ) -> ScoreSubmitted | Refused | LedgerUnavailable:
         try:
             page = await self._page(name)
             if page.earlier:
                 return (await self._read_as_then(page, [body], actor))[0]
             return read_facts(page.board, [body], actor=actor)[0]
-        except Refused as refused:
+        except (Refused, LedgerUnavailable) as refused:
             return refused
 
     # ------------------------------------------------------------------------ players
@@ -359,21 +422,30 @@ class Rankd(View):
     async def profile(
         self, player: str, body: Mapping[str, object], *, actor: str | None = None
     ) -> Position:
-        """Set a player's profile, whole; friends only if they are given."""
-        player = check_player(player)
-        name, attributes = read_profile(body)
-        facts: list[Fact] = [PlayerProfiled(player, name, attributes, actor)]
-        if body.get("friends") is not None:
-            friends = read_friends(body["friends"], player=player)
-            facts.append(FriendsSet(player, friends, actor))
+        """Set what a body names of a player's profile and friends; what is null is forgotten.
+
+        What it does not name stays as it is, whoever changes that meanwhile.
+        """
+        self._check_player(player)
+        facts = _profiled(player, read_profile(body), actor)
+        if "friends" in body:
+            given = () if body["friends"] is None else body["friends"]
+            facts.append(FriendsSet(player, read_friends(given, player=player), actor))
+        if not facts:
+            return self.position
         return (await self._intake.put(facts))[-1].position
 
     async def set_friends(
         self, player: str, friends: object, *, actor: str | None = None
     ) -> Position:
         """Set a player's friends, all of them."""
-        player = check_player(player)
+        self._check_player(player)
         return await self._put(FriendsSet(player, read_friends(friends, player=player), actor))
+
+    def _check_player(self, player: str) -> None:
+        """Raise InvalidProfile where nobody can have this id, or nobody new."""
+        known = player in self.book.profiles or player in self.book.friends
+        (check_player if known else check_new_player)(player)
 
     async def erase(
         self, player: str, *, actor: str | None = None, reason: str | None = None
@@ -408,48 +480,25 @@ class Rankd(View):
         async for progress in self._ledger.verify():
             yield progress
         shadow = folded(self._ledger, self._build_bare())
-        async for progress in self._fold_shadow(shadow):
+        async for progress in fold_shadow(shadow, self._intake):
             yield progress
-        async for progress in self._compare(shadow):
+        async for progress in compare(shadow, self._intake):
             yield progress
 
     async def rebuild(self) -> AsyncIterator[Progress]:
         """Fold everything from the beginning into a new index, and go on with that."""
-        if isinstance(self.projector, Joint):
-            async for progress in self._rebuild_shared(self.projector):
+        if self.filler is not None:
+            async for progress in _told(partial(self.filler.refill, anew=True)):
                 yield progress
             return
         home = self._build()
         shadow = folded(self._ledger, home)
-        async for progress in self._fold_shadow(shadow):
+        async for progress in fold_shadow(shadow, self._intake):
             yield progress
         await self._own(self._replace(home, shadow))
 
-    async def _rebuild_shared(self, joint: Joint) -> AsyncIterator[Progress]:
-        """Fill an index beside the one that lives, and let it live instead, for all nodes."""
-        other = await joint.shared.beside()
-        shadow = folded(self._ledger, Home(other, None))
-        try:
-            async for progress in self._fold_shadow(shadow):
-                yield progress
-            async with self._intake.turn():
-                await shadow.catch_up(through=self.position)
-                await joint.replace(other)
-        except BaseException:
-            await self._own(other.drop())
-            raise
-
     def _build_bare(self) -> Home:
         return Home(self._build().index, None)
-
-    async def _fold_shadow(self, shadow: Projector) -> AsyncIterator[Progress]:
-        while shadow.checkpoint < self.position:
-            through = min(self.position, Position(shadow.checkpoint + SHADOW_FACTS))
-            await shadow.catch_up(through=through)
-            yield Progress(shadow.checkpoint, self.position, "folding")
-            await asyncio.sleep(0)
-            if self.position - shadow.checkpoint <= SHADOW_BEHIND_MAX:
-                break  # Writes go on meanwhile: who waits for the last of them waits for ever.
 
     async def _replace(self, home: Home, shadow: Projector) -> None:
         async with self._intake.turn():
@@ -459,72 +508,80 @@ class Rankd(View):
                 self._intake.projector = self.reader.projector = self.projector = shadow
                 self._home = home
 
-    async def _compare(self, shadow: Projector) -> AsyncIterator[Progress]:
-        done = 0
-        for ranking in await self._rankings(shadow):
-            first = 1
-            while True:
-                async with self._intake.turn():
-                    await shadow.catch_up(through=self.position)
-                    count, total = await self._compare_some(shadow, ranking, first)
-                done, first = done + count, first + count
-                yield Progress(done, max(done, done + total - first + 1), "comparing")
-                if count == 0:
-                    break
 
-    async def _rankings(self, shadow: Projector) -> list[Ranking]:
-        """Return the rankings that either side has."""
-        async with self._intake.turn():
-            await shadow.catch_up(through=self.position)
-            both: dict[Ranking, None] = {}
-            for projector in (self._intake.projector, shadow):
-                for name in projector.book.boards:
-                    both |= dict.fromkeys(await projector.index.rankings(name))
-        return list(both)
-
-    async def _compare_some(
-        self, shadow: Projector, ranking: Ranking, first: int
-    ) -> tuple[int, int]:
-        ours, theirs = [
-            await projector.index.read(ranking, first=Rank(first), limit=COMPARED_TOGETHER)
-            for projector in (self._intake.projector, shadow)
-        ]
-        if ours.total != theirs.total or list(ours.entries) != list(theirs.entries):
-            pairs = enumerate(zip(ours.entries, theirs.entries, strict=False))
-            place = next((at for at, (one, other) in pairs if one != other), len(ours.entries))
-            raise IndexDiffers(ranking=str(ranking), rank=first + place)
-        return len(ours.entries), ours.total
-
-
-SHADOW_BEHIND_MAX = 1_000
-"""How near a shadow comes to the head before the writer waits for it."""
-
-SHADOW_FACTS = 65_536
-"""How many facts are folded between two words about progress."""
+async def _told(work: Callable[[Tell], Coroutine[Any, Any, None]]) -> AsyncIterator[Progress]:
+    """Do something that tells how far it is, and yield that."""
+    told: asyncio.Queue[Progress | None] = asyncio.Queue()
+    task = asyncio.create_task(work(told.put_nowait))
+    task.add_done_callback(lambda _: told.put_nowait(None))
+    try:
+        while (progress := await told.get()) is not None:
+            yield progress
+        await task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def _has_key(item: Item) -> bool:
     return isinstance(item, Mapping) and item.get("key") is not None
 
 
+def _profiled(player: str, said: Said, actor: str | None) -> list[Fact]:
+    """Return what records a change of a profile: as much as was said, and no more.
+
+    A whole profile put together of what is known here could undo what others say at this moment.
+    """
+    match "name" in said.fields, "attributes" in said.fields:
+        case True, True:
+            return [PlayerProfiled(player, said.name, said.attributes, actor)]
+        case True, False:
+            return [NameSet(player, said.name, actor)]
+        case False, True:
+            return [AttributesSet(player, None, said.attributes, actor)]
+    return []
+
+
 def _read_board(name: str, definition: Mapping[str, object]) -> Board:
-    board = Board.define(name, definition)
-    _refuse_unbuilt(board)
+    unbuilt = _unbuilt(definition)
+    try:
+        board = Board.define(name, definition)
+    except InvalidBoard as exc:
+        # What else is wrong with a field that is not there yet need not be mended.
+        known = [wrong for wrong in exc.errors if not _is_about(wrong.field, unbuilt)]
+        raise InvalidBoard([*unbuilt, *known]) from None
+    if unbuilt:
+        raise InvalidBoard(unbuilt)
     return board
 
 
-def _refuse_unbuilt(board: Board) -> None:
-    """Refuse what a definition may say and this engine does not do: ignoring it would be a lie."""
-    limits = board.limits
+def _refuse_other(board: Board, known: Board) -> None:
+    if changes := known.changes(board):
+        fields = tuple(change.field for change in changes)
+        raise BoardDiffers(board=board.name, fields=fields)
+
+
+def _unbuilt(definition: object) -> list[FieldError]:
+    """Return what a definition says and this engine does not do: ignoring it would be a lie."""
+    given = definition if isinstance(definition, Mapping) else {}
+    found = given.get("limits")
+    limits = found if isinstance(found, Mapping) else {}
     asked = {
-        "decay": board.decay is not None,
-        "prize": board.prize,
-        "limits.gain_per_minute_max": limits.gain_per_minute_max is not None,
-        "limits.submissions_per_minute_max": limits.submissions_per_minute_max is not None,
+        "decay": given.get("decay") is not None,
+        "prize": given.get("prize") is True,
+        **{f"limits.{name}": limits.get(name) is not None for name in _UNBUILT_LIMITS},
     }
-    errors = [FieldError(name, "is not supported yet") for name, given in asked.items() if given]
-    if errors:
-        raise InvalidBoard(errors)
+    errors = [FieldError(name, "is not supported yet") for name, said in asked.items() if said]
+    if given.get("writes") == Writes.SIGNED:
+        errors.append(FieldError("writes", "signed is not supported yet: nobody checks signatures"))
+    return errors
+
+
+_UNBUILT_LIMITS = ("gain_per_minute_max", "submissions_per_minute_max")
+
+
+def _is_about(field: str, unbuilt: Sequence[FieldError]) -> bool:
+    return any(field == name or field.startswith(f"{name}.") for name, _ in unbuilt)
 
 
 @asynccontextmanager
@@ -538,6 +595,7 @@ async def running(  # noqa: PLR0913 - what it is put together from
     shared: Shared | None = None,
     spool: Spool | None = None,
     archive: Archive | None = None,
+    listing: Listing | None = None,
     manages: bool = True,
 ) -> AsyncIterator[Rankd]:
     """Recover from the ledger, serve, and stop once everything accepted has been answered.
@@ -564,19 +622,30 @@ async def running(  # noqa: PLR0913 - what it is put together from
         saved=found.saved,
         reading=reading,
     )
+    if shared is not None and shared.index.replicas is not None:
+        rankd.replicas = Replicas(shared.index.replicas, shared.replicated)
     writer = asyncio.create_task(intake.run(), name="intake")
     loops = {"snapshotter": rankd.snapshotter.run()}
     if manages:
         loops["sealer"] = rankd.sealer.run()
-    if found.home.index.shared:
-        loops["mender"] = Mender(intake).run()
+    if shared is not None and isinstance(found.projector, Joint):
+        rankd.filler = filling(found.projector, ledger, build, shared, turn=intake.turn)
+        loops["mender"] = Mender(intake, rankd.filler).run()
+    if shared is not None and shared.copies is not None:
+        loops["copyist"] = Copyist(intake, ledger, shared.copies).run()
     if spool is not None:
-        loops["drainer"] = Drainer(intake, spool).run()
+        rankd.drainer = Drainer(intake, spool)
+        loops["drainer"] = rankd.drainer.run()
     if ledger.shared:
         loops["pursuer"] = rankd.pursuer.run()
+        loops["lookout"] = rankd.lookout.run()
         loops["keeper"] = Keeper(intake, ledger).run()
     if archive is not None and manages:
         loops["archiver"] = Archiver(rankd.reader, archive).run()
+    if archive is not None and isinstance(found.projector, Joint):
+        found.projector.keep_aside(archive, None if listing is None else listing.lists)
+        if listing is not None and manages:
+            loops["lister"] = Lister(found.projector, listing).run()
     managers = [asyncio.create_task(loop, name=name) for name, loop in loops.items()]
     try:
         yield rankd

@@ -5,7 +5,8 @@ for their rank or not at all, so a receipt is a row of these columns, and what i
 is put together when somebody reads it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from rankd.core.book import Open
 from rankd.model.facts import Position
@@ -28,7 +29,7 @@ VERDICT_NAMES = [name for name, _ in _NAMES]
 class Told:
     """What one run of submissions did in each of its windows."""
 
-    __slots__ = ("ids", "names", "run", "speaks", "verdicts", "width", "windows")
+    __slots__ = ("ids", "names", "run", "shown", "speaks", "verdicts", "width", "windows")
 
     def __init__(self, windows: Mapping[str, Open], run: Run, verdicts: Sequence[Verdicts]) -> None:
         self.names = tuple(windows)
@@ -42,6 +43,8 @@ class Told:
         self.run = run
         self.verdicts = verdicts
         self.width = run.board.width
+        self.shown: dict[int, list[bytes]] = {}
+        """What some of its rows were made into: whoever shows rows together keeps them here."""
 
     def of(self, row: int, name: str) -> InWindow:
         """Return what the submission of a row did in a window."""
@@ -99,12 +102,38 @@ class Row(Mapping[str, InWindow]):
     def __len__(self) -> int:
         return len(self._told.names)
 
+    def __repr__(self) -> str:
+        return repr(dict(self))
 
-def receipts_of(told: Told) -> Iterator[tuple[Position, Receipt]]:
-    """Yield the receipt of each submission of a run, with its position."""
-    run = told.run
-    board, decimals, rejected = run.board.name, run.board.decimals, told.rejected()
-    positions: Iterable[Position] = run.positions  # type: ignore[assignment]
-    for row, (player, position) in enumerate(zip(run.players, positions, strict=True)):
-        windows = Row(told, row)
-        yield position, Receipt(board, player, position, decimals, windows, row in rejected)
+
+class ReceiptsOf(Mapping[Position, Receipt]):
+    """The receipts of one run by position, each made when somebody asks for it."""
+
+    def __init__(self, told: Told) -> None:
+        run = told.run
+        self.told = told
+        self._players, self._positions = run.players, run.positions
+        self._board, self._decimals = run.board.name, run.board.decimals
+        self._rejected = told.rejected()
+
+    def __getitem__(self, position: Position) -> Receipt:
+        row = self.row_of(position)
+        windows, player = Row(self.told, row), self._players[row]
+        rejected = row in self._rejected
+        return Receipt(self._board, player, position, self._decimals, windows, rejected)
+
+    def row_of(self, position: Position) -> int:
+        """Return the row of a position. Raises KeyError."""
+        positions = self._positions
+        row = position - positions[0]  # Where nobody else's facts lie between, that is it.
+        if not (0 <= row < len(positions) and positions[row] == position):
+            row = bisect_left(positions, position)
+            if row == len(positions) or positions[row] != position:
+                raise KeyError(position)
+        return row
+
+    def __iter__(self) -> Iterator[Position]:
+        return iter(self._positions)  # type: ignore[arg-type]
+
+    def __len__(self) -> int:
+        return len(self._positions)

@@ -1,13 +1,32 @@
 """What can be read of a ledger that is folded here, whoever writes it."""
 
 import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
 
 from rankd.core.book import Book
 from rankd.core.projector import Projector
 from rankd.core.reader import Reader
+from rankd.core.replicas import ReplicaReader, Replicas
 from rankd.errors import IndexBehind, RankdError
 from rankd.model.facts import Position
-from rankd.ports import Clock
+from rankd.ports import Clock, Ranking
+
+LOOK_SECONDS = 0.05
+"""How often to look whether what is kept of a ranking has come far enough, or the index is back."""
+
+
+class Spooled(NamedTuple):
+    """How many submissions waited on this node's disk since it started, and what became of them."""
+
+    waiting: int
+    """Now, also from before the start."""
+    taken: int
+    handed_in: int
+    """All that left the disk."""
+    dropped: int
+    """Of these, those that count nowhere: their key was used for another, or their board is gone.
+    Whoever submitted them was told ``accepted``."""
 
 
 class View:
@@ -16,11 +35,36 @@ class View:
     def __init__(self, projector: Projector, clock: Clock) -> None:
         self.projector = projector
         self.reader = Reader(projector=projector, clock=clock)
+        self.replicas: Replicas | None = None
+        """Of a shared index: some boards may be read from them."""
 
     @property
     def book(self) -> Book:
         """What is known of boards and players."""
         return self.projector.book
+
+    @property
+    def immediate(self) -> bool:
+        """Whether no read ever suspends, whatever becomes of the index."""
+        return self.projector.index.immediate
+
+    def has_replicas(self, board: str) -> bool:
+        """Whether a board may be read from replicas."""
+        return self.replicas is not None and self.replicas.may_serve(board)
+
+    def reader_of(self, board: str, least: int | None = None) -> Reader:
+        """Return who answers a question about a board, at a position or later if one is given."""
+        replicas, projector = self.replicas, self.projector
+        page = projector.book.boards.get(board)
+        if (
+            replicas is None
+            or page is None
+            or least is not None
+            or projector.readable is not projector.index
+            or not replicas.serve(board)
+        ):
+            return self.reader
+        return ReplicaReader(self.reader, replicas, since=page.defined_at)
 
     @property
     def position(self) -> Position:
@@ -33,6 +77,26 @@ class View:
         return None
 
     @property
+    def ledger_failure(self) -> RankdError | None:
+        """Why nothing is read of the ledger, or taken, if that is so."""
+        return self.failure
+
+    @property
+    def index_failure(self) -> RankdError | None:
+        """Why the index cannot be asked, or is behind, if that is so."""
+        return None
+
+    @property
+    def readable(self) -> bool:
+        """Whether reads are answered, though they may be stale."""
+        return True
+
+    @property
+    def writable(self) -> bool:
+        """Whether submissions are taken, though they may have to wait."""
+        return self.ledger_failure is None
+
+    @property
     def stale(self) -> bool:
         """Whether there may be more in the ledger than is seen here, for longer than a moment."""
         return self.failure is not None
@@ -43,9 +107,9 @@ class View:
         return 0
 
     @property
-    def spooled(self) -> int:
-        """How many submissions wait on this node's disk for the ledger to be back."""
-        return 0
+    def spooled(self) -> Spooled | None:
+        """What waits on this node's disk for the ledger to be back; None if nothing ever does."""
+        return None
 
     @property
     def commits(self) -> int:
@@ -57,13 +121,29 @@ class View:
         """How many positions a start would have to fold again."""
         return 0
 
-    async def reached(self, position: Position, *, within_seconds: float) -> None:
-        """Wait until reads are true at a position. Raises IndexBehind."""
-        if self.projector.shown_to >= position:
+    async def reached(
+        self,
+        position: Position,
+        *,
+        within_seconds: float,
+        ranking: Callable[[], Ranking] | None = None,
+    ) -> None:
+        """Wait until reads are true at a position. Raises IndexBehind.
+
+        ``ranking`` tells which one is to be read, once the position is known here: while the index
+        is out of reach, each is kept as of a position of its own.
+        """
+        if self.projector.shown_to >= position and not self.stale:
             return
+        here: Position | None = None
         try:
             async with asyncio.timeout(within_seconds):
                 await self.projector.reach(position)
+                while ranking is not None:
+                    here = await self.projector.shown_in(ranking())
+                    if here >= position:
+                        return
+                    await asyncio.sleep(LOOK_SECONDS)
         except TimeoutError:
-            here = self.projector.shown_to
+            here = self.projector.shown_to if here is None else here
             raise IndexBehind(position=position, checkpoint=here) from None

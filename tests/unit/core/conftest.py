@@ -2,6 +2,9 @@
 
 import pytest
 
+# It judges for many tests; what it found is worth showing.
+pytest.register_assert_rewrite("tests.unit.core.callers")
+
 
 @pytest.fixture
 def anyio_backend() -> str:

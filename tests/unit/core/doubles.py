@@ -5,11 +5,11 @@ and learns that it has come so far from the double itself.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import ClassVar, Literal, overload
+from typing import Any, ClassVar, Literal, overload
 
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.ledger import MemoryLedger
@@ -18,7 +18,7 @@ from rankd.core.book import BoardPage
 from rankd.core.projector import Projector
 from rankd.core.recovery import Build, Home
 from rankd.core.service import Rankd, running
-from rankd.errors import LedgerUnavailable
+from rankd.errors import IndexUnavailable, LedgerUnavailable
 from rankd.model.facts import Fact, Position, Recorded
 from rankd.model.window import Instant
 from rankd.ports import Appended, Clock, FirstUse, Kept, Ledger, Progress, RankIndex
@@ -42,6 +42,111 @@ class MovesIndex(NativeIndex):
     """An index that has to be told every move, as one across a network has."""
 
     judges: ClassVar[bool] = False
+
+
+class SharedLedger(MemoryLedger):
+    """A ledger that other nodes may append to, too."""
+
+    shared: ClassVar[bool] = True
+
+    async def receipts_through(self) -> Position:
+        positions = [one.position for one in self._recorded]
+        lacking = await self.lacking_receipts(positions)
+        return Position(lacking[0] - 1 if lacking else len(positions))
+
+    async def lost(self) -> LedgerUnavailable:
+        """Wait for ever: this one is never out of reach."""
+        never: asyncio.Future[LedgerUnavailable] = asyncio.get_running_loop().create_future()
+        return await never
+
+    async def regained(self) -> None:
+        pass
+
+
+class ReceivingLedger(MemoryLedger):
+    """A ledger that another is copied into, and what was asked of it."""
+
+    def __init__(
+        self, *, fails_after: int | None = None, keeps_not: str = "", loses: int | None = None
+    ) -> None:
+        super().__init__()
+        self.told: list[str] = []
+        self._fails_after = fails_after
+        """How often facts are taken over before that fails, once."""
+        self._keeps_not, self._loses = keeps_not, loses
+
+    async def begin_copy(self, source: str) -> None:
+        self.told.append(f"begun: {source}")
+
+    async def take_over(self, facts: Sequence[Recorded], *, receipts: Sequence[Kept] = ()) -> None:
+        if self._fails_after == 0:
+            self._fails_after = None
+            raise LedgerUnavailable("it is gone", applied="unknown")
+        if self._fails_after is not None:
+            self._fails_after -= 1
+        if any(getattr(one.fact, "player", "") == self._keeps_not for one in facts):
+            raise UnicodeError("no such text")
+        self.told.append(f"took {len(facts)}")
+        for one in facts:
+            if one.position != self._loses:
+                await self.append([one.fact], now=one.at)
+        await self.keep_receipts(receipts)
+
+    async def end_copy(self) -> None:
+        self.told.append("ended")
+
+
+class FarIndex:
+    """An index across a network, which can be cut off, and be lost."""
+
+    immediate: ClassVar[bool] = False
+    judges: ClassVar[bool] = False
+    shared: ClassVar[bool] = True
+    replicas: ClassVar[None] = None
+    notes: ClassVar[tuple[str, ...]] = ("injected",)
+
+    def __init__(self) -> None:
+        self.there = _Far()
+        self.cut = False
+        self.calls = 0
+        self.before_call: Callable[[], None] = lambda: None
+
+    def __getattr__(self, name: str) -> Any:
+        async def asked(*args: Any, **named: Any) -> Any:
+            await asyncio.sleep(0)
+            self.calls += 1
+            self.before_call()
+            if self.cut:
+                raise IndexUnavailable("injected")
+            return await getattr(self.there, name)(*args, **named)
+
+        return asked
+
+    def empty(self) -> None:
+        self.there = _Far()
+
+
+class _Far(MovesIndex):
+    async def unfinished(self) -> None:
+        return None
+
+    async def claim(self, *, seconds: float) -> bool:
+        del seconds
+        return True
+
+    async def release(self) -> None:
+        pass
+
+    async def look_again(self) -> None:
+        pass
+
+    async def belongs(self, ledger: str) -> bool:
+        del ledger
+        return True
+
+    async def sweep(self, *, at_once: bool = False) -> int:
+        del at_once
+        return 0
 
 
 class FaultyLedger:
@@ -180,6 +285,9 @@ class FaultyLedger:
     async def keep_receipts(self, receipts: Sequence[Kept]) -> None:
         await self.inner.keep_receipts(receipts)
 
+    async def kept_receipts(self, *, after: Position, limit: int) -> Sequence[Kept]:
+        return await self.inner.kept_receipts(after=after, limit=limit)
+
     async def receipts_through(self) -> Position:
         return await self.inner.receipts_through()
 
@@ -188,6 +296,42 @@ class FaultyLedger:
 
     async def close(self) -> None:
         await self.inner.close()
+
+
+class LosableLedger(FaultyLedger):
+    """A ledger that other nodes append to as well: it can be lost, and found again."""
+
+    shared: ClassVar[bool] = True
+
+    def __init__(self, inner: MemoryLedger | None = None) -> None:
+        super().__init__(inner)
+        self._lost, self._found = asyncio.Event(), asyncio.Event()
+
+    def lose(self) -> None:
+        """Say that nothing can be appended; what is held stays held."""
+        self._lost.set()
+        self._found.clear()
+
+    def find(self) -> None:
+        """Say that it is back."""
+        self._lost.clear()
+        self._found.set()
+
+    async def lost(self) -> LedgerUnavailable:
+        await self._lost.wait()
+        return LedgerUnavailable("it is lost", applied="no")
+
+    async def regained(self) -> None:
+        if self._lost.is_set():
+            await self._found.wait()
+
+    async def head(self) -> Position:
+        self._refuse_if_broken()
+        return await super().head()
+
+    def _refuse_if_broken(self) -> None:
+        if self._lost.is_set():
+            raise LedgerUnavailable("it is lost", applied="no")
 
 
 # ------------------------------------------------------------------------------ engines

@@ -1,19 +1,27 @@
 """The book: it remembers what a fact says, and nothing that no fact said."""
 
-from rankd.core.book import NOBODY, Book, name_of_window, segments_of
+from collections.abc import Iterator
+
+import pytest
+
+from rankd.core.book import NOBODY, Book, Bookmark, name_of_window, segments_of
+from rankd.core.notes import VERSION, Heading, read_notes, take_notes
 from rankd.model.board import Board
 from rankd.model.facts import (
+    AttributesSet,
     BoardDefined,
     BoardRetired,
     Fact,
     FriendsSet,
     KeyCreated,
     KeyRevoked,
+    NameSet,
     OpenWindow,
     PlayerErased,
     PlayerProfiled,
     Position,
     Recorded,
+    ScoreSubmitted,
     WindowDropped,
     WindowOpened,
     WindowSealed,
@@ -88,6 +96,21 @@ def test_a_profile_is_replaced_whole_and_a_person_is_forgotten() -> None:
     assert (book.profile("p"), book.friends, book.profiled_at) == (NOBODY, {}, 4)
 
 
+def test_a_profile_may_be_changed_in_part() -> None:
+    book = book_of(PlayerProfiled("p", "Ann", {"region": "eu"}))
+    told: tuple[tuple[Fact, object], ...] = (
+        (NameSet("p", "Eve"), ("Eve", {"region": "eu"})),
+        (AttributesSet("p", attributes={"level": 3}), ("Eve", {"level": 3})),
+        (NameSet("p"), (None, {"level": 3})),
+        (AttributesSet("p", attributes={}), (None, {})),
+    )
+    for position, (fact, profile) in enumerate(told, start=2):
+        book.note(Recorded(Position(position), position, fact))
+        assert (book.profile("p"), book.profiled_at) == (profile, position)
+    assert book_of(NameSet("q", "Bob")).profile("q") == ("Bob", {})
+    assert book_of(AttributesSet("q", attributes={"a": 1})).profile("q") == (None, {"a": 1})
+
+
 def test_segments_are_drawn_from_attributes() -> None:
     board = Board.define("b", {"rule": "sum", "windows": ["all"], "segments": ["vip", "level"]})
     assert segments_of(board, {"vip": True, "level": 3, "other": "x"}) == ["vip:true", "level:3"]
@@ -110,6 +133,8 @@ def test_the_revision_tells_whether_anything_was_noted_since() -> None:
         WindowOpened("b", "daily:2", DAY, 2 * DAY),
         WindowDropped("b", "daily:1"),
         PlayerProfiled("p", "Ann"),
+        NameSet("p", "Eve"),
+        AttributesSet("p", attributes={"level": 3}),
         FriendsSet("p", ("q",)),
         PlayerErased("p"),
         KeyCreated("k", b"digest", ("read",)),
@@ -121,3 +146,72 @@ def test_the_revision_tells_whether_anything_was_noted_since() -> None:
     for number, fact in enumerate(facts, start=1):
         book.note(Recorded(Position(number), number, fact))
         assert book.revision == number, fact
+
+
+EVERYTHING = (
+    defined("daily:1", "all"),
+    ScoreSubmitted("b", "p", (1,), attributes={"region": "eu"}),
+    ScoreSubmitted("b", "q", (1,), attributes={"region": "us"}),
+    PlayerProfiled("p", "Ann", {"region": "us"}),
+    FriendsSet("p", ("q",)),
+    KeyCreated("k", b"digest", ("read",)),
+    WindowSealed("b", "daily:1"),
+    WindowOpened("b", "daily:2", DAY, 2 * DAY),
+    ScoreSubmitted("b", "p", (1,), attributes={"level": 3}),
+    WindowDropped("b", "daily:1"),
+    KeyCreated("l", b"other", ("read",)),
+    KeyRevoked("k"),
+    BoardDefined("c", defined().definition),
+    FriendsSet("p", ()),
+    NameSet("p", "Eve"),
+    AttributesSet("q", attributes={"level": 4}),
+    PlayerErased("p"),
+    NameSet("p", "Ann"),
+    AttributesSet("r", attributes={}),
+    defined("daily:2"),
+    PlayerProfiled("p", "Bob"),
+    BoardRetired("b"),
+    defined("daily:3"),
+)
+
+
+def whole(book: Book) -> object:
+    """Return everything a book says, but for its revision, which only ever grows."""
+    frames = take_notes(book, Heading(VERSION, Position(0), 0, b"", book.profiled_at, {}))
+    noted = read_notes(frames).book
+    return list(noted.boards), list(take_notes_sorted(noted)), book.profiled_at
+
+
+def take_notes_sorted(book: Book) -> Iterator[bytes]:
+    book.profiles = dict(sorted(book.profiles.items()))
+    book.friends = dict(sorted(book.friends.items()))
+    return take_notes(book, Heading(VERSION, Position(0), 0, b"", Position(0), {}))
+
+
+def note_like_a_fold(book: Book, recorded: Recorded) -> None:
+    fact = recorded.fact
+    if isinstance(fact, ScoreSubmitted):
+        assert fact.attributes is not None
+        book.note_attributes(fact.player, fact.attributes)
+    else:
+        book.note(recorded)
+
+
+def test_a_bookmark_knows_every_kind_of_fact() -> None:
+    kinds = [*Fact.__subclasses__(), *PlayerProfiled.__subclasses__()]
+    ours = {kind for kind in kinds if kind.__module__.startswith("rankd.")}
+    assert {type(fact) for fact in EVERYTHING} == ours
+
+
+@pytest.mark.parametrize("start", range(len(EVERYTHING)))
+def test_a_book_goes_back_to_its_bookmark_from_wherever_it_has_come(start: int) -> None:
+    history = [Recorded(Position(at), at, fact) for at, fact in enumerate(EVERYTHING, start=1)]
+    for end in range(start, len(history) + 1):
+        book = Book()
+        for recorded in history[:start]:
+            note_like_a_fold(book, recorded)
+        before, mark = whole(book), Bookmark(book, history[start:])
+        for recorded in history[start:end]:
+            note_like_a_fold(book, recorded)
+        mark.go_back()
+        assert whole(book) == before, (start, end)

@@ -71,9 +71,50 @@ async def lived(
 def test_a_redefined_board_is_what_it_would_have_been(
     first: dict[str, Any], then: dict[str, Any], submissions: list[Any]
 ) -> None:
+    """But for bounds, which under one rule are those of both."""
+    bounds = first.get("limits") if first["rule"] == then["rule"] else None
+    alike = {**then, "limits": bounds} if bounds else then
     assert asyncio.run(lived(first, then, submissions)) == asyncio.run(
-        lived(then, None, submissions)
+        lived(alike, None, submissions)
     )
+
+
+async def test_what_was_rejected_by_the_bounds_of_its_time_stays_rejected() -> None:
+    """Its sender was told that it counts nowhere. Wider bounds are for what comes after them."""
+    async with engine(FaultyLedger()) as rankd:
+        await rankd.define("b", {"rule": "sum", "limits": {"score_max": 100}})
+        for delta in (50, 60, 40):
+            await rankd.submit("b", [{"player": "ann", "delta": delta}])
+        assert await scores(rankd) == [("ann", (90,))]
+        wider = {"rule": "sum", "limits": {"score_max": 1000}, "windows": ["all", "weekly"]}
+        await rankd.redefine("b", {**wider, "decimals": 1})
+        assert await scores(rankd) == await scores(rankd, "weekly") == [("ann", (900,))]
+        await rankd.submit("b", [{"player": "ann", "delta": 60}])
+        assert await scores(rankd) == [("ann", (1500,))]
+        await verified(rankd)
+
+        await rankd.redefine("b", {**wider, "decimals": 1, "limits": {"score_max": 60}})
+        assert await scores(rankd) == [("ann", (500,))], "narrower ones are for all there is"
+        await rankd.redefine("b", {**wider, "decimals": 1})
+        assert await scores(rankd) == [("ann", (1500,))], "and what counted once counts again"
+        await verified(rankd)
+
+
+async def test_bounds_of_single_scores_do_not_bound_their_sum() -> None:
+    """Under another rule bounds mean something else, and everything is judged anew."""
+    async with engine(FaultyLedger()) as rankd:
+        await rankd.define("b", {"rule": "best", "limits": {"score_max": 3}})
+        for score in (3, 2, 1):
+            await rankd.submit("b", [{"player": "ann", "score": score}])
+        assert await scores(rankd) == [("ann", (3,))]
+        await rankd.redefine("b", {"rule": "sum"})
+        assert await scores(rankd) == [("ann", (6,))]
+        await verified(rankd)
+
+
+async def scores(rankd: Rankd, window: str = "all") -> list[Any]:
+    page = await rankd.reader.page("b", window=window)
+    return [(one.player, one.scores) for one in page.standings]
 
 
 async def test_scores_are_put_into_the_unit_of_the_new_definition() -> None:

@@ -1,11 +1,17 @@
-"""The intake: one order for many callers, and never a wrong word about what became of a fact."""
+"""The intake: one order for many callers, whatever comes between them."""
 
 import asyncio
-from collections.abc import Mapping
-from contextlib import nullcontext
-from typing import Any
 
 import pytest
+from tests.unit.core.callers import (
+    BOARD,
+    friends,
+    intake_of,
+    refused,
+    scores,
+    submit,
+    until_waiting,
+)
 from tests.unit.core.doubles import (
     DAY,
     HOUR,
@@ -18,55 +24,14 @@ from tests.unit.core.doubles import (
     verified,
 )
 
-from rankd.adapters.memory.index import NativeIndex
-from rankd.core import intake as module
-from rankd.core.book import Book
-from rankd.core.intake import Answer, Intake, Overtaken
-from rankd.core.projector import Projector
-from rankd.core.recovery import Home
-from rankd.core.service import Rankd
-from rankd.errors import LedgerUnavailable, Overloaded, SubmissionKeyReused, UnknownBoard
-from rankd.model.facts import Fact, FriendsSet, ScoreSubmitted, WindowOpened, WindowSealed
+from rankd.core.intake import Answer, Overtaken
+from rankd.errors import Overloaded, SubmissionKeyReused, UnknownBoard
+from rankd.model.facts import ScoreSubmitted, WindowOpened, WindowSealed
 from rankd.model.standing import Rank
 
 pytestmark = pytest.mark.anyio
-BOARD: Mapping[str, object] = {"rule": "sum", "windows": ["all"]}
 
-
-async def submit(rankd: Rankd, player: str, score: int, key: str | None = None) -> Answer:
-    (answer,) = await rankd.submit("b", [{"player": player, "score": score, "key": key}])
-    return answer
-
-
-async def scores(rankd: Rankd, board: str = "b") -> dict[str, int]:
-    page = await rankd.reader.page(board, limit=1000)
-    return {one.player: one.scores[0] for one in page.standings}
-
-
-async def until_waiting(*tasks: "asyncio.Task[Any]") -> None:
-    """Let tasks run until they wait for somebody else."""
-    for _ in range(10):
-        await asyncio.sleep(0)
-    assert not any(task.done() for task in tasks)
-
-
-def intake_of(ledger: FaultyLedger, *, waiting_max: int = 100, batch_max: int = 100) -> Intake:
-    return Intake(
-        ledger=ledger,
-        projector=Projector(ledger=ledger, index=NativeIndex(), book=Book()),
-        clock=SetClock(),
-        reading=nullcontext(),
-        owed={},
-        waiting_max=waiting_max,
-        batch_max=batch_max,
-    )
-
-
-def friends(number: int) -> list[Fact]:
-    return [FriendsSet(f"p{number}", ("ann",))]
-
-
-# ------------------------------------------------------------------------------- batches
+# -------------------------------------------------------------------------------- batches
 
 
 async def test_what_gathers_behind_a_commit_shares_the_next() -> None:
@@ -134,7 +99,7 @@ async def test_requests_of_no_facts_are_answered() -> None:
         assert await rankd.submit_each([]) == []
 
 
-# ---------------------------------------------------------------------- callers that leave
+# --------------------------------------------------------------------- callers that leave
 
 
 @pytest.mark.parametrize("under_way", [False, True])
@@ -183,147 +148,7 @@ async def test_everybody_leaving_stops_nothing() -> None:
         assert await scores(rankd) == {"last": 9, **{f"p{n}": n for n in range(5)}}
 
 
-# -------------------------------------------------------------------- ledgers that fail
-
-
-async def refused(rankd: Rankd) -> None:
-    with pytest.raises(LedgerUnavailable) as refusal:
-        await submit(rankd, "p", 1)
-    assert refusal.value.applied == "no"
-
-
-@pytest.mark.parametrize(
-    ("applied", "done"), [("no", False), ("unknown", False), ("unknown", True)]
-)
-async def test_a_failed_append_is_told_as_the_ledger_tells_it(applied: Any, done: bool) -> None:
-    ledger = FaultyLedger()
-    async with engine(ledger) as rankd:
-        await rankd.define("b", BOARD)
-        await submit(rankd, "p", 1, "before")
-        before = ledger.begun
-        ledger.hold()
-        ledger.fail(applied=applied, done=done)
-        failing = [asyncio.create_task(submit(rankd, "p", 10, f"f{n}")) for n in range(2)]
-        await ledger.asked(before + 1)
-        waiting = [asyncio.create_task(submit(rankd, "p", 100, f"w{n}")) for n in range(2)]
-        await until_waiting(*failing, *waiting)
-        ledger.release()
-        for task, word in [(one, applied) for one in failing] + [(one, "no") for one in waiting]:
-            with pytest.raises(LedgerUnavailable) as refusal:
-                await task
-            assert refusal.value.applied == word
-        await refused(rankd)
-        assert rankd.failure is not None
-        assert await scores(rankd) == {"p": 1}  # Reads go on.
-    again = ledger.anew()
-    async with engine(again) as rankd:
-        assert await scores(rankd) == {"p": 21 if done else 1}
-        for number in range(2):
-            assert (await submit(rankd, "p", 10, f"f{number}")).duplicate is done
-            assert not (await submit(rankd, "p", 100, f"w{number}")).duplicate
-        assert await scores(rankd) == {"p": 221}
-        await verified(rankd)
-
-
-async def test_an_error_that_is_not_the_ledgers_own_leaves_the_outcome_unknown() -> None:
-    ledger = FaultyLedger()
-    async with engine(ledger) as rankd:
-        await rankd.define("b", BOARD)
-        ledger.fail(error=RuntimeError("injected"), done=True)
-        with pytest.raises(LedgerUnavailable) as refusal:
-            await submit(rankd, "p", 1)
-        assert refusal.value.applied == "unknown"
-        await refused(rankd)
-
-
-async def test_receipts_that_a_failed_append_brought_are_still_owed() -> None:
-    ledger = FaultyLedger()
-    async with engine(ledger) as rankd:
-        await rankd.define("b", BOARD)
-        first = await submit(rankd, "p", 1, "k")
-        ledger.fail(applied="unknown")
-        with pytest.raises(LedgerUnavailable):
-            await submit(rankd, "p", 2)
-    async with engine(ledger.anew()) as rankd:
-        again = await submit(rankd, "p", 1, "k")
-        assert (again.duplicate, again.receipt) == (True, first.receipt)
-
-
-# ------------------------------------------------------------------------ folds that fail
-
-
-class FailingIndex(NativeIndex):
-    """An index whose next judging fails, before anything is moved."""
-
-    failing: BaseException | None = None
-
-    async def judge(self, *args: Any, **named: Any) -> Any:
-        if self.failing is not None:
-            raise self.failing
-        return await super().judge(*args, **named)
-
-
-@pytest.mark.parametrize("error", [MemoryError(), LedgerUnavailable("injected", applied="no")])
-async def test_a_fold_that_fails_never_means_no(error: Exception) -> None:
-    """The fact is in the ledger by then, whatever the fold says of itself."""
-    ledger, index = FaultyLedger(), FailingIndex()
-    async with engine(ledger, build=lambda: Home(index, None)) as rankd:
-        await rankd.define("b", BOARD)
-        index.failing = error
-        with pytest.raises(LedgerUnavailable) as refusal:
-            await submit(rankd, "p", 1, "k")
-        assert refusal.value.applied == "unknown"
-        await refused(rankd)
-    async with engine(ledger.anew()) as rankd:
-        assert (await submit(rankd, "p", 1, "k")).duplicate
-        assert await scores(rankd) == {"p": 1}
-
-
-async def test_a_redefinition_whose_fold_cannot_read_the_ledger_never_means_no() -> None:
-    ledger = FaultyLedger()
-    async with engine(ledger) as rankd:
-        await rankd.define("b", BOARD)
-        await submit(rankd, "p", 1)
-        before = ledger.begun
-        ledger.hold()
-        redefining = asyncio.create_task(rankd.redefine("b", {**BOARD, "rule": "best"}))
-        await ledger.asked(before + 1)
-        ledger.read_failure = LedgerUnavailable("injected", applied="no")
-        ledger.release()
-        with pytest.raises(LedgerUnavailable) as refusal:
-            await redefining
-        there = rankd_rules(await facts_of(ledger.anew()))
-        assert there == ["sum", "best"]
-        assert refusal.value.applied == "unknown"
-    async with engine(ledger.anew()) as rankd:
-        assert rankd.book.page("b").board.rule == "best"
-        await verified(rankd)
-
-
-def rankd_rules(facts: Any) -> list[str]:
-    return [one.fact.definition["rule"] for one in facts if hasattr(one.fact, "definition")]
-
-
-async def test_windows_that_cannot_be_told_leave_nobody_waiting(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Whatever goes wrong in the writer, callers hear of it."""
-    async with engine(FaultyLedger()) as rankd:
-        await rankd.define("b", {"rule": "sum", "windows": ["daily"]})
-
-        def fails(*_: object) -> list[Fact]:
-            raise OverflowError("injected")
-
-        monkeypatch.setattr(module, "due_turns", fails)
-        monkeypatch.setattr(rankd._intake, "_turn_at", 0)
-        async with asyncio.timeout(30):
-            with pytest.raises(LedgerUnavailable):
-                await submit(rankd, "p", 1)
-            with pytest.raises(LedgerUnavailable):
-                await submit(rankd, "p", 1)
-
-
-# ---------------------------------------------------------------------------------- keys
+# ----------------------------------------------------------------------------------- keys
 
 
 async def test_one_key_counts_once_within_a_batch_across_batches_and_lives() -> None:
@@ -360,6 +185,21 @@ async def test_a_key_used_for_something_else_is_refused_and_the_rest_counts() ->
         assert await scores(rankd) == {"p": 5, "q": 1}
 
 
+async def test_a_retry_may_say_another_time_or_none() -> None:
+    """It is data that decides nothing, and many a client stamps each try anew."""
+    ledger = FaultyLedger()
+    item = {"player": "p", "score": 5, "key": "k", "at": "2026-11-14T09:30:00Z"}
+    async with engine(ledger) as rankd:
+        await rankd.define("b", BOARD)
+        (first,) = await rankd.submit("b", [item])
+        for at in ("2026-11-14T09:30:01Z", None):
+            (later,) = await rankd.submit("b", [{**item, "at": at}])
+            assert (later.duplicate, later.error) == (True, None)
+            assert later.position == first.position
+        (other,) = await rankd.submit("b", [{**item, "score": 6}])
+        assert isinstance(other.error, SubmissionKeyReused)
+
+
 async def test_a_key_outlives_the_retirement_of_its_board() -> None:
     """Keys are remembered for the ledger's life: a late retry must not count on a new board."""
     async with engine(FaultyLedger()) as rankd:
@@ -387,149 +227,7 @@ async def test_receipts_are_handed_in_with_the_next_append() -> None:
             assert kept.receipt == answer.receipt.encode()
 
 
-# ------------------------------------------------------------------------------ handed in
-
-
-class Heard(list[Any]):
-    """What was told of what was handed in, in the order it was told."""
-
-    def __call__(self, told: list[Answer] | Exception) -> None:
-        self.append(told)
-
-
-async def test_what_is_handed_in_is_told_once_and_in_the_order_it_came() -> None:
-    ledger, heard = FaultyLedger(), Heard()
-    intake = intake_of(ledger)
-    intake.hand_in(friends(1), heard)
-    put = asyncio.create_task(intake.put(friends(2)))
-    await until_waiting(put)
-    intake.hand_in([*friends(3), *friends(4)], heard)
-    assert (heard, intake.waiting) == ([], 4)
-    intake.close()
-    await intake.run()
-    assert [[one.position for one in answers] for answers in (*heard, await put)] == [
-        [1],
-        [3, 4],
-        [2],
-    ]
-    assert intake.waiting == 0
-
-
-async def test_handing_in_what_finds_no_room_raises_and_tells_nobody() -> None:
-    ledger, heard = FaultyLedger(), Heard()
-    intake = intake_of(ledger, waiting_max=2)
-    intake.hand_in(friends(1), heard)
-    with pytest.raises(Overloaded):
-        intake.hand_in([*friends(2), *friends(3)], heard)
-    intake.hand_in(friends(4), heard)
-    intake.close()
-    with pytest.raises(LedgerUnavailable) as refusal:
-        intake.hand_in(friends(5), heard)
-    assert refusal.value.applied == "no"
-    await intake.run()
-    assert [len(answers) for answers in heard] == [1, 1]
-    assert await ledger.head() == 2
-
-
-async def test_who_handed_in_wakes_a_writer_that_sleeps() -> None:
-    ledger, heard = FaultyLedger(), Heard()
-    intake = intake_of(ledger)
-    serving = asyncio.create_task(intake.run())
-    await until_waiting(serving)
-    intake.hand_in(friends(1), heard)
-    await ledger.asked(1)
-    await intake.put(friends(2))
-    assert [answers[0].position for answers in heard] == [1]
-    intake.close()
-    await serving
-
-
-@pytest.mark.parametrize(("applied", "done"), [("no", False), ("unknown", True)])
-async def test_a_failed_append_is_told_to_who_handed_in(applied: Any, done: bool) -> None:
-    ledger, heard = FaultyLedger(), Heard()
-    async with engine(ledger) as rankd:
-        await rankd.define("b", {})
-        board = rankd.book.page("b").board
-        ledger.hold()
-        before = ledger.begun
-        ledger.fail(applied=applied, done=done)
-        rankd.hand_in(SCORE, board, heard)
-        await ledger.asked(before + 1)
-        rankd.hand_in(SCORE, board, heard)
-        waiting = asyncio.create_task(submit(rankd, "p", 1))
-        await until_waiting(waiting)
-        ledger.release()
-        with pytest.raises(LedgerUnavailable):
-            await waiting
-        assert [(type(one), one.applied) for one in heard] == [
-            (LedgerUnavailable, applied),
-            (LedgerUnavailable, "no"),
-        ]
-        with pytest.raises(LedgerUnavailable):
-            rankd.hand_in(SCORE, board, heard)
-
-
-SCORE = ScoreSubmitted("b", "p", (7,), None)
-
-
-@pytest.mark.parametrize("change", ["redefined", "retired", "defined anew"])
-async def test_what_was_read_for_another_board_is_told_so_and_not_recorded(change: str) -> None:
-    ledger, heard = FaultyLedger(), Heard()
-    async with engine(ledger) as rankd:
-        board = await rankd.define("b", {})
-        await rankd.define("c", {})
-        ledger.hold()
-        before = ledger.begun
-        if change == "redefined":
-            changing = asyncio.create_task(rankd.redefine("b", {"decimals": 2}))
-        else:
-            changing = asyncio.create_task(rankd.retire("b"))  # type: ignore[arg-type]
-        await ledger.asked(before + 1)
-        rankd.hand_in(SCORE, board, heard)
-        other = asyncio.create_task(rankd.submit_read([SCORE], [board]))
-        unharmed = asyncio.create_task(rankd.submit("c", [("q", 1)]))
-        await until_waiting(changing, other, unharmed)
-        ledger.release()
-        await changing
-        with pytest.raises(Overtaken):
-            await other
-        assert (await unharmed)[0].receipt is not None
-        if change == "defined anew":
-            await rankd.define("b", {})
-            rankd.hand_in(SCORE, board, heard)  # Alike, and yet another one.
-            await rankd.submit("c", [("q", 2)])
-        assert set(map(type, heard)) == {Overtaken}
-        facts = [one.fact for one in await facts_of(ledger)]
-        assert {fact.board for fact in facts if isinstance(fact, ScoreSubmitted)} == {"c"}
-
-
-async def test_what_was_read_is_counted_as_what_is_submitted() -> None:
-    answers: list[list[Any]] = []
-    for way in ("submit", "read", "handed in"):
-        heard = Heard()
-        async with engine(FaultyLedger()) as rankd:
-            board = await rankd.define("b", {"windows": ["all", "daily"]})
-            for score, key in ((5, None), (9, "k"), (3, None), (9, "k"), (8, "k")):
-                fact = ScoreSubmitted("b", "p", (score,), None, key)
-                if way == "submit":
-                    heard(await rankd.submit("b", [{"player": "p", "score": score, "key": key}]))
-                elif way == "read":
-                    heard(await rankd.submit_read([fact], [board]))
-                else:
-                    rankd.hand_in(fact, board, heard)
-                    await rankd.set_friends("q", [])
-            answers.append([_without_positions(told[0]) for told in heard])
-    assert answers[0] == answers[1] == answers[2]
-    assert [told[0] for told in answers[0]] == [False, False, False, True, False]
-
-
-def _without_positions(answer: Answer) -> tuple[object, ...]:
-    receipt = None if answer.receipt is None else answer.receipt
-    windows = None if receipt is None else dict(receipt.windows)
-    return answer.duplicate, windows, type(answer.error)
-
-
-# ------------------------------------------------------------------------------- overtaken
+# ------------------------------------------------------------------------------ overtaken
 
 
 async def test_what_was_checked_against_another_definition_is_checked_again() -> None:
@@ -603,7 +301,7 @@ async def test_overtaken_names_boards_by_what_they_are_not_by_what_they_say() ->
             await rankd._intake.put(friends(1), boards=(stale,))
 
 
-# --------------------------------------------------------------------------------- windows
+# -------------------------------------------------------------------------------- windows
 
 
 async def test_windows_turn_before_what_shares_their_commit() -> None:
@@ -643,7 +341,7 @@ async def test_ledger_time_never_goes_back_for_windows_either() -> None:
         assert state_of(rankd.reader.projector) == opened
 
 
-# --------------------------------------------------------------------------------- closing
+# -------------------------------------------------------------------------------- closing
 
 
 async def test_closing_serves_what_waits_and_takes_nothing_more() -> None:
@@ -684,16 +382,3 @@ async def test_closing_while_windows_turn_serves_what_waits() -> None:
         assert rankd.book.page("b").windows["daily"].window.id == "daily:2026-11-15"
         assert await scores(rankd) == {"p": 1}
         await verified(rankd)
-
-
-async def test_a_caller_that_cannot_be_told_ends_nobody_elses_turn() -> None:
-    async with engine(FaultyLedger()) as rankd:
-        await rankd.define("b", BOARD)
-        page = rankd.book.page("b")
-
-        def broken(_told: object) -> None:
-            raise RuntimeError("a mistake of the caller")
-
-        rankd.hand_in(ScoreSubmitted("b", "ann", (1,)), page.board, broken)
-        assert (await submit(rankd, "bob", 2)).receipt is not None
-        assert await scores(rankd) == {"ann": 1, "bob": 2}

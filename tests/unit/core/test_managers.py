@@ -3,18 +3,32 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from tests.unit.core.doubles import DAY, FaultyLedger, SetClock, bare, engine, kept_in
+from tests.unit.core.doubles import (
+    DAY,
+    FarIndex,
+    FaultyLedger,
+    SetClock,
+    SharedLedger,
+    bare,
+    engine,
+    kept_in,
+)
 
+from rankd.adapters.memory.copies import MemoryCopies
 from rankd.adapters.memory.index import NativeIndex
+from rankd.adapters.memory.standings import MemoryStandings
 from rankd.core import managers, service
-from rankd.core.recovery import Home, recover
-from rankd.errors import LedgerUnavailable
+from rankd.core.copies import newest_copy
+from rankd.core.recovery import Home, Shared, recover
+from rankd.core.service import running
+from rankd.errors import IndexUnavailable, LedgerUnavailable
 from rankd.model.facts import Position
-from rankd.ports import Progress, SealedRow
+from rankd.ports import Progress, SealedName, SealedRow
 
 pytestmark = pytest.mark.anyio
 BOARD: dict[str, Any] = {"rule": "sum", "windows": ["daily"]}
@@ -123,6 +137,7 @@ async def test_a_save_that_fails_is_told_and_not_tried_again_at_once(
             await until(lambda: failing.asked > 0)
             await asyncio.sleep(0.02)
             assert failing.asked == 1
+            assert (rankd.snapshotter.saved, rankd.unsaved) == (0, 11), "it is not called saved"
             await rankd.submit("b", [{"player": "p", "score": 1}] * 10)
             await until(lambda: failing.asked == 2)
             with pytest.raises(OSError, match="injected"):
@@ -162,27 +177,11 @@ async def test_a_save_whose_caller_goes_away_leaves_the_one_before(tmp_path: Pat
         assert await rankd.save() == 2
 
 
-class Kept:
-    """An archive in a list."""
-
-    def __init__(self) -> None:
-        self.rows: dict[tuple[str, str, int], list[SealedRow]] = {}
-
-    async def kept_standings(self, board: str, window: str, *, since: Position) -> int:
-        return len(self.rows.get((board, window, since), ()))
-
-    async def keep_standings(
-        self, board: str, window: str, rows: Sequence[SealedRow], *, since: Position
-    ) -> None:
-        assert rows, "nothing is kept for nothing"
-        self.rows.setdefault((board, window, since), []).extend(rows)
-
-
 async def test_final_standings_are_archived_once_and_go_on_where_they_broke_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(managers, "PAGE_LIMIT_MAX", 2)
-    clock, archive = SetClock(), Kept()
+    clock, archive = SetClock(), MemoryStandings()
     async with engine(FaultyLedger(), clock) as rankd:
         await rankd.define("b", {"windows": ["daily"], "ties": "standard"})
         scores = [("ann", 3), ("bob", 5), ("cyd", 3), ("dee", 1), ("eve", 9)]
@@ -191,17 +190,187 @@ async def test_final_standings_are_archived_once_and_go_on_where_they_broke_off(
         await rankd.sealer.turn()
         (sealed,) = rankd.book.boards["b"].sealed.values()
         name = ("b", sealed.window.id, sealed.through)
-        expected = [
-            (1, "eve", (9,), None),
-            (2, "bob", (5,), None),
-            (3, "ann", (3,), None),
-            (3, "cyd", (3,), None),
-            (5, "dee", (1,), None),
+        ties = [(1, "eve", 9), (2, "bob", 5), (3, "ann", 3), (3, "cyd", 3), (5, "dee", 1)]
+        expected = [(place, *row) for place, row in enumerate(ties, start=1)]
+        page = await rankd.reader.page("b", window=sealed.window.id)
+        keys = sealed.terms.order.parted(page.order_keys)
+        before = [
+            SealedRow(place, rank, player, keys[place - 1], (score,), None)
+            for place, rank, player, score in expected[:2]
         ]
-        archive.rows[name] = list(expected[:2])  # Somebody was stopped in the middle of it.
+        await archive.keep_standings(*name[:2], before, since=sealed.through)  # And was stopped.
         await managers.Archiver(rankd.reader, archive).keep(sealed)
-        assert archive.rows == {name: expected}
         again = managers.Archiver(rankd.reader, archive)  # Another node, or another life.
         await again.keep(sealed)
         await again.keep(sealed)
-        assert archive.rows == {name: expected}
+        found = [(row.place, row.rank, row.player, *row.scores) for row in archive.sealed[name]]
+        assert found == expected
+        assert [row.order_key for row in archive.sealed[name]] == sorted(keys)
+        assert archive.totals == {name: 5}
+
+
+async def test_what_a_board_keeps_no_longer_is_dropped_from_the_archive_too() -> None:
+    clock, archive = SetClock(), MemoryStandings()
+    async with engine(FaultyLedger(), clock) as rankd:
+        await rankd.define("b", {"windows": ["daily"], "retention": {"daily": "2d"}})
+        await rankd.define("kept", {"windows": ["daily"]})
+        mine, another = (managers.Archiver(rankd.reader, archive) for _ in range(2))
+
+        async def turn(archiver: managers.Archiver) -> None:
+            await rankd.submit("b", [("ann", 3)])
+            await rankd.submit("kept", [("ann", 3)])
+            clock.time += DAY
+            await rankd.sealer.turn()
+            for page in list(rankd.book.boards.values()):
+                for sealed in list(page.sealed.values()):
+                    await archiver.keep(sealed)
+            await archiver.drop()
+
+        for _ in range(5):
+            await turn(mine)
+        closed = [{name.window for name in archived_of(archive, board)} for board in ("b", "kept")]
+        assert list(map(len, closed)) == [len(rankd.book.boards["b"].sealed), 5]
+        assert closed[0] == set(rankd.book.boards["b"].sealed) and len(closed[0]) < 5
+        assert set(archive.sealed) == set(archive.totals)
+
+        # Another life of the node finds what was dropped while nobody looked.
+        await archive.keep_standings("b", "daily:2000-01-01", [], since=Position(5))
+        await archive.keep_standings("b", "daily:2100-01-01", [], since=Position(1_000))
+        await archive.keep_standings("retired", "daily:2000-01-01", [], since=Position(5))
+        await another.drop()
+        left = {name.window for name in archived_of(archive, "b")}
+        assert left == closed[0] | {"daily:2100-01-01"}, "of what is not read yet nobody can tell"
+        assert archived_of(archive, "retired")
+        await another.drop()
+
+        await rankd.retire("kept")
+        await rankd.define("kept", {"windows": ["daily"]})
+        await another.drop()
+        assert len(archived_of(archive, "kept")) == 5
+
+
+def archived_of(archive: MemoryStandings, board: str) -> list[SealedName]:
+    return [SealedName(*name) for name in archive.sealed if name[0] == board]
+
+
+def copyist(rankd: service.Rankd, ledger: FaultyLedger, copies: MemoryCopies) -> managers.Copyist:
+    return managers.Copyist(rankd._intake, ledger, copies, every_facts=5)
+
+
+async def test_a_copy_of_the_book_is_kept_each_time_enough_is_new() -> None:
+    ledger, copies = FaultyLedger(), MemoryCopies()
+    async with engine(ledger) as rankd:
+        mine, another = copyist(rankd, ledger, copies), copyist(rankd, ledger, copies)
+        await rankd.define("b", BOARD)
+        await rankd.submit("b", [{"player": "p", "score": 1}] * 3)
+        assert not await mine.copy()
+        await rankd.profile("p", {"name": "Ann"})
+        assert await mine.copy()
+        assert not await another.copy(), "somebody did it"
+        await rankd.submit("b", [{"player": "p", "score": 1}] * 5)
+        assert await another.copy() and not await mine.copy()
+        assert list(await copies.kept()) == [10, 5]
+        found = await newest_copy(copies, ledger, through=Position(9))
+        assert (found.heading.checkpoint, found.book.profile("p").name) == (5, "Ann")
+        assert list(found.book.page("b").windows) == ["daily"]
+
+
+async def test_of_many_players_copies_are_kept_less_often() -> None:
+    ledger, copies = FaultyLedger(), MemoryCopies()
+    async with engine(ledger) as rankd:
+        mine = copyist(rankd, ledger, copies)
+        for number in range(7):
+            await rankd.profile(f"p{number}", {"name": "x"})
+        assert await mine.copy()
+        await rankd.define("b", BOARD)
+        await rankd.submit("b", [{"player": "p", "score": 1}] * 5)
+        assert not await mine.copy()
+        await rankd.submit("b", [{"player": "p", "score": 1}])
+        assert await mine.copy()
+
+
+async def test_a_copy_is_of_the_end_of_an_append() -> None:
+    """Only there the hash chain tells which ledger it is of."""
+    ledger, copies = FaultyLedger(), MemoryCopies()
+    async with engine(ledger) as rankd:
+        await rankd.define("b", BOARD)
+        await rankd.submit("b", [{"player": "p", "score": 1}] * 9)
+        rankd.projector.checkpoint = Position(9)  # As one who follows others may stop anywhere.
+        assert not await copyist(rankd, ledger, copies).copy()
+        rankd.projector.checkpoint = Position(10)
+        assert await copyist(rankd, ledger, copies).copy()
+
+
+async def test_a_copy_that_fails_is_told_and_not_tried_at_once_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Failing(MemoryCopies):
+        asked = 0
+
+        async def kept(self) -> Sequence[Position]:
+            self.asked += 1
+            raise LedgerUnavailable("injected", applied="no")
+
+    ledger, copies = FaultyLedger(), Failing()
+    async with engine(ledger) as rankd:
+        await rankd.define("b", BOARD)
+        await rankd.submit("b", [{"player": "p", "score": 1}] * 9)
+        loop = asyncio.create_task(copyist(rankd, ledger, copies).run())
+        await until(lambda: bool(caplog.records))
+        await asyncio.sleep(0.02)
+        loop.cancel()
+        assert copies.asked == 1
+        assert "no copy of the book could be kept" in caplog.text
+
+
+async def test_what_was_read_from_before_a_window_was_closed_is_not_archived() -> None:
+    clock, archive = SetClock(), MemoryStandings()
+    async with engine(FaultyLedger(), clock) as rankd:
+        await rankd.define("b", {"windows": ["daily"]})
+        await rankd.submit("b", [("ann", 3)])
+        clock.time += DAY
+        await rankd.sealer.turn()
+        (sealed,) = rankd.book.boards["b"].sealed.values()
+        later = sealed._replace(through=Position(sealed.through + 9))
+        with pytest.raises(IndexUnavailable, match="before the window was closed"):
+            await managers.Archiver(rankd.reader, archive).keep(later)
+        assert not archive.sealed
+        assert not archive.totals
+
+
+async def test_an_index_that_cannot_be_filled_is_told_once_and_then_seldom(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As one that is full: it says where it is, and takes nothing."""
+    monkeypatch.setattr(managers, "MEND_SECONDS", 0.001)
+    index = FarIndex()
+    async with running(
+        ledger=SharedLedger(),
+        build=bare,
+        clock=SetClock(),
+        reading=nullcontext(),
+        shared=Shared(cast("Any", index)),
+    ) as rankd:
+        await rankd.define("b", BOARD)
+        tries = 0
+
+        async def full(*_given: object, **_named: object) -> None:
+            nonlocal tries
+            tries += 1
+            raise IndexUnavailable("it is full")
+
+        monkeypatch.setattr(index.there, "apply", full)
+        with caplog.at_level(logging.WARNING):
+            await rankd.submit("b", [{"player": "p", "score": 1}])
+            await until(lambda: tries > 20)
+            assert caplog.text.count("the index is behind; it is being filled") == 1
+            assert "cannot be filled" not in caplog.text
+            monkeypatch.setattr(managers, "LOG_AGAIN_SECONDS", 0.0)
+            await until(lambda: "cannot be filled: it is full" in caplog.text)
+            monkeypatch.setattr(managers, "LOG_AGAIN_SECONDS", 3_600.0)
+            monkeypatch.delattr(index.there, "apply")
+            await until(lambda: rankd.index_failure is None)
+            await until(lambda: "where it should be again" in caplog.text)
+            index.empty()
+            await until(lambda: caplog.text.count("where it should be again") == 2)
+            assert caplog.text.count("the index is behind; it is being filled") == 2

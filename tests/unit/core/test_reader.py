@@ -1,6 +1,9 @@
 """The reader: answers that agree with one another, for every way of counting ties."""
 
+from collections.abc import Sequence
+from decimal import Decimal
 from typing import ClassVar
+from unittest.mock import ANY
 
 import pytest
 from hypothesis import given
@@ -8,10 +11,12 @@ from hypothesis import strategies as st
 from tests.unit.core.doubles import DAY, HOUR, FaultyLedger, SetClock, bare, engine
 
 from rankd.adapters.memory.index import NativeIndex
-from rankd.core.reader import Page, Reader
+from rankd.core.reader import Found, Page, Reader
 from rankd.core.recovery import Home
 from rankd.errors import InvalidPage, NotRanked, UnknownBoard, UnknownWindow
+from rankd.model.facts import Position
 from rankd.model.standing import Rank
+from rankd.ports import Places, Ranked
 
 pytestmark = pytest.mark.anyio
 GAPPED = {"name": "shift", "start": "2026-11-14T12:00:00Z", "every": "1h", "gap": "1h"}
@@ -98,6 +103,117 @@ async def test_what_is_not_there_is_an_error_and_never_rank_zero() -> None:
         assert (await rankd.reader.scores_for("b", percentile=50.0)).rank is None
 
 
+@pytest.mark.parametrize(
+    ("ties", "ranks"),
+    [("ordinal", [1, 2, 3, 4]), ("standard", [1, 2, 2, 4]), ("dense", [1, 2, 2, 3])],
+)
+async def test_a_projection_tells_a_rank_that_somebody_holds(ties: str, ranks: list[int]) -> None:
+    """Entries are counted one by one, and the one that is met has the rank its ties give it."""
+    async with engine(FaultyLedger()) as rankd:
+        await rankd.define("b", {"windows": ["all"], "ties": ties})
+        scores = [9, 7, 7, 5]
+        for player, score in zip("abcd", scores, strict=True):
+            await rankd.submit("b", [{"player": player, "score": score}])
+        told = [await rankd.reader.scores_for("b", rank=Rank(n)) for n in (1, 2, 3, 4)]
+        assert [(one.rank, one.scores) for one in told] == [
+            (rank, (score,)) for rank, score in zip(ranks, scores, strict=True)
+        ]
+        page = await rankd.reader.page("b", from_rank=Rank(3), limit=1)
+        assert (list(page.ranks), list(page.players)) == ([ranks[2]], ["c"])
+        page = await rankd.reader.around_rank("b", Rank(2), reach=0)
+        assert (list(page.ranks), list(page.players)) == ([ranks[1]], ["b"])
+        share = await rankd.reader.scores_for("b", percentile=50.0)
+        assert (share.rank, share.scores) == (ranks[2], (7,))
+        nobody = await rankd.reader.scores_for("b", rank=Rank(5))
+        assert (nobody.rank, nobody.scores) == (5, None)
+
+
+# ------------------------------------------------------------ read like a list of standings
+
+
+@pytest.mark.parametrize("decimals", [0, 2])
+@pytest.mark.parametrize("ties", ["ordinal", "dense"])
+async def test_a_page_is_read_like_the_list_of_its_standings(ties: str, decimals: int) -> None:
+    async with engine(FaultyLedger()) as rankd:
+        await rankd.define("b", {"ties": ties, "decimals": decimals})
+        await rankd.profile("p3", {"name": "Ann"})
+        scores = [5, 5, 3, 3, 3, 9, 1]
+        for number, score in enumerate(scores):
+            beside = {"metadata": {"car": "red"}} if number == 2 else {}
+            await rankd.submit("b", [{"player": f"p{number}", "score": score, **beside}])
+        page = await rankd.reader.page("b", limit=5)
+        like_a_list(page)
+        assert (len(page), page.total) == (5, 7)
+        assert page == await rankd.reader.page("b", limit=5)
+        assert page != await rankd.reader.page("b", limit=5, from_rank=Rank(2))
+        beyond = await rankd.reader.page("b", from_rank=Rank(8))
+        assert not beyond and beyond == []
+
+
+async def test_a_look_up_is_read_like_the_list_of_its_standings() -> None:
+    async with engine(FaultyLedger()) as rankd:
+        await rankd.define("b", {})
+        await rankd.submit("b", [(player, score) for score, player in enumerate("abcd")])
+        found = await rankd.reader.lookup("b", ["a", "nobody", "d", "c"])
+        like_a_list(found)
+        assert [(one.player, one.rank, one.place) for one in found] == [
+            ("d", 1, 1),
+            ("c", 2, 2),
+            ("a", 4, 3),
+        ]
+        assert (found[0].place, found.not_found) == (1, ["nobody"])
+        nobody = await rankd.reader.lookup("b", ["nobody"])
+        assert not nobody and nobody == [] and len(nobody) == 0
+
+
+def like_a_list(read: Page | Found) -> None:
+    """Whatever can be asked of a list of standings has the same answer."""
+    whole = list(read.standings)
+    assert isinstance(read, Sequence)
+    assert [*read] == whole and len(read) == len(whole) and bool(read) == bool(whole)
+    assert [*reversed(read)] == whole[::-1]
+    for at in range(-len(whole), len(whole)):
+        assert read[at] == whole[at]
+        assert read.index(whole[at]) == whole.index(whole[at])
+    for stretch in (slice(None), slice(1, 3), slice(-2, None), slice(None, None, -1)):
+        assert read[stretch] == whole[stretch]
+    for beyond in (len(whole), -len(whole) - 1):
+        with pytest.raises(IndexError):
+            read[beyond]
+    assert whole[0] in read and read.count(whole[0]) == 1 and "ann" not in read
+    assert read == whole and whole == read
+    assert read != whole[1:] and whole[1:] != read and read != tuple(whole)
+    with pytest.raises(TypeError):
+        hash(read)
+    match read:
+        case [first, *_]:
+            assert first == whole[0]
+        case _:
+            raise AssertionError("it is no sequence")
+
+
+async def test_what_was_read_is_printed_with_its_standings() -> None:
+    async with engine(FaultyLedger()) as rankd:
+        await rankd.define("b", {"decimals": 1})
+        await rankd.submit("b", [("ann", "2.5")])
+        page = await rankd.reader.page("b")
+        ranking, row = "Ranking(board='b', window='all', segment=None)", repr(page[0])
+        assert "rank=1, player='ann', score=Decimal('2.5')" in row
+        assert repr(page) == f"Page(ranking={ranking}, total=1, as_of=2, standings=[{row}])"
+        found = await rankd.reader.lookup("b", ["nobody"])
+        assert repr(found) == (
+            f"Found(ranking={ranking}, total=1, as_of=2, standings=[], not_found=['nobody'])"
+        )
+        projected = await rankd.reader.scores_for("b", rank=Rank(1))
+        assert projected.score == Decimal("2.5")
+        assert repr(projected) == (
+            f"Projected(rank=1, score=Decimal('2.5'), total=1, ranking={ranking}, as_of=2)"
+        )
+        nobody = await rankd.reader.scores_for("b", rank=Rank(2))
+        assert nobody.score is None
+        assert repr(nobody).startswith("Projected(rank=2, score=None, total=1")
+
+
 async def test_names_come_from_the_profile_when_they_are_read() -> None:
     async with engine(FaultyLedger()) as rankd:
         await rankd.define("b", {"rule": "best", "windows": ["all"]})
@@ -128,6 +244,16 @@ def test_pages_forth_and_back_by_cursors_are_the_same_pages(scores: list[int], l
                 assert before.standings == pages[pages.index(page) - 1].standings
 
     asyncio.run(paged())
+
+
+async def test_a_cursor_given_out_once_leads_on() -> None:
+    """Readers keep it while we upgrade: how a ranking is called in messages is not part of it."""
+    async with engine(FaultyLedger()) as rankd:
+        await rankd.define("b", {"rule": "best", "windows": ["all"]})
+        await rankd.submit("b", [{"player": player, "score": 5} for player in ("ann", "bob")])
+        cursor = "AZfjYPAytmpPPqNrigAQf_________oAAAAAAAAAAmFubg"
+        assert (await rankd.reader.page("b", limit=1)).next_cursor == cursor
+        assert (await rankd.reader.page("b", cursor=cursor)).players == ["bob"]
 
 
 # ------------------------------------------------------------------------------ at once
@@ -172,6 +298,19 @@ def seeking(reader: Reader, window: str | None = None, segment: str | None = Non
     return reader.seeker(reader.where("b", window, segment)) is not None
 
 
+def each(found: Places, width: int) -> list[Ranked | None]:
+    """Return what columns tell, one by one."""
+    beside = found.metadata or [None] * len(found.ranks)
+    return [
+        Ranked(Rank(rank), found.order_keys[at : at + width], under, found.total, found.as_of)
+        if rank
+        else None
+        for rank, under, at in zip(
+            found.ranks, beside, range(0, len(found.order_keys), width), strict=True
+        )
+    ]
+
+
 async def test_who_asks_often_is_told_what_who_asks_once_is() -> None:
     async with engine(FaultyLedger()) as rankd:
         reader = rankd.reader
@@ -186,11 +325,11 @@ async def test_who_asks_often_is_told_what_who_asks_once_is() -> None:
                 more["attributes"] = {"region": "eu"}
             await rankd.submit("b", [{"player": player, "score": number, **more}])
             for where, seek in zip(places, seekers, strict=True):
-                for asked in (*(f"p{number}" for number in range(7)), "nobody"):
-                    assert seek(asked) == reader.ranked_now(where, asked)
-        found = seekers[0]("p1")
-        assert found is not None
-        assert (found.rank, found.metadata, found.total, found.as_of) == (1, b"29", 7, 31)
+                asked = [*(f"p{number}" for number in range(7)), "nobody"]
+                alone = [reader.ranked_now(where, player) for player in asked]
+                assert each(seek(asked), where.terms.order.key_bytes) == alone
+        assert each(seekers[0](["p1"]), 16) == [Ranked(Rank(1), ANY, b"29", 7, Position(31))]
+        assert each(seekers[0]([]), 16) == []
 
 
 @pytest.mark.parametrize("ties", ["standard", "dense"])

@@ -77,6 +77,22 @@ async def test_of_two_different_definitions_at_once_one_is_refused() -> None:
         assert await definitions(ledger) == ["sum"]
 
 
+async def test_a_board_is_expected_as_it_is_defined_and_nothing_is_recorded() -> None:
+    ledger = FaultyLedger()
+    async with engine(ledger) as rankd:
+        for definition in ({}, BOARD, {"rule": "none"}):
+            with pytest.raises(UnknownBoard):
+                rankd.expect("b", definition)
+        board = await rankd.define("b", BOARD)
+        assert rankd.expect("b", {}) is rankd.expect("b", BOARD) is board
+        with pytest.raises(BoardDiffers) as refusal:
+            rankd.expect("b", BEST)
+        assert refusal.value.fields == ("rule",)
+        with pytest.raises(InvalidBoard):
+            rankd.expect("b", {"rule": "none"})
+        assert await definitions(ledger) == ["sum"]
+
+
 @pytest.mark.parametrize("leaves_at", ["the turns", "the definition"])
 async def test_a_redefinition_is_done_to_its_end_though_who_asked_goes_away(
     leaves_at: str,

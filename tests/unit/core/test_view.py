@@ -54,4 +54,5 @@ async def test_a_view_without_a_writer_has_nothing_waiting_and_no_complaint() ->
     async with engine(FaultyLedger()) as rankd:
         view = View(rankd.projector, rankd.reader._clock)
         assert (view.position, view.book) == (rankd.position, rankd.book)
+        assert view.immediate, "as the index in this process is"
         assert (view.failure, view.waiting, view.commits, view.unsaved) == (None, 0, 0, 0)

@@ -1,0 +1,111 @@
+"""Whether an index holds what the ledger says: everything is folded again, and compared.
+
+Writes go on meanwhile. Entries are compared some at a time, in the writer's turn and as of one
+position. An index that other nodes fold into may have forgotten that position by the time it is
+asked; then both sides go on to a later one, and the same entries are compared there.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+from rankd.core.intake import Intake
+from rankd.core.projector import Projector
+from rankd.errors import IndexDiffers, IndexForgot, IndexUnavailable
+from rankd.model.facts import Position
+from rankd.model.standing import Rank
+from rankd.ports import Placed, Progress, RankIndex, Ranking
+
+SHADOW_FACTS = 65_536
+"""How many facts are folded between two words about progress."""
+
+SHADOW_BEHIND_MAX = 1_000
+"""How near a shadow comes to the head before the writer waits for it."""
+
+COMPARED_TOGETHER = 4_096
+"""How many entries are compared before others get their turn: some ten milliseconds."""
+
+MOMENTS_MAX = 20
+"""How often the same entries are looked at before an index counts as too busy to be compared."""
+
+
+async def fold_shadow(shadow: Projector, intake: Intake) -> AsyncIterator[Progress]:
+    """Fold the ledger into a shadow, nearly as far as the engine is."""
+    while shadow.checkpoint < (here := intake.projector.checkpoint):
+        through = min(here, Position(shadow.checkpoint + SHADOW_FACTS))
+        await shadow.catch_up(through=through)
+        yield Progress(shadow.checkpoint, here, "folding")
+        await asyncio.sleep(0)
+        if intake.projector.checkpoint - shadow.checkpoint <= SHADOW_BEHIND_MAX:
+            break  # Writes go on meanwhile: who waits for the last of them waits for ever.
+
+
+async def compare(shadow: Projector, intake: Intake) -> AsyncIterator[Progress]:
+    """Compare every entry of the engine's index with a shadow's. Raises IndexDiffers."""
+    done = 0
+    for ranking in await _rankings(shadow, intake):
+        first, total = 1, 1
+        while first <= total:  # Whoever comes behind the last one now is not waited for.
+            count, total = await _compare_some(shadow, intake, ranking, Rank(first))
+            done, first = done + count, first + count
+            yield Progress(done, max(done, done + total - first + 1), "comparing")
+
+
+async def _rankings(shadow: Projector, intake: Intake) -> list[Ranking]:
+    """Return the rankings that either side has."""
+    both: dict[Ranking, None] = {}
+    async with intake.turn():
+        await _meet(shadow, intake)
+        for projector in (intake.projector, shadow):
+            for name in projector.book.boards:
+                both |= dict.fromkeys(await projector.index.rankings(name))
+    return list(both)
+
+
+async def _compare_some(
+    shadow: Projector, intake: Intake, ranking: Ranking, first: Rank
+) -> tuple[int, int]:
+    for _ in range(MOMENTS_MAX):
+        try:
+            async with intake.turn():
+                at = await _meet(shadow, intake)
+                return await _compare_at(at, shadow, intake, ranking, first)
+        except IndexForgot:
+            await asyncio.sleep(0)
+    raise IndexUnavailable("the index moves on too fast to be compared")
+
+
+async def _meet(shadow: Projector, intake: Intake) -> Position:
+    """Bring both to where the ledger is; return where that is."""
+    await intake.pursue()
+    projector = intake.projector
+    if projector.shown_to < projector.checkpoint:
+        raise IndexUnavailable("the index lacks some of the ledger; wait until it is filled")
+    await shadow.catch_up(through=projector.checkpoint)
+    return projector.checkpoint
+
+
+async def _compare_at(
+    at: Position, shadow: Projector, intake: Intake, ranking: Ranking, first: Rank
+) -> tuple[int, int]:
+    index = intake.projector.index
+    ours, theirs = [
+        await side.read(ranking, first=first, limit=COMPARED_TOGETHER, at=at)
+        for side in (index, shadow.index)
+    ]
+    if ours.total != theirs.total or list(ours.entries) != list(theirs.entries):
+        pairs = enumerate(zip(ours.entries, theirs.entries, strict=False))
+        place = next((at for at, (one, other) in pairs if one != other), len(ours.entries))
+        raise IndexDiffers(ranking=str(ranking), rank=first + place)
+    if index.shared:
+        await _compare_by_player(at, index, ranking, first, ours.entries)
+    return len(ours.entries), ours.total
+
+
+async def _compare_by_player(
+    at: Position, index: RankIndex, ranking: Ranking, first: Rank, entries: Sequence[Placed]
+) -> None:
+    """Compare what is found by place with what is found by player, where both are kept."""
+    found = await index.order_keys([(ranking, placed.player) for placed in entries], at)
+    for place, (placed, order_key) in enumerate(zip(entries, found, strict=True)):
+        if placed.order_key != order_key:
+            raise IndexDiffers(ranking=str(ranking), rank=first + place)

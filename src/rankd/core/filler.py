@@ -1,0 +1,195 @@
+"""The filler: an index that lacks much is filled beside the one that lives, and takes its place.
+
+Folding facts into an index across a network costs some hundred microseconds each; folding them here
+and copying only where everybody ended, a tenth. So what an index lacks is folded into it if that is
+little, and otherwise all of it is made here and copied, from the node's own copy if it keeps one.
+
+The living index is left alone meanwhile, be it empty or, when an operator wants a new one, in use:
+writers go on, and whoever reads is told what it was told before. What is appended while the copy is
+made is folded into it behind that, and the last few facts in the writer's turn.
+
+Nodes say that they fill, so that one does and the others wait. Nothing rests on that. Two that
+fill at once fill two indexes, and the one that is ready first takes the place; the other is too
+late by then, for what it was made beside lives no longer.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+
+from rankd.core.book import Book
+from rankd.core.joint import Joint
+from rankd.core.projector import Projector, Tell
+from rankd.errors import IndexUnavailable, LedgerUnavailable
+from rankd.model.facts import Position
+from rankd.ports import LedgerReader, Progress, RankIndex, SharedIndex
+
+FOLDED_TOGETHER = 2_048
+"""How many facts are folded here before others get their turn: some ten milliseconds."""
+
+TAIL_FACTS_MAX = 500
+"""How near the copy comes to the head before the writer waits for it: some 50 milliseconds."""
+
+TAIL_PASSES_MAX = 50
+"""How often the copy goes after a head that runs ahead of it. Then the writer waits for it."""
+
+CLAIM_SECONDS = 10.0
+"""How long the others wait for a node that said that it fills, and is not heard of again."""
+
+CLAIM_TRIES = 10
+CLAIM_AGAIN_SECONDS = 0.2
+"""How often, and how soon again, an operator's command says so: a node that only tidies up does so
+for a moment."""
+
+Turn = Callable[[], AbstractAsyncContextManager[None]]
+
+
+class Busy(IndexUnavailable):
+    """Another node fills the index."""
+
+
+class TooLarge(Exception):
+    """The index is larger than this node may hold in memory."""
+
+
+class Filler:
+    """Fills a shared index that is behind, or is to be made anew."""
+
+    def __init__(
+        self,
+        joint: Joint,
+        *,
+        ledger: LedgerReader,
+        build: Callable[[], RankIndex],
+        turn: Turn,
+        entries_max: int,
+    ) -> None:
+        self._joint = joint
+        self._ledger = ledger
+        self._build = build
+        self._turn = turn
+        self._entries_max = entries_max
+        self._alone = asyncio.Lock()
+        """A node's own copy stands still for one at a time."""
+
+    async def refill(self, tell: Tell, *, anew: bool = False) -> None:
+        """Fill an index that is hopeless and let it live. Raises Busy, IndexUnavailable, TooLarge.
+
+        ``anew`` does so whatever it has, believes nothing but the ledger, and takes the memory
+        that it needs.
+        """
+        joint = self._joint
+        tries = CLAIM_TRIES if anew else 1
+        async with self._alone, self._claimed(tries):
+            if not anew and not await joint.hopeless():
+                return  # Another node has filled it since this one looked.
+            await joint.shared.sweep(at_once=True)
+            if joint.spare is not None and not anew:
+                async with self._standing_still(joint.spare) as source:
+                    await self._copy(source, source.book.copy(), tell)
+            else:
+                source = Projector(ledger=self._ledger, index=self._build(), book=Book())
+                await self._fold(source, None if anew else self._entries_max, tell)
+                await self._copy(source, source.book, tell)
+
+    async def tidy(self) -> None:
+        """Drop what was left behind by those who did not come to the end. Raises Busy."""
+        async with self._alone, self._claimed():
+            await self._joint.shared.sweep(at_once=True)
+
+    # -------------------------------------------------------------------------- sources
+
+    async def _fold(self, source: Projector, entries_max: int | None, tell: Tell) -> None:
+        """Fold the ledger here, as far as the node has read it."""
+        joint, kept = self._joint, await self._ledger.receipts_through()
+        while source.checkpoint < joint.checkpoint:
+            before = source.checkpoint
+            through = min(joint.checkpoint, Position(before + FOLDED_TOGETHER))
+            await source.catch_up(through=through, receipts_after=kept, receipts=joint.late)
+            if source.checkpoint == before:
+                break
+            if entries_max is not None and await source.count_entries() > entries_max:
+                raise TooLarge(f"the index has more than {entries_max:,} entries")
+            tell(Progress(source.checkpoint, joint.checkpoint, "folding"))
+            await asyncio.sleep(0)
+
+    @asynccontextmanager
+    async def _standing_still(self, spare: Projector) -> AsyncIterator[Projector]:
+        """Let the node's copy wait while it is copied; it goes on from there afterwards."""
+        joint = self._joint
+        async with self._turn():
+            await spare.catch_up(through=joint.checkpoint, receipts=joint.late)
+            joint.spare_waits = True
+        try:
+            yield spare
+        finally:
+            joint.spare_waits = False
+            with suppress(LedgerUnavailable):  # It goes on with the next facts.
+                async with self._turn():
+                    await spare.catch_up(through=joint.checkpoint)
+
+    # -------------------------------------------------------------------------- copying
+
+    async def _copy(self, source: Projector, book: Book, tell: Tell) -> None:
+        """Copy an index that stands still, fold what came since, and let the copy live."""
+        other = await self._joint.shared.beside()
+        tail = Projector(
+            ledger=self._ledger,
+            index=other,
+            book=book,
+            checkpoint=source.checkpoint,
+            at=source.at,
+        )
+        try:
+            async for progress in other.fill(source.index):
+                tell(progress)
+            await self._follow(tail, tell)
+        except BaseException:
+            with suppress(IndexUnavailable):  # Then the next who fills sweeps it away.
+                await other.drop()
+            raise
+        async with self._turn():
+            await self._switch(tail, other)
+
+    async def _follow(self, tail: Projector, tell: Tell) -> None:
+        """Fold what was appended meanwhile, nearly all of it."""
+        joint = self._joint
+        for _ in range(TAIL_PASSES_MAX):
+            if joint.checkpoint - tail.checkpoint <= TAIL_FACTS_MAX:
+                break
+            await tail.catch_up(through=joint.checkpoint, receipts=joint.late)
+            tell(Progress(tail.checkpoint, joint.checkpoint, "catching up"))
+
+    async def _switch(self, tail: Projector, other: SharedIndex) -> None:
+        """Fold the last facts, and what other nodes had folded already; then let it live."""
+        joint = self._joint
+        reached = max(joint.checkpoint, joint.floor, await joint.shared.checkpoint())
+        await tail.catch_up(through=reached, receipts=joint.late)
+        if not await joint.replace(other, tail):
+            raise IndexUnavailable("another index took the place of the one that lived; look again")
+
+    # ------------------------------------------------------------------------- claiming
+
+    @asynccontextmanager
+    async def _claimed(self, tries: int = 1) -> AsyncIterator[None]:
+        """Say that this node fills, as long as it does. Raises Busy."""
+        shared = self._joint.shared
+        while not await shared.claim(seconds=CLAIM_SECONDS):
+            tries -= 1
+            if not tries:
+                raise Busy("another node fills the index already")
+            await asyncio.sleep(CLAIM_AGAIN_SECONDS)
+        claiming = asyncio.create_task(self._claim_on())
+        try:
+            yield
+        finally:
+            claiming.cancel()
+            await asyncio.gather(claiming, return_exceptions=True)
+            with suppress(IndexUnavailable):  # Nobody waits longer than it takes to run out.
+                await shared.release()
+
+    async def _claim_on(self) -> None:
+        while True:
+            await asyncio.sleep(CLAIM_SECONDS / 4)
+            with suppress(IndexUnavailable):
+                await self._joint.shared.claim(seconds=CLAIM_SECONDS)

@@ -1,0 +1,66 @@
+"""Reads from replicas of a shared index, which may be behind.
+
+Which boards may be read so is the operator's choice. An answer that is older than what this node
+knows says that it is stale; one that would explain old entries by a new definition, or call a
+player absent that may be new, is not given: whoever cannot be answered by a replica is answered
+where is written, and so is whoever asks for a position.
+"""
+
+import asyncio
+from collections.abc import Collection
+
+from rankd.core.reader import Reader, Where
+from rankd.errors import IndexForgot
+from rankd.model.facts import Position
+from rankd.ports import Ranked, RankIndex
+
+EVERY_BOARD = "*"
+
+REST_SECONDS = 1.0
+"""How long replicas are left alone that did not answer: each further reader would wait for them."""
+
+
+class Replicas:
+    """Replicas of a shared index, and which boards may be read from them."""
+
+    def __init__(self, index: RankIndex, boards: Collection[str]) -> None:
+        self.index = index
+        self._boards = frozenset(boards)
+        self._rests_until = 0.0
+
+    def may_serve(self, board: str) -> bool:
+        """Whether this board may be read from them."""
+        return board in self._boards or EVERY_BOARD in self._boards
+
+    def serve(self, board: str) -> bool:
+        """Whether it may, and they answer as far as is known."""
+        return self.may_serve(board) and asyncio.get_running_loop().time() >= self._rests_until
+
+    def rest(self) -> None:
+        """Leave them alone for a while."""
+        self._rests_until = asyncio.get_running_loop().time() + REST_SECONDS
+
+
+class ReplicaReader(Reader):
+    """Answers questions about one board from replicas or, if they cannot, where is written."""
+
+    def __init__(self, written: Reader, replicas: Replicas, *, since: Position) -> None:
+        """Read from replicas that are at ``since`` or later: there the board was defined."""
+        super().__init__(projector=written.projector, clock=written._clock, index=replicas.index)
+        self.written, self._replicas, self._since = written, replicas, since
+
+    def give_up(self) -> None:
+        self._replicas.rest()
+
+    def _is_stale(self, as_of: Position) -> bool:
+        return as_of < self.projector.floor
+
+    async def _rank(self, where: Where, player: str) -> Ranked | None:
+        found = await super()._rank(where, player)
+        if found is None:  # It is not said as of when, and "nobody" cannot be called stale.
+            raise IndexForgot(position=self.projector.floor, checkpoint=0)
+        return found
+
+    async def _vouch(self, as_of: Position | None, _floor: Position) -> None:
+        if as_of is not None and as_of < self._since:
+            raise IndexForgot(position=self._since, checkpoint=as_of)

@@ -1,0 +1,58 @@
+"""Callers of an intake, an engine's or one by itself: they submit, wait, look and are refused."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+from tests.unit.core.doubles import FaultyLedger, SetClock
+
+from rankd.adapters.memory.index import NativeIndex
+from rankd.core.book import Book
+from rankd.core.intake import Answer, Intake
+from rankd.core.projector import Projector
+from rankd.core.service import Rankd
+from rankd.errors import LedgerUnavailable
+from rankd.model.facts import Fact, FriendsSet
+
+BOARD: Mapping[str, object] = {"rule": "sum", "windows": ["all"]}
+
+
+async def submit(rankd: Rankd, player: str, score: int, key: str | None = None) -> Answer:
+    (answer,) = await rankd.submit("b", [{"player": player, "score": score, "key": key}])
+    return answer
+
+
+async def scores(rankd: Rankd, board: str = "b") -> dict[str, int]:
+    page = await rankd.reader.page(board, limit=1000)
+    return {one.player: one.scores[0] for one in page.standings}
+
+
+async def until_waiting(*tasks: "asyncio.Task[Any]") -> None:
+    """Let tasks run until they wait for somebody else."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not any(task.done() for task in tasks)
+
+
+def intake_of(ledger: FaultyLedger, *, waiting_max: int = 100, batch_max: int = 100) -> Intake:
+    return Intake(
+        ledger=ledger,
+        projector=Projector(ledger=ledger, index=NativeIndex(), book=Book()),
+        clock=SetClock(),
+        reading=nullcontext(),
+        owed={},
+        waiting_max=waiting_max,
+        batch_max=batch_max,
+    )
+
+
+def friends(number: int) -> list[Fact]:
+    return [FriendsSet(f"p{number}", ("ann",))]
+
+
+async def refused(rankd: Rankd) -> None:
+    with pytest.raises(LedgerUnavailable) as refusal:
+        await submit(rankd, "p", 1)
+    assert refusal.value.applied == "no"
