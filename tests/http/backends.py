@@ -37,12 +37,12 @@ from rankd.model.standing import PAGE_LIMIT_MAX
 from rankd.ports import Clock
 from rankd.serving import service
 from rankd.settings import Settings
-from rankd.testing.redis_servers import redis_cluster, watched_redis
-from rankd.testing.servers import redis_server
+from rankd.testing.redis_servers import of_binary, redis_cluster, watched_redis
+from rankd.testing.servers import redis_server, valkey_binary
 
 T = TypeVar("T")
 
-INDEXES = ("native", "redis", "cluster", "sentinel")
+INDEXES = ("native", "redis", "cluster", "sentinel", "valkey")
 
 PARTITIONS = 8
 """Over how many partitions every board lies in a cluster: more than it has masters."""
@@ -80,6 +80,12 @@ class Servers(AbstractContextManager["Servers"]):
         return self._running.enter_context(redis_server()).url
 
     @cached_property
+    def valkey(self) -> str:
+        """The URL of a Valkey. Raises ServerMissing."""
+        with of_binary(valkey_binary()):
+            return self._running.enter_context(redis_server()).url
+
+    @cached_property
     def cluster(self) -> str:
         """The URL of a cluster of three masters."""
         return self._running.enter_context(redis_cluster(masters=3)).url
@@ -98,9 +104,10 @@ class Kept:
     index: str
 
     @property
-    def settings(self) -> dict[str, str]:
-        """What a service is told."""
-        return {"ledger": self.ledger, "index": self.index}
+    def settings(self) -> dict[str, Any]:
+        """What a service is told. A slow machine is no ledger that is lost."""
+        patient = {"ledger_silence_seconds": 60.0}
+        return {"ledger": self.ledger, "index": self.index, **patient}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +151,7 @@ BACKENDS = (
     Backend(nodes=3),
     Backend(index="redis", nodes=3),
     Backend(workers=2),
+    Backend(index="valkey"),
 )
 
 
@@ -246,7 +254,9 @@ def digest_from_scratch(kept: Kept) -> tuple[int, bytes]:
     return asyncio.run(fold())
 
 
-def pages_from_scratch(kept: Kept, board: str, positions: Iterable[int]) -> dict[int, Page]:
+def pages_from_scratch(
+    kept: Kept, board: str, positions: Iterable[int], window: str | None = None
+) -> dict[int, Page]:
     """What folding a ledger natively, up to each of some positions, gives for a board."""
 
     async def fold() -> dict[int, Page]:
@@ -255,7 +265,7 @@ def pages_from_scratch(kept: Kept, board: str, positions: Iterable[int]) -> dict
             reader, pages = Reader(projector=projector, clock=WallClock()), {}
             for position in sorted(set(positions)):
                 await projector.catch_up(through=Position(position))
-                pages[position] = await reader.page(board, limit=PAGE_LIMIT_MAX)
+                pages[position] = await reader.page(board, window=window, limit=PAGE_LIMIT_MAX)
             return pages
 
     return asyncio.run(fold())
@@ -301,8 +311,8 @@ class SpreadApi(Api):
         self._patient = patient
         self._owing: int | None = None
         """Who took a key last, and may not have handed in its answer."""
-        self._writers: set[int] = set()
-        """Who was asked for a write since it was last known how far they came."""
+        self._writers = set(range(len(self._connections)))
+        """Who was asked for a write since it was last known how far they came; at first, all."""
         self._reached = 0
 
     def _next(self) -> http.client.HTTPConnection:

@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.standins import fresh_environment
+
 import rankd
 from rankd.model.window import Instant
 
@@ -57,10 +59,9 @@ class Served(NamedTuple):
 
 def environment(**more: str) -> dict[str, str]:
     """Return what a fresh shell would have, and where our sources are."""
-    bare = {name: value for name, value in os.environ.items() if not name.startswith("RANKD_")}
     source = Path(rankd.__file__).parents[1]
     paths = [str(source), str(Path(__file__).parents[2])]
-    return {**bare, "PYTHONPATH": os.pathsep.join(paths), **more}
+    return {**fresh_environment(), "PYTHONPATH": os.pathsep.join(paths), **more}
 
 
 @contextmanager

@@ -170,6 +170,8 @@ CORPUS: dict[str, Entry] = {
     "target too large": Entry(get(b"/" + b"a" * 1024), (431,)),
     "head just not too large": Entry(get(AROUND, b"X-A: " + b"a" * (1024 - 55)), (200,)),
     "head just too large": Entry(get(AROUND, b"X-A: " + b"a" * (1025 - 55)), (431,)),
+    "malformed and too large": Entry(GET + b"GET /\nv1 HTTP/1.1\r\nX: " + b"a" * 1024, (200, 400)),
+    "too large and malformed": Entry(get(AROUND, b"X-A: " + b"a" * 1024 + b"\0"), (431,)),
     "too many headers": Entry(get(AROUND, *[b"X-%d: 1" % n for n in range(8)]), (431,)),
     "as many headers as may be": Entry(get(AROUND, *[b"X-%d: 1" % n for n in range(7)]), (200,)),
     "bad percent": Entry(get(b"/v1/boards/%zz/standings"), (400,)),
@@ -201,6 +203,26 @@ CORPUS: dict[str, Entry] = {
     "options of all": Entry(get(b"*", method=b"OPTIONS"), (404,)),
     "connect": Entry(get(b"t:80", method=b"CONNECT"), (400,)),
     "lower-case method": Entry(get(AROUND, method=b"get"), (400,)),
+    # The same, of writes: each says that nothing was done.
+    "write nowhere": Entry(post(b"/v1/nowhere", SUBMISSION, method=b"PUT"), (404,)),
+    "write to a page": Entry(post(AROUND, SUBMISSION), (405,)),
+    "delete of a page": Entry(get(AROUND, method=b"DELETE"), (405,)),
+    "write with a bad percent": Entry(post(b"/v1/boards/%zz/scores", SUBMISSION), (400,)),
+    "write without a host": Entry(b"POST /v1/boards/g/scores HTTP/1.1\r\n\r\n", (400,)),
+    "write to a non-ascii target": Entry(post("/v1/é".encode(), SUBMISSION), (400,)),
+    "write behind blank lines": Entry(b"\r\n\r\n" + post("/v1/é".encode(), b""), (400,)),
+    "write with too large a head": Entry(submit(SUBMISSION, b"X-A: " + b"a" * 1024), (431,)),
+    "write with too many headers": Entry(
+        submit(SUBMISSION, *[b"X-%d: 1" % n for n in range(8)]), (431,)
+    ),
+    "write of another version": Entry(
+        get(b"/v1/boards/g/scores", method=b"DELETE", version=b"1.2"), (400,)
+    ),
+    "write with a bad chunk": Entry(
+        get(b"/v1/boards/g/scores", b"Transfer-Encoding: chunked", method=b"POST") + b"zz\r\n",
+        (400,),
+    ),
+    "write behind a write": Entry(submit() + post("/v1/é".encode(), b""), (200, 400)),
 }
 
 assert len(SMALL) == 98, "the answer that the benchmark measures has about 100 bytes"

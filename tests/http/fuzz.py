@@ -1,10 +1,13 @@
 """python -m tests.http.fuzz --requests N --seed S: any bytes get a clean answer, whoever gives it.
 
-Method: requests of the corpus are mutated (bytes changed, cut out, doubled, pieces of others put
-in, cut into several writes) and sent over real sockets to two servers, one with the fast lane and
-one without. Each must answer or close; what they say must be equal but for dates and request ids,
-complete, and never a 5xx. The same seed sends the same bytes, so a failure prints the command
-that repeats it.
+Method: requests are mutated (bytes changed, cut out, doubled, pieces of others put in, cut into
+several writes) and sent over real sockets to two servers, one with the fast lane and one without.
+Each must answer or close; what they say must be equal but for dates and request ids, complete, and
+never a 5xx. The same seed sends the same bytes, so a failure prints the command that repeats it.
+
+The requests are those of the corpus, to routes made for it; with ``--whole`` those of the API, to
+the whole service over an engine: then also what answers known requests by their bytes is met, with
+bytes that are nearly known, and both engines must come to the same ranks.
 """
 
 import argparse
@@ -13,9 +16,14 @@ import random
 import sys
 import time
 from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
-from tests.http.corpus import CORPUS, LIMITS, PATIENT
-from tests.http.running import Running, running
+from tests.http.corpus import CORPUS, LIMITS, PATIENT, get, post
+from tests.http.running import Client, running
+from tests.http.whole import whole
 from tests.http.wire import statuses, without_what_varies
 
 from rankd.api.server import new_event_loop
@@ -24,8 +32,35 @@ HANG_SECONDS = 60
 """A client that waited so long waits for ever."""
 
 # Those that fail on purpose would hide a failure that is none.
-_SEEDS = [
-    entry.sent for entry in CORPUS.values() if not any(code >= 500 for code in entry.statuses)
+_TOYS = [entry.sent for entry in CORPUS.values() if not any(code >= 500 for code in entry.statuses)]
+_BOARD = b"/v1/boards/global"
+_BATCH = (
+    b'{"scores":[{"board":"global","player":"p1","score":7},{"board":"b","player":"p2","score":1}]}'
+)
+_API = [
+    *(get(_BOARD + b"/standings/p%d" % number) for number in range(4)),
+    *(get(_BOARD + b"/standings/p%d/around?above=1" % number) for number in range(3)),
+    get(_BOARD + b"/standings/p1?window=daily&segment=region:eu"),
+    get(_BOARD + b"/standings?limit=3"),
+    get(_BOARD + b"/standings?limit=2&from_rank=2", b"If-None-Match: *"),
+    get(_BOARD + b"/around/2?range=1"),
+    get(_BOARD + b"/friends/p1"),
+    get(_BOARD + b"/projection?score=5"),
+    get(_BOARD + b"/windows"),
+    get(b"/v1/players/p1/standings"),
+    get(b"/api/v1/leaderboard/rank/p1"),
+    get(b"/top/3"),
+    *(
+        post(_BOARD + b"/scores", b'{"player":"p%d","score":%d}' % (number, 10**number))
+        for number in range(4)
+    ),
+    post(_BOARD + b"/scores", b'{"player":"p1","score":9,"key":"k1"}'),
+    post(_BOARD + b"/scores", b'{"player":"p2","delta":3,"attributes":{"region":"eu"}}'),
+    post(b"/v1/scores:batch", _BATCH),
+    post(_BOARD + b"/standings:lookup", b'{"players":["p1","p9"]}'),
+    post(b"/v1/players/p1", b'{"name":"Ada","friends":["p2"]}', method=b"PUT"),
+    post(b"/v1/boards/b", b'{"ties":"dense"}', method=b"PUT"),
+    post(b"/ingest/score", b'{"player_id":"p1","score":4}'),
 ]
 _INTERESTING = [
     *(b"\r\n", b"\r\n\r\n", b"\n", b"\r", b" ", b"\t", b"\x00", b"\xff", b"%", b"%00", b"%2f"),
@@ -39,17 +74,56 @@ _INTERESTING = [
 ]
 
 
-def mutated(dice: random.Random) -> list[bytes]:
+class Server(NamedTuple):
+    """A server that takes connections."""
+
+    host: str
+    port: int
+
+    async def connect(self) -> Client:
+        return Client(*await asyncio.open_connection(self.host, self.port))
+
+
+@asynccontextmanager
+async def toys(**given: Any) -> AsyncIterator[Server]:
+    async with running(**LIMITS, **given) as server:
+        yield Server(server.host, server.port)
+        assert not server.serving.done()
+
+
+@asynccontextmanager
+async def api(**given: Any) -> AsyncIterator[Server]:
+    async with whole(**given) as service:
+        definition = {"windows": ["all", "daily"], "segments": ["region"]}
+        await service.told("PUT", "/v1/boards/global", definition)
+        address = urlsplit(service.address)
+        yield Server(address.hostname or "", address.port or 0)
+        assert (await service.http.get("/readyz")).status_code == 200
+
+
+class What(NamedTuple):
+    """What is fuzzed, and with what it begins."""
+
+    server: Callable[..., AbstractAsyncContextManager[Server]]
+    seeds: list[bytes]
+
+
+TOYS = What(toys, _TOYS)
+API = What(api, [sent.replace(b"Host: t", b"Host: localhost") for sent in _API])
+"""A service without keys serves only who asks for it by the name of this machine."""
+
+
+def mutated(dice: random.Random, seeds: list[bytes]) -> list[bytes]:
     """Return the writes of one connection."""
-    data = bytearray(b"".join(dice.choices(_SEEDS, k=dice.choice([1, 1, 1, 2, 3]))))
+    data = bytearray(b"".join(dice.choices(seeds, k=dice.choice([1, 1, 1, 2, 3]))))
     for _ in range(dice.choice([0, 1, 1, 2, 3, 8])):
-        _mutate(data, dice)
+        _mutate(data, dice, seeds)
     cuts = sorted(dice.randrange(len(data) + 1) for _ in range(dice.choice([0, 0, 0, 1, 3])))
     ends = [*cuts, len(data)]
     return [bytes(data[a:b]) for a, b in zip([0, *cuts], ends, strict=True) if a < b]
 
 
-def _mutate(data: bytearray, dice: random.Random) -> None:
+def _mutate(data: bytearray, dice: random.Random, seeds: list[bytes]) -> None:
     at = dice.randrange(len(data) + 1)
     end = min(len(data), at + dice.choice([1, 1, 2, 8, 64]))
     match dice.randrange(6):
@@ -62,7 +136,7 @@ def _mutate(data: bytearray, dice: random.Random) -> None:
         case 3:
             data[at:at] = dice.choice(_INTERESTING)
         case 4:
-            other = dice.choice(_SEEDS)
+            other = dice.choice(seeds)
             start = dice.randrange(len(other))
             data[at:end] = other[start : start + dice.choice([1, 4, 16, 64])]
         case _:
@@ -70,7 +144,7 @@ def _mutate(data: bytearray, dice: random.Random) -> None:
                 data[at] ^= 1 << dice.randrange(8)
 
 
-async def ask(server: Running, writes: list[bytes]) -> bytes:
+async def ask(server: Server, writes: list[bytes]) -> bytes:
     """Send the writes, close for writing, and return what comes until the server closes."""
     async with asyncio.timeout(HANG_SECONDS), await server.connect() as client:
         for write in writes:
@@ -92,19 +166,18 @@ def check(writes: list[bytes], fast: bytes, other: bytes) -> Counter[int]:
     return Counter(found)
 
 
-async def campaign(*, requests: int, seed: int) -> Counter[int]:
+async def campaign(what: What, *, requests: int, seed: int) -> Counter[int]:
     """Send so many mutated connections and return the statuses that were answered."""
     met: Counter[int] = Counter()
-    given = {**LIMITS, **PATIENT, "cors_origins": ("https://game.example",)}
-    async with running(**given) as fast, running(fast_lane=False, **given) as other:
+    given = {**PATIENT, "cors_origins": ("https://game.example",)}
+    async with what.server(**given) as fast, what.server(fast_lane=False, **given) as other:
         for number in range(requests):
-            writes = mutated(random.Random(f"{seed}/{number}"))
+            writes = mutated(random.Random(f"{seed}/{number}"), what.seeds)
             try:
                 met += check(writes, await ask(fast, writes), await ask(other, writes))
             except BaseException as exc:
                 exc.add_note(f"seed {seed}, number {number}: {writes!r}")
                 raise
-        assert not fast.serving.done() and not other.serving.done()
     return met
 
 
@@ -112,10 +185,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.http.fuzz", description=__doc__)
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--whole", action="store_true", help="the API over an engine")
     options = parser.parse_args()
     began = time.monotonic()
+    what = API if options.whole else TOYS
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        met = runner.run(campaign(requests=options.requests, seed=options.seed))
+        met = runner.run(campaign(what, requests=options.requests, seed=options.seed))
     seconds = time.monotonic() - began
     told = ", ".join(f"{code}: {count}" for code, count in sorted(met.items()))
     sys.stdout.write(

@@ -31,7 +31,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from tests.http.api_facade import Api, HttpRanks, check, percentile_of, same, shown
+from tests.http.api_facade import READ, Api, HttpRanks, check, percentile_of, same, shown
 from tests.http.clocked import PATIENCE_SECONDS, FileClock, serving
 from tests.property.embedded_model import (
     CUP_START,
@@ -240,9 +240,6 @@ WRONG_ITEMS: list[tuple[Definition, str]] = [
     ({"board": SIDE, "player": "ann", "score": Decimal("0.5")}, "invalid_submission"),
 ]
 
-INVALID = frozenset({"invalid_submission", "score_out_of_bounds"})
-"""What names the wrong field, where it is refused before it is recorded."""
-
 
 class ApiMachine(EmbeddedMachine):
     """The fast lane, in this process."""
@@ -364,10 +361,31 @@ class ApiMachine(EmbeddedMachine):
             check(result, shape, "errors")
             assert (result["verdict"], result["applied"]) == ("refused", "no")
             assert result["code"] in allowed
-            at_the_door = told is None and result["code"] in INVALID
-            assert ("errors" in result) == at_the_door
+            assert ("errors" in result) == (result["code"] != "unknown_board")
 
     # -------------------------------------------------------------------------- players
+
+    @rule(
+        player=st.sampled_from(PLAYERS),
+        said=st.fixed_dictionaries(
+            {},
+            optional={
+                "name": st.none() | st.sampled_from(["Ann", "Ëve"]),
+                "attributes": st.none() | st.sampled_from([{}, {"region": "eu"}, {"level": 3}]),
+                "friends": st.none() | st.lists(st.sampled_from(PLAYERS), max_size=3),
+            },
+        ).filter(bool),
+    )
+    def change_profile(self, player: str, said: dict[str, Any]) -> None:
+        """What is not named stays."""
+        self._advanced(self.ranks.change_profile(player, **said))
+        world = self.world
+        if "name" in said or "attributes" in said:
+            name = said.get("name", world.names.get(player))
+            known = said.get("attributes", world.attributes.get(player))
+            world.profile(player, name, known or {})
+        if "friends" in said:
+            world.set_friends(player, said["friends"] or [])
 
     @invariant()
     def every_profile_agrees(self) -> None:
@@ -375,7 +393,8 @@ class ApiMachine(EmbeddedMachine):
         world = self.world
         for player in [*PLAYERS, NOBODY]:
             if player in world.names or player in world.attributes or player in world.friends:
-                assert self.ranks.player(player) == {
+                known = self.ranks.player(player)
+                assert {name: known[name] for name in known if name not in READ} == {
                     "player": player,
                     "name": world.names.get(player),
                     "attributes": world.attributes.get(player, {}),

@@ -274,6 +274,43 @@ def test_a_token_submits_for_its_player_alone_and_where_players_may() -> None:
     run(test())
 
 
+@pytest.mark.parametrize("fast_lane", [True, False], ids=["fast", "asgi"])
+def test_a_token_says_nothing_of_what_its_player_is(fast_lane: bool) -> None:
+    """Otherwise a board for clients would move its player in the segments of all others."""
+
+    async def test() -> None:
+        async with whole(token=reader().read, fast_lane=fast_lane) as service:
+            admin = (await service.new_key("admin"))["key"]
+            await service.told("PUT", "/v1/boards/open", {"writes": "client"}, key=admin)
+            await service.told("PUT", "/v1/boards/shut", {"segments": ["league"]}, key=admin)
+            gold = {**SCORE, "attributes": {"league": "gold"}}
+            await service.told("POST", "/v1/boards/shut/scores", gold, key=admin)
+            before = service.rankd.position
+            mine = token("p1")
+            for attributes in ({"league": "bronze"}, {"other": 1}, {}):
+                body = {**SCORE, "attributes": attributes}
+                batch = {"scores": [{"board": "open", **SCORE}, {"board": "open", **body}]}
+                for path, sent in (
+                    ("/v1/boards/open/scores", body),
+                    ("/v1/scores:batch", batch),
+                ):
+                    answer = await service.ask("POST", path, sent, key=mine)
+                    told = answer.json()
+                    assert (answer.status_code, told["code"]) == (403, "forbidden"), told
+                    assert told["applied"] == "no"
+            for path in ("/ingest/score", "/scores", "/api/v1/scores", f"{_OLD}/score"):
+                there = {"leaderboard_type": "open", "attributes": {"league": "bronze"}}
+                answer = await service.ask("POST", path, {**CLASSIC, **there}, key=mine)
+                assert answer.status_code == 422, "these routes take none from anybody"
+            assert service.rankd.position == before
+            known = await service.told("GET", "/v1/players/p1", key=admin)
+            assert known["attributes"] == {"league": "gold"}
+            nothing = {**SCORE, "attributes": None}
+            await service.told("POST", "/v1/boards/open/scores", nothing, key=mine)
+
+    run(test())
+
+
 def test_a_batch_over_several_boards_needs_a_key_for_all_of_them() -> None:
     async def test() -> None:
         async with whole() as service:

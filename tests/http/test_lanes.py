@@ -65,6 +65,28 @@ def test_the_fast_lane_serves_what_it_is_for(name: str) -> None:
     run(watch())
 
 
+WRITES = [name for name in CORPUS if name.startswith(("write ", "delete "))]
+
+
+@pytest.mark.parametrize("fast", [True, False], ids=["fast", "asgi"])
+@pytest.mark.parametrize("name", [*WRITES, "body too large", "form", "key twice"])
+def test_a_write_that_is_refused_anywhere_says_that_nothing_was_done(name: str, fast: bool) -> None:
+    async def ask() -> None:
+        last = (await answer(Side(fast=fast), [CORPUS[name].sent])).rpartition(b"HTTP/1.1 ")[2]
+        assert b'"applied":"no"' in last
+
+    run(ask())
+
+
+@pytest.mark.parametrize("fast", [True, False], ids=["fast", "asgi"])
+@pytest.mark.parametrize("name", ["no host", "bad percent", "head too large", "not http"])
+def test_a_read_that_is_refused_says_nothing_of_it(name: str, fast: bool) -> None:
+    async def ask() -> None:
+        assert b'"applied"' not in await answer(Side(fast=fast), [CORPUS[name].sent])
+
+    run(ask())
+
+
 @pytest.mark.parametrize("fast", [True, False], ids=["fast", "asgi"])
 def test_nothing_is_read_while_a_request_waits_behind_another(fast: bool) -> None:
     """Otherwise a client that asks without reading fills the memory with what it asked."""

@@ -62,7 +62,9 @@ def test_a_request_that_does_not_arrive_whole_is_answered_408(
         async with running(fast_lane=fast_lane, **limits) as server:
             async with await server.connect() as client:
                 client.send(begun)
-                assert status(await client.rest()) == 408
+                answer = await client.rest()
+                assert status(answer) == 408
+                assert (b'"applied":"no"' in answer) == begun.startswith(b"POST")
             assert server.service.applied == []
 
     run(wait())
@@ -365,8 +367,10 @@ PATIENCE = 60
 def test_a_port_that_is_taken_is_told_and_nothing_is_left_open() -> None:
     with listen(Settings(port=0)) as first:
         first.listen()
-        with pytest.raises(OSError):
-            listen(Settings(port=first.getsockname()[1]))
+        port = first.getsockname()[1]
+        with pytest.raises(OSError) as refused:
+            listen(Settings(port=port))
+        assert refused.value.filename == f"127.0.0.1:{port}"
 
 
 def test_several_may_share_a_port_if_all_of_them_say_so() -> None:

@@ -67,7 +67,7 @@ def is_gone(pid: int) -> bool:
     """Whether a process has ended, reaped or not."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # Before it was opened, or read.
         return True
     return status.rpartition(")")[2].split()[0] == "Z"
 

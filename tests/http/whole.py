@@ -112,7 +112,15 @@ async def whole(
             token=token,
             limits=limits_of(settings, now=clock.monotonic),
         )
-        service = Service(rankd, opened.ledger, gate, clock, opened.durable, rankd)
+        service = Service(
+            rankd,
+            opened.ledger,
+            gate,
+            clock,
+            opened.durable,
+            rankd,
+            public_pages=settings.public_pages,
+        )
 
         def tell(host: str, port: int) -> None:
             ready.set_result(f"http://{host}:{port}")

@@ -106,7 +106,7 @@ class Gate:
         """Return who asks. Raises Unauthenticated, Forbidden and RateLimited.
 
         ``board`` is the board it is about; a request about several is admitted once for each, and
-        counts once for each.
+        counts once for each. What a player's token submits is counted by ``count_scores``.
         """
         if self._limits is not None:
             self._limits.take_address(request)
@@ -120,12 +120,16 @@ class Gate:
         else:
             secret = _bearer(shown)
             if self._token is not None and secret.count(b".") == 2:
-                actor = self._admit_player(self._token(secret), scope, board)
-            else:
-                actor = self._admit_key(_find(book, secret), scope, board)
+                return self._admit_player(self._token(secret), scope, board)
+            actor = self._admit_key(_find(book, secret), scope, board)
         if self._limits is not None and scope == "submit":
             self._limits.take_submitted(request, board)
         return actor
+
+    def count_scores(self, actor: Actor, scores: int = 1) -> None:
+        """Count each score that a player's token submits. Raises RateLimited and InvalidRequest."""
+        if self._limits is not None and actor.player is not None:
+            self._limits.take_player(actor.player, scores)
 
     def _admit_key(self, key: KeyCreated, scope: Scope, board: str | None) -> Actor:
         if self._limits is not None:

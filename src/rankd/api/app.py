@@ -8,14 +8,14 @@ them.
 
 import asyncio
 import gzip
-import logging
 from typing import Any
 
 import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rankd.api import problems
-from rankd.api.exchange import HTML, Header, Request, Response
+from rankd.api.exchange import HTML, Header, Request, Response, squeezed_tag
+from rankd.api.logs import RequestLog, log
 from rankd.api.routes import Found, Route, Router
 from rankd.errors import (
     Corrupt,
@@ -37,6 +37,12 @@ GZIP_LEVEL = 1
 PREFLIGHT_SECONDS = b"600"
 """How long a browser may remember what it was told about an origin."""
 
+ASKING = b"authorization, content-type, idempotency-key, if-none-match"
+"""The headers that a page of another origin may send."""
+
+EXPOSED = (b"access-control-expose-headers", b"etag, retry-after")
+"""What a page of another origin may read of an answer, beside its body: how to go on asking."""
+
 CSP = b"default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 """For pages: our own files only, so that a player's name can never run."""
 
@@ -45,13 +51,13 @@ SINGLE_HEADERS = frozenset(
 )
 """Headers whose second value would be a second opinion: which one counts would be a guess."""
 
+WRITING = frozenset(("POST", "PUT", "PATCH", "DELETE"))
+"""Methods that write, for all that is known of a request whose route is not known."""
+
 NO_CONTENT = frozenset((204, 304))
 """Answers that have no body by their status, and so no length either."""
 
 NO_HEADERS: dict[bytes, bytes] = {}
-
-access_log = logging.getLogger("rankd.access")
-log = logging.getLogger("rankd.api")
 
 
 def gather_headers(pairs: list[Header]) -> dict[bytes, bytes]:
@@ -86,6 +92,7 @@ class App:
         self.router = router
         self.service = service
         self.settings = settings
+        self.log = RequestLog(every=settings.access_log)
         self.fallback = fallback
         """Where paths go that the table does not know: streams, pages and their files."""
         self._origins = frozenset(origin.encode() for origin in settings.cors_origins)
@@ -122,7 +129,7 @@ class App:
             headers += ((b"vary", b"accept-encoding"),)
             if _takes_gzip(request.headers.get(b"accept-encoding", b"")):
                 body = gzip.compress(body, GZIP_LEVEL, mtime=0)
-                headers += ((b"content-encoding", b"gzip"),)
+                headers = (*map(_squeezed, headers), (b"content-encoding", b"gzip"))
         if headers is response.headers:
             return response
         return msgspec.structs.replace(response, body=body, headers=headers)
@@ -132,27 +139,37 @@ class App:
             return (
                 (b"access-control-allow-origin", origin),
                 (b"access-control-allow-credentials", b"true"),
+                EXPOSED,
             )
         if self.settings.cors_reads_anywhere and method in {"GET", "HEAD"}:
-            return ((b"access-control-allow-origin", b"*"),)
+            return ((b"access-control-allow-origin", b"*"), EXPOSED)
         return ()
 
     def refuse(self, error: BaseException, request: Request, route: Route | None) -> Response:
-        """Return the answer that tells of an error; log it if somebody should look."""
-        writes = route is not None and route.writes
+        """Return the answer that tells of an error, and log it under the answer's request_id."""
+        writes = request.method in WRITING if route is None else route.writes
         if isinstance(error, asyncio.CancelledError):  # Only a stop that ran out of time does that.
             error = Stopping(applied="unknown")
         if isinstance(error, RankdError):
-            if isinstance(error, Corrupt):
-                log.error("request %s: %s", request.request_id, error)
-            return problems.refusal(error, request_id=request.request_id, writes=writes)
+            return self._refusal(error, request, route, writes=writes)
         log.error("request %s failed", request.request_id, exc_info=error)
         return problems.internal(request_id=request.request_id, writes=writes)
 
+    def _refusal(
+        self, error: RankdError, request: Request, route: Route | None, *, writes: bool
+    ) -> Response:
+        response = problems.refusal(error, request_id=request.request_id, writes=writes)
+        if isinstance(error, Corrupt):
+            log.error("request %s: %s", request.request_id, error)
+            return response
+        what = request.method if route is None else route.operation
+        code, why = problems.code_of(error), problems.reason_of(error)
+        self.log.refused(request.request_id, status=response.status, code=code, what=what, why=why)
+        return response
+
     def note(self, request: Request, status: int) -> None:
-        """Log a request that was answered, if that is wanted. The query may hold names: not it."""
-        if self.settings.access_log:
-            access_log.info("%s %s %s %d", request.client, request.method, request.path, status)
+        """Log a request that was answered, if that is wanted."""
+        self.log.answered(request, status)
 
     # --------------------------------------------------------------------- the ASGI lane
 
@@ -221,7 +238,7 @@ class App:
                 headers += self._permission(asked, origin)
             headers += (
                 (b"access-control-allow-methods", ", ".join(allow).encode()),
-                (b"access-control-allow-headers", b"authorization, content-type, idempotency-key"),
+                (b"access-control-allow-headers", ASKING),
                 (b"access-control-max-age", PREFLIGHT_SECONDS),
             )
         return Response(status=204, content_type=b"", headers=headers)
@@ -272,6 +289,12 @@ class App:
         elif scope["type"] == "websocket":
             await receive()
             await send({"type": "websocket.close", "code": 1000})
+
+
+def _squeezed(header: Header) -> Header:
+    """Return a header as it is beside a squeezed body."""
+    name, value = header
+    return (name, squeezed_tag(value)) if name == b"etag" else header
 
 
 def _takes_gzip(accepted: bytes) -> bool:

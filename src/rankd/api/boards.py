@@ -1,5 +1,6 @@
 """Boards: defining, changing, listing and retiring them, and their windows."""
 
+from contextlib import suppress
 from typing import Any
 
 from rankd import wire
@@ -10,6 +11,7 @@ from rankd.api.service import Service, show_time
 from rankd.core.book import BoardPage
 from rankd.core.preview import Preview
 from rankd.core.turns import next_turn_of
+from rankd.errors import BoardDiffers
 from rankd.model.board import Board
 from rankd.model.window import Window
 from rankd.ports import Ranking
@@ -20,10 +22,11 @@ async def put_board(service: Service, request: Request) -> Response:
     name, rankd = request.params["board"], service.writer
     actor = service.gate.admit(request, "admin", name)
     definition = decode_body(request, dict[str, Any]) if request.body else {}
-    page = rankd.book.boards.get(name)
-    if page is None:
-        await rankd.define(name, definition, actor=actor.name)
-        return Response(wire.encode(await _show(service, rankd.book.page(name))), 201)
+    if name not in rankd.book.boards:
+        with suppress(BoardDiffers):  # Another node has defined it, and it is to be changed.
+            await rankd.define(name, definition, actor=actor.name)
+            return Response(wire.encode(await _show(service, rankd.book.page(name))), 201)
+    page = rankd.book.page(name)
     before = page.board
     preview = await rankd.preview(name, definition)
     if not preview.changes:
@@ -65,7 +68,13 @@ async def list_boards(service: Service, request: Request) -> Response:
     service.gate.admit(request, "read")
     pages = list(service.rankd.book.boards.values())
     boards = [await _show(service, page) for page in pages]
-    return Response(wire.encode(wire.Boards(boards, show_time(service.clock.now()) or "")))
+    body = wire.Boards(
+        boards=boards,
+        as_of=service.rankd.position,
+        server_time=show_time(service.clock.now()) or "",
+        stale=service.rankd.stale,
+    )
+    return Response(wire.encode(body))
 
 
 async def retire_board(service: Service, request: Request) -> Response:
@@ -86,7 +95,8 @@ async def list_windows(service: Service, request: Request) -> Response:
         await _window(service, sealed.window, sealed.ranking, "closed")
         for sealed in reversed(page.sealed.values())
     ]
-    body = wire.Windows(board=name, windows=windows + closed, as_of=service.rankd.position)
+    view = service.rankd
+    body = wire.Windows(board=name, windows=windows + closed, as_of=view.position, stale=view.stale)
     return Response(wire.encode(body))
 
 
@@ -115,4 +125,5 @@ async def _show(service: Service, page: BoardPage) -> wire.BoardBody:
         total=totals.get(page.default, 0),
         as_of=service.rankd.position,
         server_time=show_time(now) or "",
+        stale=service.rankd.stale,
     )

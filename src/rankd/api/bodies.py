@@ -26,15 +26,13 @@ from rankd.model.board import (
     TieBreak,
     Writes,
 )
-from rankd.model.profile import FRIENDS_MAX, NAME_GRAPHEMES_MAX
+from rankd.model.profile import FRIENDS_MAX, NAME_BYTES_MAX, NAME_GRAPHEMES_MAX
 from rankd.model.standing import TieRule
 from rankd.model.submission import (
     ATTRIBUTE_TEXT_BYTES_MAX,
     ATTRIBUTES_MAX,
     BUILD_BYTES_MAX,
     PLAYER_ID_BYTES_MAX,
-    RUN_BYTES_MAX,
-    SIGNATURE_BYTES_MAX,
     SUBMISSION_KEY_BYTES_MAX,
 )
 
@@ -83,6 +81,11 @@ def fields(doc: str, properties: Schema, required: tuple[str, ...] = (), **more:
 
 
 PLAYER = text(PLAYER_ID_BYTES_MAX, f"The player's id, {PLAYER_ID_BYTES_MAX} bytes at most.")
+SUBMITTED_PLAYER = {
+    **PLAYER,
+    "description": f"The player's id, {PLAYER_ID_BYTES_MAX} bytes at most, of which something can "
+    "be seen, without characters that turn text around, such as U+202E.",
+}
 SCORE: Schema = {
     "description": "A whole number of 64 bits, or a number with the decimals its board declares. "
     "As text it keeps every digit whatever reads it on the way.",
@@ -106,7 +109,7 @@ ATTRIBUTES: Schema = {
     },
 }
 _SUBMISSION: Schema = {
-    "player": PLAYER,
+    "player": SUBMITTED_PLAYER,
     "score": maybe(SCORE),
     "delta": maybe({**SCORE, "description": "Added to the score the player has, 0 if none."}),
     "columns": maybe(
@@ -124,18 +127,22 @@ _SUBMISSION: Schema = {
             "The header Idempotency-Key is the same.",
         )
     ),
-    "metadata": {"description": "Anything, shown with the run that counts; 2 KiB as JSON."},
+    "metadata": {
+        "description": "Anything, shown with the run that counts; 2 KiB as JSON, "
+        "whole numbers of 64 bits at most, no U+0000."
+    },
     "attributes": maybe(ATTRIBUTES),
     "build": maybe(text(BUILD_BYTES_MAX, "The version of the game.")),
     "at": maybe(
         {
             "type": "string",
             "format": "date-time",
-            "description": "When it happened. Kept as data; order goes by arrival.",
+            "description": "When it happened. Kept as data; order goes by arrival. "
+            "A retry under the same key may say another.",
         }
     ),
-    "run": maybe(text(RUN_BYTES_MAX)),
-    "signature": maybe(text(SIGNATURE_BYTES_MAX)),
+    "run": {"type": "null", "description": "Not supported yet: nobody checks it."},
+    "signature": {"type": "null", "description": "Not supported yet: nobody checks it."},
 }
 _ONE_OF_THEM = [{"required": ["score"]}, {"required": ["delta"]}, {"required": ["columns"]}]
 BOARD_NAME = name(BOARD_NAME_LENGTH_MAX, "The name of a board.")
@@ -164,12 +171,13 @@ BATCH: Schema = {
             "items": {
                 "anyOf": [
                     ref("BatchSubmission"),
-                    {"type": "object", "description": "Anything else is refused in its place."},
+                    {"description": "Anything else is refused in its place."},
                 ]
             },
         }
     },
     "required": ["scores"],
+    "additionalProperties": False,
     "examples": [
         {
             "scores": [
@@ -205,7 +213,12 @@ COLUMN = fields(
     "One of the numbers an entry is ordered by.",
     {
         "name": name(COLUMN_NAME_LENGTH_MAX),
-        "direction": choice(Direction, "higher", "Which scores are better."),
+        "direction": maybe(
+            {
+                "enum": [str(one) for one in Direction],
+                "description": "Which scores are better. Where it is absent, the board's.",
+            }
+        ),
     },
     ("name",),
 )
@@ -268,7 +281,9 @@ BOARD_DEFINITION = fields(
                 "description": "What is taken for honest.",
             }
         ),
-        "writes": choice(Writes, "server", "Who may submit: servers, or players' own clients."),
+        "writes": choice(
+            Writes, "server", "Who may submit: servers, or players' own clients; signed is to come."
+        ),
         "prize": maybe({"type": "boolean", "default": False}),
         "retention": maybe(
             {
@@ -283,15 +298,21 @@ BOARD_DEFINITION = fields(
 
 _FRIENDS: Schema = {"type": "array", "items": PLAYER, "maxItems": FRIENDS_MAX}
 PLAYER_PROFILE = fields(
-    "What people say of a player, whole: what is left out is forgotten, but for friends.",
+    "What people say of a player. A field that is left out stays as it is; null forgets it.",
     {
         "name": maybe(
-            text(512, f"Up to {NAME_GRAPHEMES_MAX} letters, no control or direction characters.")
+            text(
+                NAME_BYTES_MAX,
+                f"Up to {NAME_GRAPHEMES_MAX} letters as people count them and {NAME_BYTES_MAX} "
+                "bytes; something can be seen, no control or direction characters.",
+            )
         ),
-        "attributes": maybe(ATTRIBUTES),
-        "friends": maybe(_FRIENDS),
+        "attributes": maybe(
+            {**ATTRIBUTES, "description": "What is to be ranked by, all of it: region, country."}
+        ),
+        "friends": maybe({**_FRIENDS, "description": "All of them."}),
     },
-    examples=[{"name": "Ada", "attributes": {"region": "eu"}}],
+    examples=[{"name": "Ada", "attributes": {"region": "eu"}}, {"name": "Ada Lovelace"}],
 )
 PLAYER_FRIENDS = fields(
     "A player's friends, all of them.",
@@ -304,6 +325,7 @@ LOOKUP: Schema = {
     "description": "Who is asked for.",
     "properties": {"players": {"type": "array", "items": PLAYER, "maxItems": LOOKUP_PLAYERS_MAX}},
     "required": ["players"],
+    "additionalProperties": False,
     "examples": [{"players": ["p1", "p9"]}],
 }
 NEW_KEY = fields(

@@ -27,6 +27,7 @@ import msgspec
 
 from rankd.api.exchange import Request
 from rankd.errors import FieldError, InvalidRequest, MalformedRequest, UnsupportedMediaType
+from rankd.model.board import shown_name
 
 DEPTH_MAX = 32
 """How deep arrays and objects may be nested: more than any shape of ours, metadata included."""
@@ -36,7 +37,8 @@ T = TypeVar("T")
 _JSON_TYPE = re.compile(
     rb'application/(?:json|[\w.-]+\+json)[ \t]*(?:;[ \t]*charset="?utf-8"?[ \t]*)?', re.IGNORECASE
 )
-_WHERE = re.compile(r" - at `(?:key in )?\$?\.?(.*?)`$")
+_WHERE = re.compile(r".*( - at `(?:key in )?\$?\.?(.*?)`)", re.DOTALL)
+"""The last of them: a field's name, which may be quoted before it, may look like one."""
 _MISSING = re.compile(r"Object missing required field `(\w+)`")
 
 _decode = msgspec.json.Decoder().decode
@@ -61,7 +63,7 @@ def decode_json(text: bytes, kind: type[T]) -> T:
     try:
         value: T = _decoder(cast("Hashable", kind)).decode(text)
     except msgspec.ValidationError as exc:
-        raise InvalidRequest([_wrong_field(str(exc))]) from None
+        raise InvalidRequest(_unknown_fields(text, kind) or [_wrong_field(str(exc))]) from None
     return value
 
 
@@ -106,10 +108,25 @@ def _check_depth(value: Any) -> None:
     raise MalformedRequest(f"the body nests deeper than {DEPTH_MAX}")
 
 
+def _unknown_fields(text: bytes, kind: object) -> list[FieldError]:
+    """Return what is wrong with the names of a body's fields, where that is anything at all."""
+    if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
+        return []
+    names = kind.__struct_encode_fields__
+    given = _decode(text)
+    if not kind.__struct_config__.forbid_unknown_fields or not isinstance(given, dict):
+        return []
+    message = f"is unknown; known are {', '.join(names)}"
+    unknown = [FieldError(shown_name(name), message) for name in given if name not in names]
+    required = names[: len(names) - len(kind.__struct_defaults__)]
+    missing = [FieldError(name, "is required") for name in required if name not in given]
+    return [*unknown, *missing] if unknown else []
+
+
 def _wrong_field(message: str) -> FieldError:
     """Turn msgspec's sentence into ours, leaving out whatever it quotes from the text."""
-    where = _WHERE.search(message)
-    path, said = (where[1], message[: where.start()]) if where else ("", message)
+    where = _WHERE.fullmatch(message)
+    path, said = (where[2], message[: where.start(1)]) if where else ("", message)
     if missing := _MISSING.fullmatch(said):
         return FieldError(f"{path}.{missing[1]}".lstrip("."), "is required")
     if said.startswith("Expected "):

@@ -28,7 +28,6 @@ from rankd import wire
 from rankd.api.access import Actor
 from rankd.api.body import decode_body
 from rankd.api.exchange import Request, Response
-from rankd.api.problems import Problem
 from rankd.api.routes import Handler, Param, Route
 from rankd.api.scores import own_key
 from rankd.api.service import Service, show_time
@@ -38,13 +37,17 @@ from rankd.errors import (
     FieldError,
     Forbidden,
     IndexUnavailable,
+    InvalidPage,
     InvalidRequest,
     InvalidSubmission,
     NotRanked,
+    ScoreOutOfBounds,
+    SubmissionKeyReused,
     SubmissionRejected,
     UnknownBoard,
+    UnknownWindow,
 )
-from rankd.model.board import BOARD_NAME_LENGTH_MAX, NAME
+from rankd.model.board import BOARD_NAME_LENGTH_MAX, NAME, shown_name
 from rankd.model.receipt import Receipt
 from rankd.model.standing import (
     NEIGHBOURS_DEFAULT,
@@ -265,8 +268,7 @@ _FIELDS = (
 def read_submission(given: Mapping[str, Any]) -> Asked:
     """Return what a body asks for. Raises InvalidRequest, naming every field that is wrong."""
     errors: list[FieldError] = []
-    if unknown := [name for name in given if name not in _FIELDS]:
-        errors.append(FieldError("", f"{len(unknown)} fields are unknown; known are {_KNOWN}"))
+    errors += [FieldError(shown_name(name), _UNKNOWN) for name in given if name not in _FIELDS]
     id = _only(given, (PLAYER, USER), errors, required=True)
     if id is not None and not _is_id(id):
         errors.append(FieldError(PLAYER, "must be a whole number, or text that is printable"))
@@ -288,7 +290,7 @@ def read_submission(given: Mapping[str, Any]) -> Asked:
     return Asked(board or BOARD_DEFAULT, id or "", body, match_id)
 
 
-_KNOWN = ", ".join(_FIELDS)
+_UNKNOWN = f"is unknown; known are {', '.join(_FIELDS)}"
 
 
 def _only(
@@ -359,6 +361,7 @@ async def _submit(
     service.gate.check_known(request)
     asked = read_submission(decode_body(request, dict[str, Any]))
     actor = service.gate.admit(request, "submit", asked.board)
+    service.gate.count_scores(actor)
     if actor.player is not None and actor.player != asked.body["player"]:
         raise Forbidden("a player's token submits for that player only")
     if relative and asked.body["delta"] is None:
@@ -612,7 +615,15 @@ def _write(path: str, handler: Handler, answer: Any, operation: str | None = Non
         hot=True,
         body=dict,
         writes=True,
-        responses={200: answer, 404: Problem, 422: Problem},
+        responses={200: answer},
+        errors=(
+            UnknownBoard,
+            UnknownWindow,
+            InvalidSubmission,
+            ScoreOutOfBounds,
+            SubmissionRejected,
+            SubmissionKeyReused,
+        ),
     )
 
 
@@ -625,7 +636,8 @@ def _read(path: str, handler: Handler, answer: Any, *params: Param) -> Route:
         scope="read",
         hot=True,
         params=(*WHICH, *params),
-        responses={200: answer, 404: Problem, 422: Problem},
+        responses={200: answer},
+        errors=(UnknownBoard, UnknownWindow, NotRanked, InvalidPage),
     )
 
 

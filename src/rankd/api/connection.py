@@ -30,7 +30,7 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 
 from rankd.api import problems
-from rankd.api.app import App
+from rankd.api.app import WRITING, App
 from rankd.api.exchange import Response, new_request_id
 from rankd.errors import (
     HeadTooLarge,
@@ -46,6 +46,9 @@ PIECES_PER_TURN_MAX = 64
 
 _HEAD_END = b"\r\n\r\n"
 _TAIL = len(_HEAD_END) - 1
+_METHOD_BYTES_MAX = max(map(len, WRITING)) + len(" ")
+"""So much of a request is kept: not asked of the parser, which knows no method until it knows all,
+so that a refusal says the same however the request was cut into reads."""
 
 
 class Phase(enum.Enum):
@@ -113,6 +116,7 @@ class Connection(HttpToolsProtocol):
         # Of the request that is being received:
         self._head_bytes = 0
         self._head_done = False
+        self._begin = b""
         self._body_left: int | None = None  # None while the end is told by the bytes themselves.
         self._tail = b""
         self._refusal: RankdError | None = None
@@ -261,9 +265,15 @@ class Connection(HttpToolsProtocol):
         for _ in range(PIECES_PER_TURN_MAX):
             size = self._piece(data)
             if not self._head_done:
+                room = self.settings.request_head_bytes_max - self._head_bytes
                 self._head_bytes += size
-                if self._head_bytes > self.settings.request_head_bytes_max:
-                    self._refuse(self._head_too_large())
+                if len(self._begin) < _METHOD_BYTES_MAX:
+                    begin = (self._begin + data[: min(size, room)]).lstrip(b"\r\n")
+                    self._begin = begin[:_METHOD_BYTES_MAX]
+                if size > room:  # What is wrong before the bound is told first, however it came.
+                    super().data_received(data[:room])
+                    if self.phase is not DEAD:
+                        self._refuse(self._head_too_large())
                     return
             super().data_received(data[:size])
             self._tail = data[max(0, size - _TAIL) : size]
@@ -331,6 +341,7 @@ class Connection(HttpToolsProtocol):
         """The request is whole; from here on it is our time that passes."""
         super().on_message_complete()
         self._head_bytes, self._head_done, self._body_left = 0, False, None
+        self._begin = b""
         if self.phase is RECEIVING:
             self.phase = ANSWERING
             self.set_deadline(None)
@@ -414,13 +425,21 @@ class Connection(HttpToolsProtocol):
                 self.transport.abort()
                 return
         request_id = new_request_id()
-        response = problems.refusal(error, request_id=request_id)
+        response = problems.refusal(error, request_id=request_id, writes=self._writes)
+        code, what = problems.code_of(error), "before it had arrived"
+        self.rankd.log.refused(request_id, status=response.status, code=code, what=what)
         self.transport.write(self.encode(response, closing=True))
         if linger:
             self._linger()
         else:
             self.transport.close()
             self.set_deadline(self.settings.send_seconds_max)
+
+    @property
+    def _writes(self) -> bool:
+        """Whether what is being received writes, as far as that is known: by its method."""
+        method, space, _ = self._begin.partition(b" ")
+        return bool(space) and method.decode("latin-1") in WRITING
 
     def _head_too_large(self) -> HeadTooLarge:
         return HeadTooLarge(

@@ -65,6 +65,23 @@ class Response(msgspec.Struct, frozen=True, gc=False):
     """More headers, names in lower case. Names and values are the handler's, never a stranger's."""
 
 
+def squeezed_tag(etag: bytes) -> bytes:
+    """Return the tag of a body squeezed. A tag stands for the very bytes: RFC 9110, 8.8.3."""
+    return etag[:-1] + b'-gzip"'
+
+
+def known_tag(request: Request, etag: bytes) -> bytes | None:
+    """Return the tag by which the asker has this body already, as it is or squeezed."""
+    shown = request.headers.get(b"if-none-match")
+    if shown is None:
+        return None
+    tags = [tag.strip().removeprefix(b"W/") for tag in shown.split(b",")]
+    if etag in tags or b"*" in tags:
+        return etag
+    squeezed = squeezed_tag(etag)
+    return squeezed if squeezed in tags else None
+
+
 _encode = msgspec.json.Encoder().encode
 
 

@@ -25,6 +25,7 @@ import msgspec
 
 from rankd.api import problems
 from rankd.api.exchange import Request, Response
+from rankd.api.logs import RequestLog
 from rankd.api.routes import Route
 from rankd.api.service import Service
 from rankd.errors import LedgerUnavailable, Overloaded, RankdError, RequestTooLarge
@@ -118,6 +119,7 @@ class Receiver:
         self._workers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._on_listening: Callable[[], None] = lambda: None
+        self._log = RequestLog(every=False)
         self._moving = asyncio.Lock()
         self._folder: Path | None = None
         self._server: asyncio.Server | None = None
@@ -197,7 +199,15 @@ class Receiver:
         try:
             return await self._routes[handed.operation].handler(self._service, request)
         except RankdError as exc:
-            return problems.refusal(exc, request_id=request.request_id, writes=True)
+            response = problems.refusal(exc, request_id=request.request_id, writes=True)
+            self._log.refused(
+                request.request_id,
+                status=response.status,
+                code=problems.code_of(exc),
+                what=handed.operation,
+                why=problems.reason_of(exc),
+            )
+            return response
         except Exception:
             _log.exception("request %s failed", request.request_id)
             return problems.internal(request_id=request.request_id, writes=True)

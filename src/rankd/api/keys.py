@@ -9,10 +9,9 @@ import msgspec
 from rankd import wire
 from rankd.api.body import decode_body
 from rankd.api.exchange import Request, Response
-from rankd.api.problems import Problem
 from rankd.api.routes import Route
 from rankd.api.service import Service
-from rankd.errors import FieldError, InvalidRequest
+from rankd.errors import FieldError, InvalidRequest, UnknownKey
 from rankd.model.board import BOARD_NAME_LENGTH_MAX, NAME, UNPRINTABLE
 from rankd.model.facts import KeyCreated
 
@@ -105,8 +104,14 @@ def show_key(key: KeyCreated, secret: str | None = None) -> Key:
 
 
 async def create_key(service: Service, request: Request) -> Response:
-    """Make a key. The answer has it for the only time."""
+    """Make a key. The answer has it for the only time.
+
+    So it cannot be told again: the header Idempotency-Key would promise that, and is refused.
+    """
     actor = service.gate.admit(request, "admin")
+    if b"idempotency-key" in request.headers:
+        message = "cannot be given: a key is told once; revoke what was made in vain"
+        raise InvalidRequest([FieldError("Idempotency-Key", message)])
     if len(service.rankd.book.keys) >= KEYS_MAX:
         raise InvalidRequest([FieldError("", f"there may be at most {KEYS_MAX} keys")])
     fact, secret = make_key(decode_body(request, NewKey), actor=actor.name)
@@ -149,7 +154,7 @@ ROUTES = (
         scope="admin",
         body=NewKey,
         writes=True,
-        responses={201: Key, 422: Problem},
+        responses={201: Key},
     ),
     Route(
         method="GET",
@@ -166,6 +171,7 @@ ROUTES = (
         handler=revoke_key,
         scope="admin",
         writes=True,
-        responses={200: wire.Done, 404: Problem, 422: Problem},
+        responses={200: wire.Done},
+        errors=(UnknownKey,),
     ),
 )

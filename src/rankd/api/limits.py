@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from rankd.api.exchange import Request
-from rankd.errors import InvalidSetting, RateLimited
+from rankd.errors import FieldError, InvalidRequest, InvalidSetting, RateLimited
 from rankd.settings import Settings
 
 BUCKETS_MAX = 100_000
@@ -62,16 +62,19 @@ class Buckets:
     def __len__(self) -> int:
         return len(self._buckets)
 
-    def take(self, names: Iterable[str]) -> None:
-        """Take one request out of each bucket, or out of none. Raises RateLimited."""
+    def take(self, names: Iterable[str], count: int = 1) -> None:
+        """Take so many requests out of each bucket, or none out of any. Raises RateLimited.
+
+        Of more than a burst nobody ever gets so many at once.
+        """
         now = self._now()
         held = {name: self._held(name, now) for name in names}
-        lowest = min(held.values(), default=1.0)
-        if lowest < 1:
-            seconds = math.ceil((1 - lowest) / self._rate)
+        lowest = min(held.values(), default=float(count))
+        if lowest < count:
+            seconds = math.ceil((count - lowest) / self._rate)
             raise RateLimited(retry_after_seconds=min(max(seconds, 1), RETRY_AFTER_SECONDS_MAX))
         for name, level in held.items():
-            self._buckets[name] = (level - 1, now)
+            self._buckets[name] = (level - count, now)
             self._buckets.move_to_end(name)
         while len(self._buckets) > self._buckets_max:
             self._buckets.popitem(last=False)
@@ -95,6 +98,7 @@ class Limits:
         self._players = buckets(settings.rate_per_player)
         self._addresses = buckets(settings.rate_per_address)
         self._proxies = read_networks(settings.trusted_proxies)
+        self._burst = settings.rate_burst
 
     def take_address(self, request: Request) -> None:
         """Count a request for where it comes from, before anything of it is believed."""
@@ -106,10 +110,17 @@ class Limits:
         if self._keys is not None:
             self._keys.take([id])
 
-    def take_player(self, player: str) -> None:
-        """Count a request for the player whose token it shows."""
-        if self._players is not None:
-            self._players.take([player])
+    def take_player(self, player: str, scores: int = 1) -> None:
+        """Count a request, or each score of a batch, for the player whose token it shows.
+
+        Raises InvalidRequest where waiting would not help: no player ever has so many at once.
+        """
+        if self._players is None:
+            return
+        if scores > self._burst:
+            message = f"must be at most {self._burst} at once with a player's token"
+            raise InvalidRequest([FieldError("scores", message)])
+        self._players.take([player], scores)
 
     def take_submitted(self, request: Request, board: str | None) -> None:
         """Count a submission for each player it is made for, once."""

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from rankd._version import __version__
 from rankd.api.service import Service
-from rankd.errors import IndexUnavailable
 
 
 def render(service: Service) -> bytes:
@@ -21,12 +20,16 @@ def _lines(service: Service) -> Iterator[str]:
     yield _one("rankd_position", "counter", "The last position folded.", rankd.position)
     yield _one("rankd_boards", "gauge", "Boards that are defined.", len(rankd.book.boards))
     yield _one("rankd_profiles", "gauge", "Players with a profile.", len(rankd.book.profiles))
-    lost = rankd.failure
-    index_up = not isinstance(lost, IndexUnavailable)
-    yield _one("rankd_up", "gauge", "1 while writes are taken.", int(lost is None or not index_up))
-    yield _one("rankd_index_up", "gauge", "1 while the index can be reached.", int(index_up))
+    ledger_up, index_up = rankd.ledger_failure is None, rankd.index_failure is None
+    yield _one("rankd_up", "gauge", "1 while scores are taken.", int(service.writable))
+    yield _one("rankd_ledger_up", "gauge", "1 while the ledger can be reached.", int(ledger_up))
+    yield _one("rankd_index_up", "gauge", "1 while the index is there.", int(index_up))
     yield _one("rankd_waiting_facts", "gauge", "Facts that wait for a commit.", rankd.waiting)
-    yield _one("rankd_spooled_facts", "gauge", "Scores that wait on disk.", rankd.spooled)
+    waiting, taken, handed_in, dropped = rankd.spooled or (0, 0, 0, 0)
+    yield _one("rankd_spooled_facts", "gauge", "Scores that wait on disk.", waiting)
+    yield _one("rankd_spooled_total", "counter", "Scores that had to wait on disk.", taken)
+    yield _one("rankd_handed_in_total", "counter", "Scores that wait no more.", handed_in)
+    yield _one("rankd_dropped_total", "counter", "Of these, those that count nowhere.", dropped)
     yield _one("rankd_commits_total", "counter", "Appends to the ledger.", rankd.commits)
     yield _one("rankd_unsaved_facts", "gauge", "A start folds so many.", rankd.unsaved)
     cpu = usage.ru_utime + usage.ru_stime
@@ -37,8 +40,21 @@ def _lines(service: Service) -> Iterator[str]:
 
 def _who(service: Service) -> str:
     """Say whose figures these are: of several processes, the system chooses which one answers."""
-    role = "worker" if service.engine is None else "writer"
-    return f'{{version="{__version__}",role="{role}",pid="{os.getpid()}"}}'
+    named = {
+        "version": __version__,
+        "node": service.node,
+        "role": service.role,
+        "process": "worker" if service.engine is None else "writer",
+        "pid": str(os.getpid()),
+    }
+    shown = ",".join(f'{name}="{_escaped(value)}"' for name, value in named.items())
+    return f"{{{shown}}}"
+
+
+def _escaped(value: str) -> str:
+    for mark, instead in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n")):
+        value = value.replace(mark, instead)
+    return value
 
 
 def _one(name: str, kind: str, help: str, value: object, labels: str = "") -> str:

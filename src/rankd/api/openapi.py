@@ -11,7 +11,7 @@ from rankd import wire
 from rankd._version import __version__
 from rankd.api import bodies
 from rankd.api.exchange import Request, Response
-from rankd.api.problems import Problem
+from rankd.api.problems import KINDS, Problem
 from rankd.api.routes import Param, Route
 from rankd.model.standing import PAGE_LIMIT_MAX
 from rankd.model.submission import SUBMISSION_KEY_BYTES_MAX
@@ -47,6 +47,7 @@ PROBLEMS = {
     403: ("Forbidden", "The key or token does not reach this far."),
     404: ("NotFound", "There is no such path, board, window, player or entry."),
     405: ("MethodNotAllowed", "The path takes other methods, which Allow names."),
+    409: ("Conflict", "Somebody else was quicker: look again, and ask again."),
     413: ("TooLarge", "The body is larger than is taken here."),
     415: ("UnsupportedMediaType", "The body is not application/json."),
     422: ("Invalid", "It can be read and not be done; `errors` names the fields."),
@@ -202,6 +203,8 @@ def _operation(route: Route, schemas: Mapping[str, Any]) -> dict[str, Any]:
     described["security"] = security_of(route)
     if route.scope is not None:
         described["x-scope"] = route.scope
+    if route.errors:
+        described["x-codes"] = codes_of(route)
     if route.body is not None:
         described["requestBody"] = {
             "required": route.operation != "put_board",
@@ -223,8 +226,7 @@ def security_of(route: Route) -> list[dict[str, list[str]]]:
 
 
 def _answers(route: Route) -> list[tuple[int, Any]]:
-    mine = [(status, kind) for status, kind in route.responses.items() if kind is not Problem]
-    return mine or [(200, None)]
+    return list(route.responses.items()) or [(200, None)]
 
 
 def refusals(route: Route) -> list[int]:
@@ -234,9 +236,17 @@ def refusals(route: Route) -> list[int]:
         found |= {401, 403, 429, 503}
     if route.body is not None:
         found |= {413, 415}
-    if "{" in route.path or 404 in route.responses:
+    if "{" in route.path:
         found.add(404)
-    return sorted(found - {status for status, _ in _answers(route)})
+    return sorted(found | {KINDS[error].status for error in route.errors})
+
+
+def codes_of(route: Route) -> dict[str, list[str]]:
+    """Return the codes of what a route refuses of its own, by status."""
+    found: dict[str, list[str]] = {}
+    for error in route.errors:
+        found.setdefault(str(KINDS[error].status), []).append(error.code)
+    return found
 
 
 def _refusal(status: int) -> dict[str, Any]:

@@ -1,12 +1,14 @@
 """What those ask who run it: is it alive, can it answer, how is it doing, what can be asked."""
 
+from collections.abc import Iterator
+
 from rankd import wire
 from rankd.api.exchange import HTML, Request, Response
 from rankd.api.metrics import render
 from rankd.api.openapi import DOCS_PAGE, document
+from rankd.api.roles import INGEST, QUERY
 from rankd.api.routes import Route
 from rankd.api.service import Service
-from rankd.errors import IndexUnavailable, RankdError
 
 METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -24,19 +26,45 @@ async def readyz(service: Service, request: Request) -> Response:
         return _health(service, "stopping", 503, "the service is stopping")
     if service.engine is not None and service.engine.ended:
         return _health(service, "failed", 503, "the ledger failed; restart to recover")
-    if service.rankd.failure is not None:
-        return _health(service, "degraded", 200, _problem(service.rankd.failure))
-    return _health(service, "ready", 200)
+    problems = list(_problems(service))
+    if not problems:
+        return _health(service, "ready", 200)
+    if not _answers(service):
+        return _health(service, "unavailable", 503, "; ".join(problems))
+    return _health(service, "degraded", 200, "; ".join(problems))
 
 
-def _problem(failure: RankdError) -> str:
-    if isinstance(failure, IndexUnavailable):
-        return "the index cannot be reached: scores are recorded, and counted when it is back"
-    return "the ledger cannot be reached: writes are refused, and reads may be stale"
+def _answers(service: Service) -> bool:
+    """Whether anything that this node is there for is still answered."""
+    reads = service.rankd.readable and service.role != INGEST
+    return reads or (service.writable and service.role != QUERY)
+
+
+def _problems(service: Service) -> Iterator[str]:
+    """Yield what is lost, why, and what that means for whoever asks."""
+    view = service.rankd
+    if (lost := view.ledger_failure) is not None:
+        yield f"the ledger is lost ({lost}): {_writes(service)}, and reads may be stale"
+    if (lost := view.index_failure) is not None:
+        means = [] if view.readable else ["reads are refused"]
+        if view.ledger_failure is None:
+            means.insert(0, "scores are recorded, and counted when it is back")
+        shown = f": {', '.join(means)}" if means else ""
+        yield f"the index is lost or behind ({lost}){shown}"
+
+
+def _writes(service: Service) -> str:
+    """Say what becomes of writes without a ledger."""
+    if not service.writable:
+        return "writes are refused"
+    spooled = service.rankd.spooled
+    now = "" if spooled is None else f" ({spooled.waiting:,} now)"
+    return f"scores wait on this node's disk{now}, other writes are refused"
 
 
 def _health(service: Service, status: str, code: int, problem: str | None = None) -> Response:
-    body = wire.Health(status, service.rankd.position, service.durable, problem)
+    notes = None if service.engine is None else list(service.engine.notes) or None
+    body = wire.Health(status, service.rankd.position, service.durable, problem, notes)
     return Response(wire.encode(body), code)
 
 

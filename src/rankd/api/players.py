@@ -10,7 +10,10 @@ from rankd.errors import FieldError, InvalidProfile, UnknownPlayer
 
 
 async def put_player(service: Service, request: Request) -> Response:
-    """Set a player's profile, whole."""
+    """Change a player's profile: what is not named stays as it is, and null forgets.
+
+    The answer is the profile after it.
+    """
     actor = service.gate.admit(request, "submit")
     player = request.params["player"]
     await service.writer.profile(player, decode_body(request, dict[str, Any]), actor=actor.name)
@@ -27,7 +30,11 @@ async def get_player(service: Service, request: Request) -> Response:
 
 
 async def erase_player(service: Service, request: Request) -> Response:
-    """Forget a person; others' ranks stay as they are."""
+    """Forget a person; others' ranks stay as they are.
+
+    The profile and the friends are in no answer any more. For now the audit trail keeps the facts
+    from before, and so do backups: earlier names and attributes, metadata of scores.
+    """
     actor = service.gate.admit(request, "moderate")
     position = await service.writer.erase(
         request.params["player"], actor=actor.name, reason=request.query["reason"]
@@ -47,7 +54,9 @@ async def put_friends(service: Service, request: Request) -> Response:
 
 
 def _shown(service: Service, player: str) -> wire.Profile:
-    book = service.rankd.book
+    view, book = service.rankd, service.rankd.book
     known = book.profile(player)
     friends = list(book.friends.get(player, ()))
-    return wire.Profile(player, known.name, dict(known.attributes), friends)
+    return wire.Profile(
+        player, known.name, dict(known.attributes), friends, view.position, stale=view.stale
+    )

@@ -11,7 +11,7 @@ import msgspec
 
 from rankd import errors
 from rankd.api.exchange import PROBLEM_JSON, Header, Response
-from rankd.errors import RankdError
+from rankd.errors import FieldError, RankdError
 
 RETRY_AFTER_SECONDS = 1
 """How long to wait before trying an unavailable service again, where nobody knows better."""
@@ -34,15 +34,31 @@ class Kind(NamedTuple):
 KINDS: dict[type[RankdError], Kind] = {
     errors.Refused: Kind(409, "Refused", "the request was understood and will not be done"),
     errors.Invalid: Kind(422, "Invalid"),
+    errors.InvalidBoard: Kind(422, "Invalid board"),
+    errors.InvalidSubmission: Kind(422, "Invalid submission"),
+    errors.InvalidPage: Kind(422, "Invalid page"),
+    errors.InvalidProfile: Kind(422, "Invalid profile"),
+    errors.InvalidRequest: Kind(422, "Invalid"),
+    errors.ScoreOutOfBounds: Kind(422, "Score out of bounds"),
     errors.InvalidCursor: Kind(422, "Invalid cursor", "start again from the first page"),
     errors.UnknownBoard: Kind(404, "Unknown board", "there is no board of this name"),
     errors.UnknownWindow: Kind(404, "Unknown window", "the board has no such window"),
+    errors.UnknownPlayer: Kind(
+        404, "Unknown player", "there is no profile of this player; it may have scores all the same"
+    ),
+    errors.UnknownKey: Kind(404, "Unknown key", "there is no key of this id, or it was revoked"),
     errors.NotRanked: Kind(404, "Not ranked", "the player has no entry in this ranking"),
     errors.SubmissionRejected: Kind(422, "Submission rejected"),
     errors.SubmissionKeyReused: Kind(
         422, "Key reused", "this key was used on this board for another submission"
     ),
-    errors.BoardDiffers: Kind(409, "Board differs", "the board is defined otherwise"),
+    errors.BoardDiffers: Kind(
+        409, "Board differs", "the board was defined otherwise meanwhile; look at it and ask again"
+    ),
+    errors.NothingToBackUp: Kind(409, "Nothing to back up"),
+    errors.LedgerNotCopied: Kind(409, "Ledger not copied", "the ledger is not whole yet"),
+    errors.LedgerInUse: Kind(409, "Ledger in use", "another process has the ledger open"),
+    errors.InvalidSetting: Kind(409, "Invalid setting", "a setting has a value it cannot have"),
     errors.MalformedRequest: Kind(400, "Malformed"),
     errors.NotFound: Kind(404, "Not found"),
     errors.MethodNotAllowed: Kind(405, "Method not allowed"),
@@ -56,12 +72,33 @@ KINDS: dict[type[RankdError], Kind] = {
     errors.LedgerUnavailable: Kind(503, "Ledger unavailable", "the ledger could not take it now"),
     errors.Overloaded: Kind(503, "Overloaded"),
     errors.IndexBehind: Kind(503, "Index behind"),
+    errors.IndexUnavailable: Kind(503, "Index unavailable", "the index could not be asked now"),
+    errors.NotKept: Kind(503, "Not kept"),
+    errors.IndexForgot: Kind(503, "Index forgot"),
     errors.RateLimited: Kind(429, "Rate limited"),
     errors.RequestTimeout: Kind(408, "Request timeout"),
     errors.TooManyConnections: Kind(503, "Too many connections"),
     errors.Stopping: Kind(503, "Stopping"),
+    errors.TokenKeysUnavailable: Kind(503, "Token keys unavailable"),
     errors.Corrupt: Kind(500, "Corrupt", "a promise does not hold; an operator has to look"),
+    **dict.fromkeys(
+        (
+            errors.UnknownFact,
+            errors.UnreadableFact,
+            errors.LedgerCorrupt,
+            errors.IndexDiffers,
+            errors.SnapshotDamaged,
+        ),
+        Kind(500, "Corrupt", "a promise does not hold; an operator has to look"),
+    ),
 }
+"""Every error that has a code has a row of its own, which a test sees to."""
+
+ABOUT: dict[type[RankdError], FieldError] = {
+    errors.InvalidCursor: FieldError("cursor", "must be one of this ranking, just as it came"),
+    errors.SubmissionKeyReused: FieldError("key", "must be new for another submission"),
+}
+"""The field that an error is about which is always about the same one."""
 
 
 class WrongField(msgspec.Struct):
@@ -90,23 +127,45 @@ def kind_of(error: RankdError) -> Kind:
     return next(KINDS[cls] for cls in type(error).__mro__ if cls in KINDS)
 
 
+def code_of(error: RankdError) -> str:
+    """Return the code of an error; a class without one is called as its row is."""
+    return getattr(error, "code", kind_of(error).title.lower())
+
+
+def detail_of(error: RankdError) -> str:
+    """Return what a client is told of an error: never anything that a stranger sent."""
+    said = kind_of(error).detail
+    return str(error) if said is None else said
+
+
+def reason_of(error: RankdError) -> str | None:
+    """Return what the log says beside the code, where that alone leaves its readers guessing."""
+    return error.reason if isinstance(error, errors.Unauthenticated) else None
+
+
+def wrong_fields(error: RankdError) -> tuple[FieldError, ...]:
+    """Return which fields are wrong, where it is about fields."""
+    if isinstance(error, errors.Invalid):
+        return error.errors
+    if isinstance(error, errors.SubmissionRejected):
+        return (FieldError("score", f"does not count: {error}"),)
+    about = ABOUT.get(type(error))
+    return () if about is None else (about,)
+
+
 def refusal(error: RankdError, *, request_id: str, writes: bool = False) -> Response:
     """Return the answer that tells of an error of ours."""
     kind = kind_of(error)
-    code = getattr(error, "code", kind.title.lower())
+    code = code_of(error)
     problem = Problem(
         type=f"urn:rankd:error:{code}",
         title=kind.title,
         status=kind.status,
-        detail=str(error) if kind.detail is None else kind.detail,
+        detail=detail_of(error),
         code=code,
         request_id=request_id,
         applied=_applied(error, kind) if writes else None,
-        errors=(
-            [WrongField(*wrong) for wrong in error.errors]
-            if isinstance(error, errors.Invalid)
-            else None
-        ),
+        errors=[WrongField(*wrong) for wrong in wrong_fields(error)] or None,
     )
     return _response(problem, _headers(error, kind))
 

@@ -1,25 +1,31 @@
 """What submissions did, as the wire shows it.
 
-A receipt that an index told as columns (``core.told``) is shown straight from them: of the objects
-in between, several for each window, nobody would see any.
+A receipt that an index told as columns (``core.told``) is shown straight from them, by a form: of
+the objects in between, several for each window, nobody would see any.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
 
 from msgspec import UNSET
 
 from rankd import wire
-from rankd.core.intake import Answer
-from rankd.core.told import VERDICT_NAMES, Row, Told
+from rankd.core.intake import Answer, Answers
+from rankd.core.told import VERDICT_NAMES, ReceiptsOf, Row, Told
+from rankd.forms import Form, Kind, blank, parts_of
 from rankd.model.facts import Position, ScoreSubmitted
 from rankd.model.receipt import InWindow, Receipt
-from rankd.model.standing import Rank, percentile
+
+FORMS_MAX = 1024
+"""Forms kept, one for each set of windows that were open together."""
+
+SHOWN_TOGETHER = 64
+"""Rows of a run that are shown at once when one of them is asked for: the others soon will be."""
 
 
 def receipt(told: Receipt) -> wire.Receipt:
     """Show what a submission did."""
-    if type(told.windows) is Row and not told.decimals and not told.duplicate:
-        return _of_row(told, *told.windows.told)
     speaks = told.first
     return wire.Receipt(
         told.board,
@@ -38,9 +44,30 @@ def receipt(told: Receipt) -> wire.Receipt:
     )
 
 
-def receipts(answers: Sequence[Answer]) -> list[wire.Receipt | wire.Refusal] | None:
-    """Show what many submissions did, of which none was refused or came before; None otherwise."""
-    shown: list[wire.Receipt | wire.Refusal] = []
+def is_final(told: Receipt) -> bool:
+    """Whether this is the last word on a submission, and no review is."""
+    return type(told.windows) is Row or told.first.verdict != "held"
+
+
+def as_json(told: Receipt) -> bytes:
+    """Return what a submission did as JSON."""
+    if type(told.windows) is not Row or told.decimals or told.duplicate:
+        return wire.encode(receipt(told))
+    run, row = told.windows.told
+    chunk, place = divmod(row, SHOWN_TOGETHER)
+    shown = run.shown.get(chunk)
+    if shown is None:
+        start = chunk * SHOWN_TOGETHER
+        end = min(start + SHOWN_TOGETHER, len(run.run.players))
+        shown = run.shown[chunk] = _form_of(run).fill_each(_columns(run), start, end)
+    return shown[place]
+
+
+def all_as_json(answers: Sequence[Answer]) -> bytes | None:
+    """Return what many did, with commas between; None if one was refused or came before."""
+    if isinstance(answers, Answers) and isinstance(answers.receipts, ReceiptsOf):
+        return _run_as_json(answers.receipts, answers.positions)
+    shown: list[bytes] = []
     start = 0
     while start < len(answers):
         receipt = answers[start].receipt
@@ -53,9 +80,42 @@ def receipts(answers: Sequence[Answer]) -> list[wire.Receipt | wire.Refusal] | N
         some = answers[start : start + count]
         if any(map(_came_before, some)) or not _in_a_row(some, told, row):
             return None
-        shown += _of_rows(told, row, row + count)
+        shown.append(_form_of(told).fill(_columns(told), row, row + count))
         start += count
-    return shown
+    return b",".join(shown)
+
+
+def each_as_json(answers: Sequence[Answer]) -> list[bytes] | None:
+    """Return what each of many did; None if they are not new and of one run, or one is refused."""
+    if not (isinstance(answers, Answers) and isinstance(answers.receipts, ReceiptsOf)):
+        return None
+    rows = _rows(answers.receipts, answers.positions)
+    if rows is None:
+        return None
+    told = answers.receipts.told
+    return _form_of(told).fill_each(_columns(told), rows.start, rows.stop)
+
+
+def _run_as_json(receipts: ReceiptsOf, positions: Sequence[Position]) -> bytes | None:
+    """Do so where all are new and of one run: then nobody need make an answer of any."""
+    rows = _rows(receipts, positions)
+    if rows is None:
+        return None
+    return _form_of(receipts.told).fill(_columns(receipts.told), rows.start, rows.stop)
+
+
+def _rows(receipts: ReceiptsOf, positions: Sequence[Position]) -> range | None:
+    """Return the rows of a run that have these positions, if they can be shown as they are."""
+    told = receipts.told
+    if not positions or told.rejected() or told.run.board.decimals:
+        return None
+    try:
+        first = receipts.row_of(positions[0])
+    except KeyError:
+        return None
+    rows = range(first, first + len(positions))
+    found = told.run.positions[rows.start : rows.stop].tolist()
+    return rows if found == list(positions) else None
 
 
 def _came_before(answer: Answer) -> bool:
@@ -68,94 +128,64 @@ def _in_a_row(answers: Sequence[Answer], told: Told, first: int) -> bool:
     return [answer.position for answer in answers] == positions.tolist()
 
 
-def _of_row(receipt: Receipt, told: Told, row: int) -> wire.Receipt:
-    """Show what ``_of_rows`` does of one row: most submissions come alone."""
-    at, windows = row * told.width, []
-    for id, each in zip(told.ids, told.verdicts, strict=True):
-        rank, previous = each.ranks[row] or None, each.previous_ranks[row] or None
-        windows.append(
-            wire.InWindow(
-                id,
-                each.scores[at] if rank else None,
-                rank,
-                previous,
-                previous - rank if rank and previous else None,
-                each.totals[row],
-                VERDICT_NAMES[each.verdicts[row]],
-            )
-        )
-    first = windows[told.speaks]
-    before = told.verdicts[told.speaks].previous_scores[at] if first.previous_rank else None
-    return _shown(receipt.player, receipt.position, before, windows, told)
+# -------------------------------------------------------------------------------- forms
 
 
-def _of_rows(told: Told, start: int, end: int) -> list[wire.Receipt]:
-    """Show what ``receipt`` does, straight from the columns that an index answers with."""
-    width = told.width
-    rows = slice(start, end)
-    windows: list[list[wire.InWindow]] = []
-    for id, each in zip(told.ids, told.verdicts, strict=True):
-        scores = each.scores[start * width : end * width : width]
-        columns = zip(
-            scores,
-            each.ranks[rows],
-            each.previous_ranks[rows],
-            each.totals[rows],
-            each.verdicts[rows],
-            strict=True,
-        )
-        windows.append(
-            [
-                wire.InWindow(
-                    id,
-                    score if rank else None,
-                    rank or None,
-                    previous or None,
-                    previous - rank if rank and previous else None,
-                    total,
-                    VERDICT_NAMES[verdict],
-                )
-                for score, rank, previous, total, verdict in columns
-            ]
-        )
-    before = told.verdicts[told.speaks].previous_scores[start * width : end * width : width]
-    rows_of = zip(
-        told.run.players[rows],
-        told.run.positions[rows],
-        before,
-        windows[told.speaks],
-        zip(*windows, strict=True),
-        strict=True,
-    )
-    return [
-        _shown(player, position, score if first.previous_rank else None, by_window, told)
-        for player, position, score, first, by_window in rows_of
-    ]
+def _columns(told: Told) -> tuple[Any, ...]:
+    """Return the columns of a run: who, where in the ledger, and six for each window."""
+    by_window = [column for verdicts in told.verdicts for column in verdicts]
+    return (told.run.players, told.run.positions, *by_window)
 
 
-def _shown(
-    player: str,
-    position: int,
-    before: int | None,
-    windows: Sequence[wire.InWindow],
-    told: Told,
-) -> wire.Receipt:
-    first = windows[told.speaks]
-    rank, total = first.rank, first.total
-    return wire.Receipt(
-        told.run.board.name,
-        player,
+def _form_of(told: Told) -> Form:
+    return _form(told.run.board.name, told.names, tuple(told.ids), told.speaks, told.width)
+
+
+@lru_cache(maxsize=FORMS_MAX)
+def _form(board: str, names: Sequence[str], ids: Sequence[str], speaks: int, width: int) -> Form:
+    """Return what shows the receipts of a board while the same windows are open."""
+    windows = [_window_form(id, place, width) for place, id in enumerate(ids)]
+    first = windows[speaks]
+    _, _, before, rank, previous, total = _columns_of(speaks)
+    shape = wire.Receipt(
+        board,
+        blank(Kind.TEXT, 0),
         first.verdict,
         first.score,
-        before,
-        rank,
+        blank(Kind.GUARDED, before, other=previous, every=width),
+        first.rank,
         first.previous_rank,
         first.rank_change,
-        total,
-        percentile(Rank(rank), total) if rank else None,
-        position,
-        dict(zip(told.names, windows, strict=True)),
+        first.total,
+        blank(Kind.SHARE, rank, other=total),
+        blank(Kind.NUMBER, 1),
+        dict(zip(names, windows, strict=True)),
     )
+    return Form(parts_of(shape))
+
+
+def _columns_of(window: int) -> range:
+    """Return the numbers of a window's columns, in the order of ``Verdicts``."""
+    return range(2 + 6 * window, 2 + 6 * (window + 1))
+
+
+def _window_form(id: str, place: int, width: int) -> wire.InWindow:
+    verdict, score, _, rank, previous, total = _columns_of(place)
+    return wire.InWindow(
+        id,
+        blank(Kind.GUARDED, score, other=rank, every=width),
+        blank(Kind.OPTIONAL, rank),
+        blank(Kind.OPTIONAL, previous),
+        blank(Kind.CHANGE, previous, other=rank),
+        blank(Kind.NUMBER, total),
+        blank(Kind.CHOICE, verdict, texts=_VERDICTS),
+    )
+
+
+_VERDICTS = tuple(map(wire.encode, VERDICT_NAMES))
+
+
+# ------------------------------------------------------------------------------ objects
 
 
 def _in_window(told: Receipt, each: InWindow) -> wire.InWindow:

@@ -13,14 +13,22 @@ the value it stands in: ``/v1/players/a%3Aban:ban`` bans the player ``a:ban``.
 """
 
 import re
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from rankd.api.exchange import Request, Response
-from rankd.errors import FieldError, InvalidRequest, MalformedRequest, MethodNotAllowed, NotFound
+from rankd.errors import (
+    FieldError,
+    InvalidRequest,
+    MalformedRequest,
+    MethodNotAllowed,
+    NotFound,
+    RankdError,
+)
+from rankd.model.board import shown_name
 
 TEXT_LENGTH_MAX = 256
 """How long a text in a query may be, unless its parameter says otherwise."""
@@ -28,14 +36,40 @@ TEXT_LENGTH_MAX = 256
 Scope = Literal["read", "submit", "moderate", "admin"]
 Handler = Callable[[Any, Request], Coroutine[Any, Any, Response]]
 Quick = Callable[[Any, Request], Response | None]
-Prepared = Callable[[str], bytes | None]
-"""Gives the body of the answer for another value of the path's last parameter; None in doubt."""
-Prepare = Callable[[Any, Request], Prepared | None]
+Prepared = Callable[[Sequence[str]], Sequence[bytes | None] | None]
+"""Gives the bodies of the answers for other values of the path's last parameter, each None where
+the handler has to look; None altogether if what it was prepared from has changed."""
 Answered = Callable[[Response | Exception | None], None]
 """Told the answer, or what went wrong; None if the handler has to look at the request after all."""
-Take = Callable[[bytes, Answered], bool]
-"""Takes another body and has it answered some time; False in doubt, and then it never is."""
+
+
+Ask = Callable[[str, Answered], bool]
+
+
+class Asking(NamedTuple):
+    """What answers another value of the path's last parameter some time; False if it never does."""
+
+    ask: Ask
+
+
+Prepare = Callable[[Any, Request], Prepared | Asking | None]
+AllAnswered = Callable[[Sequence[bytes | Response | Exception | None]], None]
+"""Told what ``Answered`` is of many requests, in their order; bytes are the body of a plain 200."""
+
+
+class Take(NamedTuple):
+    """What has requests answered some time that differ in nothing but their bodies."""
+
+    read: Callable[[bytes], Any]
+    """Returns what a body says, None in doubt."""
+    hand_in: Callable[[list[Any], AllAnswered], bool]
+    """Takes what some bodies say and has them answered; False if they never will be."""
+
+
 PrepareTaking = Callable[[Any, Request], Take | None]
+Repeated = Callable[[], Response | None]
+"""Gives the answer to a request that is the same to the byte as an earlier one; None in doubt."""
+PrepareRepeated = Callable[[Any, Request], Repeated | None]
 
 _BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,19}")
@@ -110,6 +144,8 @@ class Route:
     where each has to be looked at. What it gives answers with 200 and JSON that nobody stores."""
     prepare_taking: PrepareTaking | None = None
     """The same for requests that differ in nothing but their bodies, and are answered later."""
+    prepare_repeated: PrepareRepeated | None = None
+    """The same for requests that do not differ at all."""
     params: tuple[Param, ...] = ()
     body: Any = None
     """The type that ``decode_body`` reads, or None if a body means nothing here."""
@@ -119,6 +155,8 @@ class Route:
     """Whether a problem's answer has to say if anything was applied."""
     responses: Mapping[int, Any] = field(default_factory=dict)
     """What it answers with: the type of each status, for the documentation."""
+    errors: tuple[type[RankdError], ...] = ()
+    """What it may refuse with, beside what any route of its kind may."""
     _by_name: Mapping[str, Param] = field(init=False, repr=False)
     _defaults: Mapping[str, Any] = field(init=False, repr=False)
     _needs_query: bool = field(init=False, repr=False)
@@ -153,12 +191,13 @@ class Route:
     def _read_part(
         self, part: str, values: dict[str, Any], seen: set[str], errors: list[FieldError]
     ) -> None:
-        name, _, text = part.replace("+", " ").partition("=")
-        param = self._by_name.get(decode_percent(name))
+        encoded, _, text = part.replace("+", " ").partition("=")
+        name = decode_percent(encoded)
+        param = self._by_name.get(name)
         if param is None:
-            # The name is a stranger's text, so the answer tells what there is instead.
             known = ", ".join(self._by_name) or "none"
-            errors.append(FieldError("", f"a query parameter is unknown; there are: {known}"))
+            message = f"is not a parameter of this path; there are: {known}"
+            errors.append(FieldError(shown_name(name), message))
             return
         value = param.read(decode_percent(text))
         if param.name in seen:
@@ -216,6 +255,7 @@ class Router:
         for shapes in self._shapes.values():
             # A verb before a bare parameter, and more literals before fewer.
             shapes.sort(key=lambda shape: (shape.verb_place is None, len(shape.places)))
+        self._made = _made(self.routes)
         operations = [route.operation for route in self.routes]
         assert len(set(operations)) == len(operations), "an operation is named twice"
 
@@ -265,7 +305,9 @@ class Router:
                     raise NotFound
                 return Found(row.route, params)
         allow = self.allowed(path)
-        raise MethodNotAllowed(allow) if allow else NotFound()
+        if not allow:
+            raise NotFound
+        raise MethodNotAllowed(allow, instead=self._made.get(path) if method == "POST" else None)
 
     def allowed(self, path: str) -> tuple[str, ...]:
         """Return the methods this path takes; none if it is unknown."""
@@ -280,6 +322,16 @@ class Router:
         if "GET" in methods:
             methods.add("HEAD")
         return tuple(sorted(methods | {"OPTIONS"})) if methods else ()
+
+
+def _made(routes: Iterable[Route]) -> dict[str, str]:
+    """Return, for paths of many things, how one of them is made where that is not by POST."""
+    found: dict[str, str] = {}
+    for route in routes:
+        many, _, last = route.path.rpartition("/")
+        if route.method == "PUT" and "{" not in many and _TEMPLATE_PARAM.fullmatch(last):
+            found[many] = f"{route.method} {route.path}"
+    return found
 
 
 def _decode_where_it_cannot_cut(segments: list[str]) -> list[str]:

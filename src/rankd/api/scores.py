@@ -1,5 +1,6 @@
 """Submitting: one score, or many at once."""
 
+from collections.abc import Sequence
 from functools import partial
 from hashlib import blake2b
 from typing import Any
@@ -12,40 +13,39 @@ from rankd.api import receipts, shown
 from rankd.api.access import ANYBODY, Actor
 from rankd.api.body import decode_body
 from rankd.api.exchange import JSON, Request, Response
-from rankd.api.routes import Answered, Take
+from rankd.api.routes import AllAnswered, Take
 from rankd.api.service import Service
 from rankd.core.intake import Answer, Overtaken
 from rankd.errors import (
     FieldError,
     Forbidden,
     InvalidRequest,
+    InvalidSubmission,
     RankdError,
-    Refused,
     SubmissionRejected,
     UnknownBoard,
 )
+from rankd.forms import Form, Kind, blank, parts_of
 from rankd.model.board import Writes
+from rankd.model.facts import ScoreSubmitted
 from rankd.model.submission import SUBMISSION_KEY_BYTES_MAX, read_plain, takes_plain
 
 BATCH_SCORES_MAX = 8_192
 """As many as share a commit."""
 
 
-_LATER = frozenset({"held", "accepted"})
-"""Verdicts that are not the last word: 202."""
-
-
 async def submit_score(service: Service, request: Request) -> Response:
     """Have one score counted."""
     board = request.params["board"]
     actor = service.gate.admit(request, "submit", board)
+    service.gate.count_scores(actor)
     body = _with_key(decode_body(request, dict[str, Any]), request)
     body = _of_actor(service, actor, board, body)
     (answer,) = await service.writer.submit(board, [body], actor=actor.name)
     told = _told(answer, board)
     if isinstance(told, RankdError):
         raise told
-    return _response(told)
+    return _response(answer, told)
 
 
 class _Plain(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -77,46 +77,59 @@ def prepare_submission(service: Service, request: Request) -> Take | None:
     board, keys_as_now = page.board, not page.earlier
     assert actor.player is None, "a player's admission does not last"
 
-    def take(body: bytes, answered: Answered) -> bool:
-        if book.revision != revision or view.projector is not projector or b"\\" in body:
-            return False
+    def read(body: bytes) -> ScoreSubmitted | None:
+        if b"\\" in body:
+            return None
         try:
             plain = _decode_plain(body)
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            return False
+            return None
         quotes = _QUOTES if plain.key is None else _QUOTES_WITH_KEY
         if body.count(b'"') != quotes or not (plain.key is None or keys_as_now):
-            return False
-        fact = read_plain(board, plain.player, plain.score, plain.key, actor=actor.name)
-        if fact is None:
+            return None
+        return read_plain(board, plain.player, plain.score, plain.key, actor=actor.name)
+
+    def hand_in(facts: list[ScoreSubmitted], answered: AllAnswered) -> bool:
+        if book.revision != revision or view.projector is not projector:
             return False
         try:
-            writer.hand_in(fact, board, partial(_answer, answered, board.name))
+            writer.hand_in(facts, board, partial(_answer, answered, board.name, len(facts)))
         except RankdError:
             return False
         return True
 
-    return take
+    return Take(read, hand_in)
 
 
-def _answer(answered: Answered, board: str, told: list[Answer] | Exception) -> None:
-    """Answer for a submission that was handed in."""
-    if isinstance(told, Overtaken):
-        answered(None)
-    elif isinstance(told, Exception):
-        answered(told)
+def _answer(
+    answered: AllAnswered, board: str, count: int, told: Sequence[Answer] | Exception
+) -> None:
+    """Answer for submissions that were handed in."""
+    if isinstance(told, Exception):
+        answered([None if isinstance(told, Overtaken) else told] * count)
     else:
-        receipt = _told(told[0], board)
-        answered(receipt if isinstance(receipt, RankdError) else _response(receipt))
+        answered(receipts.each_as_json(told) or [_outcome(answer, board) for answer in told])
 
 
-def _response(receipt: wire.Receipt) -> Response:
-    return Response(wire.encode(receipt), 202 if receipt.verdict in _LATER else 200)
+def _outcome(answer: Answer, board: str) -> Response | RankdError:
+    told = _told(answer, board)
+    return told if isinstance(told, RankdError) else _response(answer, told)
+
+
+def _response(answer: Answer, receipt: bytes) -> Response:
+    """Answer with a receipt; 202 if it is not the last word."""
+    final = answer.receipt is not None and receipts.is_final(answer.receipt)
+    return Response(receipt, 200 if final else 202)
 
 
 async def submit_scores(service: Service, request: Request) -> Response:
-    """Have many scores counted, each judged for itself, in one commit."""
+    """Have many scores counted, each judged for itself, in one commit.
+
+    Each may have a `key` of its own. The header Idempotency-Key is for one submission, and refused.
+    """
     service.gate.check_known(request)
+    if b"idempotency-key" in request.headers:
+        raise InvalidRequest([FieldError("Idempotency-Key", "is for one: give each score a key")])
     response = await _submit_plain(service, request)
     return response if response is not None else await _submit_each(service, request)
 
@@ -126,18 +139,35 @@ async def _submit_each(service: Service, request: Request) -> Response:
     if not 0 < len(batch.scores) <= BATCH_SCORES_MAX:
         message = f"must be 1 to {BATCH_SCORES_MAX} submissions"
         raise InvalidRequest([FieldError("scores", message)])
-    bodies = [_parted(body) for body in batch.scores]
+    bodies = [_parted(body) for body in batch.scores if isinstance(body, dict)]
     actor = ANYBODY
-    for name in {name for name, _ in bodies}:
+    for name in {name for name, _ in bodies} or {""}:
         actor = service.gate.admit(request, "submit", name)
+    service.gate.count_scores(actor, len(batch.scores))
     if actor.player is not None:
         bodies = [(name, _of_actor(service, actor, name, body)) for name, body in bodies]
     answers = await service.writer.submit_each(bodies, actor=actor.name)
-    results: list[wire.Receipt | wire.Refusal] = []
-    for (name, _), answer in zip(bodies, answers, strict=True):
-        told = answer if isinstance(answer, Refused) else _told(answer, name)
-        results.append(shown.refusal(told) if isinstance(told, RankdError) else told)
-    return Response(wire.encode(wire.Results(results, service.rankd.position)))
+    told = map(_result, answers, [name for name, _ in bodies])
+    each = (next(told) if isinstance(body, dict) else _NO_OBJECT for body in batch.scores)
+    return _results(service, b",".join(each))
+
+
+_NO_OBJECT = wire.encode(
+    shown.refusal(InvalidSubmission([FieldError("", "a submission must be an object")]))
+)
+
+
+def _result(answer: Answer | RankdError, board: str) -> bytes:
+    """Return what became of one submission of a batch."""
+    told = answer if isinstance(answer, RankdError) else _told(answer, board)
+    return wire.encode(shown.refusal(told)) if isinstance(told, RankdError) else told
+
+
+_RESULTS = Form(parts_of(wire.Results(blank(Kind.RAW, 0), blank(Kind.NUMBER, 1))))
+
+
+def _results(service: Service, shown: bytes) -> Response:
+    return Response(_RESULTS.fill_one((b"[%b]" % shown, service.rankd.position)))
 
 
 # ------------------------------------------------------------------- plain batches
@@ -187,14 +217,10 @@ async def _submit_plain(service: Service, request: Request) -> Response | None:
         answers = await service.writer.submit_read(facts, list(boards.values()))  # type: ignore[arg-type]
     except Overtaken:
         return None
-    results = receipts.receipts(answers)
+    results = receipts.all_as_json(answers)
     if results is None:
-        results = [
-            shown.refusal(told) if isinstance(told, RankdError) else told
-            for item, answer in zip(items, answers, strict=True)
-            for told in [_told(answer, item.board)]
-        ]
-    return Response(wire.encode(wire.Results(results, service.rankd.position)))
+        results = b",".join(map(_result, answers, [item.board for item in items]))
+    return _results(service, results)
 
 
 def _plain_items(service: Service, request: Request) -> list[_PlainItem] | None:
@@ -235,7 +261,8 @@ def _with_key(body: dict[str, Any], request: Request) -> dict[str, Any]:
 def _of_actor(service: Service, actor: Actor, name: str, body: dict[str, Any]) -> dict[str, Any]:
     """Return what a player may submit: for itself alone, and only where its board allows that.
 
-    Its keys are its own: nobody can use up a key that another player was going to use.
+    What is known of a player, other boards part their players by: that is for servers to say. Its
+    keys are its own: nobody can use up a key that another player was going to use.
     """
     if actor.player is None:
         return body
@@ -244,6 +271,8 @@ def _of_actor(service: Service, actor: Actor, name: str, body: dict[str, Any]) -
         raise Forbidden("this board takes scores from servers only")
     if body.get("player") != actor.player:
         raise Forbidden("a player's token submits for that player only")
+    if body.get("attributes") is not None:
+        raise Forbidden("a player's token does not set attributes")
     key = body.get("key")
     return {**body, "key": own_key("own", key, actor.player)} if isinstance(key, str) else body
 
@@ -259,14 +288,15 @@ def own_key(kind: str, key: str, player: str) -> str:
     return f"{kind}/{blake2b(own.encode(), digest_size=32).hexdigest()}"
 
 
-def _told(answer: Answer, board: str) -> wire.Receipt | RankdError:
+def _told(answer: Answer, board: str) -> bytes | RankdError:
     if answer.error is not None:
         return answer.error
     if answer.pending is not None:
-        return receipts.accepted(answer.pending, answer.position, duplicate=answer.duplicate)
+        pending = receipts.accepted(answer.pending, answer.position, duplicate=answer.duplicate)
+        return wire.encode(pending)
     if answer.receipt is None:
         return UnknownBoard(board)
     if answer.receipt.rejected:
         why = answer.receipt.first
         return SubmissionRejected(reason=why.code or "", message=why.message or "")
-    return receipts.receipt(answer.receipt)
+    return receipts.as_json(answer.receipt)

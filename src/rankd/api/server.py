@@ -44,14 +44,21 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def listen(settings: Settings, *, share_port: bool = False) -> socket.socket:
-    """Return a socket bound to the address of the settings. Raises OSError if it is taken.
+    """Return a socket bound to the address of the settings. Raises OSError, which names it.
 
     With ``share_port`` several processes may listen on one port and the system deals out what
     comes in. Where a name has several addresses, the first of IPv4 is taken.
     """
-    found = socket.getaddrinfo(
-        settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
+    host, port = settings.host, settings.port
+    try:
+        return _listen(host, port, share_port=share_port)
+    except OSError as exc:
+        named = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        raise OSError(exc.errno, exc.strerror, named) from exc
+
+
+def _listen(host: str, port: int, *, share_port: bool) -> socket.socket:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, kind, protocol, _, address = min(found, key=lambda row: row[0] != socket.AF_INET)
     listener = socket.socket(family, kind, protocol)
     try:

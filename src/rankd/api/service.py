@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 
 from rankd.api.access import Gate
 from rankd.api.pages import Pages
@@ -13,6 +13,8 @@ from rankd.ports import Clock, LedgerReader
 
 MIN_POSITION_SECONDS_MAX = 5.0
 """How long a read waits for the position it asks for."""
+
+EVERY_BOARD = "*"
 
 
 @dataclass(slots=True)
@@ -28,7 +30,15 @@ class Service:
     engine: Rankd | None = None
     """What writes; None where another process does, and writes are handed on to it."""
     pages: Pages = field(default_factory=Pages)
+    public_pages: tuple[str, ...] = ()
+    """Boards whose pages any cache may keep, also where it takes a key to read them."""
     stopping: Callable[[], bool] = lambda: False
+    node: str = ""
+    """What this node is called."""
+    role: str = "all"
+    """What it does."""
+    spools: bool = False
+    """Whether the process that writes lets scores wait on disk, where this is another one."""
 
     @property
     def writer(self) -> Rankd:
@@ -36,12 +46,24 @@ class Service:
         assert self.engine is not None, "writes are handed on"
         return self.engine
 
+    @property
+    def writable(self) -> bool:
+        """Whether submissions are taken here, though they may have to wait."""
+        return self.rankd.writable or (self.engine is None and self.spools)
+
+    def is_public(self, board: str) -> bool:
+        """Whether a cache may show the pages of a board to whoever asks it."""
+        return board in self.public_pages or EVERY_BOARD in self.public_pages
+
+
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - shown with a Z of ours
+
 
 def show_time(instant: Instant | None) -> str | None:
-    """Return a time as RFC 3339, in UTC."""
+    """Return a time as RFC 3339, in UTC; None for one that has no year of four digits there."""
     if instant is None:
         return None
-    shown = datetime.fromtimestamp(instant // 1_000_000, UTC)
-    micros = instant % 1_000_000
-    text = shown.strftime("%Y-%m-%dT%H:%M:%S")
-    return f"{text}.{micros:06}Z" if micros else f"{text}Z"
+    try:
+        return f"{(_EPOCH + timedelta(microseconds=instant)).isoformat()}Z"
+    except OverflowError:  # What a client said, hours before the year 1 or after 9999.
+        return None

@@ -1,15 +1,21 @@
 """From what the core knows to what the wire shows."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from msgspec import UNSET, Raw, UnsetType
 
 from rankd import wire
+from rankd.api.problems import detail_of, wrong_fields
 from rankd.core.reader import Found, Page, Projected, Where
-from rankd.errors import Invalid, RankdError, SubmissionRejected
+from rankd.errors import RankdError
+from rankd.forms import Form, Kind, blank, parts_of
 from rankd.model.board import Board
-from rankd.model.standing import Standing, percentile, shown_score
-from rankd.ports import Ranked, Ranking
+from rankd.model.standing import Rank, Standing, percentile, shown_score
+from rankd.ports import Places, Ranked, Ranking
+
+FORMS_MAX = 1024
+"""Forms kept, of as many rankings."""
 
 
 def row(standing: Standing, board: Board) -> wire.Row:
@@ -40,46 +46,78 @@ def columns_of(
     return dict(zip(names, shown, strict=True))
 
 
-def page(found: Page, board: Board) -> wire.Page:
-    """Show a page."""
-    ranking = found.ranking
-    return wire.Page(
-        ranking.board,
-        ranking.window,
-        ranking.segment,
-        found.total,
-        found.as_of,
-        "exact",
-        False,
-        _rows(found, board),
-        found.next_cursor,
-        found.prev_cursor,
+def page(found: Page, board: Board, *, stale: bool = False) -> bytes:
+    """Return a page as JSON."""
+    form = _page_form(found.ranking)
+    rows = rows_of(found, board)
+    cursors = found.next_cursor, found.prev_cursor
+    return form.fill_one(
+        (found.total, found.as_of, _BOOLEANS[stale or found.stale], rows, *cursors)
     )
 
 
+_BOOLEANS = (b"false", b"true")
+
+
+@lru_cache(maxsize=FORMS_MAX)
+def _page_form(ranking: Ranking) -> Form:
+    shape = wire.Page(
+        ranking.board,
+        ranking.window,
+        ranking.segment,
+        blank(Kind.NUMBER, 0),
+        blank(Kind.NUMBER, 1),
+        "exact",
+        blank(Kind.RAW, 2),
+        blank(Kind.RAW, 3),
+        blank(Kind.TEXT, 4),
+        blank(Kind.TEXT, 5),
+    )
+    return Form(parts_of(shape))
+
+
+def rows_of(found: Page, board: Board) -> bytes:
+    """Return the entries of a page as JSON, each as ``row`` shows it."""
+    order, count = found.order, len(found.players)
+    if found.decimals or len(order.directions) > 1 or not count:
+        return wire.encode(_rows(found, board))
+    counted, beside = isinstance(found.ranks, range), found.metadata is not None
+    form = _row_form(order.masks[0], order.key_bytes, counted, beside)
+    ranks = found.ranks[0] if counted else found.ranks
+    columns = (ranks, found.players, found.names, found.order_keys, found.metadata)
+    return b"[%b]" % form.fill(columns, 0, count)
+
+
+@lru_cache(maxsize=FORMS_MAX)
+def _row_form(mask: int, key_bytes: int, counted: bool, beside: bool) -> Form:
+    shape = wire.Row(
+        blank(Kind.COUNT if counted else Kind.NUMBER, 0),
+        blank(Kind.TEXT, 1),
+        blank(Kind.TEXT, 2),
+        blank(Kind.MASKED, 3, every=key_bytes, mask=mask),
+        None,
+        blank(Kind.RAW, 4) if beside else None,
+    )
+    return Form(parts_of(shape))
+
+
 def _rows(found: Page, board: Board) -> list[wire.Row]:
-    """Show the entries of a page as ``row`` shows each, with less ado."""
     decimals = found.decimals
     beside: Sequence[Raw | None] = [None] * len(found.players)
     if found.metadata is not None:
         beside = [None if one is None else Raw(one) for one in found.metadata]
     columns = zip(found.ranks, found.players, found.names, found.scores, beside, strict=True)
-    if decimals or (found.scores and len(found.scores[0]) > 1):
-        return [
-            wire.Row(
-                rank,
-                player,
-                name,
-                shown_score(scores[0], decimals),
-                None,
-                under,
-                columns_of(scores, board, decimals),
-            )
-            for rank, player, name, scores, under in columns
-        ]
     return [
-        wire.Row(rank, player, name, score, None, under)
-        for rank, player, name, (score,), under in columns
+        wire.Row(
+            rank,
+            player,
+            name,
+            shown_score(scores[0], decimals),
+            None,
+            under,
+            columns_of(scores, board, decimals),
+        )
+        for rank, player, name, scores, under in columns
     ]
 
 
@@ -99,13 +137,14 @@ def one(standing: Standing, ranking: Ranking, board: Board) -> wire.Standing:
         standing.total,
         None if beside is None else Raw(beside),
         standing.as_of,
+        stale=standing.stale,
         columns=columns_of(standing.scores, board, standing.decimals),
     )
 
 
-def ranked(found: Ranked, where: Where, player: str, name: str | None) -> wire.Standing:
+def ranked(place: Ranked, where: Where, player: str, name: str | None) -> wire.Standing:
     """Show one player's place as the index tells it: what ``one`` shows, with less ado."""
-    rank, order_key, beside, total, as_of = found
+    rank, order_key, beside, total, as_of = place
     terms, ranking = where
     board, scores = terms.board, terms.order.scores(order_key)
     decimals = board.decimals
@@ -116,16 +155,57 @@ def ranked(found: Ranked, where: Where, player: str, name: str | None) -> wire.S
         player,
         name,
         rank,
-        scores[0] if decimals == 0 else shown_score(scores[0], decimals),
+        shown_score(scores[0], decimals),
         None,
         percentile(rank, total),
         total,
         None if beside is None else Raw(beside),
         as_of,
-        "exact",
-        False,
-        UNSET if len(scores) == 1 else columns_of(scores, board, decimals),
+        columns=columns_of(scores, board, decimals),
     )
+
+
+def each_ranked(
+    places: Places, where: Where, players: Sequence[str], names: Sequence[str | None] | None
+) -> list[bytes]:
+    """Return as JSON what ``ranked`` shows of each of some players."""
+    keys = where.terms.order.parted(places.order_keys)
+    nothing: Sequence[None] = [None] * len(players)
+    rows = zip(
+        players, names or nothing, places.ranks, keys, places.metadata or nothing, strict=True
+    )
+    return [
+        wire.encode(
+            ranked(Ranked(Rank(rank), key, beside, places.total, places.as_of), where, player, name)
+        )
+        for player, name, rank, key, beside in rows
+    ]
+
+
+def ranked_form(where: Where) -> Form | None:
+    """Return what shows any player's place in a ranking as ``ranked`` does, as JSON.
+
+    It is filled in with players, names and what ``Places`` tells. None where it takes more.
+    """
+    terms, ranking = where
+    order = terms.order
+    if terms.board.decimals or len(order.directions) > 1:
+        return None
+    shape = wire.Standing(
+        ranking.board,
+        ranking.window,
+        ranking.segment,
+        blank(Kind.TEXT, 0),
+        blank(Kind.TEXT, 1),
+        blank(Kind.NUMBER, 2),
+        blank(Kind.MASKED, 3, every=order.key_bytes, mask=order.masks[0]),
+        None,
+        blank(Kind.SHARE, 2, other=5),
+        blank(Kind.NUMBER, 5),
+        blank(Kind.RAW, 4),
+        blank(Kind.NUMBER, 6),
+    )
+    return Form(parts_of(shape))
 
 
 def found(some: Found, board: Board) -> wire.Found:
@@ -136,6 +216,7 @@ def found(some: Found, board: Board) -> wire.Found:
         segment=some.ranking.segment,
         total=some.total,
         as_of=some.as_of,
+        stale=some.stale,
         standings=[row(standing, board) for standing in some.standings],
         not_found=list(some.not_found),
     )
@@ -151,6 +232,7 @@ def projection(what: Projected, board: Board) -> wire.Projection:
         segment=what.ranking.segment,
         total=total,
         as_of=what.as_of,
+        stale=what.stale,
         rank=rank,
         score=None if scores is None else shown_score(scores[0], what.decimals),
         percentile=percentile(rank, total) if held and rank is not None else None,
@@ -159,9 +241,7 @@ def projection(what: Projected, board: Board) -> wire.Projection:
 
 
 def refusal(error: RankdError) -> wire.Refusal:
-    """Show why one submission of a batch was not counted."""
-    wrong: list[wire.WrongField] | UnsetType = UNSET
-    if isinstance(error, Invalid):
-        wrong = [wire.WrongField(field, message) for field, message in error.errors]
-    code = error.reason if isinstance(error, SubmissionRejected) else error.code
-    return wire.Refusal(code, str(error), getattr(error, "applied", "no"), errors=wrong)
+    """Show why one submission of a batch was not counted, in the words a single one is told."""
+    wrong = [wire.WrongField(*each) for each in wrong_fields(error)]
+    applied = getattr(error, "applied", "no")
+    return wire.Refusal(error.code, detail_of(error), applied, errors=wrong or UNSET)

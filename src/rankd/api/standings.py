@@ -1,24 +1,35 @@
 """Reading: who is where."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Any
 
 from rankd import wire
 from rankd.api import shown
 from rankd.api.body import decode_body
-from rankd.api.exchange import Request, Response
-from rankd.api.routes import Prepared
+from rankd.api.exchange import Request, Response, known_tag
+from rankd.api.routes import Answered, Asking, Prepared, Repeated
 from rankd.api.service import MIN_POSITION_SECONDS_MAX, Service
 from rankd.core.reader import LOOKUP_PLAYERS_MAX, Where
 from rankd.core.reader import Page as FoundPage
-from rankd.errors import FieldError, InvalidPage, InvalidRequest, NotRanked
+from rankd.errors import (
+    FieldError,
+    IndexBehind,
+    InvalidPage,
+    InvalidRequest,
+    NotRanked,
+    RankdError,
+)
 from rankd.model.facts import Position
 from rankd.model.standing import Offset, Rank
-from rankd.ports import Ranked
+from rankd.ports import Places, Ranked, Ranking
 
 PAGE_CACHE = b"public, max-age=1, stale-while-revalidate=5"
 """A browser may show a list that is a second old; whoever needs to know asks for no cache."""
+
+PRIVATE_CACHE = PAGE_CACHE.replace(b"public", b"private")
+"""The same where a key or a token let the asker in: no cache may show it to others."""
 
 SURROGATE = (b"surrogate-control", b"max-age=1, stale-while-revalidate=5")
 """The same for a content delivery network, which keeps this header to itself."""
@@ -29,16 +40,34 @@ async def _admitted(service: Service, request: Request) -> dict[str, Any]:
     query = request.query
     service.gate.admit(request, "read", request.params.get("board"))
     if query.get("min_position") is not None:
-        await _reached(service, query["min_position"])
+        await _reached(service, request)
     return {"window": query.get("window"), "segment": query.get("segment")}
 
 
-async def _reached(service: Service, position: int) -> None:
-    await service.rankd.reached(Position(position), within_seconds=MIN_POSITION_SECONDS_MAX)
+async def _reached(service: Service, request: Request) -> None:
+    query, board = request.query, request.params.get("board")
+
+    def ranking() -> Ranking:
+        where = service.rankd.reader.where(board or "", query["window"], query["segment"])
+        return where.ranking
+
+    await service.rankd.reached(
+        Position(query["min_position"]),
+        within_seconds=MIN_POSITION_SECONDS_MAX,
+        ranking=None if board is None else ranking,
+    )
 
 
-def _response(service: Service, body: Any) -> Response:
+def _refuse_if_behind(request: Request, as_of: int) -> None:
+    """The index may have been lost after it had come far enough."""
+    position = request.query.get("min_position")
+    if position is not None and as_of < position:
+        raise IndexBehind(position=position, checkpoint=as_of)
+
+
+def _response(service: Service, request: Request, body: Any) -> Response:
     """Answer with a read, which says so if it may be old."""
+    _refuse_if_behind(request, body.as_of)
     if service.rankd.stale:
         body.stale = True
     return Response(wire.encode(body))
@@ -50,13 +79,13 @@ async def get_standing(service: Service, request: Request) -> Response:
     board, player = params["board"], params["player"]
     service.gate.admit(request, "read", board)
     if query["min_position"] is not None:
-        await _reached(service, query["min_position"])
-    reader = service.rankd.reader
+        await _reached(service, request)
+    reader = service.rankd.reader_of(board, query["min_position"])
     where = reader.where(board, query["window"], query["segment"])
     standing = await reader.standing_in(where, player)
     if standing is None:
         raise NotRanked(board=board, window=where.ranking.window, player=player)
-    return _response(service, shown.one(standing, where.ranking, where.terms.board))
+    return _response(service, request, shown.one(standing, where.ranking, where.terms.board))
 
 
 def standing_now(service: Service, request: Request) -> Response | None:
@@ -70,53 +99,116 @@ def standing_now(service: Service, request: Request) -> Response | None:
     found = reader.ranked_now(where, player)
     if found is None:
         raise NotRanked(board=board, window=where.ranking.window, player=player)
-    return _response(service, shown.ranked(found, where, player, reader.name(player)))
+    return _response(service, request, shown.ranked(found, where, player, reader.name(player)))
 
 
-def prepare_standing(service: Service, request: Request) -> Prepared | None:
-    """Return what tells the standing of any player in the ranking that is asked for."""
-    encode, show, profiles = wire.encode, shown.ranked, service.rankd.book.profiles
+def prepare_standing(service: Service, request: Request) -> Prepared | Asking | None:
+    """Return what tells the standings of any players in the ranking that is asked for."""
+    profiles = service.rankd.book.profiles
 
-    def answer(player: str, found: Ranked, where: Where) -> bytes:
-        known = profiles.get(player)
-        return encode(show(found, where, player, None if known is None else known.name))
+    def telling(where: Where) -> Telling:
+        form = shown.ranked_form(where)
 
-    return _prepare(service, request, answer)
+        def tell(players: Sequence[str], found: Places) -> list[bytes]:
+            names = [one and one.name for one in map(profiles.get, players)] if profiles else None
+            if form is not None:
+                return form.fill_each((players, names, *found), 0, len(players))
+            return shown.each_ranked(found, where, players, names)
+
+        return tell
+
+    return _prepare(service, request, telling) or _prepare_asking(service, request, telling)
 
 
 def prepare_around(service: Service, request: Request) -> Prepared | None:
-    """Return what tells the neighbourhood of any player in the ranking that is asked for."""
+    """Return what tells the neighbourhoods of any players in the ranking that is asked for."""
     above, below = request.query["above"], request.query["below"]
-    encode, show, around = wire.encode, shown.page, service.rankd.reader.around_now
+    around = service.rankd.reader.around_now
 
-    def answer(player: str, found: Ranked, where: Where) -> bytes:
-        return encode(show(around(where, found, above=above, below=below), where.terms.board))
+    def telling(where: Where) -> Telling:
+        board = where.terms.board
 
-    return _prepare(service, request, answer)
+        def tell(_players: Sequence[str], found: Places) -> list[bytes]:
+            return [
+                shown.page(around(where, rank, found.total, above=above, below=below), board)
+                for rank in map(Rank, found.ranks)
+            ]
+
+        return tell
+
+    return _prepare(service, request, telling)
+
+
+Telling = Callable[[Sequence[str], Places], list[bytes]]
+"""Tells of players who were found."""
 
 
 def _prepare(
-    service: Service, request: Request, answer: Callable[[str, Ranked, Where], bytes]
+    service: Service, request: Request, telling: Callable[[Where], Telling]
 ) -> Prepared | None:
     """Return what finds players until the book changes, and then has them answered."""
-    view, query = service.rankd, request.query
+    view, where = service.rankd, _lasting(service, request)
+    seek = None if where is None else view.reader.seeker(where)
+    if where is None or seek is None:
+        return None
+    tell = telling(where)
     projector, book, revision = view.projector, view.book, view.book.revision
+
+    def prepared(players: Sequence[str]) -> Sequence[bytes | None] | None:
+        if book.revision != revision or view.projector is not projector:
+            return None
+        found = seek(players)
+        if 0 not in found.ranks:
+            return tell(players, found)
+        there = [player for player, rank in zip(players, found.ranks, strict=True) if rank]
+        told = iter(tell(there, seek(there)) if there else ())
+        return [next(told) if rank else None for rank in found.ranks]
+
+    return prepared
+
+
+def _prepare_asking(
+    service: Service, request: Request, telling: Callable[[Where], Telling]
+) -> Asking | None:
+    """Return what does so where the index has to be waited for."""
+    view, where = service.rankd, _lasting(service, request)
+    ask = None if where is None else view.reader.asker(where)
+    if where is None or ask is None or view.has_replicas(where.ranking.board):
+        return None
+    tell = telling(where)
+    projector, book, revision = view.projector, view.book, view.book.revision
+
+    def in_force() -> bool:
+        return book.revision == revision and view.projector is projector
+
+    def asking(player: str, answered: Answered) -> bool:
+        def told(found: Ranked | None) -> None:
+            response = None
+            if found is not None and in_force() and not view.stale:
+                with suppress(Exception):  # The handler meets it, too, and is answered for.
+                    rank, key, beside, total, as_of = found
+                    (body,) = tell([player], Places([rank], key, [beside], total, as_of))
+                    response = Response(body)
+            answered(response)
+
+        return in_force() and ask(player, told)
+
+    return Asking(asking)
+
+
+def _lasting(service: Service, request: Request) -> Where | None:
+    """Return the ranking that all requests like this one are about, if it stays the same."""
+    view, query = service.rankd, request.query
     if query["min_position"] is not None or view.stale or not service.gate.lasts(request):
         return None
     if ":-" in (query["window"] or ""):
         return None  # Which window that is, the clock decides.
-    where = view.reader.where(request.params["board"], query["window"], query["segment"])
-    seek = view.reader.seeker(where)
-    if seek is None:
-        return None
-
-    def prepared(player: str) -> bytes | None:
-        if book.revision != revision or view.projector is not projector:
-            return None
-        found = seek(player)
-        return None if found is None else answer(player, found, where)
-
-    return prepared
+    board = request.params["board"]
+    try:  # Anew: while the first of them waited, its key may have been revoked, the board retired.
+        service.gate.admit(request, "read", board)
+        return view.reader.where(board, query["window"], query["segment"])
+    except RankdError:
+        return None  # The handler says so.
 
 
 async def list_standings(service: Service, request: Request) -> Response:
@@ -126,8 +218,9 @@ async def list_standings(service: Service, request: Request) -> Response:
     offset, from_rank = query["offset"], query["from_rank"]
     rankd = service.rankd
     at = _moment(service)
-    where = rankd.reader.where(board, **which)
-    page = await rankd.reader.page(
+    reader = rankd.reader_of(board, query["min_position"])
+    where = reader.where(board, **which)
+    page = await reader.page(
         board,
         limit=query["limit"],
         offset=None if offset is None else Offset(offset),
@@ -135,9 +228,13 @@ async def list_standings(service: Service, request: Request) -> Response:
         cursor=query["cursor"],
         **which,
     )
-    response = _ready_made(page, where.terms.board, stale=rankd.stale)
-    if page.as_of == rankd.position:
-        service.pages.keep(at, _asked(request), response)
+    _refuse_if_behind(request, page.as_of)
+    asked = _asked(service, request)
+    response = _ready_made(
+        page, where.terms.board, stale=rankd.stale or page.stale, private=bool(asked[0])
+    )
+    if page.as_of == rankd.position and at == _moment(service):
+        service.pages.keep(at, asked, response)
     return _unless_known(request, response)
 
 
@@ -145,16 +242,33 @@ def standings_now(service: Service, request: Request) -> Response | None:
     """Return a page that was made already and is true still."""
     if request.query["min_position"] is not None:
         return None
-    response = service.pages.find(_moment(service), _asked(request))
+    response = service.pages.find(_moment(service), _asked(service, request))
     if response is None:
         return None
     service.gate.admit(request, "read", request.params["board"])
     return _unless_known(request, response)
 
 
-def _asked(request: Request) -> tuple[object, ...]:
-    """Return the question, whoever asks it."""
-    return (request.params["board"], *request.query.values())
+def prepare_page(service: Service, request: Request) -> Repeated | None:
+    """Return what does so for requests that are the same to the byte."""
+    if b"if-none-match" in request.headers or _lasting(service, request) is None:
+        return None
+    view, pages, asked = service.rankd, service.pages, _asked(service, request)
+    projector, book, revision = view.projector, view.book, view.book.revision
+
+    def prepared() -> Response | None:
+        if book.revision != revision or view.projector is not projector:
+            return None
+        return pages.find(_moment(service), asked)
+
+    return prepared
+
+
+def _asked(service: Service, request: Request) -> tuple[object, ...]:
+    """Return the question, whoever asks it, and first whether the answer is for the asker alone."""
+    board = request.params["board"]
+    private = b"authorization" in request.headers and not service.is_public(board)
+    return (private, board, *request.query.values())
 
 
 def _moment(service: Service) -> tuple[int, int, bool]:
@@ -163,54 +277,55 @@ def _moment(service: Service) -> tuple[int, int, bool]:
     return view.projector.checkpoint, view.projector.book.profiled_at, view.stale
 
 
-def _ready_made(page: FoundPage, board: Any, *, stale: bool) -> Response:
-    filled = shown.page(page, board)
-    filled.stale = stale
+def _ready_made(page: FoundPage, board: Any, *, stale: bool, private: bool) -> Response:
     # The position moves with every write anywhere; what people see of this page may not.
-    seen = (filled.board, filled.window, filled.segment, filled.total, filled.standings)
-    etag = b'"%s"' % blake2b(wire.encode(seen), digest_size=12).hexdigest().encode()
+    seen = repr((page.ranking, page.total)).encode() + shown.rows_of(page, board)
+    etag = b'"%s"' % blake2b(seen, digest_size=12).hexdigest().encode()
     return Response(
-        wire.encode(filled),
-        cache_control=PAGE_CACHE,
-        headers=((b"etag", etag), SURROGATE),
+        shown.page(page, board, stale=stale),
+        cache_control=PRIVATE_CACHE if private else PAGE_CACHE,
+        headers=((b"etag", etag),) if private else ((b"etag", etag), SURROGATE),
     )
 
 
 def _unless_known(request: Request, response: Response) -> Response:
-    """Answer 304 where the asker has this very page."""
-    known = request.headers.get(b"if-none-match")
+    """Answer 304 where the asker has this very page, however it was sent."""
+    tag, *others = response.headers
+    known = known_tag(request, tag[1])
     if known is None:
         return response
-    etag = response.headers[0][1]
-    tags = [tag.strip().removeprefix(b"W/") for tag in known.split(b",")]
-    if etag not in tags and b"*" not in tags:
-        return response
-    return Response(b"", 304, content_type=b"", cache_control=PAGE_CACHE, headers=response.headers)
+    headers = ((tag[0], known), *others)
+    cache_control = response.cache_control
+    return Response(b"", 304, content_type=b"", cache_control=cache_control, headers=headers)
 
 
 async def around_player(service: Service, request: Request) -> Response:
     """Return a player's neighbourhood."""
     which = await _admitted(service, request)
     board, query = request.params["board"], request.query
-    page = await service.rankd.reader.around(
+    reader = service.rankd.reader_of(board, query["min_position"])
+    page = await reader.around(
         board,
         request.params["player"],
         above=query["above"],
         below=query["below"],
         **which,
     )
-    return _page(service, page, board, which)
+    return _page(service, request, page, which)
 
 
 async def around_rank(service: Service, request: Request) -> Response:
-    """Return the standings around a rank."""
+    """Return the standings around a rank.
+
+    Every entry is counted, also where the board shows ties as shared ranks: rank 3 is the third.
+    """
     which = await _admitted(service, request)
     board = request.params["board"]
     rank = _read_rank(request.params["rank"])
     page = await service.rankd.reader.around_rank(
         board, rank, reach=request.query["range"], **which
     )
-    return _page(service, page, board, which)
+    return _page(service, request, page, which)
 
 
 def _read_rank(text: str) -> Rank:
@@ -219,9 +334,10 @@ def _read_rank(text: str) -> Rank:
     return Rank(int(text))
 
 
-def _page(service: Service, page: FoundPage, board: str, which: dict[str, Any]) -> Response:
-    where = service.rankd.reader.where(board, **which)
-    return _response(service, shown.page(page, where.terms.board))
+def _page(service: Service, request: Request, page: FoundPage, which: dict[str, Any]) -> Response:
+    _refuse_if_behind(request, page.as_of)
+    where = service.rankd.reader.where(request.params["board"], **which)
+    return Response(shown.page(page, where.terms.board, stale=service.rankd.stale))
 
 
 async def lookup_standings(service: Service, request: Request) -> Response:
@@ -233,7 +349,7 @@ async def lookup_standings(service: Service, request: Request) -> Response:
     board = request.params["board"]
     found = await service.rankd.reader.lookup(board, players, **which)
     where = service.rankd.reader.where(board, **which)
-    return _response(service, shown.found(found, where.terms.board))
+    return _response(service, request, shown.found(found, where.terms.board))
 
 
 async def list_friends(service: Service, request: Request) -> Response:
@@ -242,7 +358,7 @@ async def list_friends(service: Service, request: Request) -> Response:
     board = request.params["board"]
     found = await service.rankd.reader.friends(board, request.params["player"], **which)
     where = service.rankd.reader.where(board, **which)
-    return _response(service, shown.found(found, where.terms.board))
+    return _response(service, request, shown.found(found, where.terms.board))
 
 
 async def get_projection(service: Service, request: Request) -> Response:
@@ -271,7 +387,7 @@ async def get_projection(service: Service, request: Request) -> Response:
     else:
         share = _read_share(query["percentile"])
         projected = await reader.scores_for(board, percentile=share, **which)
-    return _response(service, shown.projection(projected, definition))
+    return _response(service, request, shown.projection(projected, definition))
 
 
 def _read_share(text: str) -> float:
@@ -289,7 +405,8 @@ async def player_standings(service: Service, request: Request) -> Response:
     body = wire.Everywhere(
         player=player,
         name=rankd.book.profile(player).name,
-        as_of=rankd.position,
+        as_of=min([rankd.position, *(one.as_of for _, one in found if one.stale)]),
+        stale=any(one.stale for _, one in found),
         standings=[
             wire.OnBoard(
                 ranking.board,
@@ -302,4 +419,4 @@ async def player_standings(service: Service, request: Request) -> Response:
             for ranking, standing in found
         ],
     )
-    return _response(service, body)
+    return _response(service, request, body)

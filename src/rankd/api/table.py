@@ -2,8 +2,24 @@
 
 from rankd import wire
 from rankd.api import boards, classic, keys, openapi, operations, players, scores, standings, trail
-from rankd.api.problems import Problem
 from rankd.api.routes import Param, Route
+from rankd.errors import (
+    BoardDiffers,
+    IndexBehind,
+    InvalidBoard,
+    InvalidCursor,
+    InvalidPage,
+    InvalidProfile,
+    InvalidSubmission,
+    NotRanked,
+    ScoreOutOfBounds,
+    SubmissionKeyReused,
+    SubmissionRejected,
+    UnknownBoard,
+    UnknownPlayer,
+    UnknownWindow,
+)
+from rankd.model.facts import KINDS
 from rankd.model.profile import REASON_LENGTH_MAX
 from rankd.model.standing import (
     CURSOR_LENGTH_MAX,
@@ -31,6 +47,17 @@ WHICH = (
         doc="wait, for a bounded time, until the answer is true at this position",
     ),
 )
+RANKING = (UnknownBoard, UnknownWindow, IndexBehind)
+"""What is wrong with a question about a ranking that is not there, or not there yet."""
+
+SUBMITTING = (
+    UnknownBoard,
+    InvalidSubmission,
+    ScoreOutOfBounds,
+    SubmissionRejected,
+    SubmissionKeyReused,
+)
+
 REASON = Param(name="reason", length_max=REASON_LENGTH_MAX, doc="kept in the audit trail")
 
 
@@ -57,7 +84,8 @@ ROUTES: tuple[Route, ...] = (
         params=(Param(name="apply", kind=bool, default=False, doc="make the change"),),
         body=dict,
         writes=True,
-        responses={200: (wire.Preview, wire.BoardBody), 201: wire.BoardBody, 422: Problem},
+        responses={200: (wire.Preview, wire.BoardBody), 201: wire.BoardBody},
+        errors=(InvalidBoard, BoardDiffers),
     ),
     Route(
         method="GET",
@@ -73,7 +101,8 @@ ROUTES: tuple[Route, ...] = (
         operation="get_board",
         handler=boards.get_board,
         scope="read",
-        responses={200: wire.BoardBody, 404: Problem},
+        responses={200: wire.BoardBody},
+        errors=(UnknownBoard,),
     ),
     Route(
         method="DELETE",
@@ -83,7 +112,8 @@ ROUTES: tuple[Route, ...] = (
         scope="admin",
         params=(REASON,),
         writes=True,
-        responses={200: wire.Done, 404: Problem},
+        responses={200: wire.Done},
+        errors=(UnknownBoard, InvalidProfile),
     ),
     Route(
         method="POST",
@@ -95,7 +125,8 @@ ROUTES: tuple[Route, ...] = (
         hot=True,
         body=dict,
         writes=True,
-        responses={200: wire.Receipt, 202: wire.Receipt, 404: Problem, 422: Problem},
+        responses={200: wire.Receipt, 202: wire.Receipt},
+        errors=SUBMITTING,
     ),
     Route(
         method="POST",
@@ -107,7 +138,7 @@ ROUTES: tuple[Route, ...] = (
         body=wire.Batch,
         body_bytes_max=BATCH_BYTES_MAX,
         writes=True,
-        responses={200: wire.Results, 422: Problem},
+        responses={200: wire.Results},
     ),
     Route(
         method="GET",
@@ -115,16 +146,23 @@ ROUTES: tuple[Route, ...] = (
         operation="list_standings",
         handler=standings.list_standings,
         quick=standings.standings_now,
+        prepare_repeated=standings.prepare_page,
         scope="read",
         hot=True,
         params=(
             *WHICH,
             _limit(PAGE_LIMIT_DEFAULT, "how many"),
             Param(name="offset", kind=int, low=0, doc="how many to leave out; counts from 0"),
-            Param(name="from_rank", kind=int, low=1, doc="the first rank; counts from 1"),
+            Param(
+                name="from_rank",
+                kind=int,
+                low=1,
+                doc="the place of the first, from 1; counts every entry, also among ties",
+            ),
             Param(name="cursor", length_max=CURSOR_LENGTH_MAX, doc="next_cursor or prev_cursor"),
         ),
-        responses={200: wire.Page, 304: None, 404: Problem, 422: Problem},
+        responses={200: wire.Page, 304: None},
+        errors=(*RANKING, InvalidPage, InvalidCursor),
     ),
     Route(
         method="GET",
@@ -136,7 +174,8 @@ ROUTES: tuple[Route, ...] = (
         scope="read",
         hot=True,
         params=WHICH,
-        responses={200: wire.Standing, 404: Problem},
+        responses={200: wire.Standing},
+        errors=(*RANKING, NotRanked),
     ),
     Route(
         method="GET",
@@ -147,7 +186,8 @@ ROUTES: tuple[Route, ...] = (
         scope="read",
         hot=True,
         params=(*WHICH, _neighbours("above", "how many"), _neighbours("below", "how many")),
-        responses={200: wire.Page, 404: Problem},
+        responses={200: wire.Page},
+        errors=(*RANKING, NotRanked),
     ),
     Route(
         method="GET",
@@ -156,8 +196,9 @@ ROUTES: tuple[Route, ...] = (
         handler=standings.around_rank,
         scope="read",
         hot=True,
-        params=(*WHICH, _neighbours("range", "ranks either side")),
-        responses={200: wire.Page, 404: Problem, 422: Problem},
+        params=(*WHICH, _neighbours("range", "how many either side")),
+        responses={200: wire.Page},
+        errors=(*RANKING, InvalidPage),
     ),
     Route(
         method="POST",
@@ -168,7 +209,8 @@ ROUTES: tuple[Route, ...] = (
         hot=True,
         params=WHICH,
         body=wire.Lookup,
-        responses={200: wire.Found, 404: Problem, 422: Problem},
+        responses={200: wire.Found},
+        errors=RANKING,
     ),
     Route(
         method="GET",
@@ -177,7 +219,8 @@ ROUTES: tuple[Route, ...] = (
         handler=standings.list_friends,
         scope="read",
         params=WHICH,
-        responses={200: wire.Found, 404: Problem},
+        responses={200: wire.Found},
+        errors=RANKING,
     ),
     Route(
         method="GET",
@@ -188,10 +231,16 @@ ROUTES: tuple[Route, ...] = (
         params=(
             *WHICH,
             Param(name="score", doc="which rank would it get? several columns parted by commas"),
-            Param(name="rank", kind=int, low=1, doc="which score holds it?"),
+            Param(
+                name="rank",
+                kind=int,
+                low=1,
+                doc="which score holds it? Counts every entry; the answer's rank is by the ties",
+            ),
             Param(name="percentile", length_max=32, doc="which score reaches it? up to 100"),
         ),
-        responses={200: wire.Projection, 404: Problem, 422: Problem},
+        responses={200: wire.Projection},
+        errors=(*RANKING, InvalidPage),
     ),
     Route(
         method="GET",
@@ -199,7 +248,8 @@ ROUTES: tuple[Route, ...] = (
         operation="list_windows",
         handler=boards.list_windows,
         scope="read",
-        responses={200: wire.Windows, 404: Problem},
+        responses={200: wire.Windows},
+        errors=(UnknownBoard,),
     ),
     Route(
         method="GET",
@@ -211,7 +261,8 @@ ROUTES: tuple[Route, ...] = (
             _limit(FACTS_LIMIT_DEFAULT, "how many"),
             Param(name="before", kind=int, low=1, doc="next_before of the page before"),
         ),
-        responses={200: wire.History, 404: Problem},
+        responses={200: wire.History},
+        errors=(UnknownBoard, InvalidProfile),
     ),
     Route(
         method="GET",
@@ -221,6 +272,7 @@ ROUTES: tuple[Route, ...] = (
         scope="read",
         params=(WHICH[2],),
         responses={200: wire.Everywhere},
+        errors=(IndexBehind,),
     ),
     Route(
         method="PUT",
@@ -230,7 +282,8 @@ ROUTES: tuple[Route, ...] = (
         scope="submit",
         body=dict,
         writes=True,
-        responses={200: wire.Profile, 422: Problem},
+        responses={200: wire.Profile},
+        errors=(InvalidProfile,),
     ),
     Route(
         method="GET",
@@ -238,7 +291,8 @@ ROUTES: tuple[Route, ...] = (
         operation="get_player",
         handler=players.get_player,
         scope="read",
-        responses={200: wire.Profile, 404: Problem},
+        responses={200: wire.Profile},
+        errors=(UnknownPlayer,),
     ),
     Route(
         method="DELETE",
@@ -248,7 +302,8 @@ ROUTES: tuple[Route, ...] = (
         scope="moderate",
         params=(REASON,),
         writes=True,
-        responses={200: wire.Done, 422: Problem},
+        responses={200: wire.Done},
+        errors=(InvalidProfile,),
     ),
     Route(
         method="PUT",
@@ -258,7 +313,8 @@ ROUTES: tuple[Route, ...] = (
         scope="submit",
         body=dict,
         writes=True,
-        responses={200: wire.Profile, 422: Problem},
+        responses={200: wire.Profile},
+        errors=(InvalidProfile,),
     ),
     Route(
         method="GET",
@@ -269,7 +325,7 @@ ROUTES: tuple[Route, ...] = (
         params=(
             Param(name="after", kind=int, default=0, low=0, doc="the position before the first"),
             _limit(FACTS_LIMIT_DEFAULT, "how many"),
-            Param(name="kind", doc="such as score_submitted"),
+            Param(name="kind", choices=KINDS, doc="such as score_submitted"),
             Param(name="board"),
             Param(name="player"),
             Param(name="actor", doc="the id of the key that wrote it"),

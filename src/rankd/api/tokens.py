@@ -24,6 +24,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from jwt.exceptions import InvalidSubjectError
 
 from rankd.api.access import Actor
 from rankd.errors import InvalidSetting, TokenKeysUnavailable, Unauthenticated
@@ -91,9 +92,16 @@ class TokenReader:
         key = self._keys.find(self._kid(token))
         if key is None:
             raise Unauthenticated("the token is signed with a key that is not known")
-        player = self._claims(token, key)["sub"]
+        expired = False
+        try:
+            claims = self._decode(token, key)
+        except jwt.ExpiredSignatureError:
+            expired, claims = True, self._decode(token, key, expired=True)
+        player = claims["sub"]
         if not valid_player(player):
             raise Unauthenticated("the token's sub is not the id of a player")
+        if expired:
+            raise Unauthenticated("the token has expired")
         return Actor(f"player:{player}", player)
 
     def _kid(self, token: bytes) -> str | None:
@@ -111,7 +119,11 @@ class TokenReader:
             raise Unauthenticated("the token cannot be read")
         return kid
 
-    def _claims(self, token: bytes, key: VerifyKey) -> Mapping[str, Any]:
+    def _decode(self, token: bytes, key: VerifyKey, *, expired: bool = False) -> Mapping[str, Any]:
+        """Return what a token claims, also if it has expired where that is known already.
+
+        Raises Unauthenticated, and ExpiredSignatureError, which says nothing of the other claims.
+        """
         try:
             return jwt.decode(
                 token,
@@ -120,13 +132,34 @@ class TokenReader:
                 issuer=self._issuer,
                 audience=self._audience,
                 leeway=LEEWAY_SECONDS,
-                options={"require": list(REQUIRED_CLAIMS)},
+                options={"require": list(REQUIRED_CLAIMS), "verify_exp": not expired},
             )
         except jwt.ExpiredSignatureError:
-            raise Unauthenticated("the token has expired") from None
-        except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
-            # What exactly is wrong helps its owner little, and whoever forges one a lot.
-            raise Unauthenticated("the token is not valid here") from None
+            raise
+        except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as exc:
+            # What exactly is wrong helps its owner, who has the log, and whoever forges one.
+            problem = "the token is not valid here; the log of the service says why"
+            raise Unauthenticated(problem, reason=f"the token {_fault(exc)}") from None
+
+
+def _fault(error: Exception) -> str:
+    """Return what is wrong with a token, in words of ours: nothing of it is repeated."""
+    if isinstance(error, jwt.MissingRequiredClaimError):
+        return f"has no {error.claim}"
+    found = [said for kind, said in _FAULTS.items() if isinstance(error, kind)]
+    return found[0] if found else "is none that can be checked"
+
+
+_FAULTS: dict[type[Exception], str] = {
+    jwt.InvalidIssuerError: "has another iss than jwt_issuer",
+    jwt.InvalidAudienceError: "does not have jwt_audience in its aud",
+    InvalidSubjectError: "has a sub that is no text",
+    jwt.ImmatureSignatureError: "is not valid yet, by its nbf or iat",
+    jwt.InvalidIssuedAtError: "has an iat that is no time",
+    jwt.InvalidSignatureError: "is signed with another key, or was changed",
+    jwt.DecodeError: "cannot be read, or has an exp or nbf that is no time",
+}
+"""In the order in which they are looked for: some are kinds of others."""
 
 
 @asynccontextmanager
@@ -369,6 +402,8 @@ async def _download(address: str) -> bytes:
     """Return what is at an address, without following it elsewhere. Raises on anything odd."""
     import httpx  # Here, because nobody else on the server needs it.
 
+    # It would log the address, which may hold a password.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
     async with (
         httpx.AsyncClient(trust_env=False, follow_redirects=False) as client,
         client.stream("GET", address, headers={"accept": "application/json"}) as answer,

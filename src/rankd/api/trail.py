@@ -9,8 +9,16 @@ from rankd import wire
 from rankd.api.exchange import Request, Response
 from rankd.api.service import Service, show_time
 from rankd.api.shown import columns_of
+from rankd.core.book import BoardPage, Book
 from rankd.model.board import Board
-from rankd.model.facts import Fact, KeyCreated, Position, Recorded, ScoreSubmitted
+from rankd.model.facts import (
+    BoardDefined,
+    Fact,
+    KeyCreated,
+    Position,
+    Recorded,
+    ScoreSubmitted,
+)
 from rankd.model.profile import check_player
 from rankd.model.standing import shown_score
 
@@ -40,7 +48,10 @@ async def player_history(service: Service, request: Request) -> Response:
             if recorded.position >= end or not isinstance(fact, ScoreSubmitted):
                 continue
             if (fact.board, fact.player) == (board, player):
-                found.append(_item(recorded, fact, page.board_at(recorded.position)))
+                terms = _terms(page, recorded.position, fact)
+                if terms is None:
+                    continue
+                found.append(_item(recorded, fact, terms))
                 if len(found) == limit:
                     start = recorded.position
                     break
@@ -51,8 +62,18 @@ async def player_history(service: Service, request: Request) -> Response:
         facts=found,
         next_before=end if end > page.since else None,
         as_of=as_of,
+        stale=service.rankd.stale,
     )
     return Response(wire.encode(body))
+
+
+def _terms(page: BoardPage | None, position: Position, fact: ScoreSubmitted) -> Board | None:
+    """Return the definition that a submission was read under.
+
+    None if it was made to a board that was retired since: of those nobody remembers it.
+    """
+    since = fact.defined or position
+    return None if page is None or since < page.since else page.board_at(since)
 
 
 def _item(recorded: Recorded, fact: ScoreSubmitted, board: Board) -> wire.HistoryItem:
@@ -69,6 +90,7 @@ def _item(recorded: Recorded, fact: ScoreSubmitted, board: Board) -> wire.Histor
         fact.key,
         fact.build,
         None if fact.metadata is None else Raw(fact.metadata),
+        show_time(fact.at),
     )
 
 
@@ -86,11 +108,16 @@ async def list_facts(service: Service, request: Request) -> Response:
         for recorded in facts:
             after, scanned = recorded.position, scanned + 1
             if _wanted(recorded.fact, query):
-                found.append(_shown(recorded))
+                found.append(_shown(recorded, service.rankd.book))
                 if len(found) == limit:
                     break
         ended = after >= as_of or not facts
-    body = wire.Facts(facts=found, next_after=None if ended else after, as_of=as_of)
+    body = wire.Facts(
+        facts=found,
+        next_after=None if ended else after,
+        as_of=as_of,
+        stale=service.rankd.stale,
+    )
     return Response(wire.encode(body))
 
 
@@ -104,13 +131,15 @@ def _wanted(fact: Fact, query: Any) -> bool:
     return all(query[name] in (None, value) for name, value in asked.items())
 
 
-def _shown(recorded: Recorded) -> wire.FactItem:
+def _shown(recorded: Recorded, book: Book) -> wire.FactItem:
     fact = recorded.fact
     body = {
         name: _plain(fact, name)
         for name in fact.__struct_fields__
         if getattr(fact, name) is not None
     }
+    if isinstance(fact, ScoreSubmitted):
+        body |= _scores(fact, _terms(book.boards.get(fact.board), recorded.position, fact), body)
     return wire.FactItem(
         recorded.position,
         show_time(recorded.at) or "",
@@ -122,10 +151,36 @@ def _shown(recorded: Recorded) -> wire.FactItem:
     )
 
 
+def _scores(fact: ScoreSubmitted, board: Board | None, body: dict[str, Any]) -> dict[str, Any]:
+    """Take the scores out of a body; return them as their board shows them.
+
+    Where nobody knows what their unit was they are called otherwise, lest they be misread.
+    """
+    numbers = {name: body.pop(name) for name in ("scores", "delta") if name in body}
+    if board is None:
+        return {f"raw_{name}": value for name, value in numbers.items()}
+    shown: dict[str, Any] = {}
+    if fact.scores is not None:
+        shown["scores"] = [shown_score(score, board.decimals) for score in fact.scores]
+    if fact.delta is not None:
+        shown["delta"] = shown_score(fact.delta, board.decimals)
+    return shown
+
+
+_TIMES = frozenset({"at", "start", "end"})
+
+
 def _plain(fact: Fact, name: str) -> Any:
     value = getattr(fact, name)
     if name == "metadata":
         return Raw(value)
+    if name in _TIMES:
+        return show_time(value)
+    if isinstance(fact, BoardDefined) and name == "windows":
+        return [
+            {"window": each.window, "start": show_time(each.start), "end": show_time(each.end)}
+            for each in fact.windows
+        ]
     if isinstance(fact, KeyCreated) and name == "digest":
         return value.hex()[:8]  # Enough to tell keys apart, and nothing to try them with.
     return msgspec.to_builtins(value)

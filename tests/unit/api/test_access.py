@@ -135,5 +135,5 @@ def test_a_player_is_counted_by_its_token_and_by_what_is_submitted_for_it() -> N
     with pytest.raises(RateLimited):
         door.admit(request(b"Bearer a.b.c"), "read")
     with pytest.raises(RateLimited):
-        door.admit(request(b"Bearer a.b.c", score), "submit", "one")
+        door.count_scores(door.admit(request(b"Bearer a.b.c", score), "submit", "one"))
     door.admit(request(b"Bearer k", b'{"player":"p2"}'), "submit", "one")

@@ -2,6 +2,8 @@
 
 import asyncio
 import gzip
+import json
+import re
 from typing import Any
 
 import pytest
@@ -105,6 +107,7 @@ def test_an_origin_that_is_set_may_do_everything_and_no_other_may() -> None:
     answer = ask("POST", "/write", (b"origin", OURS), **given)
     assert answer.headers[b"access-control-allow-origin"] == OURS
     assert answer.headers[b"access-control-allow-credentials"] == b"true"
+    assert answer.headers[b"access-control-expose-headers"] == b"etag, retry-after"
     for stranger in (b"https://game.example.evil", b"null", b"http://game.example", b"*"):
         answer = ask("POST", "/write", (b"origin", stranger), **given)
         assert b"access-control-allow-origin" not in answer.headers
@@ -115,6 +118,7 @@ def test_reading_from_anywhere_is_reading_without_credentials() -> None:
     answer = ask("GET", "/read", (b"origin", b"https://any"), cors_reads_anywhere=True)
     assert answer.headers[b"access-control-allow-origin"] == b"*"
     assert b"access-control-allow-credentials" not in answer.headers
+    assert answer.headers[b"access-control-expose-headers"] == b"etag, retry-after"
     answer = ask("POST", "/write", (b"origin", b"https://any"), cors_reads_anywhere=True)
     assert b"access-control-allow-origin" not in answer.headers
 
@@ -131,6 +135,8 @@ def test_a_preflight_is_told_yes_only_for_what_would_be_allowed(
     assert answer.status == 204
     assert answer.headers[b"allow"] == b"OPTIONS, POST"
     assert (b"access-control-allow-methods" in answer.headers) == allowed
+    asking = answer.headers.get(b"access-control-allow-headers", b"")
+    assert (b"if-none-match" in asking.split(b", ")) == allowed
     names = [name for name, _ in answer.pairs if name == b"access-control-allow-origin"]
     assert len(names) <= 1
 
@@ -175,4 +181,14 @@ def test_a_request_is_logged_if_that_is_wanted(caplog: pytest.LogCaptureFixture)
     ask("GET", "/read")
     assert caplog.messages == []
     ask("GET", "/read", access_log=True)
-    assert caplog.messages == ["192.0.2.1 GET /read 200"]
+    (line,) = caplog.messages
+    assert re.fullmatch(r"192\.0\.2\.1 GET /read 200 [0-9a-f]{16}", line)
+
+
+def test_a_refusal_is_logged_under_the_id_that_its_answer_has(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    answer = ask("DELETE", "/read")
+    name = json.loads(answer.body)["request_id"]
+    assert caplog.messages == [f"request {name} refused: 405 method_not_allowed, DELETE"]

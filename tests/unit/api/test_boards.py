@@ -1,6 +1,7 @@
 """Defining, previewing, changing and retiring boards, as handlers answer it."""
 
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from tests.unit.api.handling import working
@@ -25,6 +26,24 @@ async def test_a_board_is_created_once_and_the_same_again_changes_nothing() -> N
         assert (created.status, again.status) == (201, 200)
         assert created.body == again.body
         assert at.service.rankd.position == position
+
+
+async def test_a_board_that_another_node_defined_meanwhile_is_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with working() as at:
+        define = at.service.writer.define
+
+        async def define_second(name: str, definition: Any, **named: Any) -> Any:
+            await define(name, {"rule": "sum"})
+            return await define(name, definition, **named)
+
+        monkeypatch.setattr(at.service.writer, "define", define_second)
+        told = await at.told("put_board", B, {"rule": "latest"}, apply=True)
+        assert (told["applied"], [change["field"] for change in told["changes"]]) == (
+            True,
+            ["rule"],
+        )
 
 
 async def test_a_board_needs_no_words() -> None:

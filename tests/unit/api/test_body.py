@@ -30,6 +30,9 @@ class Strict(msgspec.Struct, forbid_unknown_fields=True):
     metadata: dict[str, Any] = {}
 
 
+KNOWN = "player, score, rule, inner, metadata"
+
+
 class Lax(msgspec.Struct):
     player: str
 
@@ -106,7 +109,14 @@ def test_the_deepest_nesting_that_is_taken() -> None:
         (b'{"player":"p","score":"<b>"}', "score", "must be int, got str"),
         (b'{"player":"p","score":1.5}', "score", "must be int, got float"),
         (b'{"player":"p","rule":"<b>"}', "rule", "has a value it cannot have"),
-        (b'{"player":"p","<b>":1}', "", "has a field that is not known here"),
+        (b'{"player":"p","<b>":1}', "?", f"is unknown; known are {KNOWN}"),
+        (b'{"player":"p","more":1}', "more", f"is unknown; known are {KNOWN}"),
+        (b'{"player":"p","x` - at `evil":1}', "?", f"is unknown; known are {KNOWN}"),
+        (
+            b'{"player":"p","inner":[{"x` - at `<b>":1}]}',
+            "inner[0]",
+            "has a field that is not known here",
+        ),
         (b'{"player":"p","inner":[{"low":1},{}]}', "inner[1].low", "is required"),
         (b'{"player":"p","inner":[{"<b>":1}]}', "inner[0]", "has a field that is not known here"),
     ],
@@ -117,6 +127,13 @@ def test_a_wrong_field_is_named_without_repeating_what_was_sent(
     with pytest.raises(InvalidRequest) as told:
         decode_json(text, Strict)
     assert told.value.errors == ((field, message),)
+
+
+def test_fields_of_other_names_are_told_with_those_that_are_missing() -> None:
+    with pytest.raises(InvalidRequest) as told:
+        decode_json(b'{"ids":["p1"],"also":1}', Strict)
+    assert [field for field, _ in told.value.errors] == ["ids", "also", "player"]
+    assert told.value.errors[-1].message == "is required"
 
 
 @given(

@@ -54,9 +54,9 @@ def test_a_submission_is_read_out_of_the_words_of_each_text() -> None:
 
 def test_everything_that_is_wrong_is_named_at_once() -> None:
     with pytest.raises(InvalidRequest) as raised:
-        read_submission({"ts": True, "type": "", "match_id": [], "x": 1})
+        read_submission({"ts": True, "type": "", "match_id": [], "x": 1, "<b>": 1})
     fields = [wrong.field for wrong in raised.value.errors]
-    assert fields == ["", "player_id", "score", "leaderboard_type", "timestamp", "match_id"]
+    assert fields == ["x", "?", "player_id", "score", "leaderboard_type", "timestamp", "match_id"]
 
 
 def test_no_match_and_player_have_the_key_of_two_others() -> None:

@@ -13,7 +13,7 @@ from rankd.api.limits import (
     players_of,
     read_networks,
 )
-from rankd.errors import InvalidSetting, RateLimited
+from rankd.errors import InvalidRequest, InvalidSetting, RateLimited
 from rankd.settings import Settings
 
 
@@ -81,6 +81,26 @@ def test_many_are_taken_together_or_not_at_all() -> None:
     with pytest.raises(RateLimited):
         buckets.take(["b", "a"])
     assert taken(buckets, "b") == 2, "whoever was with somebody refused has lost nothing"
+
+
+def test_several_are_taken_for_one_name_or_none_is() -> None:
+    time = Time()
+    buckets = Buckets(rate=0.5, burst=5, now=time)
+    buckets.take(["a"], 3)
+    with pytest.raises(RateLimited) as refused:
+        buckets.take(["a"], 4)
+    assert refused.value.retry_after_seconds == 4
+    time.seconds += 4
+    buckets.take(["a"], 4)
+    assert taken(buckets) == 0
+
+
+def test_of_more_than_a_burst_nobody_is_told_to_wait() -> None:
+    limits = Limits(Settings(rate_per_player=1, rate_burst=3), now=Time())
+    with pytest.raises(InvalidRequest):
+        limits.take_player("p1", 4)
+    limits.take_player("p1", 3)
+    Limits(Settings(rate_per_key=1, rate_burst=3), now=Time()).take_player("p1", 4)
 
 
 def test_the_least_recently_used_is_forgotten_first() -> None:

@@ -61,7 +61,8 @@ async def test_an_engine_that_takes_no_more_says_so() -> None:
 
 async def test_figures_say_which_process_they_are_of() -> None:
     async with working() as at:
-        for engine, role in ((at.service.engine, "writer"), (None, "worker")):
-            text = render(replace(at.service, engine=engine)).decode()
-            labels = f'version="{__version__}",role="{role}",pid="{os.getpid()}"'
-            assert f"\nrankd_info{{{labels}}} 1\n" in text
+        for engine, process in ((at.service.engine, "writer"), (None, "worker")):
+            service = replace(at.service, engine=engine, node='a "b" \\', role="query")
+            who = f'node="a \\"b\\" \\\\",role="query",process="{process}",pid="{os.getpid()}"'
+            labels = f'version="{__version__}",{who}'
+            assert f"\nrankd_info{{{labels}}} 1\n" in render(service).decode()

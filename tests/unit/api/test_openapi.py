@@ -5,10 +5,12 @@ import re
 from typing import Any
 
 import pytest
+from tests.unit.api.test_problems import made
 
-from rankd.api import bodies
+from rankd.api import bodies, problems
 from rankd.api.openapi import PROBLEMS, document, refusals
 from rankd.api.problems import KINDS
+from rankd.api.routes import Route
 from rankd.api.table import ROUTES
 
 DOCUMENT = json.loads(document())
@@ -67,14 +69,34 @@ def test_every_route_that_reads_a_body_has_it_described() -> None:
 
 def test_every_status_of_the_table_of_problems_that_a_route_can_meet_is_described() -> None:
     statuses = {kind.status for kind in KINDS.values()}
-    # Told by "default": a conflict, a node of another role, a request that does not arrive, a head
-    # without end, damage.
-    assert statuses - set(PROBLEMS) == {408, 409, 421, 431, 500}
+    # Told by "default": a node of another role, a request that does not arrive, a head without end,
+    # damage.
+    assert statuses - set(PROBLEMS) == {408, 421, 431, 500}
     for route in ROUTES:
         described = OPERATIONS[route.operation]["responses"]
         assert {str(status) for status in refusals(route)} <= set(described)
         assert {str(status) for status in route.responses} <= set(described)
         assert "default" in described
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.operation)
+def test_what_a_route_refuses_with_has_the_status_that_is_described(route: Route) -> None:
+    described = OPERATIONS[route.operation]
+    for error in route.errors:
+        status = str(problems.refusal(made(error), request_id="r").status)
+        assert error.code in described["x-codes"][status]
+        assert status in described["responses"]
+
+
+READS = [route for route in ROUTES if route.path.startswith("/v1/") and not route.writes]
+
+
+@pytest.mark.parametrize("route", READS, ids=lambda route: route.operation)
+def test_every_read_says_when_it_is_true_and_how_far_it_can_be_believed(route: Route) -> None:
+    if route.operation == "list_keys":  # They are what they are.
+        return
+    told = set(route.responses[200].__struct_fields__)
+    assert {"as_of", "exactness", "stale"} <= told
 
 
 def test_scores_are_numbers_as_they_are_sent() -> None:

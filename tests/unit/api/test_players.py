@@ -1,5 +1,6 @@
 """Profiles, friends, and being forgotten, as handlers answer it."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def test_a_profile_is_set_whole_and_friends_only_if_given() -> None:
+async def test_what_is_not_named_of_a_profile_stays_and_null_forgets_it() -> None:
     async with working() as at:
         said = {"name": "Ann", "attributes": {"region": "eu", "level": 3}, "friends": ["q", "q"]}
         told = await at.told("put_player", P, said)
@@ -25,15 +26,86 @@ async def test_a_profile_is_set_whole_and_friends_only_if_given() -> None:
             "name": "Ann",
             "attributes": {"level": 3, "region": "eu"},
             "friends": ["q"],
+            "as_of": 2,
+            "exactness": "exact",
+            "stale": False,
         }
         assert await at.told("get_player", P) == told
-        told = await at.told("put_player", P, {"attributes": {"vip": True}})
-        assert told == {
-            "player": "p",
-            "name": None,
-            "attributes": {"vip": True},
-            "friends": ["q"],
-        }
+
+        async def after(**said: Any) -> tuple[Any, ...]:
+            told = await at.told("put_player", P, said)
+            assert await at.told("get_player", P) == told, "the answer shows the profile after it"
+            return told["name"], told["attributes"], told["friends"]
+
+        assert await after(name="Eve") == ("Eve", {"region": "eu", "level": 3}, ["q"])
+        assert await after(attributes={"vip": True}) == ("Eve", {"vip": True}, ["q"])
+        assert await after(friends=["r"]) == ("Eve", {"vip": True}, ["r"])
+        assert await after(name=None) == (None, {"vip": True}, ["r"])
+        assert await after(name="Ann", friends=None) == ("Ann", {"vip": True}, [])
+        assert await after(attributes=None) == ("Ann", {}, [])
+        assert await after(name="Bo", attributes={"a": 1}) == ("Bo", {"a": 1}, [])
+        before = at.service.rankd.position
+        assert await after() == ("Bo", {"a": 1}, [])
+        assert at.service.rankd.position == before, "nothing was said"
+
+
+async def test_a_new_name_leaves_a_player_in_its_segments() -> None:
+    async with working() as at:
+        await at.define(segments=["region"])
+        await at.submit("p", 5, attributes={"region": "eu"})
+        await at.told("put_player", P, {"name": "Ann"})
+
+        async def found(segment: str) -> list[tuple[str, str]]:
+            page = await at.told("list_standings", {"board": "b"}, segment=segment)
+            return [(row["player"], row["name"]) for row in page["standings"]]
+
+        assert await found("region:eu") == [("p", "Ann")]
+        await at.told("put_player", P, {"attributes": {"region": "us"}})
+        assert (await found("region:eu"), await found("region:us")) == ([], [("p", "Ann")])
+        await at.told("put_player", P, {"attributes": None})
+        assert (await found("region:us"), (await at.told("get_player", P))["name"]) == ([], "Ann")
+
+
+async def test_parts_of_profiles_mean_the_same_when_all_is_folded_again() -> None:
+    async with working() as at:
+        await at.define()
+        for player in ("p", "q"):
+            await at.submit(player, 5)
+        await at.told("put_player", P, {"name": "Ann", "attributes": {"region": "us"}})
+        await at.told("put_player", P, {"attributes": {"region": "eu"}})
+        await at.told("put_player", {"player": "q"}, {"attributes": {"region": "eu"}})
+        await at.told("put_player", {"player": "q"}, {"name": "Bob"})
+        await at.told("put_board", {"board": "b"}, {"segments": ["region"]}, apply=True)
+        page = await at.told("list_standings", {"board": "b"}, segment="region:eu")
+        assert [row["name"] for row in page["standings"]] == ["Ann", "Bob"]
+        async for _ in at.service.writer.verify():
+            pass
+        async for _ in at.service.writer.rebuild():
+            pass
+        again = await at.told("list_standings", {"board": "b"}, segment="region:eu")
+        assert again["standings"] == page["standings"]
+
+
+async def test_who_says_one_thing_does_not_undo_what_another_says_at_the_same_time() -> None:
+    """All three are on their way before any is counted."""
+    async with working() as at:
+        await at.define(segments=["region"])
+        at.ledger.hold()
+        asked = [
+            asyncio.create_task(at.told("put_player", P, {"name": "Ann"})),
+            asyncio.create_task(at.submit("p", 5, attributes={"region": "eu"})),
+            asyncio.create_task(at.told("put_player", P, {"friends": ["q"]})),
+        ]
+        for _ in range(5):
+            await asyncio.sleep(0)
+        at.ledger.release()
+        await asyncio.gather(*asked)
+        told = await at.told("get_player", P)
+        assert (told["name"], told["attributes"], told["friends"]) == (
+            "Ann",
+            {"region": "eu"},
+            ["q"],
+        )
 
 
 async def test_friends_are_set_all_at_once() -> None:

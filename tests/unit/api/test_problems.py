@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from rankd import errors
-from rankd.api import problems
+from rankd import errors, wire
+from rankd.api import problems, shown
 from rankd.api.exchange import PROBLEM_JSON
 from rankd.errors import Corrupt, FieldError, RankdError, Refused, Unavailable
 
@@ -50,21 +50,58 @@ def test_every_error_is_answered_as_its_branch_demands(kind: type[RankdError]) -
     assert body["title"] and body["detail"]
 
 
-NAMES_INPUT = [
-    errors.UnknownBoard,
-    errors.UnknownWindow,
-    errors.NotRanked,
-    errors.SubmissionKeyReused,
-    errors.BoardDiffers,
-    errors.InvalidCursor,
-    errors.LedgerUnavailable,
-    errors.LedgerCorrupt,
-]
+@pytest.mark.parametrize("kind", LEAVES, ids=lambda kind: kind.__name__)
+def test_every_error_with_a_code_has_a_row_of_its_own(kind: type[RankdError]) -> None:
+    row = problems.KINDS.get(kind)
+    assert row is not None, f"{kind.code} would be answered as {problems.kind_of(made(kind))}"
+    told = msgspec.json.decode(problems.refusal(made(kind), request_id="r").body)["detail"]
+    general = {problems.KINDS[branch].detail for branch in (Refused, Unavailable)}
+    assert told not in general
 
 
-@pytest.mark.parametrize("kind", NAMES_INPUT, ids=lambda kind: kind.__name__)
+OWN_WORDS = {
+    errors.MalformedRequest,
+    errors.UnsupportedMediaType,
+    errors.Unauthenticated,
+    errors.Forbidden,
+    errors.Misdirected,
+    errors.SubmissionRejected,
+    errors.NotKept,
+    errors.MethodNotAllowed,
+}
+"""Errors that are made with a sentence or a name of ours, and with nothing that was sent."""
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind in LEAVES if kind not in OWN_WORDS], ids=lambda kind: kind.__name__
+)
 def test_an_answer_never_repeats_what_an_error_names(kind: type[RankdError]) -> None:
     assert b"script" not in problems.refusal(made(kind), request_id="r").body
+    assert "script" not in repr(shown.refusal(made(kind)))
+
+
+@pytest.mark.parametrize("kind", LEAVES, ids=lambda kind: kind.__name__)
+def test_a_refusal_in_a_batch_says_what_a_single_one_is_told(kind: type[RankdError]) -> None:
+    error = made(kind)
+    alone = msgspec.json.decode(problems.refusal(error, request_id="r", writes=True).body)
+    among = msgspec.json.decode(wire.encode(shown.refusal(error)))
+    assert among["detail"] == alone["detail"]
+    assert among.get("errors") == alone.get("errors")
+
+
+@pytest.mark.parametrize(
+    ("error", "field"),
+    [
+        (errors.SubmissionKeyReused(board="<script>", key="<script>"), "key"),
+        (errors.InvalidCursor("<script>"), "cursor"),
+        (errors.SubmissionRejected(reason="score_overflow", message="it is too much"), "score"),
+    ],
+    ids=lambda given: getattr(given, "code", given),
+)
+def test_what_is_about_one_field_names_it(error: RankdError, field: str) -> None:
+    body = msgspec.json.decode(problems.refusal(error, request_id="r").body)
+    assert body["status"] == 422
+    assert [wrong["field"] for wrong in body["errors"]] == [field]
 
 
 def test_wrong_fields_are_listed() -> None:

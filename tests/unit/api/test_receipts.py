@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from rankd.api import receipts
 from rankd.core.book import Open, Terms
-from rankd.core.intake import Answer
-from rankd.core.told import Row, Told, receipts_of
+from rankd.core.intake import Answer, Answers
+from rankd.core.told import ReceiptsOf, Row, Told
 from rankd.model.board import Board
 from rankd.model.facts import Position
 from rankd.model.receipt import InWindow, Receipt
@@ -108,7 +108,7 @@ def put_together(receipt: Receipt) -> Receipt:
 
 
 def answers_of(*some: Told) -> list[Answer]:
-    return [Answer(position, receipt) for told in some for position, receipt in receipts_of(told)]
+    return [Answer(*item) for told in some for item in ReceiptsOf(told).items()]
 
 
 def in_general(answers: Sequence[Answer]) -> list[bytes]:
@@ -120,18 +120,20 @@ def in_general(answers: Sequence[Answer]) -> list[bytes]:
 @given(runs())
 def test_a_receipt_of_columns_is_shown_as_one_of_objects(told: Told) -> None:
     answers = answers_of(told)
-    shown = [encode(receipts.receipt(one.receipt)) for one in answers if one.receipt is not None]
+    shown = [receipts.as_json(one.receipt) for one in answers if one.receipt is not None]
     assert shown == in_general(answers)
 
 
-@EACH_TIME_ALIKE
-@given(runs(), st.data())
-def test_any_rows_of_a_run_are_shown_as_each_of_them(told: Told, data: st.DataObject) -> None:
-    rows = len(told.run.players)
-    start = data.draw(st.integers(0, rows - 1))
-    end = data.draw(st.integers(start + 1, rows))
-    shown = list(map(encode, receipts._of_rows(told, start, end)))
-    assert shown == in_general(answers_of(told))[start:end]
+def test_rows_are_shown_alike_whichever_is_asked_for_first() -> None:
+    """They are shown some at a time, and the last lot is mostly not full."""
+    count = 2 * receipts.SHOWN_TOGETHER + 3
+    for row in (0, receipts.SHOWN_TOGETHER - 1, receipts.SHOWN_TOGETHER, count - 1):
+        answers = answers_of(plain_run(count))
+        first = answers[row].receipt
+        assert first is not None
+        assert receipts.as_json(first) == in_general(answers)[row]
+        shown = [receipts.as_json(one.receipt) for one in answers if one.receipt is not None]
+        assert shown == in_general(answers)
 
 
 @EACH_TIME_ALIKE
@@ -143,9 +145,27 @@ def test_answers_are_shown_run_by_run_wherever_they_begin(
     answers = answers_of(one, other)
     start = data.draw(st.integers(0, len(answers) - 1))
     end = data.draw(st.integers(start + 1, len(answers)))
-    shown = receipts.receipts(answers[start:end])
-    assert shown is not None
-    assert list(map(encode, shown)) == in_general(answers)[start:end]
+    shown = receipts.all_as_json(answers[start:end])
+    assert shown == b",".join(in_general(answers)[start:end])
+
+
+@EACH_TIME_ALIKE
+@given(runs(), st.data())
+def test_answers_that_nobody_made_are_shown_as_those_that_were(
+    told: Told, data: st.DataObject
+) -> None:
+    """Whole or in part: a request shares its commit with others."""
+    receipts_of, rows = ReceiptsOf(told), len(told.run.players)
+    lazy = Answers([Position(at) for at in told.run.positions], receipts_of)
+    start = data.draw(st.integers(0, rows - 1))
+    end = data.draw(st.integers(start + 1, rows))
+    made = [Answer(*item) for item in receipts_of.items()][start:end]
+    assert (list(lazy[start:end]), len(lazy[start:end])) == (made, end - start)
+    assert receipts.all_as_json(lazy[start:end]) == receipts.all_as_json(made)
+    others = Answers([*lazy.positions[start:end], Position(10**9)], receipts_of)
+    assert others[-1].receipt is None
+    assert receipts.all_as_json(others) is None
+    assert receipts.all_as_json(Answers([Position(10**9)], receipts_of)) is None
 
 
 def plain_run(count: int, *, first: int = 1, step: int = 1, verdicts: bytes | None = None) -> Told:
@@ -157,29 +177,28 @@ def plain_run(count: int, *, first: int = 1, step: int = 1, verdicts: bytes | No
 
 def test_many_are_shown_together_only_where_each_would_be_shown_alone() -> None:
     answers = answers_of(plain_run(3))
-    assert receipts.receipts(answers) is not None
-    assert receipts.receipts([]) == []
+    assert receipts.all_as_json(answers) is not None
+    assert receipts.all_as_json([]) == b""
     for place in range(3):
         for other in (
             msgspec.structs.replace(answers[place], duplicate=True),
             msgspec.structs.replace(answers[place], receipt=None),
         ):
-            assert receipts.receipts([*answers[:place], other, *answers[place + 1 :]]) is None
+            assert receipts.all_as_json([*answers[:place], other, *answers[place + 1 :]]) is None
 
 
 @pytest.mark.parametrize("verdict", [OUT_OF_BOUNDS, OVERFLOW])
 def test_a_run_with_one_that_counts_nowhere_is_told_one_by_one(verdict: int) -> None:
-    assert receipts.receipts(answers_of(plain_run(2, verdicts=bytes([0, verdict])))) is None
+    assert receipts.all_as_json(answers_of(plain_run(2, verdicts=bytes([0, verdict])))) is None
 
 
 def test_only_rows_that_follow_one_another_are_told_together() -> None:
     """Scores to two boards in turn: each board has a run, and no run has the answers in a row."""
     one, other = answers_of(plain_run(2, step=2)), answers_of(plain_run(2, first=2, step=2))
-    assert receipts.receipts([*one, *other]) is not None
-    assert receipts.receipts([one[0], other[0], one[1], other[1]]) is None
-    backwards = receipts.receipts([one[1], one[0]])
-    assert backwards is not None
-    assert list(map(encode, backwards)) == in_general([one[1], one[0]])
+    assert receipts.all_as_json([*one, *other]) is not None
+    assert receipts.all_as_json([one[0], other[0], one[1], other[1]]) is None
+    backwards = receipts.all_as_json([one[1], one[0]])
+    assert backwards == b",".join(in_general([one[1], one[0]]))
 
 
 def test_what_no_column_says_as_it_is_shown_is_put_together() -> None:
@@ -195,4 +214,4 @@ def test_what_no_column_says_as_it_is_shown_is_put_together() -> None:
     scaled = msgspec.structs.replace(
         answer, receipt=msgspec.structs.replace(answer.receipt, decimals=2)
     )
-    assert receipts.receipts([kept]) is receipts.receipts([scaled]) is None
+    assert receipts.all_as_json([kept]) is receipts.all_as_json([scaled]) is None

@@ -103,7 +103,7 @@ async def test_a_batch_answers_each_in_its_place() -> None:
             "unknown_board",
             "unknown_board",
             "invalid_submission",
-            "score_out_of_bounds",
+            "submission_rejected",
             "counted",
             "key_reused",
             "counted",

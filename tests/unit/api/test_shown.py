@@ -57,11 +57,11 @@ def test_nothing_is_projected_where_nobody_is() -> None:
 def test_a_refusal_tells_the_reason_the_fields_and_what_is_known() -> None:
     rejected = shown.refusal(SubmissionRejected(reason="score_overflow", message="too much"))
     assert (rejected.code, rejected.applied, rejected.verdict) == (
-        "score_overflow",
+        "submission_rejected",
         "no",
         "refused",
     )
-    assert rejected.errors is UNSET
+    assert encode(rejected.errors) == b'[{"field":"score","message":"does not count: too much"}]'
     invalid = shown.refusal(InvalidSubmission([FieldError("score", "must be given")]))
     assert invalid.code == "invalid_submission"
     assert encode(invalid.errors) == b'[{"field":"score","message":"must be given"}]'

@@ -1,15 +1,23 @@
 """Reading: entity tags, ready-made pages, and what cannot be asked."""
 
-from typing import Any
+from contextlib import nullcontext
+from typing import Any, cast
 
 import pytest
 from tests.unit.api.handling import BY_OPERATION, Working, working
+from tests.unit.core.doubles import FarIndex, SetClock, SharedLedger, bare
 
+from rankd.adapters.memory.standings import MemoryStandings
 from rankd.api import service as bounds
 from rankd.api import standings
 from rankd.api.access import Gate
 from rankd.api.exchange import Request, Response
+from rankd.api.service import Service
+from rankd.core import managers
+from rankd.core.lister import Lister, Listing
 from rankd.core.reader import LOOKUP_PLAYERS_MAX
+from rankd.core.recovery import Shared
+from rankd.core.service import running
 from rankd.errors import (
     IndexBehind,
     InvalidPage,
@@ -277,3 +285,50 @@ async def test_nothing_is_quick_that_has_to_wait_or_may_not_be_told() -> None:
                 standings.standing_now(
                     at.service, asked("get_standing", {"board": board, "player": "a"})
                 )
+
+
+# ------------------------------------------------------------------- without the index
+
+
+async def test_an_answer_from_what_is_kept_says_so_and_is_as_new_as_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also if the index goes away after it had come far enough."""
+    monkeypatch.setattr(managers, "MEND_SECONDS", 3_600.0)
+    index, kept, clock, ledger = FarIndex(), MemoryStandings(), SetClock(), SharedLedger()
+    async with running(
+        ledger=ledger,
+        build=bare,
+        clock=clock,
+        reading=nullcontext(),
+        shared=Shared(cast("Any", index)),
+        archive=kept,
+        listing=(listing := Listing(kept, 10, 3_600.0)),
+        manages=False,
+    ) as rankd:
+        gate = Gate(lambda: rankd.book, loopback=True)
+        at = Working(Service(rankd, ledger, gate, clock, False, rankd), clock, cast("Any", ledger))
+        await at.define()
+        await at.submit("p", 1)
+        await Lister(cast("Any", rankd.projector), listing).copy()
+        here = rankd.position
+        await at.submit("q", 2)
+        index.cut = True
+        lookup = {"players": ["p"]}
+        for operation, params, body in (
+            ("get_standing", B | {"player": "p"}, None),
+            ("list_standings", B, None),
+            ("around_player", B | {"player": "p"}, None),
+            ("around_rank", B | {"rank": "1"}, None),
+            ("lookup_standings", B, lookup),
+        ):
+            told = await at.told(operation, params, body, min_position=here)
+            assert (told["as_of"], told["stale"]) == (here, True), operation
+            with pytest.raises(IndexBehind):
+                await at.ask(operation, params, body, min_position=here + 1)
+        projected = await at.told("get_projection", B, rank=1)
+        assert (projected["as_of"], projected["stale"]) == (here, True)
+        everywhere = await at.told("player_standings", {"player": "p"})
+        assert (everywhere["as_of"], everywhere["stale"]) == (here, True)
+        index.cut = False
+        assert (await at.told("list_standings", B, min_position=here + 1))["stale"] is False

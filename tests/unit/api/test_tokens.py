@@ -109,6 +109,51 @@ def test_time_is_given_a_little_leeway_and_no_more() -> None:
     assert refused(signed(exp=time.time() - 2 * LEEWAY_SECONDS)) == "the token has expired"
 
 
+def test_expiry_is_told_only_where_nothing_else_is_wrong() -> None:
+    past = time.time() - 3600
+    assert refused(signed(exp=past)) == "the token has expired"
+    others: list[dict[str, Any]] = [
+        {"aud": "other"},
+        {"iss": "https://other.example"},
+        {"sub": None},
+        {"sub": "a\nb"},
+        {"nbf": time.time() + 3600},
+    ]
+    for other in others:
+        assert "expired" not in refused(signed(exp=past, **other))
+    forged = jwt.encode(claims(exp=past), SECRET * 2, algorithm="HS256").encode()
+    assert "expired" not in refused(forged)
+
+
+@pytest.mark.parametrize(
+    ("token", "reason"),
+    [
+        (signed(exp=1), "has expired"),
+        (signed(iss="https://other.example"), "another iss"),
+        (signed(aud="other"), "jwt_audience in its aud"),
+        (signed(aud=["other", "more"]), "jwt_audience in its aud"),
+        (signed(sub=None), "has no sub"),
+        (signed(exp=None), "has no exp"),
+        (signed(aud=None), "has no aud"),
+        (signed(iss=None), "has no iss"),
+        (signed(sub=""), "sub is not the id of a player"),
+        (signed(nbf=time.time() + 3600), "not valid yet"),
+        (signed(iat="x"), "iat that is no time"),
+        (signed(exp="tomorrow"), "exp or nbf that is no time"),
+        (signed()[:-8] + b"AAAAAAAA", "signed with another key, or was changed"),
+        (jwt.encode(claims(), SECRET * 2, algorithm="HS256").encode(), "another key"),
+        (b"a.b.c", "cannot be read"),
+    ],
+    ids=lambda given: given if isinstance(given, str) else "",
+)
+def test_the_log_is_told_what_is_wrong_and_nothing_of_the_token(token: bytes, reason: str) -> None:
+    with pytest.raises(Unauthenticated) as raised:
+        reader().read(token)
+    assert reason in raised.value.reason
+    for part in ("other.example", "tomorrow", *token.decode().split(".")[:2]):
+        assert len(part) < 2 or part not in raised.value.reason + raised.value.problem
+
+
 def test_another_algorithm_is_refused_whatever_it_would_prove() -> None:
     none = jwt.encode(claims(), "", algorithm="none").encode()
     assert refused(none) == "the token is not signed with HS256"

@@ -1,13 +1,16 @@
 """Histories and the audit trail."""
 
+from decimal import Decimal
 from hashlib import sha256
+from typing import Any
 
 import pytest
 from tests.unit.api.handling import Working, working
 
 from rankd.api import trail
 from rankd.errors import LedgerUnavailable, UnknownBoard
-from rankd.model.facts import KeyCreated, Position
+from rankd.model.facts import KeyCreated, Position, ScoreSubmitted
+from rankd.model.window import Instant
 
 pytestmark = pytest.mark.anyio
 B = {"board": "b"}
@@ -99,11 +102,97 @@ async def test_facts_are_told_by_what_is_asked_for() -> None:
 
         assert await told(player="p") == [
             ("score_submitted", "b", "p"),
-            ("player_profiled", None, "p"),
+            ("name_set", None, "p"),
         ]
         assert await told(kind="score_submitted", board="c") == [("score_submitted", "c", "q")]
         assert await told(kind="score_submitted.1") == []
         assert len(await told()) == at.service.rankd.position
+
+
+async def bodies(at: Working, kind: str) -> list[Any]:
+    return [fact["body"] for fact in (await at.told("list_facts", kind=kind))["facts"]]
+
+
+async def test_facts_are_told_in_the_terms_of_their_board_and_not_of_the_ledger() -> None:
+    async with working() as at:
+        await at.define(decimals=2, rule="latest", windows=["all", "daily"])
+        said = "2020-01-01T01:00:00.5+01:00"
+        await at.submit("p", "1.25", at=said)
+        await at.told("submit_score", B, {"player": "p", "delta": "-0.5"})
+        one, other = await bodies(at, "score_submitted")
+        assert (one["scores"], one["at"]) == ([Decimal("1.25")], "2020-01-01T00:00:00.500000Z")
+        assert (other["delta"], "scores" in other, "at" in other) == (
+            Decimal("-0.50"),
+            False,
+            False,
+        )
+        (defined,) = await bodies(at, "board_defined")
+        today = {"start": "2026-11-14T00:00:00Z", "end": "2026-11-15T00:00:00Z"}
+        assert defined["windows"] == [
+            {"window": "all", "start": None, "end": None},
+            {"window": "daily:2026-11-14", **today},
+        ]
+        at.clock.time = Instant(at.clock.time + 24 * 3_600_000_000)
+        await at.submit("p", 1)
+        (opened,) = await bodies(at, "window_opened")
+        assert (opened["start"], opened["end"]) == (today["end"], "2026-11-16T00:00:00Z")
+
+
+async def test_each_fact_is_told_in_the_terms_of_its_own_time() -> None:
+    async with working() as at:
+        await at.define(columns=[{"name": "a"}, {"name": "b"}], rule="latest")
+        await at.submit("p", 15, columns={"b": 2})
+        changed = {"columns": [{"name": "a"}, {"name": "b"}], "rule": "latest", "decimals": 1}
+        await at.told("put_board", B, changed, apply=True)
+        await at.submit("p", "1.5", columns={"b": 2})
+        told = [body["scores"] for body in await bodies(at, "score_submitted")]
+        assert told == [[15, 2], [Decimal("1.5"), Decimal("2.0")]]
+
+
+async def test_a_number_whose_unit_nobody_knows_is_called_otherwise() -> None:
+    """The definition of a board that was retired is in the ledger, and in no book."""
+    async with working() as at:
+        await at.define(decimals=2, rule="sum")
+        await at.submit("p", "9.99")
+        await at.told("submit_score", B, {"player": "p", "delta": 1})
+        await at.ask("retire_board", B)
+        for _ in range(2):
+            one, other = (await bodies(at, "score_submitted"))[:2]
+            assert (one["raw_scores"], "scores" in one) == ([999], False)
+            assert (other["raw_delta"], "delta" in other) == (100, False)
+            await at.define()  # Another of this name, with another unit.
+            await at.submit("p", 3)
+        assert (await bodies(at, "score_submitted"))[2]["scores"] == [3]
+
+
+async def test_what_another_node_read_under_an_older_definition_keeps_its_size() -> None:
+    """It may append before it hears of the new one, and says which it went by."""
+    async with working() as at:
+        await at.define(decimals=2, rule="latest")
+        before = at.service.rankd.book.page("b").defined_at
+        await at.told("put_board", B, {"rule": "latest", "decimals": 3}, apply=True)
+        late = ScoreSubmitted("b", "p", (999,), defined=before)
+        await at.service.writer.submit_read([late], [])
+        assert [score for score, _ in await history(at)] == ["9.99"]
+        assert (await bodies(at, "score_submitted"))[0]["scores"] == [Decimal("9.99")]
+        await at.ask("retire_board", B)
+        await at.define()
+        await at.service.writer.submit_read([late], [])
+        assert await history(at) == [], "it was made to the board before"
+        assert (await bodies(at, "score_submitted"))[1]["raw_scores"] == [999]
+
+
+async def test_a_history_tells_the_clients_time_beside_the_ledgers() -> None:
+    async with working() as at:
+        await at.define(rule="latest")
+        await at.submit("p", 1, at="2020-01-01T00:00:00Z")
+        await at.submit("p", 2)
+        await at.submit("p", 3, at="0001-01-01T00:00:00+01:00")
+        out, without, given = (await at.told("player_history", P))["facts"]
+        assert (given["at"], given["client_at"]) == ("2026-11-14T12:00:00Z", "2020-01-01T00:00:00Z")
+        assert "client_at" not in without
+        assert "client_at" not in out, "it has no year there is a way to write"
+        assert (await bodies(at, "score_submitted"))[2]["at"] is None
 
 
 async def test_a_key_cannot_be_tried_with_what_is_told_of_it() -> None:

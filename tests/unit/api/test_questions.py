@@ -1,17 +1,15 @@
-"""What the fast lane keeps: what a request meant, so much of it and no more, and in what order."""
+"""What is known of requests: what they meant, so much of it and no more."""
 
-import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from rankd.api import fastlane
+from rankd.api import questions as known
 from rankd.api.app import App
-from rankd.api.connection import DEAD, IDLE
 from rankd.api.exchange import Request, Response
-from rankd.api.fastlane import Outbox, Questions
-from rankd.api.routes import Answered, Prepared, Route, Router, Take
+from rankd.api.questions import NO_QUESTION, Questions
+from rankd.api.routes import AllAnswered, Prepared, Route, Router, Take
 from rankd.api.table import ROUTES
 from rankd.settings import Settings
 
@@ -50,12 +48,19 @@ def questions(*routes: Route) -> Questions:
     return Questions(App(Router(routes), None, Settings()))
 
 
-def answer(player: str) -> bytes:
-    return player.encode()
+def answer(players: Sequence[str]) -> list[bytes | None]:
+    return [player.encode() for player in players]
 
 
-def take(body: bytes, answered: Answered) -> bool:
+def hand_in(given: list[bytes], answered: AllAnswered) -> bool:
     return True
+
+
+TAKE = Take(bytes.upper, hand_in)
+
+
+def ask(player: str, kind: str = "") -> bytes:
+    return f"GET /a/b/c/{player} HTTP/1.1\r\nhost: h{kind}\r\n\r\n".encode()
 
 
 # ------------------------------------------------------------------------------- cutting
@@ -105,92 +110,80 @@ def test_nothing_is_cut_out_of_a_line_of_another_kind(line: bytes) -> None:
 def test_what_was_prepared_is_kept_for_its_kind_alone() -> None:
     route = preparing(lambda: answer)
     kept = questions(route)
-    kept.prepare(b"one", route, asked())
-    assert kept.get(b"one") is answer
-    assert kept.get(b"other") is None
+    kept.prepare(ask("x"), route, asked())
+    assert kept.find(ask("y")).word_in(ask("y")) == "y"
+    assert kept.find(ask("y", "other")) is NO_QUESTION
+    assert kept.find(b"POST " + ask("y")) is NO_QUESTION
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        ask(""),
+        ask("a b"),
+        ask("a/b"),
+        ask("a:b"),
+        ask("%61"),
+        ask("a\r\n"),
+        ask("x") + ask("y"),
+        ask("x") + b"\r\n",
+        b"\r\n" + ask("x"),
+        ask("x")[1:],
+        ask("x")[:-1],
+        ask("x", "more"),
+        ask("a" * (known.WORD_BYTES_MAX + 1)),
+        b"",
+    ],
+)
+def test_bytes_that_are_not_one_request_of_the_kind_are_none_of_it(data: bytes) -> None:
+    route = preparing(lambda: answer)
+    kept = questions(route)
+    kept.prepare(ask("x"), route, asked())
+    question = kept.find(ask("x"))
+    assert question.word_in(data) is None
+    assert question.word_in(ask("a" * known.WORD_BYTES_MAX)) is not None
 
 
 def test_what_cannot_be_prepared_any_more_is_forgotten() -> None:
     gives: list[Prepared | None] = [answer, None]
     route = preparing(lambda: gives.pop(0))
     kept = questions(route)
-    for expected in (answer, None):
-        kept.prepare(b"one", route, asked())
-        assert kept.get(b"one") is expected
+    kept.prepare(ask("x"), route, asked())
+    before = kept.find(ask("x"))
+    assert before.word_in(ask("x")) == "x"
+    kept.prepare(ask("x"), route, asked())
+    assert kept.find(ask("x")) is NO_QUESTION
+    assert before.word_in(ask("x")) is None, "a connection that remembers it asks anew"
 
 
 def test_what_cannot_be_taken_any_more_is_forgotten() -> None:
-    gives: list[Take | None] = [take, None]
+    gives: list[Take | None] = [TAKE, None]
     route = taking(lambda: gives.pop(0))
     kept = questions(preparing(lambda: None), route)
     first = asked(body=b"first")
     kept.prepare_taking(b"head", 7, route, first)
-    assert kept.taking(b"head") == (take, len(b"head") + 7, route, first)
+    heading = kept.heading(b"head")
+    assert heading is not None
+    assert (heading.read, heading.serve) == TAKE
+    assert (heading.size, heading.route, heading.first) == (len(b"head") + 7, route, first)
     kept.prepare_taking(b"head", 7, route, asked())
-    assert kept.taking(b"head") is None
+    assert kept.heading(b"head") is None
 
 
 def test_so_many_kinds_are_kept_and_no_large_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fastlane, "QUESTIONS_MAX", 3)
-    monkeypatch.setattr(fastlane, "BLOCK_BYTES_MAX", 10)
-    reads, writes = preparing(lambda: answer), taking(lambda: take)
+    monkeypatch.setattr(known, "QUESTIONS_MAX", 3)
+    monkeypatch.setattr(known, "BLOCK_BYTES_MAX", len(ask("", "10")))
+    reads, writes = preparing(lambda: answer), taking(lambda: TAKE)
     kept = questions(reads, writes)
     for number in range(20):
-        kind = b"%d" % number
-        kept.prepare(kind, reads, asked())
-        kept.prepare_taking(kind, 1, writes, asked())
-        assert kept.get(kind) is answer and kept.taking(kind) is not None
+        data, head = ask("x", f"{number:02}"), b"%d" % number
+        kept.prepare(data, reads, asked())
+        kept.prepare_taking(head, 1, writes, asked())
+        assert kept.find(data) is not NO_QUESTION and kept.heading(head) is not None
         assert 0 < len(kept._kept) <= 3 and 0 < len(kept._taken) <= 3
-    for size, there in ((10, True), (11, False)):
-        kept.prepare(b"x" * size, reads, asked())
-        kept.prepare_taking(b"x" * size, 1, writes, asked())
-        assert (kept.get(b"x" * size) is not None) is there
-        assert (kept.taking(b"x" * size) is not None) is there
-
-
-# ------------------------------------------------------------------------------- sending
-
-
-class Connection:
-    """What an outbox knows of a connection."""
-
-    def __init__(self, written: list[bytes]) -> None:
-        self.phase = IDLE
-        self.transport = self
-        self.write = written.append
-
-
-def test_answers_go_out_together_at_the_end_of_a_turn_and_once() -> None:
-    async def turn() -> None:
-        written: list[bytes] = []
-        one, other = Connection(written), Connection(written)
-        outbox = Outbox(asyncio.get_running_loop())
-        outbox.post(one, b"1")  # type: ignore[arg-type]
-        outbox.post(other, b"2")  # type: ignore[arg-type]
-        outbox.post(one, b"3")  # type: ignore[arg-type]
-        assert written == []
-        await asyncio.sleep(0)
-        assert written == [b"1", b"2", b"3"]
-        outbox.post(one, b"4")  # type: ignore[arg-type]
-        outbox.send()  # Something else is about to be written.
-        assert written[3:] == [b"4"]
-        outbox.post(one, b"5")  # type: ignore[arg-type]
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert written[4:] == [b"5"]
-
-    asyncio.run(turn())
-
-
-def test_nothing_is_written_to_who_is_gone() -> None:
-    async def leave() -> None:
-        written: list[bytes] = []
-        here, gone = Connection(written), Connection(written)
-        outbox = Outbox(asyncio.get_running_loop())
-        for connection in (gone, here, gone):
-            outbox.post(connection, b"%d" % (connection is here))  # type: ignore[arg-type]
-        gone.phase = DEAD
-        await asyncio.sleep(0)
-        assert written == [b"1"]
-
-    asyncio.run(leave())
+    for kind, there in (("10", True), ("100", False)):
+        data, head = ask("x", kind), b"x" * len(ask("", kind))
+        kept.prepare(data, reads, asked())
+        kept.prepare_taking(head, 1, writes, asked())
+        assert (kept.find(data) is not NO_QUESTION) is there
+        assert (kept.heading(head) is not None) is there

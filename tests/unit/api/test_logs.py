@@ -1,0 +1,54 @@
+"""The log finds a request again, has a bound, and holds no secret."""
+
+import pytest
+
+from rankd.api.exchange import Request
+from rankd.api.logs import REFUSALS_PER_SECOND_MAX, RequestLog, without_secrets
+
+
+@pytest.mark.parametrize(
+    ("path", "logged"),
+    [
+        ("/v1/boards/global/standings/p42", "/v1/boards/global/standings/p42"),
+        ("/v1/keys/rk_A-b_c9", "/v1/keys/***"),
+        ("/v1/keys/rk%5FA-b_c9", "/v1/keys/***"),
+        ("/v1/players/eyJhbGci.eyJzdWIi.c2ln", "/v1/players/***"),
+        ("/v1/players/eyJhbGci%2eeyJzdWIi%2Ec2ln", "/v1/players/***"),
+        ("/postgresql://rankd:secret@db/x", "/postgresql://***@db/x"),
+        ("/postgresql:%2F%2Frankd%3Asecret%40db/x", "/postgresql://***@db/x"),
+        ("/v1/players/ann@example.org", "/v1/players/ann@example.org"),
+        ("/v1/players/%0Aann", "/v1/players/%0Aann"),
+    ],
+)
+def test_what_looks_like_a_secret_is_struck_out(path: str, logged: str) -> None:
+    assert without_secrets(path) == logged
+
+
+def test_only_so_many_refusals_are_logged_and_the_others_are_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    now = [5.0]
+    noted = RequestLog(every=False, now=lambda: now[0])
+    for number in range(REFUSALS_PER_SECOND_MAX + 3):
+        noted.refused(f"r{number}", status=404, code="not_ranked", what="get_standing")
+    assert len(caplog.messages) == REFUSALS_PER_SECOND_MAX
+    assert caplog.messages[0] == "request r0 refused: 404 not_ranked, get_standing"
+    now[0] += 1
+    noted.refused("later", status=503, code="overloaded", what="submit_score")
+    assert caplog.messages[-2:] == [
+        "3 more requests were refused and not logged",
+        "request later refused: 503 overloaded, submit_score",
+    ]
+    assert [record.levelname for record in caplog.records[-2:]] == ["INFO", "WARNING"]
+
+
+def test_every_request_is_logged_only_where_that_is_wanted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    request = Request("GET", "/v1/keys/rk_x", {}, {}, {}, client="192.0.2.1")
+    RequestLog(every=False).answered(request, 200)
+    assert caplog.messages == []
+    RequestLog(every=True).answered(request, 404)
+    assert caplog.messages == [f"192.0.2.1 GET /v1/keys/*** 404 {request.request_id}"]
