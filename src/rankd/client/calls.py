@@ -13,6 +13,7 @@ from typing import Generic, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from rankd import wire
 from rankd.client import shapes
@@ -30,7 +31,11 @@ T = TypeVar("T")
 R = TypeVar("R")
 P = TypeVar("P")
 
-Item = tuple[str, object] | Mapping[str, object]
+Score = int | str | Decimal | float
+"""A score as it is given: a whole number, or on boards with decimals text, a Decimal or a float.
+Text and Decimals keep every digit; a float has fifteen."""
+
+Item = tuple[str, Score] | Mapping[str, object]
 """A player with a score, or a mapping with what a submission may say."""
 
 Result = wire.Receipt | wire.Refusal
@@ -188,11 +193,11 @@ def windows(board: str) -> Call[wire.Windows]:
 def submit(  # noqa: PLR0913 - what a submission may say
     board: str,
     player: str,
-    score: object = None,
+    score: Score | None = None,
     *,
-    delta: object = None,
+    delta: Score | None = None,
     key: str | None = None,
-    columns: Mapping[str, object] | None = None,
+    columns: Mapping[str, Score] | None = None,
     metadata: object = None,
     attributes: Mapping[str, str | int | bool] | None = None,
     build: str | None = None,
@@ -456,7 +461,7 @@ def friends(
 def projection(  # noqa: PLR0913 - three questions about any ranking
     board: str,
     *,
-    score: object = None,
+    score: Score | Sequence[Score] | None = None,
     rank: int | None = None,
     percentile: float | None = None,
     window: str | None = None,
@@ -587,15 +592,19 @@ def profile(player: str) -> Call[wire.Profile]:
 def set_profile(
     player: str,
     *,
-    name: str | None = None,
-    attributes: Mapping[str, str | int | bool] | None = None,
-    friends: Sequence[str] | None = None,
+    name: str | UnsetType | None = UNSET,
+    attributes: Mapping[str, str | int | bool] | UnsetType | None = UNSET,
+    friends: Sequence[str] | UnsetType | None = UNSET,
 ) -> Call[wire.Profile]:
-    """Set what a player is called and ranked by, all of it; friends only if they are given."""
+    """Set what a player is called and ranked by, and who its friends are.
+
+    What is not given stays as it is; None forgets it.
+    """
+    given = {"name": name, "attributes": attributes, "friends": friends}
     return Call(
         method="PUT",
         path=_path("/v1/players/{}", player),
-        body=_body(name=name, attributes=attributes, friends=friends),
+        body=wire.encode({field: said for field, said in given.items() if said is not UNSET}),
         read=_read_profile,
         names={"player": player},
     )

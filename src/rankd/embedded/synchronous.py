@@ -9,33 +9,29 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
+from msgspec import UNSET, UnsetType
+
 from rankd.core.preview import Preview
-from rankd.core.reader import Found, Page, Projected
-from rankd.embedded.asynchronous import AsyncBoard, AsyncRanks
+from rankd.core.reader import at_once
+from rankd.embedded.answered import AnsweredBoard, AnsweredRanks
+from rankd.embedded.opening import Opened
+from rankd.embedded.wanted import Wanted
 from rankd.errors import LedgerUnavailable
 from rankd.model.facts import Position
 from rankd.model.receipt import Receipt
-from rankd.model.standing import NEIGHBOURS_DEFAULT, PAGE_LIMIT_DEFAULT, Rank, Standing
 from rankd.model.submission import Item
-from rankd.model.window import Window
 from rankd.terminal import Show
 from rankd.wiring import Folder
 
 T = TypeVar("T")
 
 
-class Board:
+class Board(AnsweredBoard):
     """One board of an open engine. Threads may share it."""
 
-    def __init__(self, owner: "Ranks", board: AsyncBoard) -> None:
-        self.name = board.name
+    def __init__(self, owner: "Ranks", wanted: Wanted) -> None:
+        super().__init__(wanted, owner.read)
         self._owner = owner
-        self._board = board
-
-    @property
-    def definition(self) -> dict[str, object]:
-        """What the board is defined as, with every default written out."""
-        return self._board.definition
 
     def submit(  # noqa: PLR0913 - what a submission may say
         self,
@@ -77,119 +73,6 @@ class Board:
         """
         return self._owner.write(self._board.submit_many(items))
 
-    def top(
-        self,
-        count: int = PAGE_LIMIT_DEFAULT,
-        *,
-        window: str | None = None,
-        segment: str | None = None,
-    ) -> Sequence[Standing]:
-        """Return the best standings."""
-        return self._owner.read(self._board.top(count, window=window, segment=segment))
-
-    def page(
-        self,
-        *,
-        limit: int = PAGE_LIMIT_DEFAULT,
-        offset: int | None = None,
-        from_rank: int | None = None,
-        cursor: str | None = None,
-        window: str | None = None,
-        segment: str | None = None,
-    ) -> Page:
-        """Return a page, begun at a rank, an offset or a cursor."""
-        return self._owner.read(
-            self._board.page(
-                limit=limit,
-                offset=offset,
-                from_rank=from_rank,
-                cursor=cursor,
-                window=window,
-                segment=segment,
-            )
-        )
-
-    def standing(
-        self, player: str, *, window: str | None = None, segment: str | None = None
-    ) -> Standing | None:
-        """Return where a player stands, None where it does not."""
-        return self._owner.read(self._board.standing(player, window=window, segment=segment))
-
-    def ranks(
-        self, players: Sequence[str], *, window: str | None = None, segment: str | None = None
-    ) -> list[Rank | None]:
-        """Return the ranks of many players, None for who has none."""
-        return self._owner.read(self._board.ranks(players, window=window, segment=segment))
-
-    def around(
-        self,
-        player: str,
-        *,
-        above: int = NEIGHBOURS_DEFAULT,
-        below: int = NEIGHBOURS_DEFAULT,
-        window: str | None = None,
-        segment: str | None = None,
-    ) -> Sequence[Standing]:
-        """Return a player's neighbourhood, the edges made up. Raises NotRanked."""
-        return self._owner.read(
-            self._board.around(player, above=above, below=below, window=window, segment=segment)
-        )
-
-    def around_rank(
-        self,
-        rank: int,
-        *,
-        reach: int = NEIGHBOURS_DEFAULT,
-        window: str | None = None,
-        segment: str | None = None,
-    ) -> Sequence[Standing]:
-        """Return the standings from ``rank - reach`` to ``rank + reach``."""
-        return self._owner.read(
-            self._board.around_rank(rank, reach=reach, window=window, segment=segment)
-        )
-
-    def lookup(
-        self, players: Sequence[str], *, window: str | None = None, segment: str | None = None
-    ) -> Found:
-        """Return some players' standings, best first, and who has none."""
-        return self._owner.read(self._board.lookup(players, window=window, segment=segment))
-
-    def friends(
-        self, player: str, *, window: str | None = None, segment: str | None = None
-    ) -> Found:
-        """Return a player and its friends, ranked among themselves."""
-        return self._owner.read(self._board.friends(player, window=window, segment=segment))
-
-    def rank_for(
-        self,
-        score: object = None,
-        *,
-        columns: Sequence[object] | None = None,
-        window: str | None = None,
-        segment: str | None = None,
-    ) -> Projected:
-        """Return the rank that a newcomer with this score would get now."""
-        return self._owner.read(
-            self._board.rank_for(score, columns=columns, window=window, segment=segment)
-        )
-
-    def score_for(
-        self,
-        *,
-        rank: int | None = None,
-        percentile: float | None = None,
-        window: str | None = None,
-        segment: str | None = None,
-    ) -> Projected:
-        """Return the scores that hold a rank now, or the last rank of a percentile."""
-        return self._owner.read(
-            self._board.score_for(rank=rank, percentile=percentile, window=window, segment=segment)
-        )
-
-    def windows(self) -> list[Window]:
-        """Return the windows that can be read: the closed ones, oldest first, then the open."""
-        return self._owner.read(self._board.windows())
-
     def preview(self, **definition: object) -> Preview:
         """Return what ``redefine`` with the same words would change. Nothing is changed."""
         return self._owner.write(self._board.preview(**definition))
@@ -207,49 +90,39 @@ class Board:
         self._owner.write(self._board.retire(reason=reason))
 
 
-class Ranks:
+class Ranks(AnsweredRanks):
     """An open engine. Threads may share it."""
 
     def __init__(
         self,
-        ranks: AsyncRanks,
+        opened: Opened,
         loop: asyncio.AbstractEventLoop,
         reading: AbstractContextManager[Any],
     ) -> None:
-        self.closed = False
-        self._ranks = ranks
+        super().__init__(opened, self.read)
         self._loop = loop
         self._reading = reading
-
-    @property
-    def position(self) -> Position:
-        """The position that reads are true at."""
-        return self._ranks.position
-
-    @property
-    def durable(self) -> bool:
-        """Whether anything outlives the process."""
-        return self._ranks.durable
 
     def board(self, name: str, **definition: object) -> Board:
         """Get a board; define it first, with defaults for what is not said, if it is not there.
 
         Raises BoardDiffers if it is there and defined otherwise.
         """
-        return Board(self, self.write(self._ranks.board(name, **definition)))
-
-    def boards(self) -> list[str]:
-        """Return the names of the boards there are."""
-        return self.read(self._ranks.boards())
+        wanted = Wanted(self._opened, name, definition)
+        self.write(wanted.made())
+        return Board(self, wanted)
 
     def profile(
         self,
         player: str,
         *,
-        name: str | None = None,
-        attributes: Mapping[str, str | int | bool] | None = None,
+        name: str | UnsetType | None = UNSET,
+        attributes: Mapping[str, str | int | bool] | UnsetType | None = UNSET,
     ) -> Position:
-        """Set what a player is called and what it is ranked by: all of it, whole."""
+        """Set what a player is called or what it is ranked by, all of that.
+
+        What is not given stays as it is; None forgets it.
+        """
         return self.write(self._ranks.profile(player, name=name, attributes=attributes))
 
     def set_friends(self, player: str, friends: Sequence[str]) -> Position:
@@ -259,10 +132,6 @@ class Ranks:
     def erase(self, player: str, *, reason: str | None = None) -> Position:
         """Forget a person: the profile and the friends go, entries stay without a name."""
         return self.write(self._ranks.erase(player, reason=reason))
-
-    def standings(self, player: str) -> dict[str, Standing]:
-        """Return where a player stands on every board, by the board's name."""
-        return self.read(self._ranks.standings(player))
 
     def save(self, *, progress: Show = None) -> Position:
         """Save the index, so that the next start is quick; return the position it is saved at."""
@@ -287,19 +156,20 @@ class Ranks:
         self._refuse_if_closed(work)
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    def read(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do work that never waits, here and now, between two changes of the index."""
+    def read(self, work: Coroutine[Any, Any, T], /) -> T:
+        """Do work that never waits, here and now, between two changes of the index.
+
+        What has to ask an index across a network is handed to the engine's loop instead.
+        """
+        if not self._opened.immediate:
+            return self.write(work)
         self._refuse_if_closed(work)
         with self._reading:
-            try:
-                work.send(None)
-            except StopIteration as done:
-                result: T = done.value
-                return result
-            work.close()
-            raise AssertionError("the native index never waits")
+            return at_once(work)
 
     def _refuse_if_closed(self, work: Coroutine[Any, Any, T]) -> None:
-        if self.closed:
+        try:
+            self._opened.refuse_if_closed()
+        except LedgerUnavailable:
             work.close()
-            raise LedgerUnavailable("the engine is closed; open it anew", applied="no")
+            raise

@@ -43,7 +43,7 @@ EVERY: list[tuple[str, Call[Any]]] = [
     ("put_friends", calls.set_friends("p", ["q"])),
     (
         "list_facts",
-        calls.facts(after=1, limit=2, kind="k", board="b", player="p", actor="a"),
+        calls.facts(after=1, limit=2, kind="score_submitted", board="b", player="p", actor="a"),
     ),
     ("create_key", calls.create_key(["read"], boards=["b"], title="t")),
     ("list_keys", calls.keys()),
@@ -51,6 +51,20 @@ EVERY: list[tuple[str, Call[Any]]] = [
     ("healthz", calls.health()),
     ("readyz", calls.ready()),
 ]
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ({}, b"{}"),
+        ({"name": "Ann"}, b'{"name":"Ann"}'),
+        ({"name": None, "friends": ()}, b'{"name":null,"friends":[]}'),
+        ({"attributes": None, "friends": None}, b'{"attributes":null,"friends":null}'),
+    ],
+)
+def test_what_is_not_said_of_a_player_is_not_sent(given: dict[str, Any], sent: bytes) -> None:
+    """It stays as it is; None forgets it."""
+    assert calls.set_profile("p", **given).body == sent
 
 
 def found_by(call: Call[Any]) -> Found:

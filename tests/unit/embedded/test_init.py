@@ -1,8 +1,10 @@
 """The engine inside a program, as its documentation shows it."""
 
+import re
 import threading
 import warnings
 from concurrent.futures import Future
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -135,12 +137,46 @@ def test_memory_says_that_it_forgets() -> None:
         assert ranks.board("arena").submit("ann", 1).rank == 1
 
 
+async def test_the_line_that_opens_in_memory_is_the_one_that_is_warned() -> None:
+    for opening in (rankd.open, rankd.aopen):
+        with pytest.warns(RuntimeWarning, match="memory") as warned:
+            opening()
+        assert [one.filename for one in warned] == [__file__]
+
+
+def test_an_engine_that_was_not_opened_says_how_to_open_it(tmp_path: Path) -> None:
+    for opening, way in (
+        (rankd.open(tmp_path / "a"), "`with rankd.open(...) as ranks:`"),
+        (rankd.aopen(tmp_path / "b"), "`async with rankd.aopen(...) as ranks:`"),
+    ):
+        for name in ("board", "submit", "boards", "position"):
+            with pytest.raises(AttributeError, match=re.escape(f"no {name!r}: use {way}")):
+                getattr(opening, name)
+        assert way in repr(opening)
+        assert not hasattr(opening, "__fspath__")
+        assert not hasattr(opening, "_repr_html_")
+    assert list(tmp_path.iterdir()) == [], "and leaves nothing behind"
+
+
+def test_a_stack_keeps_an_engine_open(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        ranks = stack.enter_context(rankd.open(tmp_path))
+        assert ranks.board("arena").submit("ann", 1).rank == 1
+
+
+def test_what_is_raised_within_is_raised_and_the_folder_is_free(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), rankd.open(tmp_path):
+        raise ZeroDivisionError
+    with rankd.open(tmp_path) as ranks:
+        assert ranks.boards() == []
+
+
 async def test_the_same_with_an_event_loop(tmp_path: Path) -> None:
     async with rankd.aopen(tmp_path) as ranks:
         board = await ranks.board("global")
         receipts = await board.submit_many([("p1", 10), {"player": "p2", "score": 20}])
         assert [receipt.rank for receipt in receipts] == [1, 1]
-        assert [standing.player for standing in await board.top(10)] == ["p2", "p1"]
+        assert [standing.player for standing in board.top(10)] == ["p2", "p1"]
 
 
 def test_importing_warns_of_nothing() -> None:

@@ -5,13 +5,15 @@ import io
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import rankd
+from rankd.core.reader import at_once
 from rankd.core.service import DRAFT_BEHIND_MAX
-from rankd.embedded import AsyncBoard, AsyncRanks, Board, Ranks
+from rankd.embedded import AsyncBoard, AsyncRanks, AwaitedBoard, AwaitedRanks, Board, Ranks
 from rankd.errors import (
     BoardDiffers,
     InvalidBoard,
@@ -28,59 +30,84 @@ if TYPE_CHECKING:
 
     from rankd.ports import Progress
 
+
+def public(kind: type) -> dict[str, Any]:
+    return {name: getattr(kind, name) for name in dir(kind) if not name.startswith("_")}
+
+
 BETWEEN_THREADS = {"write", "read"}
 """What only an engine with a thread of its own has."""
 
-TWINS = [(Board, AsyncBoard), (Ranks, AsyncRanks)]
+KINDS = [(Board, AsyncBoard, AwaitedBoard), (Ranks, AsyncRanks, AwaitedRanks)]
+"""Without an event loop, with one, and with one over an index across a network."""
 
-
-def public(kind: type) -> dict[str, Any]:
-    return {name: member for name, member in vars(kind).items() if not name.startswith("_")}
-
-
-def returned(kind: type, name: str) -> Any:
-    """The annotation of what a call returns, an asynchronous board's being a board."""
-    annotation = inspect.signature(getattr(kind, name)).return_annotation
-    return {AsyncBoard: Board}.get(annotation, annotation)
+READS = {
+    "around",
+    "around_rank",
+    "boards",
+    "friends",
+    "lookup",
+    "page",
+    "rank_for",
+    "ranks",
+    "score_for",
+    "standing",
+    "standings",
+    "top",
+    "windows",
+}
 
 
 # ------------------------------------------------------------------------ the same calls
 
 
-@pytest.mark.parametrize(("synchronous", "asynchronous"), TWINS)
-def test_both_engines_have_the_same_calls(synchronous: type, asynchronous: type) -> None:
-    assert set(public(synchronous)) - BETWEEN_THREADS == set(public(asynchronous))
-    for name, member in public(asynchronous).items():
-        assert inspect.iscoroutinefunction(member) is not isinstance(member, property), name
+@pytest.mark.parametrize("kinds", KINDS)
+def test_all_engines_have_the_same_calls(kinds: tuple[type, type, type]) -> None:
+    synchronous, asynchronous, awaited = map(public, kinds)
+    assert set(synchronous) - BETWEEN_THREADS == set(asynchronous) == set(awaited)
+    for name, member in awaited.items():
+        at_once = isinstance(member, property) or name == "board"
+        assert inspect.iscoroutinefunction(member) is not at_once, name
+        assert not inspect.iscoroutinefunction(synchronous[name]), name
+        waits = not at_once and name not in READS
+        assert inspect.iscoroutinefunction(asynchronous[name]) is waits, name
 
 
-@pytest.mark.parametrize(("synchronous", "asynchronous"), TWINS)
-def test_every_call_takes_and_promises_the_same(synchronous: type, asynchronous: type) -> None:
-    for name, theirs in public(asynchronous).items():
-        ours = public(synchronous)[name]
-        assert inspect.getdoc(ours) == inspect.getdoc(theirs), name
-        assert inspect.getdoc(ours), name
-        if isinstance(theirs, property):
-            assert isinstance(ours, property)
-            continue
-        parameters = inspect.signature(ours).parameters
-        assert parameters == inspect.signature(theirs).parameters, name
-        assert returned(synchronous, name) == returned(asynchronous, name), name
+@pytest.mark.parametrize("kinds", KINDS)
+def test_every_call_takes_and_promises_the_same(kinds: tuple[type, type, type]) -> None:
+    synchronous, *others = map(public, kinds)
+    for name in synchronous.keys() - BETWEEN_THREADS:
+        for ours, theirs in [(synchronous[name], other[name]) for other in others]:
+            assert inspect.getdoc(ours), name
+            if name != "board":  # Which can be had before it is there, where one may wait.
+                assert inspect.getdoc(ours) == inspect.getdoc(theirs), name
+            if isinstance(ours, property):
+                assert isinstance(theirs, property)
+                continue
+            parameters = inspect.signature(ours).parameters
+            assert parameters == inspect.signature(theirs).parameters, name
+            assert returned(ours) == returned(theirs), name
+
+
+def returned(call: Any) -> Any:
+    """The annotation of what a call returns, any board being a board."""
+    annotation = inspect.signature(call).return_annotation
+    return {AsyncBoard: Board, AwaitedBoard: Board}.get(annotation, annotation)
 
 
 def test_every_argument_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each call of the one engine makes the same call of the other, with all it was given."""
-    for synchronous, asynchronous in TWINS:
-        for name, member in public(asynchronous).items():
-            if isinstance(member, property):
+    """Each call of one engine makes the same call of the one that is awaited, with all it got."""
+    for synchronous, asynchronous, awaited in KINDS:
+        for name, member in public(awaited).items():
+            if isinstance(member, property) or name == "board":
                 continue
-            _check_handed_on(synchronous, asynchronous, name, monkeypatch)
+            _check_handed_on(synchronous, awaited, name, monkeypatch)
+            if name in READS:
+                _check_handed_on(asynchronous, awaited, name, monkeypatch)
 
 
-def _check_handed_on(
-    synchronous: type, asynchronous: type, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    signature = inspect.signature(getattr(asynchronous, name))
+def _check_handed_on(kind: type, awaited: type, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    signature = inspect.signature(getattr(awaited, name))
     given = {
         parameter: object()
         for parameter, how in signature.parameters.items()
@@ -89,36 +116,24 @@ def _check_handed_on(
     if len(given) + 1 < len(signature.parameters):
         given["rule"] = object()  # One of the words of a definition.
     calls: list[dict[str, Any]] = []
+    answer = object()
 
     async def record(*args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(*args, **kwargs).arguments
         words = bound.pop("definition", {})
         calls.append({**bound, **words})
-        return board
+        return answer
 
-    board = object.__new__(AsyncBoard)
-    board.name = "arena"
-    ranks = object.__new__(Ranks)
-    twin: Any = object.__new__(asynchronous)
-    ranks.write = ranks.read = _driven  # type: ignore[method-assign]
+    asked: Any = object.__new__(awaited)
+    ours: Any = object.__new__(kind)
+    ours._answer, ours._board, ours._ranks = at_once, asked, asked
+    ours._owner = SimpleNamespace(write=at_once)
     with monkeypatch.context() as patch:
-        patch.setattr(asynchronous, name, record)
-        ours: Any = ranks
-        if synchronous is Board:
-            ours = object.__new__(Board)
-            ours._owner, ours._board = ranks, twin
-        else:
-            ours._ranks = twin
-        getattr(ours, name)(**given)
-    assert calls == [{"self": twin, **given}], name
-
-
-def _driven(work: Any) -> Any:
-    try:
-        work.send(None)
-    except StopIteration as done:
-        return done.value
-    raise AssertionError("it waits")
+        patch.setattr(awaited, name, record)
+        patch.setattr(Ranks, "write", staticmethod(at_once))
+        told = getattr(ours, name)(**given)
+    assert calls == [{"self": asked, **given}], name
+    assert told is (None if signature.return_annotation is None else answer), name
 
 
 # ----------------------------------------------------------------------------- its life

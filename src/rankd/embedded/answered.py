@@ -1,0 +1,163 @@
+"""Reads that are answered where they are asked, with plain values.
+
+An index in this process never suspends, so a read of it runs from its beginning to its end without
+anybody waiting: with an event loop as it is, between threads under the lock that the fold holds.
+"""
+
+from collections.abc import Coroutine, Sequence
+from typing import Any, Protocol, TypeVar
+
+from rankd.core.reader import Found, Page, Projected
+from rankd.embedded.awaited import AwaitedBoard, AwaitedRanks, BoardHandle, RanksHandle
+from rankd.embedded.opening import Opened
+from rankd.embedded.wanted import Wanted
+from rankd.model.standing import NEIGHBOURS_DEFAULT, PAGE_LIMIT_DEFAULT, Rank, Standing
+from rankd.model.window import Window
+
+T = TypeVar("T")
+
+
+class Answer(Protocol):
+    """What runs a read to its end."""
+
+    def __call__(self, asked: Coroutine[Any, Any, T], /) -> T:
+        """Return what it answers."""
+
+
+class AnsweredBoard(BoardHandle):
+    """What can be read of a board, answered at once."""
+
+    def __init__(self, wanted: Wanted, answer: Answer) -> None:
+        super().__init__(wanted)
+        self._board = AwaitedBoard(wanted)
+        self._answer = answer
+
+    def top(
+        self,
+        count: int = PAGE_LIMIT_DEFAULT,
+        *,
+        window: str | None = None,
+        segment: str | None = None,
+    ) -> list[Standing]:
+        """Return the best standings."""
+        return self._answer(self._board.top(count, window=window, segment=segment))
+
+    def page(
+        self,
+        *,
+        limit: int = PAGE_LIMIT_DEFAULT,
+        offset: int | None = None,
+        from_rank: int | None = None,
+        cursor: str | None = None,
+        window: str | None = None,
+        segment: str | None = None,
+    ) -> Page:
+        """Return a page, begun at a rank, an offset or a cursor."""
+        return self._answer(
+            self._board.page(
+                limit=limit,
+                offset=offset,
+                from_rank=from_rank,
+                cursor=cursor,
+                window=window,
+                segment=segment,
+            )
+        )
+
+    def standing(
+        self, player: str, *, window: str | None = None, segment: str | None = None
+    ) -> Standing | None:
+        """Return where a player stands, None where it does not."""
+        return self._answer(self._board.standing(player, window=window, segment=segment))
+
+    def ranks(
+        self, players: Sequence[str], *, window: str | None = None, segment: str | None = None
+    ) -> list[Rank | None]:
+        """Return the ranks of many players, None for who has none."""
+        return self._answer(self._board.ranks(players, window=window, segment=segment))
+
+    def around(
+        self,
+        player: str,
+        *,
+        above: int = NEIGHBOURS_DEFAULT,
+        below: int = NEIGHBOURS_DEFAULT,
+        window: str | None = None,
+        segment: str | None = None,
+    ) -> list[Standing]:
+        """Return a player's neighbourhood, the edges made up. Raises NotRanked."""
+        return self._answer(
+            self._board.around(player, above=above, below=below, window=window, segment=segment)
+        )
+
+    def around_rank(
+        self,
+        rank: int,
+        *,
+        reach: int = NEIGHBOURS_DEFAULT,
+        window: str | None = None,
+        segment: str | None = None,
+    ) -> list[Standing]:
+        """Return the standings from ``rank - reach`` to ``rank + reach``."""
+        return self._answer(
+            self._board.around_rank(rank, reach=reach, window=window, segment=segment)
+        )
+
+    def lookup(
+        self, players: Sequence[str], *, window: str | None = None, segment: str | None = None
+    ) -> Found:
+        """Return some players' standings, best first, and who has none."""
+        return self._answer(self._board.lookup(players, window=window, segment=segment))
+
+    def friends(
+        self, player: str, *, window: str | None = None, segment: str | None = None
+    ) -> Found:
+        """Return a player and its friends, ranked among themselves."""
+        return self._answer(self._board.friends(player, window=window, segment=segment))
+
+    def rank_for(
+        self,
+        score: object = None,
+        *,
+        columns: Sequence[object] | None = None,
+        window: str | None = None,
+        segment: str | None = None,
+    ) -> Projected:
+        """Return the rank that a newcomer with this score would get now."""
+        return self._answer(
+            self._board.rank_for(score, columns=columns, window=window, segment=segment)
+        )
+
+    def score_for(
+        self,
+        *,
+        rank: int | None = None,
+        percentile: float | None = None,
+        window: str | None = None,
+        segment: str | None = None,
+    ) -> Projected:
+        """Return the scores that hold a rank now, or the last rank of a percentile."""
+        return self._answer(
+            self._board.score_for(rank=rank, percentile=percentile, window=window, segment=segment)
+        )
+
+    def windows(self) -> list[Window]:
+        """Return the windows that can be read: the closed ones, oldest first, then the open."""
+        return self._answer(self._board.windows())
+
+
+class AnsweredRanks(RanksHandle):
+    """What can be read of an engine, answered at once."""
+
+    def __init__(self, opened: Opened, answer: Answer) -> None:
+        super().__init__(opened)
+        self._ranks = AwaitedRanks(opened)
+        self._answer = answer
+
+    def boards(self) -> list[str]:
+        """Return the names of the boards there are."""
+        return self._answer(self._ranks.boards())
+
+    def standings(self, player: str) -> dict[str, Standing]:
+        """Return where a player stands on every board, by the board's name."""
+        return self._answer(self._ranks.standings(player))
