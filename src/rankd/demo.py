@@ -4,7 +4,8 @@ Players, names and skills are made up from one seed; the ranks are not made up. 
 gets a past: what was scored last week, yesterday and today, so that its windows differ from the
 beginning. Then the game goes on at a steady rate. Most scores come from the crowd, some from the
 players at the top, who have better and worse spells, and now and then somebody from further down
-has a run of luck and climbs.
+has a run of luck and climbs. The game plays for the players that it made up, and for nobody else:
+whoever submits a score for another finds that score, and no more.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from heapq import nlargest
 from itertools import accumulate
 from random import Random
+from string import ascii_lowercase
 
 from rankd.core.service import Rankd
 from rankd.errors import InvalidSetting, Overloaded, RankdError
@@ -83,6 +85,9 @@ Oliveira Osei Park Patel Petrov Quispe Rahman Rivera Rossi Sato Schmidt Silva Si
 Torres Vargas Virtanen Walsh Weber Zhang
 """
 
+HANDLES = [name.lower().translate(str.maketrans("öíë", "oie")) for name in GIVEN.split()]
+"""What ids begin with, before the player's number."""
+
 log = logging.getLogger(__name__)
 
 Tell = Callable[[Progress], None]
@@ -106,7 +111,6 @@ class Game:
     def __init__(self, players: int, *, seed: int = 1) -> None:
         self._random = Random(seed)
         given, family = GIVEN.split(), FAMILY.split()
-        handles = [name.lower().translate(str.maketrans("öíë", "oie")) for name in given]
         regions = list(REGIONS)
         draw = self._random
         self.skills: list[float] = []
@@ -116,13 +120,20 @@ class Game:
         self.regions = draw.choices(regions, weights=list(REGIONS.values()), k=players)
         for number in range(1, players + 1):
             first = draw.randrange(len(given))
-            self.ids.append(f"{handles[first]}{number}")
+            self.ids.append(f"{HANDLES[first]}{number}")
             self.names.append(f"{given[first]} {draw.choice(family)}")
             self.skills.append(max(SKILL_MIN, draw.gauss(SKILL_MEAN, SKILL_SPREAD)))
         self._eagerness = list(accumulate(self.skills))
         self._spells: dict[str, float] = {}
         self._lucky: str | None = None
         self._ticks = 0
+
+    def owns(self, player: str) -> bool:
+        """Whether it has made up this player."""
+        number = player.lstrip(ascii_lowercase)
+        if not number.isdecimal() or len(number) > len(str(len(self.ids))):
+            return False
+        return self.ids[int(number) - 1] == player if 0 < int(number) <= len(self.ids) else False
 
     def best(self, count: int) -> list[int]:
         """Return the numbers of the most skilled."""
@@ -200,7 +211,7 @@ async def playing(
         await _fill(rankd, Game(players), clock, tell)
     else:
         await rankd.define(BOARD, DEFINITION)
-        players = max(1, (await rankd.reader.page(BOARD, limit=1)).total)
+        players = await _own_players(rankd)
     task = asyncio.ensure_future(_go_on(rankd, Game(players), rate))
     try:
         yield
@@ -208,6 +219,16 @@ async def playing(
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
+
+
+async def _own_players(rankd: Rankd) -> int:
+    """Return how many players a board has from the game: the last number that one of them bears."""
+    total = (await rankd.reader.page(BOARD, limit=1)).total
+    for number in range(total, 1, -1):  # All but those of others, who are few.
+        ids = [f"{handle}{number}" for handle in HANDLES]
+        if (await rankd.reader.lookup(BOARD, ids)).standings:
+            return number
+    return 1
 
 
 async def _fill(rankd: Rankd, game: Game, clock: TimeLapse, tell: Tell) -> None:
@@ -255,7 +276,7 @@ async def _go_on(rankd: Rankd, game: Game, rate: float) -> None:
         if due - looked_at >= LOOKED_SECONDS:
             looked_at = due
             page = await rankd.reader.page(BOARD, limit=LUCK_FROM)
-            ranked = [standing.player for standing in page.standings]
+            ranked = [each.player for each in page.standings if game.owns(each.player)]
         try:
             if batch := game.tick(ranked, rate):
                 await rankd.submit(BOARD, batch)

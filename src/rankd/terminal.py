@@ -1,5 +1,6 @@
 """How far long work has come, on a terminal."""
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -8,8 +9,14 @@ from typing import TextIO
 
 from rankd.ports import Progress
 
-BAR_CELLS = 30
+BAR_CELLS_MAX = 30
 """Leaves room for the stage and the figures on a terminal of 80 columns."""
+
+BAR_CELLS_MIN = 5
+"""A shorter one says less than the figures, which then have the line for themselves."""
+
+WIDTH_DEFAULT = 80
+"""Columns of a terminal that does not tell."""
 
 REDRAWN_SECONDS = 0.1
 """More often nobody can read it, and drawing would cost more than the work."""
@@ -22,13 +29,15 @@ Show = Callable[[Progress], None] | bool | None
 
 
 class ProgressBar:
-    """A bar for each stage, redrawn in place on a terminal; elsewhere a line when a stage ends."""
+    """A bar for each stage, redrawn in place on a terminal; elsewhere nothing is drawn."""
 
     def __init__(self, out: TextIO | None = None) -> None:
         self._out = out or sys.stderr
         self._live = self._out.isatty()
         self._last: Progress | None = None
         self._drawn = 0.0
+        self._covered = 0
+        """How much of the line has something on it."""
 
     def tell(self, progress: Progress | None) -> None:
         """Draw how far it is; None ends the line."""
@@ -37,8 +46,7 @@ class ProgressBar:
             self._end(before)
         self._last = progress
         if progress is not None and self._live and self._is_time():
-            self._out.write(f"\r{_drawn(progress)}")
-            self._out.flush()
+            self._draw(progress)
 
     def _is_time(self) -> bool:
         now = time.monotonic()
@@ -48,17 +56,38 @@ class ProgressBar:
         return due
 
     def _end(self, progress: Progress) -> None:
-        start = "\r" if self._live else ""
-        self._out.write(f"{start}{_drawn(progress)}\n")
-        self._out.flush()
+        if self._live:
+            self._draw(progress, end="\n")
         self._drawn = 0.0
 
+    def _draw(self, progress: Progress, end: str = "") -> None:
+        width = self._width() - 1  # In the last column some terminals begin a new line.
+        line = _drawn(progress, width)
+        covered = line.ljust(min(self._covered, width))
+        self._out.write(f"\r{covered}{end}")
+        self._out.flush()
+        self._covered = 0 if end else len(line)
 
-def _drawn(progress: Progress) -> str:
+    def _width(self) -> int:
+        """Look each time: a window may be drawn smaller meanwhile."""
+        try:
+            return os.get_terminal_size(self._out.fileno()).columns or WIDTH_DEFAULT
+        except (OSError, ValueError):  # What tells that it is a terminal may be none.
+            return WIDTH_DEFAULT
+
+
+def _drawn(progress: Progress, width: int) -> str:
+    """Return a line that is no wider than that."""
+    stage, done = progress.stage or "working", f"{progress.done:,}"
+    if progress.done and not progress.total:  # Nobody knows how much is to come.
+        return f"{stage:<14} {done}"[:width]
     share = min(1.0, progress.done / progress.total) if progress.total else 1.0
-    full = round(share * BAR_CELLS)
-    bar = "#" * full + "." * (BAR_CELLS - full)
-    return f"{progress.stage or 'working':<14} [{bar}] {share:4.0%} {progress.done:,}"
+    figures = f"{share:4.0%} {done}"
+    cells = min(BAR_CELLS_MAX, width - len(f"{stage:<14} [] {figures}"))
+    if cells < BAR_CELLS_MIN:
+        return f"{stage} {figures}"[:width]
+    full = round(share * cells)
+    return f"{stage:<14} [{'#' * full}{'.' * (cells - full)}] {figures}"
 
 
 @contextmanager

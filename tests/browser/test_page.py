@@ -10,7 +10,7 @@ ROWS = """[...document.querySelectorAll('#rows tr')].map(
     row => [...row.children].map(cell => cell.innerText.trim()))"""
 
 HOSTILE_NAME = "<img src=x onerror=alert(1)>"
-HOSTILE_ID = "\u202egnorw<script>alert(2)</script>"
+HOSTILE_ID = "\u05d0\u05d1\u05d2<script>alert(2)</script>"
 
 
 def rows(page: Page) -> list[list[str]]:

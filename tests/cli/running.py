@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from click.testing import CliRunner
+from tests.standins import fresh_environment
 
 from rankd.cli import main
 
@@ -24,9 +25,8 @@ READY = "rankd ready on "
 
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return what a fresh shell would have: nothing of ours."""
-    bare = {name: value for name, value in os.environ.items() if not name.startswith("RANKD_")}
-    return {**bare, "NO_COLOR": "1", **(more or {})}
+    """Return what a fresh shell would have."""
+    return {**fresh_environment(), "NO_COLOR": "1", **(more or {})}
 
 
 class Ran(NamedTuple):

@@ -1,11 +1,16 @@
 """A folder without a service: the same commands, care of it, and its keys."""
 
 import json
+import re
 from pathlib import Path
 
+import pytest
 from tests.cli.running import run, serving
 
+import rankd
 from rankd.client import Client
+from rankd.embedded import WallClock
+from rankd.model.window import Instant
 
 
 def test_a_folder_is_filled_verified_backed_up_and_restored(tmp_path: Path) -> None:
@@ -38,6 +43,48 @@ def test_a_folder_with_nothing_in_it_is_not_made_into_one(tmp_path: Path) -> Non
         assert done.code == 1
         assert "holds no data" in done.err
         assert not (tmp_path / "nowhere").exists()
+
+
+class Minutes:
+    """A clock that can be told to go on by minutes."""
+
+    def __init__(self, now: Instant) -> None:
+        self._now = now
+
+    def now(self) -> Instant:
+        return self._now
+
+    def go_on(self) -> None:
+        self._now = Instant(self._now + 60_000_000)
+
+
+def test_windows_that_are_closed_are_listed_and_can_be_asked_for() -> None:
+    now, closed = WallClock().now(), 25
+    clock = Minutes(Instant(now - (closed + 2) * 60_000_000))
+    minute = {"name": "minute", "every": "1m", "start": "2026-01-01T00:00:00Z"}
+    with rankd.open("d", clock=clock) as ranks:
+        board = ranks.board("sprint", windows=["all", minute])
+        for number in range(closed):
+            clock.go_on()
+            board.submit("ann", number)
+    shown = run("board", "show", "sprint", "--data", "d")
+    assert shown.code == 0, shown.err
+    listed = re.findall(r"^minute:\d+", shown.out, re.MULTILINE)
+    assert len(listed) == 1 + 10, "the open one, and the last that are closed"
+    assert listed == sorted(listed, reverse=True)
+    assert re.search(r"The last 10 of \d+ that are closed", shown.out)
+
+    every = json.loads(run("board", "windows", "sprint", "--data", "d", "--json").out)["windows"]
+    names = [window["window"] for window in every]
+    assert len(names) >= 1 + closed and set(listed) < set(names)
+    lines = run("board", "windows", "sprint", "--data", "d").out.splitlines()
+    states = {line.split()[0]: line.split()[1] for line in lines[1:]}
+    assert states.keys() >= set(names), "another minute may have begun"
+    assert (states["all"], states[names[-1]]) == ("open", "closed")
+    assert "ann" in run("top", "sprint", "--window", names[-2], "--data", "d").out
+
+    unknown = run("top", "sprint", "--window", "minute:-500", "--data", "d")
+    assert unknown.code == 1 and "`rankd board windows` lists" in unknown.err
 
 
 def test_damage_is_found(tmp_path: Path) -> None:
@@ -98,3 +145,42 @@ def test_the_bench_measures_and_leaves_nothing(tmp_path: Path) -> None:
     assert done.code == 0, done.err
     assert "ranks of a player" in done.out
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", ["the environment", "the file", "the command line"])
+def test_every_command_finds_the_folder_and_the_service_where_serve_does(
+    place: str, tmp_path: Path
+) -> None:
+    with serving(tmp_path) as served:
+        port = served.url.rpartition(":")[2]
+        env, options = {}, []
+        if place == "the file":
+            (tmp_path / "rankd.toml").write_text(f'port = {port}\ndata = "data"\n')
+        elif place == "the environment":
+            env = {"RANKD_PORT": port, "RANKD_DATA": "data"}
+        else:
+            (tmp_path / "s.toml").write_text(f'port = {port}\ndata = "data"\n')
+            options = ["--config", "s.toml"]
+        assert run("board", "apply", "b", *options, **env).code == 0
+        assert run("submit", "b", "ann", "5", *options, **env).code == 0
+        assert "ann" in run("top", "b", *options, **env).out
+        served.stop()
+    assert run("verify", *options, **env).out.startswith("data is whole")
+    assert run("rebuild", *options, **env).code == 0
+    assert run("backup", "copy", *options, **env).code == 0
+    assert run("doctor", *options, **env).out.count("in data") == 1
+    assert run("verify", "--data", "copy", *options, **env).out.startswith("copy is whole")
+
+
+def test_programs_read_what_is_found(tmp_path: Path) -> None:
+    assert run("board", "apply", "b", "--data", "d").code == 0
+    done = run("verify", "--data", "d", "--json")
+    found = {"place": "d", "whole": True, "position": 1, "index_compared": True}
+    assert json.loads(done.out) == found
+    assert done.err == "", "bars are for terminals"
+    found = json.loads(run("doctor", "--data", "d", "--json").out)
+    assert {each["what"] for each in found["findings"]} >= {"Python", "SQLite", "disk", "clock"}
+    assert found["well"] == (not any(each["advice"] for each in found["findings"]))
+    done = run("bench", "--players", "10", "--seconds", "0.01", "--json")
+    measured = json.loads(done.out)["measured"]
+    assert len(measured) == 4 and all(one["rate"] > 0 for one in measured)

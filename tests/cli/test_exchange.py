@@ -3,12 +3,15 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
-from tests.cli.running import Ran
+import pytest
+from tests.cli.running import Ran, run
 
+import rankd
 from rankd.client import Client
 from rankd.testing.servers import redis_server
 
@@ -69,6 +72,125 @@ def test_several_columns_go_out_as_json_lines_and_come_back(
     assert [(row.rank, row.player, row.columns) for row in client.walk("again")] == shown
 
 
+def test_what_was_exported_as_parquet_is_read_by_others(
+    ask: Run, client: Client, tmp_path: Path
+) -> None:
+    """64-bit scores stay whole, decimals exact, names and metadata text."""
+    from pyarrow import parquet  # type: ignore[import-untyped, unused-ignore]
+
+    client.define("great")
+    greatest = {"max": 2**63 - 1, "min": -(2**63), "=1+1": 2**53 + 1, "ü": 0}
+    for player, score in greatest.items():
+        client.submit("great", player, score, metadata={"a": [1, "ü"]} if score == 0 else None)
+    client.set_profile("max", name="Máx")
+    done = ask("export", "great", "--format", "parquet", "--output", "great.parquet")
+    assert done.code == 0, done.err
+    read = parquet.read_table(tmp_path / "great.parquet").to_pylist()
+    assert [(row["rank"], row["player"], row["score"]) for row in read] == [
+        (row.rank, row.player, row.score) for row in client.walk("great")
+    ]
+    assert {row["player"]: row["score"] for row in read} == greatest
+    assert [row["name"] for row in read] == ["Máx", None, None, None]
+    assert [row["metadata"] and json.loads(row["metadata"]) for row in read][2] == {"a": [1, "ü"]}
+
+    columns = [{"name": "time"}, {"name": "laps", "direction": "lower"}]
+    client.define("exact", {"columns": columns, "decimals": 3})
+    client.submit("exact", "p", columns={"time": "123456789.125", "laps": "0.001"})
+    assert (
+        ask(
+            "export", "exact", "--format", "parquet", "--output", "exact.parquet", "--window", "all"
+        ).code
+        == 0
+    )
+    (row,) = parquet.read_table(tmp_path / "exact.parquet").to_pylist()
+    assert (row["score"], row["laps"]) == (Decimal("123456789.125"), Decimal("0.001"))
+
+    client.define("empty")
+    assert ask("export", "empty", "--format", "parquet", "--output", "empty.parquet").code == 0
+    assert parquet.read_table(tmp_path / "empty.parquet").num_rows == 0
+
+
+SEGMENTED: tuple[dict[str, str | int | bool], ...] = (
+    {"region": "eu", "level": 3},
+    {"region": "=na", "pro": True},
+    {},
+    {"other": "x"},
+)
+"""What is known of some players."""
+
+
+@pytest.mark.parametrize("format", ["csv", "jsonl"])
+def test_where_players_belong_goes_out_of_a_folder_and_comes_back(
+    format: str, tmp_path: Path
+) -> None:
+    names = ["region", "level", "pro", "name"]
+    for folder in ("from", "to"):
+        with rankd.open(tmp_path / folder) as ranks:
+            board = ranks.board("b", segments=names)
+            if folder == "from":
+                for number, attributes in enumerate(SEGMENTED):
+                    board.submit(f"p{number}", number, attributes=attributes)
+    out = ("--format", format, "--output", f"b.{format}")
+    done = run("export", "b", "--data", "from", *out)
+    assert done.code == 0
+    assert "without name: a column has that name already" in done.err
+    done = run("import", f"b.{format}", "--board", "b", "--data", "to")
+    assert done.code == 0, done.err
+    assert "nothing in it says name" in done.err
+    for segment in ("region:eu", "region:=na", "level:3", "pro:true"):
+        asked = ("top", "b", "--segment", segment, "--json", "--data")
+        found = [json.loads(run(*asked, folder).out)["standings"] for folder in ("from", "to")]
+        assert [row["player"] for row in found[0]] == [row["player"] for row in found[1]] != []
+
+
+def test_where_players_belong_is_in_parquet_too(tmp_path: Path) -> None:
+    from pyarrow import parquet  # type: ignore[import-untyped, unused-ignore]
+
+    with rankd.open(tmp_path / "d") as ranks:
+        board = ranks.board("b", segments=["region", "level"])
+        for number, attributes in enumerate(SEGMENTED):
+            board.submit(f"p{number}", -number, attributes=attributes)
+    out = ("--format", "parquet", "--output", "b.parquet")
+    assert run("export", "b", "--data", "d", *out).code == 0
+    rows = parquet.read_table(tmp_path / "b.parquet").to_pylist()
+    assert [(row["region"], row["level"]) for row in rows[:3]] == [
+        ("eu", "3"),
+        ("=na", None),
+        (None, None),
+    ]
+
+
+def test_what_a_service_does_not_tell_of_players_is_said(
+    ask: Run, client: Client, tmp_path: Path
+) -> None:
+    client.define("regions", {"segments": ["region"]})
+    client.submit("regions", "ann", 1, attributes={"region": "eu"})
+    done = ask("export", "regions", "--output", "r.csv")
+    assert done.code == 0
+    assert "without region: " in done.err and "--data" in done.err
+    client.define("others", {"segments": ["region"]})
+    done = ask("import", "r.csv", "--board", "others")
+    assert (done.code, done.out) == (0, "1 row: 1 counted\n")
+    assert "nothing in it says region" in done.err
+    client.define("plain")
+    assert "without" not in ask("export", "plain", "--output", "p.csv").err
+    assert "nothing" not in ask("import", "r.csv", "--board", "plain").err
+
+
+def test_scores_come_in_by_a_pipe(ask: Run, client: Client) -> None:
+    client.define("piped")
+    options = "--board", "piped", "--format", "jsonl"
+    lines = '{"player": "ann", "score": 1}\n{"player": "bob", "score": 2}\n'
+    done = ask("import", "-", *options, stdin=lines)
+    assert done.code == 1
+    assert "say --source NAME" in done.err
+    assert "2 counted" in ask("import", "-", *options, "--source", "monday", stdin=lines).out
+    assert "2 seen before" in ask("import", "-", *options, "--source", "monday", stdin=lines).out
+    assert "2 not better" in ask("import", "-", *options, "--source", "tuesday", stdin=lines).out
+    assert ask("import", "-", "--board", "piped", "--source", "x", stdin=lines).code == 1
+    assert [row.player for row in client.walk("piped")] == ["bob", "ann"]
+
+
 def test_a_row_that_is_refused_is_named_and_the_others_count(
     ask: Run, client: Client, tmp_path: Path
 ) -> None:
@@ -79,9 +201,52 @@ def test_a_row_that_is_refused_is_named_and_the_others_count(
         *("--columns", "player,score", "--delimiter", ";"),
     )
     assert done.code == 1
-    assert "row 2: score" in done.err
+    assert "line 2: score" in done.err
     assert done.out == "3 rows: 2 counted, 1 refused\n"
     assert [row.player for row in client.walk("some")] == ["cid", "ann"]
+
+
+def test_what_is_refused_is_named_by_its_line_whatever_is_wrong_with_it(
+    ask: Run, client: Client, tmp_path: Path
+) -> None:
+    """In CSV the header is a line too; in JSON lines an empty one is, and one that is broken."""
+    client.define("lines")
+    (tmp_path / "s.csv").write_text("player,score\nann,10\n\nbob,many\ncyd,1\n")
+    assert "line 4: score" in ask("import", "s.csv", "--board", "lines").err
+    lines = '{"player": "a", "score": 1}\n\n{"player":\n{"player": "b", "score": "x"}\n'
+    (tmp_path / "s.jsonl").write_text(lines)
+    done = ask("import", "s.jsonl", "--board", "lines")
+    assert re.findall(r"^(?:line|row) \d+", done.err, re.MULTILINE) == ["line 3", "line 4"]
+
+
+def test_a_file_that_is_not_there_is_told_before_anybody_is_asked() -> None:
+    for name in ("s.txt", "s.csv", "s.parquet"):
+        done = run("import", name, "--board", "b", "--url", "http://127.0.0.1:1")
+        assert (done.code, done.err) == (1, f"rankd: there is no file {name}\n")
+
+
+def test_a_line_that_is_broken_is_named_and_the_others_count(
+    ask: Run, client: Client, tmp_path: Path
+) -> None:
+    client.define("torn", {"rule": "sum"})
+    good = (
+        '{"player": "ann", "score": 10}\n\n'
+        '{"player": "bob", "score": %s\n'
+        '{"player": "cyd", "score": 5}\n'
+    )
+    (tmp_path / "torn.jsonl").write_text(good % "7")
+    done = ask("import", "torn.jsonl", "--board", "torn", "--batch", 1)
+    assert done.code == 1
+    assert "line 3: is not JSON" in done.err
+    assert done.out == "3 rows: 2 counted, 1 refused\n"
+    (tmp_path / "torn.jsonl").write_text(good % "7}")
+    done = ask("import", "torn.jsonl", "--board", "torn")
+    assert (done.code, done.out) == (0, "3 rows: 1 counted, 2 seen before\n")
+    assert [(row.player, row.score) for row in client.walk("torn")] == [
+        ("ann", 10),
+        ("bob", 7),
+        ("cyd", 5),
+    ]
 
 
 def test_a_sorted_set_of_redis_is_imported_once(ask: Run, client: Client) -> None:

@@ -114,6 +114,45 @@ def test_it_goes_on_scoring_until_it_is_left() -> None:
     run(work())
 
 
+def test_it_plays_for_its_own_players_and_for_nobody_else() -> None:
+    """Not for one who leads the board, nor for one that is called much alike."""
+    strangers = {"you": 10**9, "ada0": 10**8, "ada21": 10**7, "Ada1": 10**6, "7": 10**5, "ada": 1}
+
+    async def work() -> None:
+        async with (
+            opened(None) as (rankd, clock),
+            playing(rankd, clock, players=20, rate=5_000, tell=lambda _: None),
+        ):
+            await rankd.submit(BOARD, list(strangers.items()))
+            begun = rankd.position
+            # It looks who leads every two seconds, and plays for them from then on.
+            await rankd.reached(type(begun)(begun + 15_000), within_seconds=60)
+            for player, score in strangers.items():
+                standing = await rankd.reader.standing(BOARD, player)
+                assert standing is not None and standing.scores == (score,), player
+            assert (await rankd.reader.page(BOARD)).total == 20 + len(strangers)
+
+    run(work())
+
+
+def test_it_goes_on_with_the_same_players_though_others_have_come(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with (
+            opened(tmp_path) as (rankd, clock),
+            playing(rankd, clock, players=30, rate=0, tell=lambda _: None),
+        ):
+            await rankd.submit(BOARD, [("you", 5), ("me", 7)])
+        async with (
+            opened(tmp_path) as (rankd, clock),
+            playing(rankd, clock, players=500, rate=2_000, tell=lambda _: None),
+        ):
+            begun = rankd.position
+            await rankd.reached(type(begun)(begun + 500), within_seconds=60)
+            assert (await rankd.reader.page(BOARD)).total == 32
+
+    run(work())
+
+
 def test_a_folder_that_has_its_past_is_not_filled_again(tmp_path: Path) -> None:
     async def work() -> None:
         for _ in range(2):

@@ -1,13 +1,14 @@
 """Progress is told to whoever was named, and drawn so that it can be read."""
 
 import io
+import os
 import sys
 from types import SimpleNamespace
 
 import pytest
 
 from rankd.ports import Progress
-from rankd.terminal import BAR_CELLS, REDRAWN_SECONDS, ProgressBar, showing
+from rankd.terminal import BAR_CELLS_MAX, REDRAWN_SECONDS, ProgressBar, showing
 
 
 class Terminal(io.StringIO):
@@ -27,7 +28,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def bar(full: int) -> str:
-    return "#" * full + "." * (BAR_CELLS - full)
+    return "#" * full + "." * (BAR_CELLS_MAX - full)
 
 
 def test_a_bar_is_redrawn_in_place_and_ended_with_a_line(now: list[float]) -> None:
@@ -37,7 +38,7 @@ def test_a_bar_is_redrawn_in_place_and_ended_with_a_line(now: list[float]) -> No
     now[0] += 1
     drawing.tell(Progress(2000, 2000, "folding"))
     drawing.tell(None)
-    half, whole = f"[{bar(BAR_CELLS // 2)}]  50% 1,000", f"[{bar(BAR_CELLS)}] 100% 2,000"
+    half, whole = f"[{bar(BAR_CELLS_MAX // 2)}]  50% 1,000", f"[{bar(BAR_CELLS_MAX)}] 100% 2,000"
     drawn = [f"folding        {half}", *[f"folding        {whole}"] * 2]
     assert out.getvalue() == "".join(f"\r{each}" for each in drawn) + "\n"
 
@@ -66,39 +67,62 @@ def test_each_stage_has_a_line_of_its_own(now: list[float]) -> None:
     assert "0% 0" in lines[1]
 
 
-def test_where_nothing_can_be_redrawn_a_line_tells_the_end_of_each_stage() -> None:
+def test_where_nothing_can_be_redrawn_nothing_is_drawn() -> None:
     out = io.StringIO()
     drawing = ProgressBar(out)
     for done in (1, 2, 3):
         drawing.tell(Progress(done, 3, "checking"))
+    drawing.tell(Progress(1, 3, "folding"))
+    drawing.tell(None)
     assert out.getvalue() == ""
-    drawing.tell(None)
-    drawing.tell(None)
-    assert out.getvalue() == f"checking       [{bar(BAR_CELLS)}] 100% 3\n"
 
 
 @pytest.mark.parametrize(
     ("progress", "shown"),
     [
-        (Progress(0, 0), f"working        [{bar(BAR_CELLS)}] 100% 0"),
-        (Progress(7, 5), f"working        [{bar(BAR_CELLS)}] 100% 7"),
+        (Progress(0, 0), f"working        [{bar(BAR_CELLS_MAX)}] 100% 0"),
+        (Progress(7_000, 0, "importing"), "importing      7,000"),
+        (Progress(7, 5), f"working        [{bar(BAR_CELLS_MAX)}] 100% 7"),
         (Progress(0, 5), f"working        [{bar(0)}]   0% 0"),
     ],
 )
 def test_odd_totals_are_shown_as_well_as_they_can_be(progress: Progress, shown: str) -> None:
-    out = io.StringIO()
+    out = Terminal()
     drawing = ProgressBar(out)
     drawing.tell(progress)
     drawing.tell(None)
-    assert out.getvalue() == f"{shown}\n"
+    assert out.getvalue() == f"\r{shown}\r{shown}\n"
 
 
-def test_a_bar_fits_a_terminal() -> None:
-    out = io.StringIO()
+@pytest.mark.parametrize("width", [10, 25, 40, 60, 80, 200])
+@pytest.mark.parametrize("total", [0, 10**12])
+def test_a_bar_fits_a_terminal(width: int, total: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is too wide goes on in the next line, and each redrawing leaves one behind."""
+    monkeypatch.setattr("os.get_terminal_size", lambda _: os.terminal_size((width, 24)))
+    out = Terminal()
+    monkeypatch.setattr(out, "fileno", lambda: 2)
     drawing = ProgressBar(out)
-    drawing.tell(Progress(10**12, 10**12, "folding again"))
+    drawing.tell(Progress(10**12, total, "copying receipts"))
     drawing.tell(None)
-    assert len(out.getvalue().rstrip()) < 80
+    lines = out.getvalue().removesuffix("\n").split("\r")
+    assert all(len(line) < width for line in lines)
+    assert lines[-1].startswith("copying"[: width - 1])
+
+
+def test_a_terminal_that_is_made_narrower_is_drawn_over(
+    now: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    widths = [80, 60, 80]
+    monkeypatch.setattr("os.get_terminal_size", lambda _: os.terminal_size((widths.pop(0), 24)))
+    out = Terminal()
+    monkeypatch.setattr(out, "fileno", lambda: 2)
+    drawing = ProgressBar(out)
+    drawing.tell(Progress(10**12, 10**12, "folding"))
+    now[0] += REDRAWN_SECONDS
+    drawing.tell(Progress(1, 10**12, "folding"))
+    wide, narrow = out.getvalue().split("\r")[1:]
+    assert len(narrow) == 59 < len(wide), "the rest of the longer line is blanked"
+    drawing.tell(None)
 
 
 # ------------------------------------------------------------------------- who is told
@@ -123,8 +147,9 @@ def test_nobody_is_told_nothing(nobody: bool | None, capsys: pytest.CaptureFixtu
 def test_true_draws_on_the_standard_error_and_ends_the_line_when_work_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sys, "stderr", out := io.StringIO())
+    monkeypatch.setattr(sys, "stderr", out := Terminal())
     with pytest.raises(RuntimeError), showing(True) as tell:
         tell(Progress(1, 2, "folding"))
         raise RuntimeError
-    assert out.getvalue() == f"folding        [{bar(BAR_CELLS // 2)}]  50% 1\n"
+    drawn = f"\rfolding        [{bar(BAR_CELLS_MAX // 2)}]  50% 1"
+    assert out.getvalue() == f"{drawn}{drawn}\n"

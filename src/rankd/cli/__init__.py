@@ -53,9 +53,10 @@ class Front(Commands):
 def main() -> None:
     """Exact ranks for every player, as they change.
 
-    `rankd serve` starts the service. The other commands speak to it: at --url (or RANKD_URL), which
-    is http://127.0.0.1:8700 unless told otherwise, with the key in RANKD_KEY. With --data they open
-    a data folder themselves, which no service may have open meanwhile.
+    `rankd serve` starts the service. The other commands speak to it: at --url (or RANKD_URL), or
+    where the settings say it listens, which is http://127.0.0.1:8700 if they say nothing, with the
+    key in RANKD_KEY. With --data they open a data folder themselves, which no service may have open
+    meanwhile.
     """
 
 

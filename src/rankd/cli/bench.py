@@ -4,11 +4,12 @@ import random
 import tempfile
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from rankd.cli.show import add, console, table
+from rankd.cli.reaching import json_option
+from rankd.cli.show import add, console, print_json, table
 
 if TYPE_CHECKING:
     from rankd.embedded import Board
@@ -31,6 +32,10 @@ class Measured(NamedTuple):
     def rate(self) -> float:
         """How many a second."""
         return self.times / self.seconds if self.seconds else 0.0
+
+    def told(self) -> dict[str, Any]:
+        """Return it as programs read it."""
+        return {**self._asdict(), "rate": round(self.rate, 1)}
 
 
 @click.command()
@@ -56,7 +61,8 @@ class Measured(NamedTuple):
     type=click.Path(exists=True, file_okay=False),
     help="Where the temporary folder is made: the disk to measure.",
 )
-def bench(players: int, seconds: float, folder: str | None) -> None:
+@json_option
+def bench(players: int, seconds: float, folder: str | None, as_json: bool) -> None:
     """Measure submissions and ranks a second on this machine.
 
     Everything is done by the embedded engine, in a temporary folder that is removed again; each
@@ -69,6 +75,9 @@ def bench(players: int, seconds: float, folder: str | None) -> None:
         rankd.open(made) as ranks,
     ):
         measured = measure(ranks.board("bench"), players, seconds)
+    if as_json:
+        print_json({"players": players, "measured": [one.told() for one in measured]})
+        return
     shown = table("what", "a second", "each", "done", right=("a second", "each", "done"))
     for one in measured:
         each = f"{one.seconds / one.times * 1e6:,.1f} µs"

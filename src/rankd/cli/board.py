@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +14,16 @@ from rankd.cli.show import add, console, print_json, standings_table, table
 from rankd.errors import UnknownBoard
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from rankd import wire
     from rankd.client import Client
 
 FILE_BYTES_MAX = 1 << 20
 """A definition is a page of text."""
+
+CLOSED_SHOWN_MAX = 10
+"""Closed windows that are shown with a board: a board of minutes soon has thousands."""
 
 LISTS = frozenset({"windows", "segments"})
 """Fields whose values may be written as a,b,c."""
@@ -26,7 +31,7 @@ LISTS = frozenset({"windows", "segments"})
 
 @click.group(cls=Commands)
 def board() -> None:
-    """Define, change, list, show and retire boards."""
+    """Define, change, list, show and retire boards; list their windows."""
 
 
 # -------------------------------------------------------------------------------- apply
@@ -203,9 +208,9 @@ def list_boards(reach: Reach, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    shown = table("board", "rule", "players", "next reset", right=["players"])
+    shown = table("board", "rule", "players", "next reset", right=["players"], whole=["board"])
     for one in found.boards:
-        add(shown, one.name, one.definition["rule"], one.total, one.next_reset)
+        add(shown, one.name, one.definition["rule"], one.total, _moment(one.next_reset))
     console().print(shown)
 
 
@@ -214,20 +219,56 @@ def list_boards(reach: Reach, as_json: bool) -> None:
 @json_option
 @reaching()
 def show(reach: Reach, board: str, as_json: bool) -> None:
-    """Show a board: its definition and its windows."""
+    """Show a board: its definition, its open windows and the last closed ones.
+
+    With --json only the open ones, as the API has it; `rankd board windows` has all of them.
+    """
     with reach.client() as client:
         found = client.board(board)
-    if as_json:
-        print_json(found)
-        return
+        if as_json:
+            print_json(found)
+            return
+        closed = [one for one in client.windows(board).windows if one.state == "closed"]
     fields = table("", "")
     for name, value in found.definition.items():
         add(fields, name, _written(value))
     console().print(fields, "")
-    windows = table("window", "from", "to", "players", right=["players"])
-    for one in found.windows:
-        add(windows, one.window, one.start, one.end, one.total)
-    console().print(windows)
+    console().print(_windows_table(found.windows))
+    if closed:
+        last = closed[:CLOSED_SHOWN_MAX]
+        click.echo(f"\nThe last {len(last)} of {len(closed):,} that are closed:\n")
+        console().print(_windows_table(last))
+    if len(closed) > CLOSED_SHOWN_MAX:
+        click.echo(f"\n`rankd board windows {plain(board)}` lists them all.")
+
+
+@board.command()
+@click.argument("board")
+@json_option
+@reaching()
+def windows(reach: Reach, board: str, as_json: bool) -> None:
+    """List the windows of a board, open and closed, newest first."""
+    with reach.client() as client:
+        found = client.windows(board)
+    if as_json:
+        print_json(found)
+        return
+    console().print(_windows_table(found.windows, states=True))
+
+
+def _windows_table(windows: Iterable["wire.Window"], *, states: bool = False) -> "Table":
+    heads = ["window", *(["state"] if states else []), "from", "to", "players"]
+    made = table(*heads, right=["players"], whole=["window", "state"])
+    for one in windows:
+        state = [one.state] if states else []
+        add(made, one.window, *state, _moment(one.start), _moment(one.end), one.total)
+    return made
+
+
+def _moment(text: str | None) -> str:
+    """Return a time as short as it goes, to be broken between date and time if it must be."""
+    date, _, time = (text or "").partition("T")
+    return f"{date} {time.replace(':00Z', 'Z')}".rstrip()
 
 
 @board.command()

@@ -1,67 +1,165 @@
 """Care of a data folder: checking it, folding it anew, copying it."""
 
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from rankd.cli.choosing import NATIVE, Chosen, data_option
 from rankd.cli.failing import Failed
-from rankd.cli.reaching import data_option, insist_on_data, shown_place
+from rankd.cli.reaching import json_option
+from rankd.cli.show import count, print_json
+from rankd.errors import LedgerInUse, NothingToBackUp
+from rankd.settings import shown_place
+
+if TYPE_CHECKING:
+    from rankd.core.service import Rankd
+    from rankd.ports import Progress
+
+
+@click.command()
+@json_option
+@data_option
+def verify(at: Chosen, as_json: bool) -> None:
+    """Check every fact of a ledger, and its index against them.
+
+    An index that nodes share is compared while they serve. Of a folder that a service has open,
+    the facts are checked up to now; the index is in that service's memory, and is not compared.
+    """
+    at.insist()
+    try:
+        position = asyncio.run(_with_engine(at, lambda rankd: rankd.verify()))
+        compared = True
+    except LedgerInUse:
+        position = asyncio.run(_verify_beside(at.data))
+        compared = False
+    if as_json:
+        found = {"place": at.shown, "whole": True, "position": position}
+        print_json({**found, "index_compared": compared})
+        return
+    index = "the index" if at.index == NATIVE else f"the index in {shown_place(at.index)}"
+    says = f"and {index} agrees with them"
+    if not compared:
+        says = "and more may have come since; a service has it open, whose index was not compared"
+    click.echo(f"{at.shown} is whole: {count(position, 'fact')}, {says}")
+
+
+async def _verify_beside(folder: str) -> int:
+    """Check the ledger that a service has open; return up to where."""
+    from rankd.terminal import showing
+    from rankd.wiring import alone
+
+    with showing(True) as tell:
+        async with alone(folder) as ledger:
+            position = await ledger.head()
+            async for progress in ledger.verify():
+                tell(progress)
+    return position
 
 
 @click.command()
 @data_option
-def verify(data: str) -> None:
-    """Check every fact of a folder, and its index against them."""
-    insist_on_data(data)
+def rebuild(at: Chosen) -> None:
+    """Fold the ledger into a new index.
+
+    Of a folder, it is saved there. With an index that nodes share, another one is filled beside it
+    while they serve, as spread as the URL says, and then takes its place for all of them at once.
+    Only a ledger in PostgreSQL has such an index.
+    """
+    at.insist()
+    if at.index != NATIVE:
+        position = _rebuild_shared(at)
+        click.echo(
+            f"the index in {shown_place(at.index)} is new as of {position:,}; all nodes use it"
+        )
+        return
+    if at.elsewhere:
+        raise Failed(
+            f"there is no index in {at.shown} to rebuild: name the one that nodes share, "
+            "--index redis://…; a node with an index of its own folds it anew when it is "
+            "started without the folder `index` of its data folder"
+        )
     import rankd
 
-    with rankd.open(data, progress=True) as ranks:
-        ranks.verify(progress=True)
-        place, position = shown_place(data), ranks.position
-        click.echo(f"{place} is whole: {position:,} facts, and the index agrees with them")
-
-
-@click.command()
-@data_option
-def rebuild(data: str) -> None:
-    """Fold the ledger of a folder into a new index."""
-    insist_on_data(data)
-    import rankd
-
-    with rankd.open(data, progress=True) as ranks:
+    with rankd.open(at.place(), progress=True) as ranks:
         ranks.rebuild(progress=True)
         position = ranks.save(progress=True)
-    click.echo(f"the index of {shown_place(data)} is new, and saved as of {position:,}")
+    click.echo(f"the index of {at.shown} is new, and saved as of {position:,}")
+
+
+def _rebuild_shared(at: Chosen) -> int:
+    if not at.elsewhere:
+        raise Failed(f"{at.shown} is a folder, whose index nobody shares: leave out --index")
+    return asyncio.run(_with_engine(at, lambda rankd: rankd.rebuild()))
+
+
+async def _with_engine(at: Chosen, work: Callable[["Rankd"], AsyncIterator["Progress"]]) -> int:
+    """Do long work on an engine that leaves what managers do to others; return its position."""
+    from rankd.embedded import WallClock
+    from rankd.terminal import showing
+    from rankd.wiring import engine
+
+    with showing(True) as tell:
+        opening = engine(
+            at.place(), clock=WallClock(), reading=nullcontext(), tell=tell, manages=False
+        )
+        async with opening as opened:
+            async for progress in work(opened.rankd):
+                tell(progress)
+            return opened.rankd.position
 
 
 @click.command()
 @click.argument("folder", type=click.Path(file_okay=False))
 @data_option
-def backup(folder: str, data: str) -> None:
+def backup(folder: str, at: Chosen) -> None:
     """Copy a data folder's ledger into FOLDER, and verify the copy.
 
+    Also while a service has it open: the copy then has everything that was acknowledged before.
     The index is not copied: it is folded again where the backup is restored.
     """
-    insist_on_data(data)
-    import rankd
+    if at.elsewhere:
+        raise NothingToBackUp
+    at.insist()
+    position = asyncio.run(_back_up(at.data, folder))
+    click.echo(f"{folder} is a backup of {at.shown} as of {position:,}, and whole")
 
-    with rankd.open(data, progress=True) as ranks:
-        ranks.backup(folder, progress=True)
-        position = ranks.position
-    click.echo(f"{folder} is a backup of {shown_place(data)} as of {position:,}, and whole")
+
+async def _back_up(data: str, folder: str) -> int:
+    """Copy a ledger; return the position that the copy goes up to."""
+    from rankd.terminal import showing
+    from rankd.wiring import alone
+
+    with showing(True) as tell:
+        async with alone(data) as ledger:
+            async for progress in ledger.backup(Path(folder)):
+                tell(progress)
+    async with alone(folder) as copy:
+        return await copy.head()
 
 
 @click.command()
 @click.argument("folder", type=click.Path(file_okay=False))
 @data_option
-def restore(folder: str, data: str) -> None:
-    """Make a data folder from the backup in FOLDER, and verify it.
+def restore(folder: str, at: Chosen) -> None:
+    """Make a data folder, or a ledger in PostgreSQL, from the backup in FOLDER, and verify it.
 
-    The data folder must be empty or not there: nothing is ever overwritten.
+    The data folder must be empty or not there: nothing is ever overwritten. With --data
+    postgresql://… FOLDER may also be the data folder of a service that was stopped. FOLDER may be a
+    ledger at postgresql://… itself, to go back. Every fact is copied as it is; a copy that was
+    broken off goes on where it ended.
     """
-    if not Path(folder).is_dir():
-        raise Failed(f"{folder} is not there; name the folder that `rankd backup` made")
     import rankd
+    from rankd.wiring import POSTGRESQL
 
-    rankd.restore(folder, data, progress=True)
-    click.echo(f"{data} is restored from {folder}, and whole")
+    if not folder.startswith(POSTGRESQL) and not Path(folder).is_dir():
+        raise Failed(
+            f"{shown_place(folder)} is not there; name the folder that `rankd backup` made, or a "
+            "ledger as postgresql://…"
+        )
+
+    rankd.restore(folder, at.place(), progress=True)
+    click.echo(f"{at.shown} is restored from {shown_place(folder)}, and whole")

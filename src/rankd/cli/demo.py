@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rankd.cli.serve import LOG_FORMAT, announce, calm_end, run_until_stopped
+from rankd.cli.serve import announce, calm_end, run_until_stopped
 from rankd.settings import Settings, resolve
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ Open http://{at}/ in a browser, or try:
   curl http://{at}/v1/boards/arena/scores -H 'content-type: application/json' \
 -d '{{"player": "you", "score": 21000}}'
   curl 'http://{at}/v1/boards/arena/standings/you/around?above=2&below=2'
+
+The arena adds scores up: send the second again, and `you` has 42,000. Nobody else plays as `you`.
 
 Ctrl-C ends it{afterwards}.
 """
@@ -57,7 +59,9 @@ def demo(players: int, rate: int, port: str | None, data: str | None) -> None:
     Fills a board named arena with players and their past, prints where to look and three lines to
     try, and lets the game go on until ctrl-c.
     """
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format=LOG_FORMAT)
+    from rankd.api.logs import LINE
+
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format=LINE)
     if data is not None:
         # The environment and rankd.toml are those of a real service: its folder is no playground.
         _run(resolve(command_line={"port": port, "data": data}), players, rate, "")
@@ -77,7 +81,7 @@ def _run(settings: Settings, players: int, rate: int, afterwards: str) -> None:
 async def _serve(settings: Settings, players: int, rate: int, afterwards: str) -> None:
     from rankd.demo import TimeLapse, playing
     from rankd.embedded import WallClock
-    from rankd.serving import service
+    from rankd.serving import service, settle_down
     from rankd.terminal import ProgressBar
 
     bar = ProgressBar()
@@ -85,6 +89,7 @@ async def _serve(settings: Settings, players: int, rate: int, afterwards: str) -
 
     def ready(host: str, port: int) -> None:
         bar.tell(None)
+        settle_down()
         announce(host, port)
         click.echo(TO_TRY.format(at=f"{host}:{port}", afterwards=afterwards))
         sys.stdout.flush()

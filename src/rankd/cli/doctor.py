@@ -9,13 +9,16 @@ import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
+from rankd.cli.choosing import NATIVE, Chosen, data_option
 from rankd.cli.failing import Failed, plain
-from rankd.cli.reaching import data_option
+from rankd.cli.reaching import json_option
+from rankd.cli.show import print_json
 from rankd.errors import RankdError
+from rankd.ports import Finding
 
 DISK_BYTES_MIN = 1 << 30
 """A gigabyte holds some ten million facts."""
@@ -30,41 +33,59 @@ CLOCK_AHEAD_SECONDS_MAX = 60.0
 """How much later than now a file of the folder may have been written."""
 
 
-class Finding(NamedTuple):
-    """One thing that was looked at."""
-
-    what: str
-    found: str
-    advice: str = ""
-    """What to do; empty if it is well."""
-
-
 @click.command()
+@json_option
 @data_option
-def doctor(data: str) -> None:
+def doctor(at: Chosen, as_json: bool) -> None:
     """Look at this machine, and say what would be in the way.
 
     Exits 1 if anything should be mended. A scratch ledger is made in the data folder and removed.
+    Of a ledger in PostgreSQL, and of an index in Redis, the servers are looked at instead, and
+    nothing is made there.
     """
-    findings = list(examine(Path(data)))
+    findings = list(examine(at))
+    wrong = sum(bool(each.advice) for each in findings)
+    if as_json:
+        print_json({"well": not wrong, "findings": [each._asdict() for each in findings]})
+    else:
+        _show(findings)
+    if wrong:
+        raise Failed(f"{wrong} of {len(findings)} should be looked after, as said above")
+
+
+def _show(findings: list[Finding]) -> None:
     for each in findings:
         mark = click.style("warn", fg="yellow") if each.advice else click.style("ok", fg="green")
         advice = f": {each.advice}" if each.advice else ""
         pad = " " * (4 - (4 if each.advice else 2))
         click.echo(f"{mark}{pad}  {each.what:<12} {plain(each.found)}{advice}")
-    wrong = sum(bool(each.advice) for each in findings)
-    if wrong:
-        raise Failed(f"{wrong} of {len(findings)} should be looked after, as said above")
 
 
-def examine(data: Path) -> Iterator[Finding]:
+def examine(at: Chosen) -> Iterator[Finding]:
     """Yield what is found."""
+    data = Path(at.data)
     yield _python()
-    yield from _ledger(data)
-    yield _native()
-    yield _disk(data)
+    if at.elsewhere or at.index != NATIVE:
+        yield from _servers(at)
+        yield from _native()
+    else:
+        yield from _ledger(data)
+        yield from _native()
+        yield _disk(data)
     yield _files()
     yield _clock(data)
+
+
+def _servers(at: Chosen) -> Iterator[Finding]:
+    """Ask the servers that nodes share whether they keep our promises."""
+    from rankd.wiring import Place, examined
+
+    asked = {"ledger": Place(None, ledger=at.ledger), "index": Place(None, index=at.index)}
+    for what, place in asked.items():
+        try:
+            yield from asyncio.run(examined(place))
+        except RankdError as exc:
+            yield Finding(what, str(exc), "see that it runs, and can be reached from here")
 
 
 def _python() -> Finding:
@@ -100,12 +121,20 @@ async def _durability(folder: str) -> Any:
         return opened.ledger.durability  # type: ignore[attr-defined]
 
 
-def _native() -> Finding:
-    """The engine was opened just now, so the list it uses is loaded."""
+def _native() -> Iterator[Finding]:
+    """Look whether the native parts serve; each is built, or not, for itself."""
+    import rankd.forms
+    import rankd.wiring  # It loads the list that an engine uses.
+
+    slow = "unset RANKD_PURE; or install a C compiler and reinstall rankd"
     if "rankd.rank._ranklist" in sys.modules:
-        return Finding("rank list", "native")
-    advice = "unset RANKD_PURE; or install a C compiler and reinstall rankd"
-    return Finding("rank list", "plain Python, far slower", advice)
+        yield Finding("rank list", "native")
+    else:
+        yield Finding("rank list", "plain Python, far slower", slow)
+    if rankd.forms.NATIVE:
+        yield Finding("answers", "written natively")
+    else:
+        yield Finding("answers", "written in plain Python, slower", slow)
 
 
 def _disk(data: Path) -> Finding:

@@ -1,9 +1,10 @@
-"""How a command fails: one line on stderr that says what to do, and an exit code.
+"""How a command fails, or warns: one line on stderr that says what to do, and an exit code.
 
 0 is done, 1 is refused or failed, 2 is wrong usage.
 """
 
 import errno
+import warnings
 from typing import Any, TextIO
 
 import click
@@ -12,13 +13,16 @@ from rankd.errors import InvalidSetting, RankdError
 
 HINTS = {
     "unreachable": "is `rankd serve` running there? Name it with --url, or a folder with --data",
-    "unauthenticated": "give a key with RANKD_KEY; `rankd keys create --data DIR` makes one",
-    "forbidden": "use a key with that scope; `rankd keys list` shows which there are",
+    "unauthenticated": "give a key with RANKD_KEY; `rankd keys create` makes one for whoever has "
+    "an admin's key, or, while the service is stopped, for whoever names its folder with --data",
+    "forbidden": "use a key that has this scope, and this board; an admin's key sees all of them "
+    "with `rankd keys list`",
     "unknown_board": "`rankd board list` shows which there are, `rankd board apply` defines one",
-    "unknown_window": "`rankd board show BOARD` lists its windows",
+    "unknown_window": "`rankd board windows` lists its windows, open and closed",
     "unknown_key": "`rankd keys list` shows the ids",
-    "ledger_in_use": "stop it, or speak to its service with --url instead of --data",
-    "ledger_corrupt": "stop, keep a copy of the folder, and restore the last backup",
+    "ledger_in_use": "stop it first, or work on a backup, which `rankd backup` makes meanwhile; "
+    "what reads and submits can speak to its service with --url instead",
+    "ledger_corrupt": "stop, keep a copy of the ledger as it is, and restore the last backup",
     "index_differs": "`rankd rebuild` folds it anew from the ledger",
     "snapshot_damaged": "`rankd rebuild` folds the index anew",
     "key_reused": "use another submission key",
@@ -52,11 +56,21 @@ def failure(error: RankdError) -> click.ClickException:
     return Failed("; ".join(said))
 
 
+def _warn(message: Warning | str, *_where: Any, **_more: Any) -> None:
+    """Tell a warning, but not which line of ours it comes from: that helps nobody here."""
+    click.echo(f"warning: {plain(str(message))}", err=True)
+
+
 class Commands(click.Group):
     """A group whose commands fail the way this module says."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; turn errors of ours into lines."""
+        """Run the command; turn errors and warnings into lines."""
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn
+            return self._invoke(ctx)
+
+    def _invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except RankdError as exc:
@@ -65,4 +79,5 @@ class Commands(click.Group):
             if exc.errno == errno.EPIPE:  # Whoever read our output has seen enough.
                 raise
             where = f"{exc.filename}: " if exc.filename else ""
-            raise Failed(f"{where}{exc.strerror or exc}") from exc
+            advice = "; choose another with --port" if exc.errno == errno.EADDRINUSE else ""
+            raise Failed(f"{where}{exc.strerror or exc}{advice}") from exc

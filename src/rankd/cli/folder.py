@@ -5,8 +5,7 @@ the same whichever it was pointed at. Whoever can read the folder may do anythin
 """
 
 import asyncio
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -18,10 +17,12 @@ from rankd.api.routes import Router
 from rankd.api.service import Service
 from rankd.api.table import ROUTES
 from rankd.embedded import WallClock
-from rankd.ports import Progress
 from rankd.settings import Settings
 from rankd.terminal import ProgressBar
 from rankd.wiring import Place, engine
+
+Attributes = Callable[[str], Mapping[str, str | int | bool]]
+"""Tells the attributes of a player."""
 
 
 class OpenGate(Gate):
@@ -39,7 +40,9 @@ class OpenGate(Gate):
 class FolderTransport(httpx.BaseTransport):
     """Carries requests to the routes."""
 
-    def __init__(self, runner: asyncio.Runner, app: App) -> None:
+    def __init__(self, runner: asyncio.Runner, app: App, attributes: Attributes) -> None:
+        self.attributes = attributes
+        """What is known of a player: at hand here, where over HTTP each would be a request."""
         self._runner = runner
         self._door = httpx.ASGITransport(app=app)
 
@@ -55,24 +58,22 @@ class FolderTransport(httpx.BaseTransport):
         )
 
 
-def _say_nothing(_progress: Progress | None) -> None:
-    pass
-
-
 @contextmanager
 def opened(folder: str) -> Iterator[FolderTransport]:
     """Open a folder; show on a terminal how far that is."""
     bar, clock = ProgressBar(), WallClock()
-    tell = bar.tell if sys.stderr.isatty() else _say_nothing
     with asyncio.Runner() as runner:
-        opening = engine(Place.of(folder), clock=clock, reading=nullcontext(), tell=tell)
+        opening = engine(Place.of(folder), clock=clock, reading=nullcontext(), tell=bar.tell)
         running = runner.run(opening.__aenter__())
-        tell(None)
+        bar.tell(None)
         try:
             gate = OpenGate(lambda: running.rankd.book, loopback=True)
             service = Service(
                 running.rankd, running.ledger, gate, clock, running.durable, running.rankd
             )
-            yield FolderTransport(runner, App(Router(ROUTES), service, Settings()))
+            app = App(Router(ROUTES), service, Settings())
+            yield FolderTransport(
+                runner, app, lambda player: running.rankd.book.profile(player).attributes
+            )
         finally:
             runner.run(opening.__aexit__(None, None, None))

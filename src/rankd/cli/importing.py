@@ -1,7 +1,7 @@
 """Scores from elsewhere: files, and Redis."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import islice
 from pathlib import Path
@@ -11,7 +11,8 @@ import click
 
 from rankd.cli.failing import Failed, plain
 from rankd.cli.reaching import Reach, reaching
-from rankd.cli.source import FORMATS, Row, Source, from_file, from_redis
+from rankd.cli.show import count
+from rankd.cli.source import FORMATS, Broken, Row, Shape, Source, Taken, from_file, from_redis
 
 if TYPE_CHECKING:
     from rankd.client import Client
@@ -25,7 +26,7 @@ REFUSALS_SHOWN_MAX = 10
 
 
 @click.command("import")
-@click.argument("source", metavar="FILE|redis://HOST:PORT/KEY")
+@click.argument("source", metavar="FILE|-|redis://HOST:PORT/KEY")
 @click.option("--board", required=True, help="Where the scores go.")
 @click.option(
     "--format", "format_", type=click.Choice(FORMATS), help="If the file's name does not tell it."
@@ -36,6 +37,7 @@ REFUSALS_SHOWN_MAX = 10
     metavar="A,B,…",
     help="The columns of a CSV file without a header, in their order.",
 )
+@click.option("--skip-header", is_flag=True, help="Leave out the first line: --columns names them.")
 @click.option("--delimiter", default=",", metavar="SIGN", help="What parts the cells of CSV.")
 @click.option(
     "--source",
@@ -53,28 +55,36 @@ REFUSALS_SHOWN_MAX = 10
 )
 @reaching()
 def import_(reach: Reach, source: str, board: str, batch: int, **given: Any) -> None:
-    """Have scores from a file or from Redis counted.
+    """Have scores from a file, from standard input or from Redis counted.
 
-    CSV needs the columns player and score (or delta); a column key, those of the board and metadata
-    (as JSON) are taken too. JSON lines are objects of the same names. A Redis sorted set is read by
-    ZSCAN, while it goes on.
+    CSV needs the columns player and score (or delta). Taken too are key, the columns of the board,
+    the attributes that its segments are made of (region, if it has that segment), and metadata and
+    attributes as JSON; columns of other names are left out, and named. JSON lines are objects of
+    the same names. A Redis sorted set is read by ZSCAN, while it goes on.
 
-    An import can be repeated, after a failure too: each row has a key, and counts once.
+    An import can be repeated, after a failure too: each row has a key, and counts once. What comes
+    in by standard input (-) needs a name for that: --source.
     """
     if len(given["delimiter"]) != 1:
         raise click.UsageError("--delimiter takes one sign")
+    if not (_is_redis(source) or source == "-" or Path(source).exists()):
+        raise Failed(f"there is no file {source}")
     with reach.client(patient=True) as client:
-        columns = client.board(board).definition["columns"]
-        names = [column["name"] for column in columns]
-        with _opened(source, names, given) as rows:
-            tally = _send(client, board, rows, batch)
+        definition = client.board(board).definition
+        shape = Shape(
+            tuple(column["name"] for column in definition["columns"]), tuple(definition["segments"])
+        )
+        unsaid = set(shape.segments)
+        with _opened(source, shape, given) as rows:
+            tally = _send(client, board, rows, batch, unsaid)
+    if unsaid and tally["rows"]:
+        names = ", ".join(name for name in shape.segments if name in unsaid)
+        click.echo(plain(f"nothing in it says {names}: no segment is made of that"), err=True)
     _report(tally)
 
 
-def _opened(
-    source: str, board_columns: list[str], given: dict[str, Any]
-) -> AbstractContextManager[Source]:
-    if source.startswith(("redis://", "rediss://")):
+def _opened(source: str, shape: Shape, given: dict[str, Any]) -> AbstractContextManager[Source]:
+    if _is_redis(source):
         return from_redis(source, name=given["source_name"])
     return from_file(
         Path(source),
@@ -82,48 +92,78 @@ def _opened(
         format=given["format_"],
         columns=[name.strip() for name in given["columns"].split(",") if name.strip()],
         delimiter=given["delimiter"],
-        board_columns=board_columns,
+        shape=shape,
+        skip_header=given["skip_header"],
+        left_out=_name_left_out,
     )
 
 
-def _send(client: "Client", board: str, source: Source, batch: int) -> Counter[str]:
+def _is_redis(source: str) -> bool:
+    return source.startswith(("redis://", "rediss://"))
+
+
+def _name_left_out(names: Sequence[str]) -> None:
+    click.echo(plain(f"left out: {', '.join(names)[:200]}"), err=True)
+
+
+def _send(
+    client: "Client", board: str, source: Source, batch: int, unsaid: set[str]
+) -> Counter[str]:
+    """Send everything; take out of ``unsaid`` the attributes that some row says."""
     from rankd.ports import Progress
     from rankd.terminal import ProgressBar
 
     bar, tally, rows = ProgressBar(), Counter[str](), source.submissions()
     try:
         for some in _batches(rows, batch):
-            answered = client.submit_batch(some, board=board)
-            for result, number in zip(answered, range(tally["rows"] + 1, 1 << 62), strict=False):
-                _note(tally, result, number)
+            whole = [found.row for found in some if isinstance(found, Taken)]
+            unsaid.difference_update(*map(_said, whole) if unsaid else ())
+            answered = iter(client.submit_batch(whole, board=board) if whole else ())
+            for number, found in enumerate(some, start=tally["rows"] + 1):
+                # By its line, where an editor can go to; of Redis, only the order is known.
+                where = f"row {number:,}" if found.line is None else f"line {found.line:,}"
+                if isinstance(found, Broken):
+                    _refuse(tally, f"{where}: {found.problem}")
+                else:
+                    _note(tally, next(answered), where)
             tally["rows"] += len(some)
             done = tally["rows"] if source.done is None else source.done()
-            bar.tell(Progress(min(done, source.total), source.total, "importing"))
+            bar.tell(Progress(done, source.total, "importing"))
     finally:
         bar.tell(None)
     return tally
 
 
-def _batches(rows: Iterator[Row], size: int) -> Iterator[list[Row]]:
+def _said(row: Row) -> Collection[str]:
+    """Return which attributes a row says."""
+    said = row.get("attributes")
+    return said if isinstance(said, dict) else ()
+
+
+def _batches(rows: Iterator[Taken | Broken], size: int) -> Iterator[list[Taken | Broken]]:
     while some := list(islice(rows, size)):
         yield some
 
 
-def _note(tally: Counter[str], result: Any, number: int) -> None:
+def _note(tally: Counter[str], result: Any, where: str) -> None:
     if result.verdict == "refused":
-        tally["refused"] += 1
-        if tally["refused"] <= REFUSALS_SHOWN_MAX:
-            click.echo(f"row {number:,}: {plain(result.detail)}", err=True)
+        _refuse(tally, f"{where}: {result.detail}")
     elif result.duplicate is True:
         tally["seen before"] += 1
     else:
         tally[result.verdict.replace("_", " ")] += 1
 
 
+def _refuse(tally: Counter[str], said: str) -> None:
+    tally["refused"] += 1
+    if tally["refused"] <= REFUSALS_SHOWN_MAX:
+        click.echo(plain(said), err=True)
+
+
 def _report(tally: Counter[str]) -> None:
     rows = tally.pop("rows", 0)
     refused = tally.get("refused", 0)
-    told = ", ".join(f"{count:,} {what}" for what, count in sorted(tally.items()))
-    click.echo(f"{rows:,} rows: {told}" if told else "no rows")
+    told = ", ".join(f"{number:,} {what}" for what, number in sorted(tally.items()))
+    click.echo(f"{count(rows, 'row')}: {told}" if told else "no rows")
     if refused:
         raise Failed(f"{refused:,} of {rows:,} rows were refused; mend them and import again")

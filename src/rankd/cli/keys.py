@@ -70,7 +70,7 @@ def list_keys(reach: Reach, as_json: bool) -> None:
     if not found.keys:
         click.echo("no keys: on a loopback address anybody may do anything", err=True)
         return
-    shown = table("id", "scopes", "boards", "title")
+    shown = table("id", "scopes", "boards", "title", whole=["id"])
     for key in found.keys:
         boards = "all" if key.boards is None else ", ".join(key.boards)
         add(shown, key.id, ", ".join(key.scopes), boards, key.title)

@@ -6,20 +6,15 @@ from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import click
 from click.core import ParameterSource
 
-from rankd.cli.failing import Failed
+from rankd.cli.choosing import config_option, in_force, insist_on_data, url_of
 
 if TYPE_CHECKING:
+    from rankd.cli.folder import Attributes
     from rankd.client import Client
-
-URL_DEFAULT = "http://127.0.0.1:8700"
-
-DATA_DEFAULT = "rankd-data"
-"""As `rankd serve` has it."""
 
 RETRIES_MAX = 2
 """Who sits before a terminal would rather know now."""
@@ -44,6 +39,14 @@ class Reach:
 
         A ``patient`` one stays with a service that is being restarted.
         """
+        with self.client_and_attributes(create=create, patient=patient) as (client, _):
+            yield client
+
+    @contextmanager
+    def client_and_attributes(
+        self, *, create: bool = False, patient: bool = False
+    ) -> Iterator[tuple["Client", "Attributes | None"]]:
+        """Connect as ``client`` does; and tell players' attributes, where they are at hand."""
         from rankd.client import Client, Policy
 
         if self.data is None:
@@ -53,32 +56,14 @@ class Reach:
             except ValueError as exc:
                 raise click.UsageError(str(exc)) from None
             with client:
-                yield client
+                yield client, None
             return
         if not create:
             insist_on_data(self.data)
         from rankd.cli.folder import opened
 
         with opened(self.data) as transport, Client("http://folder", transport=transport) as client:
-            yield client
-
-
-def insist_on_data(folder: str) -> None:
-    """Refuse a folder with nothing in it: opening it would only make an empty ledger."""
-    if "://" in folder:
-        return  # Of a ledger elsewhere, which tells itself if it is not there.
-    path = Path(folder)
-    if not path.is_dir() or not any(path.iterdir()):
-        raise Failed(f"{folder} holds no data; name the folder that `rankd serve` uses with --data")
-
-
-def shown_place(data: str) -> str:
-    """Return the name of a folder or a ledger as it may be printed: without a password."""
-    if "://" not in data:
-        return data
-    parts = urlsplit(data)
-    host = parts.netloc.rpartition("@")[2]
-    return parts._replace(netloc=host, query="").geturl()
+            yield client, transport.attributes
 
 
 def reaching(
@@ -90,11 +75,9 @@ def reaching(
         @click.option(
             "--url",
             envvar="RANKD_URL",
-            default=URL_DEFAULT,
-            show_default=True,
             show_envvar=True,
             metavar="URL",
-            help="The service to speak to.",
+            help="The service to speak to. [default: that of the settings, host and port]",
         )
         @click.option(
             *key,
@@ -104,20 +87,24 @@ def reaching(
             metavar="KEY",
             help="The key to show it.",
         )
+        @config_option
         @wraps(command)
         @click.pass_context
         def reached(
             ctx: click.Context,
             /,
             *args: Any,
-            url: str,
+            url: str | None,
             api_key: str | None,
+            config: Path | None,
             data_folder: str | None = None,
             **given: Any,
         ) -> Any:
             named = ctx.get_parameter_source("url") is ParameterSource.COMMANDLINE
             if named and data_folder is not None:
                 raise click.UsageError("--url and --data are two places: name one of them")
+            if url is None:
+                url = "" if data_folder is not None else url_of(in_force(config))
             return command(*args, reach=Reach(url, api_key or None, data_folder), **given)
 
         if not data:
@@ -130,19 +117,6 @@ def reaching(
         )(reached)
 
     return decorate
-
-
-def data_option(command: Command) -> Command:
-    """Give a command the folder it works on."""
-    return click.option(
-        "--data",
-        envvar="RANKD_DATA",
-        default=DATA_DEFAULT,
-        show_default=True,
-        show_envvar=True,
-        metavar="DIR",
-        help="The data folder. No service may have it open.",
-    )(command)
 
 
 def which_ranking(command: Command) -> Command:

@@ -6,19 +6,15 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from os import environ
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rankd.cli.failing import Failed
-from rankd.settings import TABLE, Setting, Settings, resolve
+from rankd.cli.choosing import config_option, in_force
+from rankd.settings import TABLE, Setting, Settings
 
 if TYPE_CHECKING:
     from rankd.core.service import Rankd
-
-CONFIG_DEFAULT = "rankd.toml"
 
 FIRST = (
     "data",
@@ -26,20 +22,19 @@ FIRST = (
     "port",
     "workers",
     "ledger",
+    "ledger_silence_seconds",
     "index",
+    "bus",
     "spare_index",
+    "top_list_entries",
+    "top_list_seconds",
+    "replica_reads",
+    "filled_entries_max",
     "spool",
     "role",
     "node",
 )
 """Listed before the bounds that hardly anybody touches."""
-
-UNBUILT = {
-    "bus": ("memory", "What carries events: memory."),
-}
-"""Options that are promised, and so far take nothing but their default."""
-
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 Command = Callable[..., Any]
 
@@ -60,37 +55,20 @@ def _default(setting: Setting) -> str:
     return "none" if setting.default in ((), "") else str(setting.default)
 
 
-def _unbuilt() -> list[tuple[str, tuple[str, str]]]:
-    """Return what is not a setting yet."""
-    known = {row.name for row in TABLE}
-    return [(name, row) for name, row in UNBUILT.items() if name not in known]
-
-
 def settings_options(command: Command) -> Command:
-    """Give a command an option for every setting, and for what is promised."""
+    """Give a command an option for every setting."""
     rows = [row for name in FIRST for row in TABLE if row.name == name]
     rest = [row for row in TABLE if row.name not in FIRST]
     for row in reversed(rest):
         command = _option(row)(command)
-    for name, (_, said) in reversed(_unbuilt()):
-        command = click.option(f"--{name}", metavar="URL", help=said)(command)
     for row in reversed(rows):
         command = _option(row)(command)
-    return click.option(
-        "--config",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        metavar="FILE",
-        help=f"The file of settings. [default: {CONFIG_DEFAULT} if it is there]",
-    )(command)
+    return config_option(command)
 
 
 def settings_of(given: dict[str, Any]) -> Settings:
-    """Return the settings in force. Raises Failed for what is not built."""
-    for name, (default, _) in _unbuilt():
-        if given.pop(name) not in (None, default):
-            raise Failed(f"--{name}: anything but {default} is not built yet; leave it out")
-    config = given.pop("config") or Path(CONFIG_DEFAULT)
-    return resolve(command_line=given, environment=environ, file=config)
+    """Return the settings in force. Raises InvalidSetting."""
+    return in_force(given.pop("config"), **given)
 
 
 @click.command()
@@ -103,9 +81,10 @@ def serve(**given: Any) -> None:
     (port = 8700); the command line wins over the environment, which wins over the file.
     """
     settings = settings_of(given)
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=LOG_FORMAT)
+    from rankd.api.logs import LINE
     from rankd.api.server import new_event_loop
 
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=LINE)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(run_until_stopped(_serve(settings)))
 
@@ -119,13 +98,14 @@ def announce(host: str, port: int) -> None:
 
 async def _serve(settings: Settings) -> None:
     from rankd.embedded import WallClock
-    from rankd.serving import service
+    from rankd.serving import service, settle_down
     from rankd.terminal import ProgressBar
 
     bar = ProgressBar()
 
     def ready(host: str, port: int) -> None:
         bar.tell(None)
+        settle_down()
         announce(host, port)
 
     await service(settings, clock=WallClock(), tell=bar.tell, ready=ready, beside=calm_end)

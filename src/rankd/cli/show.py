@@ -37,17 +37,24 @@ def console() -> "Console":
     )
 
 
-def table(*names: str, right: Iterable[str] = ()) -> "Table":
-    """Return an empty table; columns named in ``right`` hold numbers."""
+def table(*names: str, right: Iterable[str] = (), whole: Iterable[str] = ()) -> "Table":
+    """Return an empty table; columns named in ``right`` hold numbers.
+
+    On a narrow terminal, what does not fit goes on in the next line, but for numbers and for
+    columns named in ``whole``: nothing that somebody may want to type is cut off.
+    """
     from rich.table import Table
 
     made = Table(
         box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_header=any(names)
     )
-    numbers = set(right)
+    numbers, unbroken = set(right), {*right, *whole}
     for name in names:
         made.add_column(
-            name, justify="right" if name in numbers else "left", no_wrap=name in numbers
+            name,
+            justify="right" if name in numbers else "left",
+            no_wrap=name in unbroken,
+            overflow="fold",
         )
     return made
 
@@ -112,4 +119,14 @@ def heading(page: "wire.Page") -> str:
     """Say which ranking it is, and as of when."""
     among = f" · {plain(page.segment)}" if page.segment else ""
     where = f"{plain(page.board)} · {plain(page.window)}{among}"
-    return f"{where} · {page.total:,} players · as of {page.as_of:,}"
+    return f"{where} · {count(page.total, 'player')} · as of {page.as_of:,}{stale(page.stale)}"
+
+
+def count(number: int, noun: str) -> str:
+    """Return so many of a thing."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def stale(flag: bool) -> str:
+    """Say, behind an answer, if there may be newer scores than it knows of."""
+    return " · perhaps stale" if flag else ""

@@ -7,14 +7,15 @@ the file, or changed, counts as what it is: new.
 
 import csv
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from hashlib import blake2b
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rankd.cli import resp
 from rankd.cli.failing import Failed
@@ -23,6 +24,7 @@ FORMATS = ("csv", "jsonl")
 SUBMITTED = ("player", "score", "delta", "key", "columns", "metadata", "attributes", "build", "at")
 """What a line of JSON may say; whatever else it says is left out."""
 
+STANDARD_INPUT = Path("-")
 LINE_BYTES_MAX = 1 << 20
 KEY_BYTES = 16
 
@@ -32,22 +34,58 @@ FORMULA = tuple("=+-@\t\r")
 Row = dict[str, Any]
 
 
+class Shape(NamedTuple):
+    """What a board takes beside a player and a score."""
+
+    columns: tuple[str, ...]
+    segments: tuple[str, ...]
+    """By the attributes that they are made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A row that becomes a submission."""
+
+    row: Row
+    line: int | None = None
+    """The line that it begins in, from 1, as an editor shows it; None where there are no lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A line that no row can be read from. The others count all the same."""
+
+    line: int
+    """Its number in the file, from 1, as an editor shows it."""
+    problem: str
+
+
+class _Unreadable(Exception):
+    """What is wrong with a line, as a sentence that follows its number."""
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """Rows, and how far one is through them."""
 
     name: str
-    rows: Iterable[Row]
+    rows: Iterable[Taken | Broken]
     total: int
+    """How much there is to read; 0 if nobody knows."""
     done: Callable[[], int] | None
     """How much of the total was read; None if rows are counted."""
+    numbered: bool = True
+    """Whether rows come in the same order each time."""
 
-    def submissions(self) -> Iterator[Row]:
-        """Yield a submission for each row, each with its key."""
-        for number, row in enumerate(self.rows, start=1):
-            if row.get("key") is None:
-                row["key"] = key_of(self.name, number if self.done else 0, row)
-            yield row
+    def submissions(self) -> Iterator[Taken | Broken]:
+        """Yield a submission for each row, each with its key.
+
+        A broken line has a number as well: once it is mended, the others are still the same.
+        """
+        for number, found in enumerate(self.rows, start=1):
+            if isinstance(found, Taken) and found.row.get("key") is None:
+                found.row["key"] = key_of(self.name, number if self.numbered else 0, found.row)
+            yield found
 
 
 def key_of(source: str, number: int, row: Row) -> str:
@@ -82,79 +120,160 @@ def from_file(
     format: str | None,
     columns: Sequence[str],
     delimiter: str,
-    board_columns: Sequence[str],
+    shape: Shape,
+    skip_header: bool = False,
+    left_out: Callable[[Sequence[str]], None] = lambda _names: None,
 ) -> Iterator[Source]:
-    """Open a file. ``columns`` are those of a CSV file without a header."""
+    """Open a file, or what comes in.
+
+    ``columns`` are those of CSV without a header, or instead of it. ``left_out`` is told of
+    columns that nobody asks for.
+    """
     format = format or path.suffix.lstrip(".").lower().replace("ndjson", "jsonl")
+    if format == "parquet":
+        raise Failed(
+            f"{path}: Parquet is not taken, CSV and JSON lines are; whatever reads Parquet writes "
+            f"one of them, such as pandas: read_parquet(…).to_csv(…, index=False)"
+        )
     if format not in FORMATS:
         raise Failed(f"what is in {path}? Say --format csv or --format jsonl")
-    with path.open("rb") as raw:
+    if path == STANDARD_INPUT and name is None:
+        raise Failed("what comes in has no name: say --source NAME. Rows of one source count once")
+    with nullcontext(sys.stdin.buffer) if path == STANDARD_INPUT else path.open("rb") as raw:
         # The newline is left alone: a cell may hold one.
-        text = TextIOWrapper(raw, encoding="utf-8-sig", newline="" if format == "csv" else None)
-        rows = (
-            _csv_rows(text, columns, delimiter, board_columns)
-            if format == "csv"
-            else _json_rows(text)
-        )
-        total = path.stat().st_size
-        yield Source(name or str(path.resolve()), _readable(rows, path), total, raw.tell)
+        # What is not UTF-8 comes through, so that the line it is in can be named.
+        newline = "" if format == "csv" else None
+        text = TextIOWrapper(raw, "utf-8-sig", errors="surrogateescape", newline=newline)
+        if format == "csv":
+            lines = csv.reader(text, delimiter=delimiter, strict=True)
+            heads = _heads(lines, columns, shape, skip_header=skip_header)
+            if others := [head for head in heads if head not in _known(shape)]:
+                left_out(others)
+            rows = _csv_rows(lines, heads, shape)
+        else:
+            rows = _json_rows(text, shape)
+        if path == STANDARD_INPUT:
+            yield Source(name or "", rows, 0, None)
+        else:
+            yield Source(name or str(path.resolve()), rows, path.stat().st_size, raw.tell)
 
 
-def _readable(rows: Iterator[Row], path: Path) -> Iterator[Row]:
-    try:
-        yield from rows
-    except UnicodeDecodeError:
-        raise Failed(f"{path} is not UTF-8") from None
-    except csv.Error as exc:
-        raise Failed(f"{path} is not CSV: {exc}") from None
+def _known(shape: Shape) -> set[str]:
+    return {*SUBMITTED, *shape.columns, *shape.segments}
 
 
-def _csv_rows(
-    text: TextIOWrapper, columns: Sequence[str], delimiter: str, board_columns: Sequence[str]
-) -> Iterator[Row]:
-    lines = csv.reader(text, delimiter=delimiter, strict=True)
-    heads = list(columns) or [cell.strip() for cell in next(lines, [])]
-    if "player" not in heads or not {"score", "delta", *board_columns} & set(heads):
+def _heads(lines: Any, columns: Sequence[str], shape: Shape, *, skip_header: bool) -> list[str]:
+    """Return the names of the columns, from the first line unless they are given."""
+    first = _first(lines) if skip_header or not columns else []
+    heads = list(columns) or [cell.strip() for cell in first]
+    if "player" not in heads or not {"score", "delta", *shape.columns} & set(heads):
         raise Failed(
             f"the columns are {', '.join(heads)[:200] or 'none'}: player and score are needed. "
-            "Name them with --columns, such as --columns player,score"
+            "Name them, such as --columns player,score; with --skip-header if the first line "
+            "names them otherwise"
         )
-    more = [name for name in board_columns if name in heads] if len(board_columns) > 1 else []
-    for cells in lines:
-        if cells:
-            yield _csv_row(dict(zip(heads, cells, strict=False)), more, board_columns)
+    return heads
 
 
-def _csv_row(cells: dict[str, str], more: Sequence[str], board_columns: Sequence[str]) -> Row:
-    row: Row = {name: unguarded(cells[name]) for name in ("player", "key") if cells.get(name)}
-    row |= {name: cells[name].strip() for name in ("score", "delta") if cells.get(name)}
+def _csv_rows(lines: Any, heads: Sequence[str], shape: Shape) -> Iterator[Taken | Broken]:
+    while True:
+        number = lines.line_num + 1  # Where the row begins: a cell may hold several lines.
+        try:
+            cells = next(lines)
+            if cells:
+                _insist_on_utf8("".join(cells))
+                yield Taken(_csv_row(dict(zip(heads, cells, strict=False)), shape), number)
+        except StopIteration:
+            return
+        except _Unreadable as exc:
+            yield Broken(number, str(exc))
+        except csv.Error as exc:
+            # Nobody knows where the next row begins.
+            yield Broken(number, f"is not CSV: {exc}; what follows was not read")
+            return
+
+
+def _first(lines: Any) -> list[str]:
+    try:
+        found: list[str] = next(lines, [])
+        return found
+    except csv.Error as exc:
+        raise Failed(f"line 1 is not CSV: {exc}") from None
+
+
+def _csv_row(cells: dict[str, str], shape: Shape) -> Row:
+    row: Row = {
+        name: unguarded(cells[name]) for name in ("player", "key", "build") if cells.get(name)
+    }
+    row |= {name: cells[name].strip() for name in ("score", "delta", "at") if cells.get(name)}
+    more = [name for name in shape.columns if name in cells] if len(shape.columns) > 1 else []
     if more:
         row["columns"] = {name: cells.get(name, "").strip() for name in more}
-        if board_columns[0] in row["columns"]:
+        if shape.columns[0] in row["columns"]:
             row.pop("score", None)
-    if metadata := cells.get("metadata"):
-        row["metadata"] = _json(unguarded(metadata), "the metadata of a row")
+    for name in ("metadata", "attributes"):
+        if said := cells.get(name):
+            row[name] = _json(unguarded(said), f"has {name} that is not JSON")
+    return _with_attributes(
+        row, {name: unguarded(cells[name]) for name in shape.segments if cells.get(name)}
+    )
+
+
+def _with_attributes(row: Row, found: dict[str, Any]) -> Row:
+    """Let what stands under the name of a segment say where a player belongs."""
+    if found:
+        said = row.get("attributes")
+        row["attributes"] = {**found, **said} if isinstance(said, dict) else found
     return row
 
 
-def _json_rows(text: TextIOWrapper) -> Iterator[Row]:
-    while line := text.readline(LINE_BYTES_MAX):
+def _json_rows(text: TextIOWrapper, shape: Shape) -> Iterator[Taken | Broken]:
+    for number, line in enumerate(_lines(text), start=1):
         if not line.strip():
             continue
-        said = _json(line, "a line")
-        if not isinstance(said, dict):
-            raise Failed('each line must be one object, such as {"player": "p1", "score": 10}')
-        row = {name: said[name] for name in SUBMITTED if said.get(name) is not None}
-        if "columns" in row:
-            row.pop("score", None)  # The first column is there already, by its name.
-        yield row
+        try:
+            yield Taken(_json_row(line, shape), number)
+        except _Unreadable as exc:
+            yield Broken(number, str(exc))
 
 
-def _json(text: str, what: str) -> Any:
+def _lines(text: TextIOWrapper) -> Iterator[str]:
+    """Yield lines; of one that is too long only so much that this can be told."""
+    while line := text.readline(LINE_BYTES_MAX):
+        yield line
+        while len(line) == LINE_BYTES_MAX and not line.endswith("\n"):
+            line = text.readline(LINE_BYTES_MAX)
+
+
+def _json_row(line: str, shape: Shape) -> Row:
+    if len(line) == LINE_BYTES_MAX:
+        raise _Unreadable(f"is longer than {LINE_BYTES_MAX:,} characters")
+    _insist_on_utf8(line)
+    said = _json(line, "is not JSON")
+    if not isinstance(said, dict):
+        raise _Unreadable('must be one object, such as {"player": "p1", "score": 10}')
+    row = {name: said[name] for name in SUBMITTED if said.get(name) is not None}
+    if "columns" in row:
+        row.pop("score", None)  # The first column is there already, by its name.
+    return _with_attributes(
+        row, {name: said[name] for name in shape.segments if said.get(name) is not None}
+    )
+
+
+def _json(text: str, problem: str) -> Any:
     try:
         return json.loads(text, parse_float=Decimal)
-    except ValueError as exc:
-        raise Failed(f"{what} is not JSON: {exc}") from None
+    except json.JSONDecodeError as exc:
+        raise _Unreadable(f"{problem}: {exc.msg} at column {exc.colno}") from None
+    except (ValueError, RecursionError):  # Digits or levels without end.
+        raise _Unreadable(problem) from None
+
+
+def _insist_on_utf8(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise _Unreadable("is not UTF-8") from None
 
 
 # ---------------------------------------------------------------------------------- Redis
@@ -167,8 +286,8 @@ def from_redis(url: str, *, name: str | None) -> Iterator[Source]:
     with resp.connected(place) as redis:
         total = resp.count(redis, place.key)
         members = resp.members(redis, place.key)
-        rows = ({"player": player, "score": _number(score)} for player, score in members)
-        yield Source(name or place.source, rows, total, None)
+        rows = (Taken({"player": player, "score": _number(score)}) for player, score in members)
+        yield Source(name or place.source, rows, total, None, numbered=False)
 
 
 def _number(score: str) -> str:

@@ -4,7 +4,7 @@ import click
 
 from rankd.cli.failing import plain
 from rankd.cli.reaching import Reach, json_option, reaching, which_ranking
-from rankd.cli.show import console, heading, print_json, score, standings_table
+from rankd.cli.show import console, heading, print_json, score, stale, standings_table
 
 COUNT_MAX = 1000
 NEIGHBOURS_MAX = 100
@@ -15,6 +15,8 @@ NEIGHBOURS_MAX = 100
 @click.option(
     "-n",
     "--count",
+    "--limit",
+    "count",
     type=click.IntRange(1, COUNT_MAX),
     default=10,
     show_default=True,
@@ -66,7 +68,7 @@ def standing(
     name = f" ({plain(found.name)})" if found.name else ""
     click.echo(
         f"{plain(found.player)}{name}: rank {found.rank:,} of {found.total:,}, "
-        f"score {score(found.score)}, percentile {found.percentile:g}"
+        f"score {score(found.score)}, percentile {found.percentile:g}{stale(found.stale)}"
     )
 
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.standins import PURE, STRICT
 
-COMMAND = [sys.executable, "-W", "error", "-m", "rankd", "demo", "--port", "0"]
+COMMAND = [sys.executable, *STRICT, "-m", "rankd", "demo", "--port", "0"]
 FEW = ["--players", "200", "--rate", "50"]
 
 
@@ -43,6 +44,8 @@ def asked(line: list[str]) -> Any:
 def test_it_serves_says_what_to_try_and_ends_cleanly(tmp_path: Path, kept: bool) -> None:
     where = ["--data", str(tmp_path / "kept")] if kept else []
     temporary = {"TMPDIR": str(tmp_path), "PYTHONPATH": ":".join(filter(None, sys.path))}
+    if PURE:
+        temporary["RANKD_PURE"] = "1"
     with subprocess.Popen(
         [*COMMAND, *FEW, *where],
         stdout=subprocess.PIPE,

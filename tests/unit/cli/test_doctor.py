@@ -2,13 +2,16 @@
 
 import os
 import shutil
+import sys
 import time
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from rankd.cli.doctor import DISK_BYTES_MIN, _clock, _disk, _files, _ledger
+import rankd.forms
+import rankd.wiring
+from rankd.cli.doctor import DISK_BYTES_MIN, _clock, _disk, _files, _ledger, _native
 
 
 class Usage(NamedTuple):
@@ -49,3 +52,22 @@ def test_few_open_files_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "ulimit" in _files().advice
     monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
     assert not _files().advice
+
+
+@pytest.mark.parametrize("forms", [True, False])
+@pytest.mark.parametrize("ranks", [True, False])
+def test_each_native_part_that_is_missing_is_told(
+    monkeypatch: pytest.MonkeyPatch, ranks: bool, forms: bool
+) -> None:
+    """A compiler may build one of them and not the other."""
+    name = "rankd.rank._ranklist"
+    if ranks:
+        monkeypatch.setitem(sys.modules, name, rankd.wiring)  # Any will do.
+    else:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(rankd.forms, "NATIVE", forms)
+    found = {finding.what: finding for finding in _native()}
+    assert list(found) == ["rank list", "answers"]
+    for finding, native in zip(found.values(), (ranks, forms), strict=True):
+        assert ("C compiler" in finding.advice) is not native
+        assert ("plain Python" in finding.found) is not native

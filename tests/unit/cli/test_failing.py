@@ -1,6 +1,7 @@
-"""A command that fails says so in one line that can do nothing to a terminal."""
+"""A command that fails, or warns, says so in one line that can do nothing to a terminal."""
 
 import re
+import warnings
 
 import click
 import pytest
@@ -57,3 +58,17 @@ def test_a_mistake_of_ours_is_not_dressed_up() -> None:
 
     done = CliRunner().invoke(Commands(commands={"fail": fail}), ["fail"])
     assert isinstance(done.exception, AssertionError)
+
+
+def test_a_warning_is_one_plain_line_and_names_no_line_of_ours() -> None:
+    @click.command()
+    def warn() -> None:
+        warnings.simplefilter("default")
+        warnings.warn("it is slow\x1b[31m\nhere", RuntimeWarning, stacklevel=1)
+        click.echo("done")
+
+    told = warnings.showwarning
+    done = CliRunner().invoke(Commands(commands={"warn": warn}), ["warn"])
+    assert (done.exit_code, done.stdout) == (0, "done\n")
+    assert done.stderr == "warning: it is slow [31m here\n"
+    assert warnings.showwarning is told

@@ -7,8 +7,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from rankd.cli.failing import Failed
-from rankd.cli.serve import UNBUILT, announce, serve, settings_of
+from rankd.cli.serve import announce, serve, settings_of
+from rankd.errors import InvalidSetting
 from rankd.settings import TABLE
 
 
@@ -47,11 +47,25 @@ def test_a_wrong_value_is_wrong_usage() -> None:
         given("--nonsense")
 
 
-@pytest.mark.parametrize("name", sorted(set(UNBUILT) - {row.name for row in TABLE}))
-def test_what_is_not_built_is_refused_and_its_default_is_not(name: str) -> None:
-    settings_of(given(f"--{name}", UNBUILT[name][0]))
-    with pytest.raises(Failed, match="not built yet"):
-        settings_of(given(f"--{name}", "redis://elsewhere"))
+@pytest.mark.parametrize("place", ["the command line", "the environment", "the file"])
+def test_a_bus_that_is_not_there_yet_is_refused_wherever_it_is_named(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def named(bus: str) -> str:
+        options = []
+        if place == "the file":
+            (tmp_path / "rankd.toml").write_text(f'bus = "{bus}"\n')
+        elif place == "the environment":
+            monkeypatch.setenv("RANKD_BUS", bus)
+        else:
+            options = ["--bus", bus]
+        return settings_of(given(*options)).bus
+
+    assert named("memory") == "memory"
+    with pytest.raises(InvalidSetting, match="not supported yet"):
+        named("kafka://elsewhere")
 
 
 def test_an_address_of_ipv6_is_written_so_that_it_can_be_used(

@@ -1,10 +1,11 @@
 """What people see is what it says, whoever chose the words."""
 
 from decimal import Decimal
+from io import StringIO
 
 import pytest
 
-from rankd.cli.show import console, score, standings_table
+from rankd.cli.show import add, console, score, standings_table, table
 from rankd.wire import Row
 
 
@@ -34,6 +35,22 @@ def test_every_column_is_shown_by_its_name(capsys: pytest.CaptureFixture[str]) -
     head, line = printed([row], capsys).splitlines()
     assert head.split() == ["rank", "player", "score", "time"]
     assert line.split() == ["1", "a", "7", "90"]
+
+
+@pytest.mark.parametrize("width", [40, 60])
+def test_a_narrow_terminal_breaks_lines_and_cuts_nothing_off(width: int) -> None:
+    from rich.console import Console
+
+    out = StringIO()
+    made = table("window", "from", "players", right=["players"], whole=["window"])
+    add(made, "daily:2026-11-17", "2026-11-17T00:00:00Z and some more words", 1_000_000)
+    Console(file=out, width=width, force_terminal=False).print(made)
+    lines = out.getvalue().splitlines()
+    assert all(len(line) <= width for line in lines)
+    assert lines[1].startswith("daily:2026-11-17 ")
+    assert "1,000,000" in lines[1]
+    middle = "".join(line[18 : width - 11].strip() for line in lines[1:])
+    assert middle.replace(" ", "") == "2026-11-17T00:00:00Zandsomemorewords"
 
 
 def test_an_empty_ranking_is_only_a_head(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,14 +3,24 @@
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rankd.cli.failing import Failed
-from rankd.cli.source import FORMULA, from_file, guarded, key_of, unguarded
+from rankd.cli.source import (
+    FORMULA,
+    LINE_BYTES_MAX,
+    Broken,
+    Shape,
+    Taken,
+    from_file,
+    guarded,
+    key_of,
+    unguarded,
+)
 
 
 def rows(
@@ -19,12 +29,15 @@ def rows(
     *,
     columns: Sequence[str] = (),
     board_columns: Sequence[str] = ("score",),
+    segments: Sequence[str] = (),
     **more: Any,
 ) -> list[dict[str, Any]]:
     path.write_text(text, newline="")
     options = {"name": "s", "format": None, "delimiter": ","} | more
-    with from_file(path, columns=columns, board_columns=board_columns, **options) as source:
-        return list(source.submissions())
+    shape = Shape(tuple(board_columns), tuple(segments))
+    with from_file(path, columns=columns, shape=shape, **options) as source:
+        found = source.submissions()
+        return [cast("Any", one.row if isinstance(one, Taken) else one) for one in found]
 
 
 def said(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -89,11 +102,9 @@ def test_json_lines_keep_what_a_submission_may_say(tmp_path: Path) -> None:
     [
         ("a.csv", "user,points\nann,1\n", "player and score are needed"),
         ("a.csv", "", "player and score are needed"),
-        ("a.csv", 'player,score\n"ann,1\n', "is not CSV"),
-        ("a.csv", "player,score,metadata\nann,1,{\n", "is not JSON"),
-        ("a.jsonl", "[1]\n", "one object"),
-        ("a.jsonl", "{\n", "is not JSON"),
+        ("a.csv", '"player,score\nann,1\n', "line 1 is not CSV"),
         ("a.xml", "<x/>", "--format"),
+        ("a.parquet", "PAR1", "Parquet is not taken, CSV and JSON lines are"),
     ],
 )
 def test_what_cannot_be_read_is_told(tmp_path: Path, name: str, text: str, why: str) -> None:
@@ -101,12 +112,83 @@ def test_what_cannot_be_read_is_told(tmp_path: Path, name: str, text: str, why: 
         rows(tmp_path / name, text)
 
 
-def test_a_file_that_is_not_utf_8_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_bytes(b"player,score\n\xff,1\n")
+LONG = '{"player": "%s"}' % ("x" * (2 * LINE_BYTES_MAX))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line", "why"),
+    [
+        ("a.csv", b"player,score,metadata\nann,1,\nbob,1,{\ncyd,1,\n", 3, "is not JSON"),
+        ("a.csv", b'player,score\n"a\nnn",1\n\xff,1\ncyd,1\n', 4, "is not UTF-8"),
+        ("a.jsonl", b'{"player": "ann"}\n\n[1]\n{"player": "cyd"}\n', 3, "one object"),
+        ("a.jsonl", b'{"player": "ann"}\n{"player": \n{"player": "cyd"}\n', 2, "is not JSON"),
+        ("a.jsonl", b'{"player": "ann"}\n"\xff"\n{"player": "cyd"}', 2, "is not UTF-8"),
+        ("a.jsonl", f'{{"a": 1}}\n{LONG}\n{{"a": 1}}\n'.encode(), 2, "is longer than"),
+        ("a.jsonl", b'{"a": 1}\n' + b"[" * 100_000 + b'\n{"a": 1}\n', 2, "is not JSON"),
+        ("a.jsonl", b'{"a": 1}\n{"a": ' + b"9" * 5000 + b'}\n{"a": 1}\n', 2, "is not JSON"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_named_and_those_around_it_are_read(
+    tmp_path: Path, name: str, text: bytes, line: int, why: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(text)
     options: dict[str, Any] = {"name": None, "format": None, "delimiter": ",", "columns": []}
-    with (
-        from_file(path, board_columns=["score"], **options) as source,
-        pytest.raises(Failed, match="UTF-8"),
-    ):
-        list(source.submissions())
+    with from_file(path, shape=Shape(("score",), ()), **options) as source:
+        first, broken, last = source.submissions()
+    assert isinstance(broken, Broken) and broken.line == line
+    assert why in broken.problem
+    assert isinstance(first, Taken) and isinstance(last, Taken)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "lines"),
+    [
+        ("a.csv", 'player,score\n\nann,1\n"b\nob",2\r\ncyd,3\n', [3, 4, 6]),
+        ("a.jsonl", '{"player": "ann"}\n\n\n{"player": "bob"}\r\n{"player": "cyd"}', [1, 4, 5]),
+    ],
+)
+def test_a_row_knows_its_line_as_an_editor_shows_it(
+    tmp_path: Path, name: str, text: str, lines: list[int]
+) -> None:
+    path = tmp_path / name
+    path.write_text(text, newline="")
+    options: dict[str, Any] = {"name": None, "format": None, "delimiter": ",", "columns": []}
+    with from_file(path, shape=Shape(("score",), ()), **options) as source:
+        assert [found.line for found in source.submissions()] == lines
+
+
+def test_where_csv_ends_in_the_middle_of_a_cell_the_rows_before_are_read(tmp_path: Path) -> None:
+    first, broken = rows(tmp_path / "a.csv", 'player,score\nann,1\n"bob,1\ncyd,1\n')
+    assert first["player"] == "ann"
+    assert isinstance(broken, Broken) and (broken.line, "not read" in broken.problem) == (3, True)
+
+
+def test_the_boards_attributes_are_columns_too(tmp_path: Path) -> None:
+    """Otherwise a segment would stay empty, and nobody would say so."""
+    text = 'player,score,region,attributes\nann,1,eu,\nbob,2,,"{""region"":""us"",""level"":3}"\n'
+    found = rows(tmp_path / "a.csv", text, segments=("region",))
+    assert [row.get("attributes") for row in found] == [
+        {"region": "eu"},
+        {"region": "us", "level": 3},
+    ]
+    lines = (
+        '{"player":"a","score":1,"region":"eu"}\n{"player":"b","score":1,"attributes":{"x":1}}\n'
+    )
+    found = rows(tmp_path / "a.jsonl", lines, segments=("region",))
+    assert [row.get("attributes") for row in found] == [{"region": "eu"}, {"x": 1}]
+    assert "attributes" not in rows(tmp_path / "a.jsonl", lines)[0]
+
+
+def test_columns_that_nobody_asks_for_are_named(tmp_path: Path) -> None:
+    told: list[Sequence[str]] = []
+    rows(tmp_path / "a.csv", "player,score,region,colour\na,1,eu,red\n", left_out=told.append)
+    assert told == [["region", "colour"]]
+
+
+def test_a_header_of_other_names_is_left_out_where_that_is_said(tmp_path: Path) -> None:
+    text, names = "name,points\nann,1\n", ("player", "score")
+    with pytest.raises(Failed, match="--skip-header"):
+        rows(tmp_path / "a.csv", text)
+    found = rows(tmp_path / "a.csv", text, columns=names, skip_header=True)
+    assert said(found) == [{"player": "ann", "score": "1"}]
