@@ -10,7 +10,7 @@ a board whose decimals grow needs no translation here.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -159,6 +159,8 @@ class Said:
     scores: tuple[Number, ...] | None
     delta: Number | None
     metadata: Any
+    rules: Rules
+    """Of its time: as long as the rule is the same, it is held to the bounds of then, too."""
 
 
 @dataclass(frozen=True)
@@ -220,12 +222,21 @@ def fits(rules: Rules, said: Said) -> bool:
     return all(rules.takes(number) for number in numbers)
 
 
+def held_to(rules: Rules, said: Said) -> Rules:
+    """The rules, with bounds no wider than those of the time it was said."""
+    if said.rules.rule != rules.rule:
+        return rules
+    lows = [low for low in (rules.low, said.rules.low) if low is not None]
+    highs = [high for high in (rules.high, said.rules.high) if high is not None]
+    return replace(rules, low=max(lows, default=None), high=min(highs, default=None))
+
+
 def fold(rules: Rules, history: Iterable[Said], window: Window) -> dict[str, Entry]:
     """The entries of a window: every submission made in it, one after another."""
     entries: dict[str, Entry] = {}
     for said in history:
         if window.holds(said.at) and fits(rules, said):
-            after = judge(rules, entries.get(said.player), said).entry
+            after = judge(held_to(rules, said), entries.get(said.player), said).entry
             if after is not None:
                 entries[said.player] = after
     return entries
@@ -481,7 +492,7 @@ class World:
         delta = body.get("delta")
         scores = None if delta is not None else scores_of(rules, body)
         player, metadata = body["player"], body.get("metadata")
-        said = Said(self.accepted, self.time, player, scores, delta, metadata)
+        said = Said(self.accepted, self.time, player, scores, delta, metadata, rules)
         board.history.append(said)
         windows = {
             window: self._told(board, found, said, before[window])

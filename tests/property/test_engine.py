@@ -8,6 +8,7 @@ no batches. Few players and few scores, so that ties are the rule.
 """
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -209,14 +210,14 @@ class EngineMachine(RuleBasedStateMachine):
         if self.rankd.position > before:
             self.a_fact_is_recorded()
 
-    def put(self, bodies: list[dict[str, Any]]) -> list[Answer]:
+    def put(self, bodies: list[dict[str, Any]]) -> Sequence[Answer]:
         return self.runner.run(self.rankd.submit("arena", bodies))
 
     def a_fact_is_recorded(self) -> None:
         """Ledger time is the clock's, but never goes back."""
         self.model.time = max(self.model.time, self.clock.time)
 
-    def say(self, bodies: list[dict[str, Any]]) -> list[Answer]:
+    def say(self, bodies: list[dict[str, Any]]) -> Sequence[Answer]:
         self.a_fact_is_recorded()
         answers = self.put(bodies)
         for body, answer in zip(bodies, answers, strict=True):

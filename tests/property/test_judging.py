@@ -1,10 +1,10 @@
 """Runs judged in place do what folding them one by one does, under any history.
 
 Method: the same submissions to an index of native lists, to one of the plain lists that judge
-these, and to a fold that keeps a dictionary for each ranking, asks ``model.judge`` and
-``model.Order`` about one submission at a time and finds ranks by counting. After every run all
-three say the same of every submission, hold the same entries in the same order, and have forgotten
-whoever has none.
+these or stand in for them, and to a fold that keeps a dictionary for each ranking, asks
+``model.judge`` and ``model.Order`` about one submission at a time and finds ranks by counting.
+After every run all three say the same of every submission, hold the same entries in the same order,
+and have forgotten whoever has none.
 
 Few scores and the extreme ones, so that ties and overflows are the rule; few players, so that one
 comes several times in the few dozen submissions that are judged side by side. A second test throws
@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from tests.standins import PURE, native_part
 
 from rankd.adapters.memory.index import NativeIndex
 from rankd.model.board import SCORE_MAX, SCORE_MIN, Board, Scores
@@ -43,8 +44,7 @@ from rankd.ports import (
 )
 from rankd.rank import oracle
 
-native = pytest.importorskip("rankd.rank._ranklist")
-
+LISTS: list[Any] = [oracle] if PURE else [native_part("rankd.rank._ranklist"), oracle]
 RULES = ["best", "latest", "sum", "first"]
 WAYS = ["higher", "lower"]
 TIE_BREAKS = ["first", "latest", "player"]
@@ -196,16 +196,14 @@ def rows(told: Verdicts, width: int) -> list[Row]:
 
 
 class World:
-    """Two indexes, and the fold that says what they should say."""
+    """The indexes, and the fold that says what they should say."""
 
     def __init__(self, boards: Sequence[Board]) -> None:
         self.position = 1
         self.boards = boards
         self.folds: dict[Ranking, Fold] = {}
-        plain: Any = oracle.RankList, oracle.PlayerTable
         self.indexes = [
-            NativeIndex(make_list=native.RankList, make_players=native.PlayerTable),
-            NativeIndex(make_list=plain[0], make_players=plain[1]),
+            NativeIndex(make_list=lists.RankList, make_players=lists.PlayerTable) for lists in LISTS
         ]
 
     async def open(self, window: str) -> None:

@@ -28,10 +28,14 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from tests.standins import NO_NATIVE_PART, PURE, native_part
 
 from rankd.rank import oracle, snapshot
 
-native = pytest.importorskip("rankd.rank._ranklist")
+if PURE:
+    pytest.skip(NO_NATIVE_PART, allow_module_level=True)
+
+native: Any = native_part("rankd.rank._ranklist")
 
 TOP = 2**64 - 1
 WIDTHS = [16, 24, 32, 40]

@@ -8,7 +8,7 @@ makes the apply again completes it and gets the judge's answer. After each step 
 compared, and how entries were before one of the last applies. Bounds are made small, so that
 applies are cut, buckets split, pages searched for and memory forgotten all the time.
 
-RANKD_HYPOTHESIS=long looks at many more histories.
+RANKD_HYPOTHESIS=long looks at many more histories. A third opinion is in test_three_indexes.py.
 """
 
 import asyncio

@@ -25,7 +25,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -277,7 +277,7 @@ class Load:
         return Intent(mark, 1), work
 
 
-def _told(mark: str, answers: list[Answer]) -> Told:
+def _told(mark: str, answers: Sequence[Answer]) -> Told:
     """Say what submissions were told: those that reuse a key are sent alone."""
     if any(answer.error is not None or answer.duplicate for answer in answers):
         return Told(mark, "no")

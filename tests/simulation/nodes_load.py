@@ -188,7 +188,7 @@ class Load:
     async def more(self, count: int, nodes: Sequence[Node] | None = None) -> None:
         """Wait until each of these nodes has acknowledged so many more."""
         nodes, seen = self.nodes if nodes is None else nodes, self.diary.acknowledged
-        goal = {node.name: seen[node.name] + count for node in nodes}
+        goal = {node.name: seen[node.name] + count for node in nodes if node.takes}
 
         async def reached() -> bool:
             self._fail_early()
@@ -247,7 +247,7 @@ class Load:
 
     async def _submit(self, deed: Deed, lines: dict[str, Line]) -> None:
         for _ in range(TRIES if deed.key else 1):
-            node = self._random.choice(self.nodes)
+            node = self._random.choice([node for node in self.nodes if node.takes])
             told = await self.send(deed, node, lines[node.name])
             if told.applied == "yes":
                 return
@@ -286,7 +286,7 @@ class Load:
 
     async def _read(self, lines: dict[str, Line]) -> None:
         random = self._random
-        node = random.choice(self.nodes)
+        node = random.choice([node for node in self.nodes if node.tells])
         board, window, segment = random.choice(RANKINGS)
         player, offset, least = None, 0, None
         if random.random() < 0.5:
@@ -300,7 +300,8 @@ class Load:
     def _known_position(self, node: Node) -> int | None:
         """Return the position of something lately acknowledged by any node."""
         recent = self.diary.deeds[-30:]
-        known = [one["position"] for deed in recent for one in deed.receipts()]
+        receipts = [one for deed in recent for one in deed.receipts()]
+        known = [one["position"] for one in receipts if one["position"] is not None]
         return max(known, default=None)
 
     async def ask(

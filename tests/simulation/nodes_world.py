@@ -17,7 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from tests.standins import fresh_environment
+
 import rankd
+from rankd.api.roles import ALL, INGEST, QUERY
 from rankd.testing import servers
 from rankd.testing.proxy import Proxy
 from rankd.testing.redis_servers import say
@@ -33,6 +36,9 @@ LOOK_SECONDS = 0.02
 
 CALL_SECONDS = 1
 """How long the nodes wait for one answer of Redis: a Redis that stands still is noticed sooner."""
+
+LIST_SECONDS = 0.3
+"""How often nodes keep what they answer from without Redis, which comes and goes in a round."""
 
 SOURCE = Path(rankd.__file__).parents[1]
 """Where nodes find the program, unless they are to run another copy of it."""
@@ -118,6 +124,8 @@ class Node:
     ledger: str
     index: str
     spare: bool = False
+    role: str = ALL
+    spools: bool = False
     source: Path = SOURCE
     wire: Proxy | None = None
     """Its way to PostgreSQL."""
@@ -132,6 +140,16 @@ class Node:
     def shares(self) -> bool:
         """Whether its index is the one in Redis."""
         return self.index != "native"
+
+    @property
+    def takes(self) -> bool:
+        """Whether it takes scores."""
+        return self.role in (ALL, INGEST)
+
+    @property
+    def tells(self) -> bool:
+        """Whether it answers who is where."""
+        return self.role in (ALL, QUERY)
 
     @property
     def log(self) -> Path:
@@ -154,12 +172,13 @@ class Node:
         command = [sys.executable, "-m", "rankd", "serve", "--data", str(self.folder / "data")]
         command += ["--port", "0", "--ledger", self.ledger, "--index", self.index]
         command += ["--node", self.name, "--spare-index" if self.spare else "--no-spare-index"]
-        bare = {name: value for name, value in os.environ.items() if not name.startswith("RANKD_")}
+        command += ["--top-list-seconds", str(LIST_SECONDS)]
+        command += ["--role", self.role, "--spool" if self.spools else "--no-spool"]
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
                 command,
                 cwd=self.folder,
-                env={**bare, "PYTHONPATH": str(self.source)},
+                env={**fresh_environment(), "PYTHONPATH": str(self.source)},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -312,6 +331,22 @@ async def health(node: Node) -> str:
     """Return what a node says of itself: ready, degraded, failed; or nothing."""
     heard = await called(node, "GET", "/readyz")
     return "" if heard is None else str(heard.body.get("status"))
+
+
+async def spooled(node: Node) -> int:
+    """Return how many scores wait on a node's disk; -1 if it does not say."""
+    try:
+        reader, writer = await asyncio.open_connection(HOST, node.port)
+    except OSError:
+        return -1
+    try:
+        writer.write(b"GET /metrics HTTP/1.1\r\nhost: rankd\r\nconnection: close\r\n\r\n")
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            lines = (await reader.read(-1)).decode().splitlines()
+    finally:
+        writer.transport.abort()
+    told = [line for line in lines if line.startswith("rankd_spooled_facts ")]
+    return int(float(told[0].split()[1])) if told else -1
 
 
 async def all_are(nodes: Sequence[Node], status: str) -> bool:

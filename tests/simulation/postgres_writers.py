@@ -9,7 +9,7 @@ it prints, one line for each append, the positions it was told.
 import asyncio
 import sys
 
-from rankd.adapters.postgres import PostgresLedger
+from rankd.adapters.postgres import Patience, PostgresLedger
 from rankd.model.facts import Fact, Position, ScoreSubmitted
 from rankd.model.window import Instant
 from rankd.ports import Kept
@@ -17,6 +17,8 @@ from rankd.ports import Kept
 NOW = Instant(1_763_000_000_000_000)
 TASKS = 3
 """Appenders of one process, all on one ledger."""
+PATIENT = Patience.of_silence(60.0)
+"""A slow machine is no server that is lost."""
 
 
 def facts_of(node: str, task: int, append: int) -> list[Fact]:
@@ -31,7 +33,7 @@ def facts_of(node: str, task: int, append: int) -> list[Fact]:
 
 async def write(url: str, node: str, appends: int) -> list[list[Position]]:
     """Append, hand in receipts for what was fresh, and return where everything went."""
-    async with PostgresLedger.open(url, node=node) as ledger:
+    async with PostgresLedger.open(url, node=node, patience=PATIENT) as ledger:
 
         async def appender(task: int) -> list[list[Position]]:
             told: list[list[Position]] = []

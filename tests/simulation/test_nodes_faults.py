@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.simulation.nodes_faults import FAULTS, SENTINEL, Findings, Plan, chosen, live
+from tests.simulation.nodes_faults import chosen, live
 from tests.simulation.nodes_judge import Judge
 from tests.simulation.nodes_load import BOARDS, Deed, Diary, Read, Told, mark, mark_of, scattered
+from tests.simulation.nodes_rounds import PLAIN, Findings, Plan
+from tests.simulation.nodes_strikes import FAULTS
 from tests.simulation.nodes_world import Heard
 
 from rankd.model.board import Board
@@ -23,12 +25,19 @@ SEED = 1
 """The same each time; what is under way when a fault strikes differs all the same."""
 
 OF_REDIS = [name for name in FAULTS if name.startswith("redis-")]
-OF_OTHERS = [name for name in FAULTS if name not in {*OF_REDIS, SENTINEL}]
+OF_POSTGRES = [name for name in FAULTS if name.startswith("pg-")]
+OF_OTHERS = [
+    name for name in FAULTS if FAULTS[name].world == PLAIN and name not in OF_REDIS + OF_POSTGRES
+]
+OF_WORLDS = ["sentinel", "cluster-flush", "roles-kill", "spool"]
+"""One of each world of its own; the rest of them takes longer, and is left to the campaign."""
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    "faults", [OF_OTHERS, OF_REDIS, [SENTINEL]], ids=["others", "redis", "sentinel"]
+    "faults",
+    [OF_OTHERS, OF_POSTGRES, OF_REDIS, *([name] for name in OF_WORLDS)],
+    ids=["others", "postgres", "redis", *OF_WORLDS],
 )
 def test_no_fault_makes_nodes_break_their_word(faults: list[str]) -> None:
     findings = asyncio.run(live(faults, SEED, Plan(hurried=True)))
@@ -38,7 +47,12 @@ def test_no_fault_makes_nodes_break_their_word(faults: list[str]) -> None:
 
 
 def test_every_fault_is_among_them_and_equally_often_in_a_campaign() -> None:
-    assert len(OF_REDIS) == 5 and sorted([*OF_OTHERS, *OF_REDIS, SENTINEL]) == sorted(FAULTS)
+    assert (len(OF_REDIS), len(OF_POSTGRES)) == (5, 7)
+    left = {"cluster-pause", "cluster-failover", "roles-flush"}
+    assert {*OF_OTHERS, *OF_POSTGRES, *OF_REDIS, *OF_WORLDS, *left} == set(FAULTS)
+    assert {FAULTS[name].world for name in OF_WORLDS} | {PLAIN} == {
+        fault.world for fault in FAULTS.values()
+    }
     assert set(Counter(chosen(3 * len(FAULTS), 1, None)).values()) == {3}
     assert chosen(2, 1, "both") == ["both", "both"]
 
@@ -96,6 +110,9 @@ def test_a_fact_is_where_it_was_said_to_be_and_somebody_sent_it() -> None:
     assert not judge_of(facts).presence(Diary(deeds=sent))
     assert judge_of(facts).presence(Diary(deeds=[sent[0], deed(2, told("yes", 1))]))
     assert judge_of(facts).presence(Diary(deeds=sent[:1]))
+    spooled = deed(2, Told("n0", "yes", 202, 0.0, 0.0, {"position": None, "verdict": "accepted"}))
+    assert not judge_of(facts).presence(Diary(deeds=[sent[0], spooled]))
+    assert judge_of(facts[:1]).presence(Diary(deeds=[sent[0], spooled]))
 
 
 def test_a_fact_is_known_by_its_mark() -> None:

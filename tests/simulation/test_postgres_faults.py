@@ -31,6 +31,8 @@ NOW = Instant(1_763_000_000_000_000)
 NODE = "faulty"
 SOON = 30.0
 """When what must happen has happened, however slow the machine."""
+LONG = 3_600.0
+"""Longer than any test waits: whoever is answered is answered for another reason."""
 
 
 @pytest.fixture(scope="module")
@@ -277,7 +279,7 @@ async def test_receipts_are_kept_once_though_the_answer_was_lost(stage: Stage) -
 async def test_what_nobody_can_be_asked_about_is_unknown_and_its_key_settles_it(
     stage: Stage,
 ) -> None:
-    ledger = await stage.open(Patience(settle_seconds=0.1))
+    ledger = await stage.open(Patience(settle_seconds=LONG))
     broken = stage.proxy.cut_at(b"second", Cut.ANSWERED)
     appending = asyncio.create_task(ledger.append([fact("second", "k")], now=NOW))
     await happens(broken)
@@ -330,7 +332,8 @@ async def until_reading_fails(ledger: PostgresLedger) -> None:
 
 
 async def test_those_who_wait_behind_a_lost_append_are_refused_and_absent(stage: Stage) -> None:
-    ledger = await stage.open(Patience(settle_seconds=0.5))
+    """A server that is gone is not waited for, however long one that is there would be."""
+    ledger = await stage.open(Patience(settle_seconds=LONG))
     async with stage.head_locked():
         appends = [
             asyncio.create_task(ledger.append([fact(f"p{number}")], now=NOW)) for number in range(5)
@@ -354,7 +357,7 @@ async def test_what_was_acknowledged_before_a_crash_is_there_and_what_was_not_is
             url = new_ledger(made.server.url)
             stage = Stage(url, proxy, stack)
             await stage.set()
-            ledger = await stage.open(Patience(settle_seconds=SOON))
+            ledger = await stage.open(Patience(settle_seconds=SOON, doubt_seconds=SOON))
             await ledger.append([fact("second")], now=NOW)
             await stage.holding_commits()
             await stage.database.execute("SELECT pg_advisory_lock(1)")  # Until the crash.
@@ -418,6 +421,105 @@ async def test_a_server_that_is_stuck_means_an_answer_all_the_same(stage: Stage)
     assert caught.value.applied == "unknown"
     ledger._patience = patience
     stage.proxy.resume()
+    await until_it_works(ledger, fact("second", "k"))
+    assert (await stage.players()).count("second") == 1
+
+
+# ------------------------------------------------------------- the server falls silent
+
+
+async def lost(ledger: PostgresLedger) -> LedgerUnavailable:
+    async with asyncio.timeout(SOON):
+        return await ledger.lost()
+
+
+async def regained(ledger: PostgresLedger) -> None:
+    async with asyncio.timeout(SOON):
+        await ledger.regained()
+
+
+async def test_behind_an_append_without_an_answer_nobody_waits_and_its_own_may_yet_come(
+    stage: Stage,
+) -> None:
+    ledger = await stage.open(Patience(silence_seconds=0.3, statement_seconds=LONG))
+    stage.proxy.pause()
+    first = asyncio.create_task(ledger.append([fact("second")], now=NOW))
+    await asyncio.sleep(0)
+    behind = [asyncio.create_task(ledger.append([fact("no")], now=NOW)) for _ in range(3)]
+    loss = await lost(ledger)
+    assert loss.applied == "no" and ledger.loss is not None
+    refused = await asyncio.gather(*behind, return_exceptions=True)
+    assert [getattr(each, "applied", None) for each in refused] == ["no"] * 3
+    with pytest.raises(LedgerUnavailable) as caught:
+        await ledger.append([fact("no")], now=NOW)
+    assert caught.value.applied == "no"
+    assert not first.done()
+
+    stage.proxy.resume()
+    assert list((await first).positions) == [2]
+    await regained(ledger)
+    await until_it_works(ledger, fact("third"))
+    assert await stage.players() == ["first", "second", "third"]
+
+
+async def test_a_silence_is_noticed_though_nobody_appends_and_ends_reads_that_wait(
+    stage: Stage,
+) -> None:
+    ledger = await stage.open(
+        Patience(silence_seconds=0.3, pulse_seconds=0.1, connect_seconds=0.3, read_seconds=LONG)
+    )
+    stage.proxy.pause()
+    reading = asyncio.create_task(ledger.head())
+    assert "PostgreSQL" in str(await lost(ledger))
+    with pytest.raises(LedgerUnavailable):
+        async with asyncio.timeout(SOON):
+            await reading
+    with pytest.raises(LedgerUnavailable) as caught:  # At once: it is known.
+        await ledger.append([fact("no")], now=NOW)
+    assert caught.value.applied == "no"
+    stage.proxy.resume()
+    await regained(ledger)
+    async with asyncio.timeout(SOON):
+        assert await ledger.head() == 1
+    await until_it_works(ledger, fact("second"))
+    assert await stage.players() == ["first", "second"]
+
+
+async def test_an_append_whose_server_stays_silent_is_unknown_and_its_key_settles_it(
+    stage: Stage,
+) -> None:
+    """The network loses everything for good: what was sent may have arrived, or not."""
+    patience = Patience(silence_seconds=0.2, statement_seconds=0.4, connect_seconds=0.2)
+    ledger = await stage.open(replace(patience, settle_seconds=0.5))
+    stage.proxy.pause()
+    with pytest.raises(LedgerUnavailable) as caught:
+        async with asyncio.timeout(SOON):
+            await ledger.append([fact("second", "k")], now=NOW)
+    assert caught.value.applied == "unknown"
+    assert (await lost(ledger)).applied == "no"
+    stage.proxy.cut()
+    stage.proxy.resume()
+    await regained(ledger)
+    await until_it_works(ledger, fact("second", "k"))
+    assert (await stage.players()).count("second") == 1
+
+
+async def test_a_server_that_is_there_but_appends_nothing_is_lost_until_it_does(
+    stage: Stage,
+) -> None:
+    """A disk that hangs: connections are taken and reads are answered, but no commit ends."""
+    patience = Patience(silence_seconds=0.2, statement_seconds=0.4, lock_seconds=LONG)
+    ledger = await stage.open(replace(patience, settle_seconds=0.5))
+    async with stage.commits_held():
+        with pytest.raises(LedgerUnavailable) as caught:
+            await ledger.append([fact("second", "k")], now=NOW)
+        assert caught.value.applied == "unknown"
+        opened = stage.proxy.accepted
+        async with asyncio.timeout(SOON):
+            while stage.proxy.accepted < opened + 3:  # It is tried, and tried again.
+                assert ledger.loss is not None
+                await asyncio.sleep(0.01)
+    await regained(ledger)
     await until_it_works(ledger, fact("second", "k"))
     assert (await stage.players()).count("second") == 1
 

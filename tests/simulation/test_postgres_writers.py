@@ -10,7 +10,7 @@ from pathlib import Path
 import asyncpg  # type: ignore[import-untyped]
 import pytest
 from tests.simulation.postgres_servers import new_ledger, pooled, postgres
-from tests.simulation.postgres_writers import TASKS, write
+from tests.simulation.postgres_writers import PATIENT, TASKS, write
 
 from rankd.adapters.postgres import PostgresLedger
 from rankd.model.facts import Position, Recorded, ScoreSubmitted
@@ -45,7 +45,7 @@ async def test_a_slow_writer_is_not_overtaken(server: PostgresServer) -> None:
     schema = url.rpartition("=")[2]
     async with AsyncExitStack() as stack:
         slow, quick = [
-            await stack.enter_async_context(PostgresLedger.open(url, node=node))
+            await stack.enter_async_context(PostgresLedger.open(url, node=node, patience=PATIENT))
             for node in ("slow", "quick")
         ]
         database = await asyncpg.connect(server.url)
@@ -100,7 +100,8 @@ async def test_many_writers_and_a_reader_that_never_looks_back(
     async with AsyncExitStack() as stack:
         through = server.url if way == "direct" else stack.enter_context(pooled(server)).url
         url = new_ledger(through)
-        reader = await stack.enter_async_context(PostgresLedger.open(url, node="reader"))
+        opened = PostgresLedger.open(url, node="reader", patience=PATIENT)
+        reader = await stack.enter_async_context(opened)
         ended = asyncio.Event()
         following = asyncio.create_task(follow(reader, ended))
         processes = [await begin(url, f"process{number}") for number in range(PROCESSES)]
