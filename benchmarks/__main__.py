@@ -11,10 +11,13 @@ try:
         embedded,
         http,
         nodes,
+        postgres_ledger,
+        published,
         questions,
         questions_plot,
         rank_list,
         rank_list_plot,
+        redis_index,
         start,
     )
     from benchmarks import rank_list_tables as tables
@@ -28,7 +31,9 @@ OTHERS = {
     start.NAME: (start.run, 10_000_000),
     closing.NAME: (closing.run, 10_000_000),
     http.NAME: (http.run, 1_000_000),
-    nodes.NAME: (nodes.run, 100_000),
+    nodes.NAME: (nodes.run, 1_000_000),
+    redis_index.NAME: (redis_index.run, 1_000_000),
+    postgres_ledger.NAME: (postgres_ledger.run, 100_000),
 }
 """Questions beside the rank list's, and how many players each is asked with."""
 
@@ -42,6 +47,8 @@ def main() -> None:
             _rank_list(options)
         else:
             _other(name, options)
+    if options.results == _RESULTS:
+        published.main()
 
 
 def _rank_list(options: argparse.Namespace) -> None:

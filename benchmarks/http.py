@@ -64,6 +64,14 @@ request = function()
   local body = string.format('{"player":"%s","score":%d}', player(), score())
   return wrk.format("POST", "/v1/boards/arena/scores", nil, body)
 end""",
+    "keyed": """
+local turn, run = 0, os.time()
+request = function()
+  turn = turn + 1
+  local one = '{"player":"%s","score":%d,"key":"%d-%d-%d"}'
+  local body = string.format(one, player(), score(), run, math.random(1, 1000000000), turn)
+  return wrk.format("POST", "/v1/boards/arena/scores", nil, body)
+end""",
     "batch": """
 local bodies, one = {}, '{"board":"windows","player":"%s","score":%d}'
 for number = 1, 40 do
@@ -333,6 +341,11 @@ def _writes(port: int, players: int) -> Iterator[dict[str, Any]]:
             load(port, "submit", players, connections=256)
             beside.append(_read(reading.communicate()[0]))
     yield _median("durable submissions, 256 connections", loads)
+    tell("http: durable submissions, each with a key")
+    yield _median(
+        "durable submissions with a key, 256 connections",
+        [load(port, "keyed", players, connections=256) for _ in range(ROUNDS)],
+    )
     yield row("p99 of a submission", statistics.median(load.p99_ms for load in loads), "ms")
     yield row("p99 of a read beside", statistics.median(load.p99_ms for load in beside), "ms")
     tell("http: batches of 1,000")
@@ -359,8 +372,9 @@ def _redis(players: int) -> list[dict[str, Any]]:
     with redis_server(durable=True) as server:
         tell("http: Redis, durable writes")
         command = ["ZADD", "board", "__rand_int__", member]
-        rate = _ask_redis(program, server.port, players, 256, command)
-        rows.append(row("Redis ZADD, durable, 256 connections", rate, "/s"))
+        for connections in (256, 32):
+            rate = _ask_redis(program, server.port, players, connections, command)
+            rows.append(row(f"Redis ZADD, durable, {connections} connections", rate, "/s"))
     return rows
 
 

@@ -84,6 +84,7 @@ def _fill(postgres: PostgresServer, players: int) -> None:
     dice = random.Random(5)
     with rankd.open(postgres.url) as ranks:
         board = ranks.board("arena")
+        ranks.board("windows", windows=["all", "daily", "weekly"])
         for first in range(0, players, BATCH):
             some = range(first, min(first + BATCH, players))
             board.submit_many([(f"player-{n:09d}", dice.randrange(10**9)) for n in some])
@@ -109,6 +110,9 @@ def _measured(port: int, players: int, index: str) -> Iterator[dict[str, Any]]:
         rate = statistics.median(one.per_second for one in loads)
         p99 = statistics.median(one.p99_ms for one in loads)
         yield row(f"{what}, {index}, 256 connections", rate, "/s", p99_ms=p99)
+    tell(f"nodes: batches with the {index} index")
+    batches = [load(port, "batch", players, connections=4).per_second for _ in range(ROUNDS)]
+    yield row(f"scores in batches of 1,000, {index}", statistics.median(batches) * 1000, "/s")
 
 
 # --------------------------------------------------------------------------- plain calls

@@ -65,6 +65,7 @@ def shown(result: dict[str, Any]) -> str:
 
 def write(result: dict[str, Any], folder: Path) -> Path:
     """Keep a result."""
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{result['name']}.json"
     path.write_text(json.dumps(result, indent=1) + "\n")
     return path

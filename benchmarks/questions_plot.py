@@ -32,7 +32,7 @@ def draw(result: dict[str, Any], folder: Path) -> Path | None:
     axes.set_xscale("log")
     axes.set_xlim(min(0.5, *shares) * 0.8, max(2.0, *shares) * 4)
     axes.set_xlabel("times the goal: right of the line it is reached")
-    axes.set_title(f"{result['question']}  ({result['players']:,} players, {result['date']})")
+    figure.suptitle(f"{result['question']}  ({result['players']:,} players, {result['date']})")
     axes.spines[["top", "right"]].set_visible(False)
     path = folder / f"{result['name']}.svg"
     figure.savefig(path, metadata={"Date": None})

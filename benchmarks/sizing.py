@@ -6,13 +6,15 @@
 The first is arithmetic over what was measured: it reads benchmarks/results/*.json, needs nothing
 but Python, and says which figure it has not got. The second measures what nothing else does: the
 bytes that a player takes in memory and a fact on disk, and what following a ledger in PostgreSQL
-costs. It needs a PostgreSQL on the machine, and a few minutes.
+costs, with an index of one's own and over Redis. It needs PostgreSQL and Redis on the machine, and
+a few minutes; `--only "Redis: "` measures the rows that begin so, and keeps the others.
 
 The model in three sentences. A process is one core; a score that it takes, a read that it answers
 and a fact that it follows each cost it the time that was measured, and it may be busy for a part of
-its time only. Every process with a native index holds all players and follows all facts; an index
-in Redis is held once and moved by one core. What is measured on one machine is taken to hold on
-another of its kind, and a sum of costs to be the cost of the sum: so try it before you buy it.
+its time only. Every node follows all facts; with a native index it folds them and holds all
+players, while an index in Redis is held once and moved by one core, or by as many as a cluster has.
+What is measured on one machine is taken to hold on another of its kind, and a sum of costs to be
+the cost of the sum: so try it before you buy it.
 """
 
 import argparse
@@ -21,7 +23,7 @@ import math
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,6 +40,9 @@ GB = 1e9
 
 MEASURED_FACTS = 200_000
 BATCH = 1_000
+FOLLOWED_FACTS = 50_000
+GATHERED = 100
+"""Of the scores that 256 connections send one by one, so many share a commit."""
 
 
 class Source(NamedTuple):
@@ -69,7 +74,10 @@ SOURCES: Mapping[str, Source] = {
     "PostgreSQL read rate": Source("nodes", "ranks, native, 256 connections", _NODES),
     "Redis score rate": Source("nodes", "submissions, Redis, 256 connections", _NODES),
     "Redis read rate": Source("nodes", "ranks, Redis, 256 connections", _NODES),
+    "PostgreSQL batched score rate": Source("nodes", "scores in batches of 1,000, native", _NODES),
+    "Redis batched score rate": Source("nodes", "scores in batches of 1,000, Redis", _NODES),
     "Redis player bytes": Source("redis_index", "bytes a player", _REDIS),
+    "Redis follow us": Source(NAME, "Redis: processor time to follow a fact", _HERE),
     "Redis move rate": Source("redis_index", "moves in applies of 256", _REDIS),
 }
 
@@ -144,6 +152,8 @@ class Plan:
     """With one to spare where there are several machines; None if no number is enough."""
     process_bytes: float | None = None
     redis_bytes: float | None = None
+    redis_cores: int = 0
+    """A server of Redis uses one; several are a cluster, over which a ranking is spread."""
     disk_bytes: float | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -186,7 +196,7 @@ def _one_machine(load: Load, figures: Figures) -> Plan:
 
 def _native_nodes(load: Load, figures: Figures) -> Plan:
     plan = Plan(layout="PostgreSQL + native")
-    score = _seconds(figures, "PostgreSQL score rate", plan.notes, _score_rate(load))
+    score = _seconds(figures, f"PostgreSQL {_score_rate(load)}", plan.notes, _score_rate(load))
     read = _seconds(figures, "PostgreSQL read rate", plan.notes, "read rate")
     follow = figures.get("PostgreSQL follow us", plan.notes)
     if score is None or read is None or follow is None:
@@ -205,25 +215,29 @@ def _native_nodes(load: Load, figures: Figures) -> Plan:
 
 def _redis_nodes(load: Load, figures: Figures) -> Plan:
     plan = Plan(layout="PostgreSQL + Redis")
-    score = _seconds(figures, "Redis score rate", plan.notes)
+    score = _seconds(figures, f"Redis {_score_rate(load)}", plan.notes)
     read = _seconds(figures, "Redis read rate", plan.notes)
+    follow = figures.get("Redis follow us", plan.notes)
     moves = figures.get("Redis move rate", plan.notes)
     entry = figures.get("Redis player bytes", plan.notes)
     if entry is not None:
         plan.redis_bytes = load.players * load.rankings * entry
     plan.process_bytes = figures.get("process bytes", plan.notes)
     plan.disk_bytes = _disk(load, figures, "PostgreSQL ", plan.notes)
-    if score is None or read is None or moves is None:
+    if score is None or read is None or follow is None or moves is None:
         return plan
-    if load.scores * load.rankings > moves * load.busy:
-        plan.notes.append(f"one index in Redis takes {moves * load.busy:,.0f} moves/s at that load")
+    plan.redis_cores = max(1, math.ceil(load.scores * load.rankings / (moves * load.busy)))
+    if plan.redis_cores > PROCESSES_MAX:
+        each = f"{moves * load.busy:,.0f} moves/s"
+        plan.notes.append(f"a server of Redis takes {each} at that load: {plan.redis_cores}")
         return plan
 
     def busiest(nodes: int) -> float:
-        return (load.scores * score + load.reads * read) / nodes
+        own = (load.scores * score + load.reads * read) / nodes
+        return load.scores * follow / 1e6 + own
 
     plan.processes = _with_spare(_fewest(busiest, load.busy))
-    _note_limit(plan, load, "more nodes than anybody has tried")
+    _note_limit(plan, load, "every node follows all scores")
     return plan
 
 
@@ -265,7 +279,18 @@ def _disk(load: Load, figures: Figures, where: str, notes: list[str]) -> float |
     fact = figures.get(f"{where}{'keyed fact' if load.keyed else 'fact'} bytes", notes)
     if fact is None:
         return None
-    return load.scores * load.average * DAY_SECONDS * load.days * fact
+    return facts(load) * fact
+
+
+def facts(load: Load) -> float:
+    """Return how many are in the ledger when the days are over."""
+    return load.scores * load.average * DAY_SECONDS * load.days
+
+
+def folding_seconds(load: Load, figures: Figures) -> float | None:
+    """Return how long one core folds all of them, from PostgreSQL."""
+    each = figures.get("PostgreSQL follow us", [])
+    return None if each is None else facts(load) * each / 1e6
 
 
 # ----------------------------------------------------------------------------- the cost
@@ -280,24 +305,22 @@ class Prices:
     disk_gb: float = 0.1
     database_cores: int = 4
     """Of PostgreSQL, where there is one."""
+    database_gb: float = 16.0
+    """Of memory, for the same."""
 
 
 def cost(plan: Plan, prices: Prices) -> float | None:
     """Return what a month of a plan costs, the disk at its fullest; None if that is not known."""
     if plan.processes is None or plan.memory_bytes is None or plan.disk_bytes is None:
         return None
-    cores = plan.processes + (1 if plan.redis_bytes else 0)
+    cores, memory = plan.processes + plan.redis_cores, plan.memory_bytes / GB
     if plan.layout.startswith("PostgreSQL"):
-        cores += prices.database_cores
-    return (
-        cores * prices.core
-        + plan.memory_bytes / GB * prices.memory_gb
-        + plan.disk_bytes / GB * prices.disk_gb
-    )
+        cores, memory = cores + prices.database_cores, memory + prices.database_gb
+    return cores * prices.core + memory * prices.memory_gb + plan.disk_bytes / GB * prices.disk_gb
 
 
-HEADS = ("processes", "GB each", "Redis GB", "disk GB", "a month")
-WIDTHS = (9, 8, 8, 9, 8)
+HEADS = ("processes", "GB each", "Redis", "Redis GB", "disk GB", "a month")
+WIDTHS = (9, 8, 5, 8, 9, 8)
 
 
 def shown(load: Load, figures: Figures, prices: Prices) -> str:
@@ -314,6 +337,7 @@ def shown(load: Load, figures: Figures, prices: Prices) -> str:
         cells = [
             _cell(plan.processes, 1),
             _cell(plan.process_bytes, GB),
+            _cell(plan.redis_cores or None, 1) if "Redis" in plan.layout else "",
             _cell(plan.redis_bytes, GB) if "Redis" in plan.layout else "",
             _cell(plan.disk_bytes, GB),
             _cell(cost(plan, prices), 1),
@@ -356,15 +380,48 @@ with rankd.open(sys.argv[1]) as ranks:
 """
 
 
-def measure(players: int) -> dict[str, Any]:
-    """Measure the bytes and the following; return a result as the other benchmarks write it."""
+_FOLLOW_REDIS = """
+import sys, time
+import rankd
+from rankd.wiring import Place
+ledger, index, facts = sys.argv[1], sys.argv[2], int(sys.argv[3])
+with rankd.open(Place(None, ledger, index)) as ranks:
+    first = ranks.position
+    print("ready", flush=True)
+    began = time.process_time()
+    while ranks.position < first + facts:
+        time.sleep(0.02)
+    print((time.process_time() - began) / facts * 1e6)
+"""
+
+
+def measure(players: int, only: str = "", old: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Measure the bytes and the following; return a result as the other benchmarks write it.
+
+    With ``only``, rows that begin so; the rest stays as it is in an ``old`` result.
+    """
     from datetime import UTC, datetime
 
-    from benchmarks import questions
+    from benchmarks import machine, questions
 
-    rows = [*_memory(players), *_sqlite_bytes(), *_postgres()]
-    asked = questions.Asked(players, datetime.now(UTC).date().isoformat())
-    return questions.answer(NAME, QUESTION, asked, rows)
+    measures: Mapping[str, Callable[[], list[dict[str, Any]]]] = {
+        "native: ": lambda: _memory(players),
+        "SQLite: ": _sqlite_bytes,
+        "PostgreSQL: ": _postgres,
+        "Redis: ": _redis,
+    }
+    date = datetime.now(UTC).date().isoformat()
+    if not only or not old:
+        rows = [row for work in measures.values() for row in work()]
+        return questions.answer(NAME, QUESTION, questions.Asked(players, date), rows)
+    when = {"date": date, "commit": machine.facts()["commit"]}
+    rows = []
+    for first, work in measures.items():
+        if first.startswith(only):
+            rows += [row | when for row in work()]
+        else:
+            rows += [row for row in old["rows"] if row["what"].startswith(first)]
+    return {**old, "rows": rows}
 
 
 def _memory(players: int) -> list[dict[str, Any]]:
@@ -406,6 +463,29 @@ def _postgres() -> list[dict[str, Any]]:
                 us = _told(_FOLLOW, server.url)
                 rows.append(row("PostgreSQL: processor time to follow a fact", us, "us"))
     return rows
+
+
+def _redis() -> list[dict[str, Any]]:
+    """Let one node follow what another takes: a hundred at a time, as they gather under load."""
+    import rankd
+    from benchmarks.questions import row
+    from rankd.testing.servers import postgres_server, redis_server
+    from rankd.wiring import Place
+
+    with postgres_server(durable=True) as ledger, redis_server() as redis:
+        words = [ledger.url, redis.url, str(FOLLOWED_FACTS)]
+        with rankd.open(Place(None, ledger.url, redis.url)) as ranks:
+            board = ranks.board("arena")
+            program = [sys.executable, "-c", _FOLLOW_REDIS, *words]
+            with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as follower:
+                assert follower.stdout is not None
+                assert follower.stdout.readline() == "ready\n"
+                for first in range(0, FOLLOWED_FACTS, GATHERED):
+                    some = range(first, first + GATHERED)
+                    scores = [(f"player-{n:09d}", n * 2654435761 % 10**9) for n in some]
+                    board.submit_many(scores)
+                us = float(follower.stdout.read())
+    return [row("Redis: processor time to follow a fact", us, "us")]
 
 
 def _submit(place: str, *, keyed: bool) -> None:
@@ -481,8 +561,10 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     add("--price-memory", type=float, default=3.0, help="a GB and month")
     add("--price-disk", type=float, default=0.1, help="a GB and month")
     add("--database-cores", type=int, default=4, help="of PostgreSQL")
+    add("--database-gb", type=float, default=16.0, help="of memory, of PostgreSQL")
     add("--results", type=Path, default=RESULTS, help="where the figures are")
     add("--measure", action="store_true", help="measure bytes and following, and write them there")
+    add("--only", default="", help="of what is measured, the rows that begin so")
     return parser.parse_args(words)
 
 
@@ -492,7 +574,8 @@ def main(words: Sequence[str] | None = None) -> None:
     if options.measure:
         from benchmarks import questions
 
-        result = measure(int(options.players))
+        old = _result(options.results / f"{NAME}.json")
+        result = measure(int(options.players), options.only, old)
         print(questions.shown(result))
         print("\nWritten:", questions.write(result, options.results))
         return
@@ -512,6 +595,7 @@ def main(words: Sequence[str] | None = None) -> None:
         memory_gb=options.price_memory,
         disk_gb=options.price_disk,
         database_cores=options.database_cores,
+        database_gb=options.database_gb,
     )
     print(shown(load, Figures.read(options.results), prices))
 

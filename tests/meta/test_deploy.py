@@ -2,10 +2,18 @@
 
 import asyncio
 import configparser
+import http.client
+import os
 import re
 import shlex
+import socket
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from shutil import copyfile, which
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
@@ -17,8 +25,8 @@ import rankd
 from rankd.api.roles import ROLES
 from rankd.cli import main
 from rankd.serving import ROUTES
-from rankd.settings import TABLE, resolve
-from rankd.testing.servers import postgres_server
+from rankd.settings import OTHER_VARIABLES, TABLE, resolve
+from rankd.testing.servers import postgres_programs, postgres_server
 from rankd.wiring import Place
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +37,6 @@ COMPOSE = sorted(DEPLOY.glob("compose.*.yml"))
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 
 VARIABLES = {row.environment: row for row in TABLE}
-OTHER_VARIABLES = {"RANKD_URL", "RANKD_KEY", "RANKD_PURE", "RANKD_DEBUG", "RANKD_SANITIZE"}
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 SPECIFIERS = {"%i": "a", "%H": "host", "%%": "%"}
@@ -148,7 +155,7 @@ def test_containers_name_only_services_and_volumes_that_there_are(path: Path) ->
         for mount in service.get("volumes", ()):
             source = mount.split(":")[0]
             assert source in whole["volumes"] or (DEPLOY / source).is_file()
-        if "build" in service:
+        if service["image"] == "rankd":  # It is in no registry: whoever is first builds it.
             assert (DEPLOY / service["build"]["context"]).resolve() == ROOT
             assert (ROOT / service["build"]["dockerfile"]).is_file()
 
@@ -219,6 +226,45 @@ def test_units_have_the_form_of_units() -> None:
         assert {"Unit", "Install"} <= set(parser.sections())
 
 
+@pytest.mark.skipif(which("systemctl") is None, reason="there is no systemd")
+def test_nodes_that_are_enabled_come_back_with_the_machine(tmp_path: Path) -> None:
+    """Also if the target of all of them is not enabled, or one of them is disabled."""
+    folder = tmp_path / "etc" / "systemd" / "system"
+    folder.mkdir(parents=True)
+    for path in [*UNITS, DEPLOY / "systemd" / "rankd.target"]:
+        copyfile(path, folder / path.name)
+
+    def systemctl(*words: str) -> None:
+        command = ["systemctl", f"--root={tmp_path}", *words]
+        subprocess.run(command, check=True, capture_output=True)
+
+    systemctl("enable", "rankd@a", "rankd@b", "rankd@c")
+    systemctl("disable", "rankd@c")
+    wanted = {path.name for path in (folder / "multi-user.target.wants").iterdir()}
+    together = {path.name for path in (folder / "rankd.target.wants").iterdir()}
+    assert wanted == together == {"rankd@a.service", "rankd@b.service"}
+
+
+def test_what_the_page_installs_is_there_and_where_units_look_for_it() -> None:
+    (steps,) = [fence for fence in fences(SEVERAL.read_text(), "sh") if "sysusers" in fence]
+    words = [shlex.split(line, comments=True) for line in steps.splitlines()]
+    installed: dict[str, str] = {}
+    for line in words:
+        given = [word for word in line if word.startswith("deploy/")]
+        assert all(map(list, map(ROOT.glob, given))), line
+        for source in [path for word in given for path in ROOT.glob(word)]:
+            name = line[-1] + source.name if line[-1].endswith("/") else line[-1]
+            installed[name] = line[line.index("-m") + 1]
+    units = {f"/etc/systemd/system/{path.name}" for path in UNITS}
+    assert units | {"/etc/systemd/system/rankd.target"} <= set(installed)
+    for path in UNITS:
+        service = read_unit(path)["Service"]
+        named = [name.removeprefix("-") for name in service["EnvironmentFile"]]
+        assert {*named, "/etc/rankd/rankd.toml"} <= set(installed)
+    assert installed["/etc/rankd/rankd.env"] == "0600"
+    assert "/etc/sysusers.d/rankd.conf" in installed
+
+
 # --------------------------------------------------------------------------------- balancers
 
 
@@ -227,7 +273,7 @@ def is_read_by(name: str, method: str, path: str) -> bool:
     text = (DEPLOY / name).read_text()
     if name == "haproxy.cfg":
         methods = re.findall(r"^\s+acl reads method (.+)$", text, re.MULTILINE)[0].split()
-        ends = re.findall(r"^\s+acl reads path_end (\S+)$", text, re.MULTILINE)
+        ends = re.findall(r"^\s+acl reads path,url_dec -m end (\S+)$", text, re.MULTILINE)
         return method in methods or path.endswith(tuple(ends))
     patterns = re.findall(r'^\s+"~(.+)"\s+rankd_readers;$', text, re.MULTILINE)
     return any(re.search(pattern, f"{method} {path}") for pattern in patterns)
@@ -238,6 +284,49 @@ def is_read_by(name: str, method: str, path: str) -> bool:
 def test_balancers_send_each_route_to_a_role_that_answers_it(balancer: str, route: Any) -> None:
     path = re.sub(r"\{\w+\}", "x", route.path)
     assert is_read_by(balancer, route.method, path) == (not route.writes)
+
+
+@pytest.mark.skipif(which("haproxy") is None, reason="there is no HAProxy")
+def test_haproxy_keeps_from_strangers_what_is_of_one_node(tmp_path: Path) -> None:
+    """However they write it: a node reads %6d as m."""
+    text = (DEPLOY / "haproxy.cfg").read_text()
+    text = re.sub(r"^resolvers names\n(    .*\n)+", "", text, flags=re.MULTILINE)
+    text = text.replace(" init-addr last,libc,none resolvers names", "")
+    with bound_to_nobody() as nobody, bound_to_nobody() as free:
+        text = re.sub(r"\bnode\d:8700", f"127.0.0.1:{nobody}", text)
+        port = free
+    (tmp_path / "cfg").write_text(text.replace("bind :8700", f"bind 127.0.0.1:{port}"))
+    with subprocess.Popen(
+        ["haproxy", "-f", str(tmp_path / "cfg")], stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            for path in ("/metrics", "/readyz", "/%6detrics", "/%72e%61dyz", "/metrics?a=b"):
+                assert status_of(port, path) == 404, path
+            assert status_of(port, "/v1/boards") == 503, "there is no node"
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def bound_to_nobody() -> Iterator[int]:
+    """Give a port that is free, as long as nobody takes it."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        yield found.getsockname()[1]
+
+
+def status_of(port: int, path: str) -> int:
+    """Ask until somebody listens."""
+    for _ in range(200):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        try:
+            connection.request("GET", path)
+            return connection.getresponse().status
+        except ConnectionRefusedError:
+            time.sleep(0.05)
+        finally:
+            connection.close()
+    pytest.fail("nobody listens")
 
 
 def test_balancers_know_the_nodes_that_containers_are() -> None:
@@ -260,25 +349,78 @@ MOMENT = "(SELECT max(at) FROM rankd.submissions)"
 """Stands for now: a day may end between a submission and a question about it."""
 
 
+YESTERDAY = f"to_char({MOMENT} AT TIME ZONE 'UTC' - interval '1 day', 'YYYY-MM-DD')"
+ARCHIVED = f"""
+INSERT INTO rankd.sealed_standings (board, window_id, since, place, rank, player, scores)
+SELECT 'arena', 'daily:' || {YESTERDAY}, 1, given.*
+  FROM (VALUES (1, 1, 'ada', '{{9}}'::bigint[]), (2, 1, 'bob', '{{9}}'), (3, 3, 'cyd', '{{7}}'),
+               (4, 4, 'dee', '{{1}}')) AS given;
+INSERT INTO rankd.sealed_windows VALUES ('arena', 'daily:' || {YESTERDAY}, 1, 4);
+"""
+"""What is archived when a day is over, and this one is not."""
+
+
 def test_the_sql_of_the_page_is_answered_as_it_says() -> None:
     before, _, analysts = SEVERAL.read_text().partition("\n## For analysts\n")
     (founding,) = fences(before, "sql")
     granting, *questions = fences(analysts, "sql")
-    assert len(questions) == 3
+    assert len(questions) == 4
     with postgres_server(durable=True) as server:
         asyncio.run(_execute(server.url, founding.replace("rankd", "games")))
         url = f"postgresql://games@{server.host}:{server.port}/games"
         with rankd.open(url) as ranks:
             board = ranks.board("arena", windows=["all", "daily"])
             board.submit_many([("ada", 4300), ("bob", 4700), ("ada", 4800)])
+            board.submit("cyd", delta=50)
             ranks.profile("ada", name="Ada")
+        asyncio.run(_execute(url, ARCHIVED))
         asyncio.run(_execute(url.replace("games@", "rankd@"), granting))
         analyst = url.replace("games@", "analyst@")
         questions = [question.replace("now()", MOMENT) for question in questions]
-        by_day, best, by_node = asyncio.run(_ask(analyst, questions))
-    assert [tuple(row)[0::2] for row in by_day] == [("arena", 3)]
-    assert [tuple(row) for row in best] == [("ada", "Ada", 4800, 2), ("bob", None, 4700, 1)]
-    assert sum(row["facts"] for row in by_node) == 5
+        first, by_day, best, by_node = asyncio.run(_ask(analyst, questions))
+    assert [tuple(row)[1:] for row in first] == [
+        (1, "ada", "Ada", 9),
+        (1, "bob", None, 9),
+        (3, "cyd", None, 7),
+    ]
+    assert [tuple(row)[0::2] for row in by_day] == [("arena", 4)]
+    assert [tuple(row) for row in best] == [
+        ("ada", "Ada", 4800, None, 2),
+        ("bob", None, 4700, None, 1),
+        ("cyd", None, None, 50, 1),
+    ]
+    assert sum(row["facts"] for row in by_node) == 6
+
+
+def test_a_back_up_is_made_and_restored_as_the_page_prints_it(tmp_path: Path) -> None:
+    """On another server, too, where there is nothing but the role of the first step."""
+    programs = postgres_programs()
+    if not (programs / "pg_restore").exists():
+        pytest.skip("there are no tools of PostgreSQL beside the server")
+    before, _, rest = SEVERAL.read_text().partition("\n## Back-up\n")
+    backing_up, _, analysts = rest.partition("\n## For analysts\n")
+    (founding,), (granting, *_) = fences(before, "sql"), fences(analysts, "sql")
+    dumping, restoring = fences(backing_up, "sh")
+    with postgres_server(durable=True) as server, postgres_server(durable=True) as other:
+        for each in (server, other):
+            asyncio.run(_execute(each.url, founding.replace("rankd", "games")))
+        url = f"postgresql://games@{server.host}:{server.port}/games"
+        with rankd.open(url) as ranks:
+            ranks.board("arena").submit_many([("ada", 4300), ("bob", 4700)])
+        asyncio.run(_execute(url.replace("games@", "rankd@"), granting))
+        for each, printed in ((server, dumping), (other, restoring)):
+            # The role that may do everything is called rankd here, not postgres.
+            named = printed.replace("rankd@", "games@").replace("internal/rankd", "internal/games")
+            named = named.replace("--username postgres --owner rankd", "-U rankd -O games")
+            named = named.replace("db.internal", each.host)
+            named = named.replace("rankd verify", f"{sys.executable} -m rankd verify")
+            paths = f"{programs}{os.pathsep}{os.environ['PATH']}"
+            environment = os.environ | {"PGPORT": str(each.port), "PATH": paths}
+            words = ["sh", "-e", "-c", named]
+            done = subprocess.run(
+                words, check=False, cwd=tmp_path, env=environment, capture_output=True, text=True
+            )
+            assert done.returncode == 0, done.stderr
 
 
 async def _execute(url: str, statements: str) -> None:

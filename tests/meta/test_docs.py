@@ -56,6 +56,16 @@ def test_every_verb_of_the_makefile_is_explained_to_contributors() -> None:
     assert [verb for verb in targets if f"`make {verb}`" not in page] == ["help"]
 
 
+def test_every_long_step_of_the_makefile_says_what_it_does_and_for_how_long() -> None:
+    """Two minutes of silence look like something that hangs."""
+    rules = re.split(r"\n(?=\S)", (ROOT / "Makefile").read_text())
+    long = [rule for rule in rules if re.search(r"^\t.*(PIP\) install|mypy|pytest)", rule, re.M)]
+    assert len(long) >= 7
+    for rule in long:
+        told = re.findall(r'echo "(.+?)"', rule)
+        assert any(re.search(r", (about|some) .*(minute|second)s?$", text) for text in told), rule
+
+
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
     for target in LINK.findall(prose(page)):

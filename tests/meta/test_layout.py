@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from tests.standins import PURE, STRICT
 
 ROOT = Path(__file__).parents[2]
 PYTHON = sorted(
@@ -57,8 +58,22 @@ def test_the_native_list_its_stub_and_its_oracle_have_the_same_names() -> None:
             if isinstance(item, ast.FunctionDef | ast.AnnAssign)
         }
         wanted = {name for name in names if not name.startswith("_")}
-        for module in ("rankd.rank._ranklist", "rankd.rank.oracle"):
-            made = vars(importlib.import_module(module))[described.name]()
+        for module in ["oracle"] if PURE else ["_ranklist", "oracle"]:
+            made = vars(importlib.import_module(f"rankd.rank.{module}"))[described.name]()
+            assert {name for name in dir(made) if not name.startswith("_")} == wanted, module
+
+
+def test_native_forms_their_stub_and_the_plain_ones_have_the_same_names() -> None:
+    stub = ast.parse((ROOT / "src" / "rankd" / "forms" / "_native.pyi").read_text())
+    kinds = ["plain"] if PURE else ["_native", "plain"]
+    modules = [importlib.import_module(f"rankd.forms.{kind}") for kind in kinds]
+    for module in modules:
+        assert {"enclose"} < vars(module).keys()
+    for described in [node for node in stub.body if isinstance(node, ast.ClassDef)]:
+        names = {item.name for item in described.body if isinstance(item, ast.FunctionDef)}
+        wanted = {name for name in names if not name.startswith("_")}
+        for module in modules:
+            made = vars(module)[described.name]
             assert {name for name in dir(made) if not name.startswith("_")} == wanted, module
 
 
@@ -74,7 +89,7 @@ def test_the_lock_covers_what_the_project_declares() -> None:
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=named)
 def test_examples_run(example: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(example), "--players", "2000", "--seconds", "0.3"],
+        [sys.executable, *STRICT, str(example), "--players", "2000", "--seconds", "0.3"],
         capture_output=True,
         text=True,
         timeout=60,

@@ -6,7 +6,19 @@ import shlex
 from pathlib import Path
 
 import pytest
-from benchmarks.sizing import SOURCES, Figures, Load, Prices, cost, main, plans, shown
+from benchmarks import sizing
+from benchmarks.sizing import (
+    SOURCES,
+    Figures,
+    Load,
+    Prices,
+    cost,
+    facts,
+    folding_seconds,
+    main,
+    plans,
+    shown,
+)
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "operating" / "choosing-a-size.md"
@@ -28,7 +40,10 @@ ROUND = Figures(
         "PostgreSQL keyed fact bytes": 500.0,
         "PostgreSQL score rate": 5_000.0,
         "PostgreSQL read rate": 20_000.0,
+        "PostgreSQL batched score rate": 25_000.0,
+        "Redis follow us": 10.0,
         "Redis score rate": 4_000.0,
+        "Redis batched score rate": 8_000.0,
         "Redis read rate": 10_000.0,
         "Redis player bytes": 180.0,
         "Redis move rate": 20_000.0,
@@ -62,12 +77,26 @@ def test_every_node_follows_everything_and_there_is_one_to_spare() -> None:
     _, native, _ = plans(Load(players=1, scores=50_000, reads=0), ROUND)
     assert native.processes is None
     assert "every node follows all scores" in native.notes[0]
+    _, _, redis = plans(Load(players=1, scores=8_000, reads=8_000), ROUND)
+    assert redis.processes == 8  # 0.08 + (2 + 0.8) / 7 < 0.5, and one more
+    _, _, redis = plans(Load(players=1, scores=60_000, reads=0), ROUND)
+    assert redis.processes is None
+    assert "every node follows all scores" in redis.notes[0]
 
 
-def test_an_index_in_redis_is_moved_by_one_core() -> None:
-    _, _, redis = plans(Load(players=1, scores=1_000, reads=2_500, rankings=3), ROUND)
-    assert redis.processes == 2  # 0.25 + 0.25, and one more
+def test_batches_are_cheaper_wherever_the_ledger_is() -> None:
+    load = Load(players=1, scores=10_000, reads=0, batched=True)
+    _, native, redis = plans(load, ROUND)
+    assert native.processes == 2  # 0.1 + 0.4 = 0.5, and one more
+    assert redis.processes == 5  # 0.1 + 1.25 / 4 < 0.5, and one more
+
+
+def test_an_index_in_redis_is_moved_by_one_core_or_by_those_of_a_cluster() -> None:
+    _, _, redis = plans(Load(players=1, scores=1_000, reads=2_300, rankings=3), ROUND)
+    assert (redis.processes, redis.redis_cores) == (2, 1)  # 0.01 + 0.25 + 0.23, and one more
     _, _, redis = plans(Load(players=1, scores=4_000, reads=0, rankings=3), ROUND)
+    assert redis.redis_cores == 2  # 12,000 moves/s, of which one takes 10,000 at half its time
+    _, _, redis = plans(Load(players=1, scores=1e6, reads=0, rankings=3), ROUND)
     assert redis.processes is None
     assert "10,000 moves/s" in redis.notes[0]
 
@@ -83,14 +112,30 @@ def test_a_ledger_keeps_everything() -> None:
     assert bare.disk_bytes == facts * 40
 
 
+def test_without_a_saved_index_all_of_it_is_folded() -> None:
+    load = Load(players=1, scores=100, reads=0, average=0.5, days=10)
+    assert facts(load) == 100 * 0.5 * 86_400 * 10
+    assert folding_seconds(load, ROUND) == facts(load) * 10 / 1e6
+    assert folding_seconds(load, Figures({})) is None
+
+
+def test_measuring_some_rows_anew_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    old = {"machine": "m", "rows": [{"what": "SQLite: a fact"}, {"what": "Redis: x", "figure": 1}]}
+    monkeypatch.setattr(sizing, "_redis", lambda: [{"what": "Redis: x", "figure": 2}])
+    found = sizing.measure(1, "Redis: ", old)
+    assert found["machine"] == "m"
+    assert found["rows"][0] == old["rows"][0]
+    assert (found["rows"][1]["figure"], len(found["rows"])) == (2, 2)
+
+
 def test_a_month_costs_cores_memory_and_disk() -> None:
     load = Load(players=1_000_000, scores=100, reads=100, rankings=1, average=1.0, days=1)
-    prices = Prices(core=10, memory_gb=2, disk_gb=1, database_cores=4)
+    prices = Prices(core=10, memory_gb=2, disk_gb=1, database_cores=4, database_gb=8)
     one, native, redis = plans(load, ROUND)
     facts = 100 * 86_400
     assert cost(one, prices) == pytest.approx(10 + 0.15 * 2 + facts * 160 / 1e9)
-    assert cost(native, prices) == pytest.approx(60 + 2 * 0.15 * 2 + facts * 500 / 1e9)
-    assert cost(redis, prices) == pytest.approx(70 + (0.1 + 0.18) * 2 + facts * 500 / 1e9)
+    assert cost(native, prices) == pytest.approx(60 + (2 * 0.15 + 8) * 2 + facts * 500 / 1e9)
+    assert cost(redis, prices) == pytest.approx(70 + (0.1 + 0.18 + 8) * 2 + facts * 500 / 1e9)
 
 
 def test_what_is_not_measured_is_said_and_never_made_up() -> None:
@@ -103,7 +148,7 @@ def test_what_is_not_measured_is_said_and_never_made_up() -> None:
 
 
 def test_a_figure_of_another_kind_stands_in_only_if_that_is_said() -> None:
-    known = {name: value for name, value in ROUND.known.items() if "PostgreSQL score" not in name}
+    known = {name: value for name, value in ROUND.known.items() if name != "PostgreSQL score rate"}
     _, native, _ = plans(Load(players=1, scores=10_000, reads=0), Figures(known))
     assert native.processes == 4  # 0.1 + 1 / 3 < 0.5, and one more
     assert any("stands in" in note for note in native.notes)
