@@ -13,6 +13,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from tests.standins import PURE, WARNING
 
+from rankd.adapters.sqlite import recent
+
 # No deadline: a shared machine pauses, and a pause is not a fault. Not derandomised: each run
 # looks somewhere new, and prints what reproduces a failure.
 settings.register_profile(
@@ -29,6 +31,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """Warnings are errors, but not the one that says what was asked for."""
     if PURE:
         config.addinivalue_line("filterwarnings", f"ignore:{WARNING}")
+
+
+@pytest.fixture(autouse=True)
+def _keys_on_the_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys leave after a few, so that every test of a ledger meets them in both of their tables."""
+    monkeypatch.setattr(recent, "GENERATION_KEYS", 8)
 
 
 # Opened by the runner itself, whenever it sees fit.

@@ -23,7 +23,7 @@ from typing import NamedTuple, TypeAlias
 
 from tests.simulation.power_loss import scratch_folder
 
-from rankd.adapters.sqlite import SQLiteLedger
+from rankd.adapters.sqlite import SQLiteLedger, recent
 from rankd.adapters.sqlite.database import FILE
 from rankd.errors import RankdError
 from rankd.model.facts import (
@@ -148,6 +148,7 @@ def _say(line: str) -> None:
 
 
 def main() -> int:
+    recent.GENERATION_KEYS = 8  # So that keys are on the move at all times.
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--edits", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=time.time_ns() & 0xFFFF_FFFF)

@@ -36,6 +36,7 @@ from typing import Any
 import msgspec
 from tests.simulation.power_loss import scratch_folder
 
+from rankd.adapters.sqlite import recent
 from rankd.core.intake import Answer
 from rankd.core.service import Rankd
 from rankd.errors import LedgerUnavailable, RankdError, Refused, Unavailable
@@ -515,6 +516,7 @@ def _say(line: str) -> None:
 
 
 def main() -> int:
+    recent.GENERATION_KEYS = 8  # So that keys are on the move at all times.
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kills", type=int, default=1_000)
     parser.add_argument("--seed", type=int, default=time.time_ns() & 0xFFFF_FFFF)

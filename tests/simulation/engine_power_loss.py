@@ -35,7 +35,7 @@ from tests.simulation.power_loss import _hold_checkpoints, scratch_folder
 
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.snapshot import SnapshotFolder
-from rankd.adapters.sqlite import SQLiteLedger
+from rankd.adapters.sqlite import SQLiteLedger, recent
 from rankd.adapters.sqlite import ledger as adapter
 from rankd.core.recovery import Home, recover
 from rankd.core.service import Rankd, running
@@ -669,6 +669,7 @@ def _say(line: str) -> None:
 
 
 def main() -> int:
+    recent.GENERATION_KEYS = 8  # So that keys are on the move at all times.
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--images", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=time.time_ns() & 0xFFFF_FFFF)

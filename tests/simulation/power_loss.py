@@ -26,7 +26,7 @@ from unittest.mock import patch
 
 import apsw
 
-from rankd.adapters.sqlite import SQLiteLedger
+from rankd.adapters.sqlite import SQLiteLedger, recent
 from rankd.adapters.sqlite import ledger as adapter
 from rankd.errors import RankdError
 from rankd.model.facts import Fact, Position, ScoreSubmitted
@@ -231,6 +231,7 @@ def _say(line: str) -> None:
 
 
 def main() -> int:
+    recent.GENERATION_KEYS = 8  # So that keys are on the move at all times.
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--images", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=time.time_ns() & 0xFFFF_FFFF)

@@ -25,6 +25,7 @@ from rankd.adapters.sqlite.ledger import (
     verifying,
 )
 from rankd.adapters.sqlite.reading import Reader
+from rankd.adapters.sqlite.recent import RecentKeys
 from rankd.adapters.sqlite.statements import QUERIES, fetch
 from rankd.adapters.sqlite.transcription import transcribing
 from rankd.errors import LedgerUnavailable
@@ -64,7 +65,9 @@ class FollowedLedger:
         return Position(rows[0][0]) if rows else Position(0)
 
     async def first_use(self, *, board: str, key: str) -> FirstUse | None:
-        found = await self._run(partial(used_before, names={(board, key): hash_of(board, key)}))
+        names = {(board, key): hash_of(board, key)}
+        head, recent = await self.head(), RecentKeys()
+        found = await self._run(partial(used_before, recent=recent, head=head, names=names))
         return found.get((board, key))
 
     async def receipts_through(self) -> Position:

@@ -41,6 +41,7 @@ from rankd.adapters.sqlite.keys import Name, fingerprint_of, hash_of, name_of, n
 from rankd.adapters.sqlite.lane import Lane, stepwise
 from rankd.adapters.sqlite.players import Changes, changes, project
 from rankd.adapters.sqlite.reading import Reader, facts_at
+from rankd.adapters.sqlite.recent import RecentKeys
 from rankd.adapters.sqlite.statements import QUERIES, fetch
 from rankd.adapters.sqlite.verification import checksum, verification
 from rankd.errors import LedgerCorrupt, LedgerNotCopied, LedgerUnavailable, RankdError
@@ -81,6 +82,7 @@ class SQLiteLedger:
         self._vfs = vfs
         self._writer, self._reader = Lane("writer"), Lane("reader")
         self._in_order = Reader()
+        self._recent = RecentKeys()
         self._lock: FolderLock | None = None
         self._tail = _Tail(Position(0), Instant(0), GENESIS)
         self._wal_pages = 0
@@ -185,13 +187,17 @@ class SQLiteLedger:
             return None
         at = max(now, self._tail.at)
         with self._transaction(database):
-            batch = _number(facts, self._tail.head, partial(used_before, database))
+            batch = self._numbered(database, facts, self._tail)
             tail = self._write(database, batch, self._tail._replace(at=at))
             project(database, batch.changes)
+            self._recent.move(database, len(batch.hashes))
             database.executemany(QUERIES["add_receipt"], map(_receipt_row, receipts))
         self._tail = tail
         self._checkpoint_if_due()
         return Appended(batch.positions, batch.first_uses, at, tail.link)
+
+    def _numbered(self, database: apsw.Connection, facts: Sequence[Fact], tail: _Tail) -> "_Batch":
+        return _number(facts, tail.head, partial(used_before, database, self._recent, tail.head))
 
     def _write(self, database: apsw.Connection, batch: "_Batch", tail: _Tail) -> _Tail:
         for start in range(0, len(batch.fresh), BLOCK_FACTS_MAX):
@@ -204,8 +210,7 @@ class SQLiteLedger:
             )
             database.execute(QUERIES["add_block"], block._asdict())
             if batch.hashes:
-                hashes = msgspec.json.encode(batch.hashes[start:end]).decode()
-                database.execute(QUERIES["add_keys"], {"hashes": hashes, "first": block.first})
+                self._recent.add(database, batch.hashes[start:end], block.first)
             tail = tail._replace(head=block.last, link=block.link)
         return tail
 
@@ -228,6 +233,7 @@ class SQLiteLedger:
         with self._transaction(database):
             for _, run in groupby(facts, attrgetter("at")):
                 tail = self._take(database, list(run), tail)
+            self._recent.move(database, len(facts))
             database.executemany(QUERIES["add_receipt"], map(_receipt_row, receipts))
         self._tail = tail
         self._checkpoint_if_due()
@@ -236,7 +242,7 @@ class SQLiteLedger:
         """Write facts of one time as they were."""
         first, last, at = run[0].position, run[-1].position, run[0].at
         facts = [recorded.fact for recorded in run]
-        batch = _number(facts, tail.head, partial(used_before, database))
+        batch = self._numbered(database, facts, tail)
         if batch.first_uses:
             raise LedgerNotCopied(f"a key at {first} to {last} was used before")
         if (tail.head + 1, tail.head + len(run)) != (first, last) or at < tail.at:
@@ -250,9 +256,11 @@ class SQLiteLedger:
     def _transaction(self, database: apsw.Connection) -> Iterator[None]:
         """All of what is inside, or nothing. Says what is known of it when it fails."""
         try:
+            self._recent.load(database)
             database.execute("BEGIN IMMEDIATE")
             yield
         except BaseException as exc:
+            self._recent.forget()
             self._roll_back(database)
             if isinstance(exc, apsw.Error):
                 raise self._note(translated(exc)) from exc
@@ -307,7 +315,10 @@ class SQLiteLedger:
         return rows[0][0] if rows else None
 
     async def first_use(self, *, board: str, key: str) -> FirstUse | None:
-        found = await self._read(partial(used_before, names={(board, key): hash_of(board, key)}))
+        names = {(board, key): hash_of(board, key)}
+        found = await self._read(
+            partial(used_before, recent=self._recent, head=self._tail.head, names=names)
+        )
         return found.get((board, key))
 
     async def receipts_through(self) -> Position:
@@ -453,17 +464,31 @@ def _positions(head: Position, count: int) -> Sequence[Position]:
     return range(head + 1, head + count + 1)  # type: ignore[return-value]
 
 
-def used_before(database: apsw.Connection, names: Mapping[Name, int]) -> Mapping[Name, FirstUse]:
-    """Return which of the keys are in the ledger, and where they were used first."""
-    hashes = msgspec.json.encode(list(names.values())).decode()
-    found: dict[Name, FirstUse] = {}
-    rows = fetch(database, QUERIES["find_keys"], hashes=hashes)
-    facts = facts_at(database, [position for position, _ in rows])
-    for (position, receipt), fact in zip(rows, facts, strict=True):
+def used_before(
+    database: apsw.Connection, recent: RecentKeys, head: Position, names: Mapping[Name, int]
+) -> Mapping[Name, FirstUse]:
+    """Return which of the keys are in the ledger up to a position, and where they were used first.
+
+    What is behind that is not committed yet, though its writer has it in memory.
+    """
+    hashes = list(names.values())
+    found = {position for position in recent.find(database, hashes) if position <= head}
+    listed = msgspec.json.encode(hashes).decode()
+    found.update(position for (position,) in fetch(database, QUERIES["find_keys"], hashes=listed))
+    return _first_uses(database, names, sorted(found)) if found else {}
+
+
+def _first_uses(
+    database: apsw.Connection, names: Mapping[Name, int], positions: Sequence[Position]
+) -> Mapping[Name, FirstUse]:
+    listed = msgspec.json.encode(positions).decode()
+    receipts = dict(fetch(database, QUERIES["read_receipts"], positions=listed))
+    uses: dict[Name, FirstUse] = {}
+    for position, fact in zip(positions, facts_at(database, positions), strict=True):
         name = name_of(fact)
-        if name is not None and name in names and name not in found:
-            found[name] = FirstUse(position, fingerprint_of(fact), receipt)
-    return found
+        if name is not None and name in names and name not in uses:
+            uses[name] = FirstUse(position, fingerprint_of(fact), receipts.get(position))
+    return uses
 
 
 def lacking_receipts(

@@ -6,7 +6,8 @@ ledger only grows at its end. The head of one moment says which rows belong to t
 never change, so they are read a few at a time. No read lasts, and between two of them is a rest in
 which the writer finds nobody reading, and empties its WAL.
 
-Only the players change in place; they are read at the moment of the head, in one go.
+Only the players change in place, and recent keys move to their table; both are read at the moment
+of the head, in one go.
 """
 
 import time
@@ -62,7 +63,7 @@ def _rested(steps: Iterator[Progress]) -> Iterator[Progress]:
 
 
 def _steps(copy: apsw.Connection) -> Iterator[Progress]:
-    head = _copy_players(copy)
+    head = _copy_what_changes(copy)
     yield Progress(0, head, "copying facts")
     while _copy(copy, QUERIES["copy_blocks"], head=head, limit=STEP_BLOCKS):
         ((last, _, _),) = fetch(copy, QUERIES["last_block"])
@@ -73,11 +74,12 @@ def _steps(copy: apsw.Connection) -> Iterator[Progress]:
         yield Progress(last, head, "copying receipts")
 
 
-def _copy_players(copy: apsw.Connection) -> Position:
-    """Copy the players; return the head of the moment that they are of."""
+def _copy_what_changes(copy: apsw.Connection) -> Position:
+    """Copy the rows that do not stay; return the head of the moment that they are of."""
     copy.execute("BEGIN")
     ((head,),) = fetch(copy, QUERIES["copied_head"])
     copy.execute(QUERIES["copy_players"])
+    copy.execute(QUERIES["copy_recent_keys"])
     copy.execute("COMMIT")
     return Position(head)
 

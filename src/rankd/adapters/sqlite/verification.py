@@ -7,7 +7,7 @@ Walked from the first fact to the last, some blocks at a time. What is checked:
 3. Each block's link is the hash of the link before it and of all that the block says.
 4. Positions begin at 1 and have no holes; times never go back.
 5. Every body can be read as the fact it says it is.
-6. The key table has an entry for each fact with a key, and no other.
+6. The key tables have an entry for each fact with a key, and no other.
 7. Every receipt is the one that was kept, and belongs to a fact.
 8. The table of players is what the facts come to.
 
@@ -71,13 +71,15 @@ def verification(
 
 
 def _check_keys(database: apsw.Connection, head: Position, keyed: int) -> Iterator[Progress]:
-    """Check that the key table has so many entries and no others, and then the receipts."""
-    found = 0
-    for count in _key_pages(database, head):
+    """Check that the key tables have so many entries and no others, and then the receipts."""
+    recent = _recent_keys(database)  # First: what is moved meanwhile is in both, and counts once.
+    found = sum(position <= head for _, position in recent)
+    yield Progress(min(found, keyed), keyed, "keys")
+    for count in _key_pages(database, head, recent):
         found += count
         yield Progress(min(found, keyed), keyed, "keys")
     if found != keyed:
-        raise LedgerCorrupt(f"{keyed} facts have a key, the key table has {found}")
+        raise LedgerCorrupt(f"{keyed} facts have a key, the key tables have {found}")
     for _ in _receipt_pages(database):
         yield Progress(keyed, keyed, "keys")
 
@@ -116,7 +118,7 @@ def _check_facts(database: apsw.Connection, block: Block, players: dict[str, Pla
     rows = fetch(database, QUERIES["check_keys"], hashes=listed, first=block.first)
     keyed = {block.first + offset for offset, hashed in enumerate(hashes) if hashed is not None}
     if missing := keyed - {position for (position,) in rows}:
-        raise LedgerCorrupt("the key is not in the key table", position=min(missing))
+        raise LedgerCorrupt("the key is in no key table", position=min(missing))
     return len(keyed)
 
 
@@ -143,24 +145,48 @@ def _wrong_player(row: Player, expected: Player | None) -> LedgerCorrupt:
     return LedgerCorrupt("the player is not as the facts tell", position=position)
 
 
-def _key_pages(database: apsw.Connection, head: Position) -> Iterator[int]:
-    """Yield, page by page, how many entries the key table has for facts up to the head."""
+Entry = tuple[int, int]
+"""A hash and a position."""
+
+
+def _recent_keys(database: apsw.Connection) -> set[Entry]:
+    """Return what is on its way into the key table. Two generations of it are the most there is."""
+    rows = fetch(database, QUERIES["read_recent_keys"])
+    entries = sorted((hashed, position) for position, hashed, _ in rows)
+    for (before, first), (after, second) in pairwise(entries):
+        if before == after:
+            _check_different_keys(database, first, second)
+    if rows and rows[-1][0] > rows[-1][2]:
+        raise _no_such_fact(rows[-1][0])
+    return set(entries)
+
+
+def _key_pages(database: apsw.Connection, head: Position, recent: set[Entry]) -> Iterator[int]:
+    """Yield, page by page, how many other entries the key table has for facts up to the head."""
+    by_hash = dict(recent)
     hashed, position = -(2**63), 0
     while rows := fetch(
         database, QUERIES["page_keys"], hash=hashed, position=position, limit=PAGE_ROWS
     ):
         for before, (after, used, last) in pairwise([(hashed, position, 0), *rows]):
             if used > last:
-                raise LedgerCorrupt("the key table names a fact that is not there", position=used)
+                raise _no_such_fact(used)
             if before[0] == after and before[1]:
                 _check_different_keys(database, before[1], used)
+            if by_hash.get(after, used) != used and (after, used) not in recent:
+                _check_different_keys(database, by_hash[after], used)
         hashed, position, _ = rows[-1]
-        yield sum(used <= head for _, used, _ in rows)
+        yield sum(used <= head and (after, used) not in recent for after, used, _ in rows)
+
+
+def _no_such_fact(position: int) -> LedgerCorrupt:
+    return LedgerCorrupt("the key table names a fact that is not there", position=position)
 
 
 def _check_different_keys(database: apsw.Connection, first: int, second: int) -> None:
-    names = {name_of(fact) for fact in facts_at(database, (first, second))}
+    names = {name_of(fact) for fact in facts_at(database, sorted((first, second)))}
     if len(names) != 2:
+        first, second = sorted((first, second))
         raise LedgerCorrupt(f"the key was used at {first} already", position=second)
 
 

@@ -34,22 +34,51 @@ SELECT first, last, at, facts, link
  ORDER BY last
  LIMIT 1;
 
--- add_keys --
+-- add_recent_keys --
 -- One block's keys at once: an array with the hash of each fact's key, null where it has none.
--- In the order of the hashes, so that neighbours in the tree are written together.
-INSERT INTO key (hash, position)
-SELECT value, :first + key
+INSERT INTO recent_key (position, hash)
+SELECT :first + key, value
   FROM json_each(:hashes)
- WHERE value IS NOT NULL
- ORDER BY value;
+ WHERE value IS NOT NULL;
+
+-- move_key --
+-- Into the table that is in the order of hashes; it may be there from a move that was cut short.
+INSERT INTO key (hash, position)
+VALUES (:hash, :position)
+    ON CONFLICT DO NOTHING;
+
+-- drop_recent_keys --
+-- The oldest of those that were moved.
+DELETE FROM recent_key
+ WHERE position IN (SELECT position
+                      FROM recent_key
+                     WHERE position <= :through
+                     ORDER BY position
+                     LIMIT :many);
+
+-- read_recent_keys --
+-- All of them, oldest first, and the head at the moment of reading.
+SELECT position, hash, (SELECT coalesce(max(last), 0) FROM block)
+  FROM recent_key
+ ORDER BY position;
 
 -- find_keys --
--- Where hashes were used, in order, and what was answered. CROSS JOIN keeps the array outside.
-SELECT key.position, receipt.body
+-- Where hashes were used. CROSS JOIN keeps the array outside.
+SELECT key.position
   FROM json_each(:hashes) AS wanted
- CROSS JOIN key ON key.hash = wanted.value
-  LEFT JOIN receipt ON receipt.position = key.position
- ORDER BY key.position;
+ CROSS JOIN key ON key.hash = wanted.value;
+
+-- find_recent_keys --
+-- The same where nobody has them in memory: one look at each of the recent ones.
+SELECT position
+  FROM recent_key
+ WHERE hash IN (SELECT value FROM json_each(:hashes));
+
+-- read_receipts --
+-- What was answered at positions, given as an array.
+SELECT receipt.position, receipt.body
+  FROM json_each(:positions) AS wanted
+ CROSS JOIN receipt ON receipt.position = wanted.value;
 
 -- add_receipt --
 -- The first answer stands: whoever repeats a submission is told what was told then.
@@ -69,10 +98,15 @@ SELECT receipt.position
  CROSS JOIN receipt ON receipt.position = wanted.value;
 
 -- check_keys --
--- Which of a block's facts have their entry in the key table; the array is that of add_keys.
+-- Which of a block's facts have an entry in either table; the array is that of add_recent_keys.
 SELECT key.position
   FROM json_each(:hashes) AS wanted
- CROSS JOIN key ON key.hash = wanted.value AND key.position = :first + wanted.key;
+ CROSS JOIN key ON key.hash = wanted.value AND key.position = :first + wanted.key
+ UNION
+SELECT recent.position
+  FROM json_each(:hashes) AS wanted
+ CROSS JOIN recent_key AS recent
+         ON recent.position = :first + wanted.key AND recent.hash = wanted.value;
 
 -- page_keys --
 -- The key table in its own order, and the head at the moment of reading.
@@ -134,6 +168,13 @@ INSERT INTO main.players (player, name, attributes, friends, position)
 SELECT player, name, attributes, friends, position
   FROM original.players
  ORDER BY player;
+
+-- copy_recent_keys --
+-- All of them, before the others: whatever is moved meanwhile is found in both.
+INSERT INTO main.recent_key (position, hash)
+SELECT position, hash
+  FROM original.recent_key
+ ORDER BY position;
 
 -- copy_blocks --
 -- The next blocks up to the head of the copy.

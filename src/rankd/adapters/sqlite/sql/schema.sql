@@ -20,6 +20,13 @@ CREATE TABLE key (
     PRIMARY KEY (hash, position)
 ) STRICT, WITHOUT ROWID;
 
+-- Keys in the order in which they come, until they are moved to the key table (recent.py): to put
+-- each where it belongs at once would write a page for nearly every key. One may be in both.
+CREATE TABLE recent_key (
+    position INTEGER PRIMARY KEY,
+    hash     INTEGER NOT NULL
+) STRICT;
+
 -- The answers to submissions with a key. Not part of the chain: an answer can be folded again.
 CREATE TABLE receipt (
     position INTEGER PRIMARY KEY,
