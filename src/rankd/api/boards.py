@@ -11,7 +11,7 @@ from rankd.api.service import Service, show_time
 from rankd.core.book import BoardPage
 from rankd.core.preview import Preview
 from rankd.core.turns import next_turn_of
-from rankd.errors import BoardDiffers
+from rankd.errors import BoardDiffers, MalformedRequest
 from rankd.model.board import Board
 from rankd.model.window import Window
 from rankd.ports import Ranking
@@ -21,7 +21,7 @@ async def put_board(service: Service, request: Request) -> Response:
     """Define a board; tell what a changed definition would change, or change it."""
     name, rankd = request.params["board"], service.writer
     actor = service.gate.admit(request, "admin", name)
-    definition = decode_body(request, dict[str, Any]) if request.body else {}
+    definition = _definition(request)
     if name not in rankd.book.boards:
         with suppress(BoardDiffers):  # Another node has defined it, and it is to be changed.
             await rankd.define(name, definition, actor=actor.name)
@@ -35,6 +35,18 @@ async def put_board(service: Service, request: Request) -> Response:
         await rankd.redefine(name, definition, actor=actor.name)
     after = Board.define(name, definition)
     return Response(wire.encode(_previewed(preview, before, after, applied=applied)))
+
+
+def _definition(request: Request) -> dict[str, Any]:
+    """Return what a board is to be defined as: by all defaults, where nothing is said of it.
+
+    Not where it is to be changed: a body lost on the way would undo a board that is in use.
+    """
+    if request.body:
+        return decode_body(request, dict[str, Any])
+    if request.query["apply"]:
+        raise MalformedRequest("apply needs a definition as the body; {} means all defaults")
+    return {}
 
 
 def _previewed(preview: Preview, before: Board, after: Board, *, applied: bool) -> wire.Preview:

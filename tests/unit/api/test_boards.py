@@ -7,7 +7,7 @@ import pytest
 from tests.unit.api.handling import working
 from tests.unit.core.doubles import DAY
 
-from rankd.errors import InvalidBoard, UnknownBoard
+from rankd.errors import InvalidBoard, MalformedRequest, UnknownBoard
 
 pytestmark = pytest.mark.anyio
 B = {"board": "b"}
@@ -49,6 +49,18 @@ async def test_a_board_that_another_node_defined_meanwhile_is_changed(
 async def test_a_board_needs_no_words() -> None:
     async with working() as at:
         assert (await at.ask("put_board", B)).status == 201
+        assert (await at.told("get_board", B))["definition"]["rule"] == "best"
+
+
+async def test_a_board_is_not_changed_by_a_body_that_was_lost() -> None:
+    async with working() as at:
+        await at.define(rule="sum")
+        position = at.service.rankd.position
+        with pytest.raises(MalformedRequest, match=r"definition as the body; \{\} means"):
+            await at.ask("put_board", B, apply=True)
+        assert at.service.rankd.position == position
+        assert not (await at.told("put_board", B))["applied"]
+        assert (await at.told("put_board", B, {}, apply=True))["applied"]
         assert (await at.told("get_board", B))["definition"]["rule"] == "best"
 
 
