@@ -115,6 +115,25 @@ def test_windows_segments_and_boards_can_be_chosen_and_are_kept_in_the_address(
     page.wait_for("!document.getElementById('nobody').hidden")
 
 
+def test_a_link_may_say_in_its_query_what_is_shown(page: Page, site: Site) -> None:
+    site.define("arena")
+    site.define("other", windows=["all", "daily"])
+    for board, player in (("arena", "ada"), ("other", "bob"), ("other", "cyd")):
+        site.submit(board, player, 10)
+    page.open(f"{site.url}/?board=other&window=daily&player=cyd&utm_source=x")
+    shown(page, "bob", "cyd")
+    page.wait_for("document.querySelectorAll('#neighbours tr').length === 2")
+    assert page.evaluate("document.querySelector('input[value=daily]').checked")
+
+    page.evaluate("document.getElementById('unpin').click()")
+    page.wait_for("location.hash === '#board=other&window=daily'")
+    assert page.evaluate("location.search") == "", "loaded again, the player would be back"
+
+    page.open(f"{site.url}/?board=other&window=daily#board=arena&window=")
+    shown(page, "ada")
+    assert page.complaints == []
+
+
 def test_a_player_can_be_found_and_is_pinned_with_its_neighbours(page: Page, site: Site) -> None:
     site.define("arena")
     sent = [{"board": "arena", "player": f"p{n}", "score": -n} for n in range(1, 101)]

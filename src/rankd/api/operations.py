@@ -103,5 +103,5 @@ ROUTES = (
     ),
     Route(method="GET", path="/metrics", operation="metrics", handler=metrics),
     Route(method="GET", path="/openapi.json", operation="openapi", handler=openapi),
-    Route(method="GET", path="/docs", operation="docs", handler=docs),
+    Route(method="GET", path="/docs", operation="docs", handler=docs, any_query=True),
 )

@@ -147,6 +147,8 @@ class Route:
     prepare_repeated: PrepareRepeated | None = None
     """The same for requests that do not differ at all."""
     params: tuple[Param, ...] = ()
+    any_query: bool = False
+    """Whether any query is taken and left unread: links to pages carry what others hung on them."""
     body: Any = None
     """The type that ``decode_body`` reads, or None if a body means nothing here."""
     body_bytes_max: int | None = None
@@ -171,7 +173,7 @@ class Route:
 
     def read_query(self, query: str) -> Mapping[str, Any]:
         """Return the declared parameters with their values. Raises InvalidRequest, naming all."""
-        if not query and not self._needs_query:
+        if self.any_query or (not query and not self._needs_query):
             return self._defaults
         values = dict(self._defaults)
         seen: set[str] = set()

@@ -100,6 +100,6 @@ async def show_asset(service: object, request: Request) -> Response:
 
 
 ROUTES = (
-    Route(method="GET", path="/", operation="show_page", handler=show_page),
+    Route(method="GET", path="/", operation="show_page", handler=show_page, any_query=True),
     Route(method="GET", path="/assets/{file}", operation="show_asset", handler=show_asset),
 )

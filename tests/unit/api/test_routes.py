@@ -1,9 +1,13 @@
 """From a path to its route and values, and from a query to what was declared."""
 
+import dataclasses
+
 import pytest
 
 from rankd.api.exchange import Request, Response
 from rankd.api.routes import Param, Route, Router
+from rankd.api.table import ROUTES
+from rankd.dashboard.files import ROUTES as PAGE_ROUTES
 from rankd.errors import InvalidRequest, MalformedRequest, MethodNotAllowed, NotFound
 
 
@@ -194,6 +198,17 @@ def test_a_required_parameter_must_be_there(query: str) -> None:
     with pytest.raises(InvalidRequest):
         NEEDY.read_query(query)
     assert NEEDY.read_query("score=-5") == {"score": -5}
+
+
+@pytest.mark.parametrize("query", ["board=two", "utm_source=x&utm_source=y", "limit=0", "%zz=%ff"])
+def test_a_page_takes_any_query_and_reads_none_of_it(query: str) -> None:
+    linked = dataclasses.replace(PAGE, any_query=True)
+    assert linked.read_query(query) == PAGE.read_query("")
+
+
+def test_only_pages_take_any_query() -> None:
+    table = (*ROUTES, *PAGE_ROUTES)
+    assert {route.path for route in table if route.any_query} == {"/", "/docs"}
 
 
 @pytest.mark.parametrize("query", ["window=%", "window=%ff", "%zz=1"])

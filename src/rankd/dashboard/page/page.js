@@ -27,15 +27,18 @@ const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
 const choice = { board: "", window: "", segment: "", player: "" };
 
+/** Take the choices of a link: from its query too, where the part behind # does not say. */
 function readAddress() {
   const given = new URLSearchParams(location.hash.slice(1));
-  for (const name of Object.keys(choice)) choice[name] = given.get(name) ?? "";
+  const linked = new URLSearchParams(location.search);
+  for (const name of Object.keys(choice)) choice[name] = given.get(name) ?? linked.get(name) ?? "";
 }
 
+/** Keep the choices behind #, and the query no longer: it would bring back what was dropped. */
 function writeAddress() {
   const given = new URLSearchParams();
   for (const [name, value] of Object.entries(choice)) if (value) given.set(name, value);
-  history.replaceState(null, "", `#${given}`);
+  history.replaceState(null, "", `${location.pathname}#${given}`);
 }
 
 /** Change what is shown, forget what belonged to the choice before, and ask at once. */
