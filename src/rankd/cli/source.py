@@ -262,11 +262,15 @@ def _json_row(line: str, shape: Shape) -> Row:
 
 def _json(text: str, problem: str) -> Any:
     try:
-        return json.loads(text, parse_float=Decimal)
+        return json.loads(text, parse_float=Decimal, parse_constant=_refuse_constant)
     except json.JSONDecodeError as exc:
         raise _Unreadable(f"{problem}: {exc.msg} at column {exc.colno}") from None
     except (ValueError, RecursionError):  # Digits or levels without end.
         raise _Unreadable(problem) from None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"JSON has no {name}")  # Python writes it all the same, and reads it.
 
 
 def _insist_on_utf8(text: str) -> None:

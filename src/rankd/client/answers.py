@@ -73,7 +73,10 @@ class Lost(NamedTuple):
 def told(error: RankdError) -> Told:
     """Return what the service told of an error that a client raised."""
     found = getattr(error, "told", None)
-    return found if isinstance(found, Told) else Told(_code(error), None, None, None)
+    if isinstance(found, Told):
+        return found
+    # Raised here, with nothing sent: of what cannot be said, nothing was done.
+    return Told(_code(error), None, None, "no" if isinstance(error, Invalid) else None)
 
 
 def _code(error: RankdError) -> str:

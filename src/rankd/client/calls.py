@@ -17,6 +17,8 @@ from msgspec import UNSET, UnsetType
 
 from rankd import wire
 from rankd.client import shapes
+from rankd.client.bodies import encoded, encoded_scores
+from rankd.errors import Invalid, InvalidBoard, InvalidProfile, InvalidRequest, InvalidSubmission
 
 PAGE_LIMIT_MAX = 1000
 """The longest page the service gives."""
@@ -110,8 +112,8 @@ def _reader(kind: type[T]) -> Callable[[Answer], T]:
     return read
 
 
-def _body(**given: object) -> bytes:
-    return wire.encode({name: value for name, value in given.items() if value is not None})
+def _body(refused: type[Invalid] = InvalidRequest, /, **given: object) -> bytes:
+    return encoded({name: value for name, value in given.items() if value is not None}, refused)
 
 
 def new_key() -> str:
@@ -161,7 +163,7 @@ def define(
     return Call(
         method="PUT",
         path=_path("/v1/boards/{}", board, apply=apply or None),
-        body=wire.encode(definition or {}),
+        body=encoded(definition or {}, InvalidBoard),
         read=_read_defined,
         names={"board": board},
     )
@@ -212,6 +214,7 @@ def submit(  # noqa: PLR0913 - what a submission may say
     """
     key = new_key() if key is None else key
     body = _body(
+        InvalidSubmission,
         player=player,
         score=score,
         delta=delta,
@@ -235,11 +238,14 @@ def submit(  # noqa: PLR0913 - what a submission may say
 
 def submit_batch(items: Iterable[Item], *, board: str | None = None) -> Call[list[Result]]:
     """Have up to BATCH_SCORES_MAX scores counted in one commit; return what became of each."""
-    scores = [_submission(item, board) for item in items]
+    return _batch(items, board)
+
+
+def _batch(items: Iterable[Item], board: str | None, *, first: int = 0) -> Call[list[Result]]:
     return Call(
         method="POST",
         path="/v1/scores:batch",
-        body=wire.encode({"scores": scores}),
+        body=encoded_scores([_submission(item, board) for item in items], first=first),
         read=_read_results,
         names={"board": board} if board else {},
     )
@@ -251,17 +257,33 @@ def batches(
     """Yield the calls that submit any number of scores, so many at a time."""
     if not 1 <= batch <= BATCH_SCORES_MAX:
         raise ValueError(f"batch must lie between 1 and {BATCH_SCORES_MAX}")
-    left = iter(items)
+    if isinstance(items, Sequence):
+        _look_through(items, batch)
+    left, first = iter(items), 0
     while some := list(islice(left, batch)):
-        yield submit_batch(some, board=board)
+        yield _batch(some, board, first=first)
+        first += len(some)
+
+
+def _look_through(items: Sequence[Item], batch: int) -> None:
+    """Refuse the whole list for what cannot be sent, before the first of it is.
+
+    Nobody could send the list again once it is mended: part of it would count twice.
+    """
+    for first in range(0, len(items), batch):
+        some = items[first : first + batch]
+        encoded_scores([_said(item) for item in some], first=first)
+
+
+def _said(item: Item) -> dict[str, object]:
+    if isinstance(item, tuple):
+        item = dict(zip(("player", "score"), item, strict=True))
+    return {name: value for name, value in item.items() if value is not None}
 
 
 def _submission(item: Item, board: str | None) -> dict[str, object]:
-    if isinstance(item, tuple):
-        player, score = item
-        item = {"player": player, "score": score}
     made: dict[str, object] = {} if board is None else {"board": board}
-    made |= {name: value for name, value in item.items() if value is not None}
+    made |= _said(item)
     if "key" not in made:
         made["key"] = new_key()
     return made
@@ -604,7 +626,9 @@ def set_profile(
     return Call(
         method="PUT",
         path=_path("/v1/players/{}", player),
-        body=wire.encode({field: said for field, said in given.items() if said is not UNSET}),
+        body=encoded(
+            {field: said for field, said in given.items() if said is not UNSET}, InvalidProfile
+        ),
         read=_read_profile,
         names={"player": player},
     )

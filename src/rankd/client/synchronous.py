@@ -181,13 +181,13 @@ class Client:
         ``board`` each says its own. What is refused is told in its place, as a Refusal.
         """
         results: list[Result] = []
-        for call in calls.batches(items, board=board, batch=batch):
-            try:
+        try:
+            for call in calls.batches(items, board=board, batch=batch):
                 some = self.send(call)
-            except RankdError as exc:
-                exc.add_note(f"the {len(results)} submissions before were answered")
-                raise
-            results += some
+                results += some
+        except RankdError as exc:
+            exc.add_note(f"the {len(results)} submissions before were answered")
+            raise
         return results
 
     boards = _calling(calls.boards)

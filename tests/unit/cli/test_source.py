@@ -122,6 +122,7 @@ LONG = '{"player": "%s"}' % ("x" * (2 * LINE_BYTES_MAX))
         ("a.csv", b'player,score\n"a\nnn",1\n\xff,1\ncyd,1\n', 4, "is not UTF-8"),
         ("a.jsonl", b'{"player": "ann"}\n\n[1]\n{"player": "cyd"}\n', 3, "one object"),
         ("a.jsonl", b'{"player": "ann"}\n{"player": \n{"player": "cyd"}\n', 2, "is not JSON"),
+        ("a.jsonl", b'{"a": 1}\n{"player": "bob", "score": NaN}\n{"a": 1}\n', 2, "is not JSON"),
         ("a.jsonl", b'{"player": "ann"}\n"\xff"\n{"player": "cyd"}', 2, "is not UTF-8"),
         ("a.jsonl", f'{{"a": 1}}\n{LONG}\n{{"a": 1}}\n'.encode(), 2, "is longer than"),
         ("a.jsonl", b'{"a": 1}\n' + b"[" * 100_000 + b'\n{"a": 1}\n', 2, "is not JSON"),
