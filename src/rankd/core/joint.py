@@ -31,6 +31,7 @@ from rankd.core.fold import Batch, Receipts, counts_on, merged
 from rankd.core.kept import KeptStandings
 from rankd.core.notes import Noted, blank
 from rankd.core.projector import FACTS_TOGETHER_MAX, Projector, Tell, keyed
+from rankd.core.told import encoded
 from rankd.errors import IndexForgot, IndexUnavailable, LedgerUnavailable
 from rankd.model.facts import Position, Recorded, ScoreSubmitted, encode
 from rankd.model.window import Instant
@@ -515,11 +516,8 @@ class Joint(Projector):
         if self._left is not None:
             begun = self._left.begun
             told = await self._finish(self._behind) or {}
-            self.late |= {
-                judged.position: told[judged.position].encode()
-                for judged in begun.judged
-                if judged.fact.key is not None and judged.position in told
-            }
+            owed = [judged.position for judged in begun.judged if judged.fact.key is not None]
+            self.late |= encoded(told, [position for position in owed if position in told])
         return self._behind
 
     async def _made_again(self) -> Projector:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from rankd.core.book import Book
 from rankd.core.draft import Draft, refolded
 from rankd.core.fold import Batch, Fold, Receipts, merged
+from rankd.core.told import encoded
 from rankd.model.board import Board
 from rankd.model.facts import BoardDefined, Position, Recorded, ScoreSubmitted
 from rankd.model.window import Instant
@@ -167,11 +168,12 @@ def keyed(
     facts: Sequence[Recorded], receipts: Receipts, *, after: Position = BEGINNING
 ) -> dict[Position, bytes]:
     """Return the receipts to be kept: those of submissions that may be repeated by their key."""
-    return {
-        recorded.position: receipts[recorded.position].encode()
+    kept = [
+        recorded.position
         for recorded in facts
         if isinstance(recorded.fact, ScoreSubmitted)
         and recorded.fact.key is not None
         and recorded.position > after
         and recorded.position in receipts
-    }
+    ]
+    return encoded(receipts, kept)

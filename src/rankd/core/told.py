@@ -7,8 +7,13 @@ is put together when somebody reads it.
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import lru_cache
+from typing import Any
+
+import msgspec
 
 from rankd.core.book import Open
+from rankd.forms import Form, Kind, blank, parts_of
 from rankd.model.facts import Position
 from rankd.model.receipt import InWindow, Receipt, VerdictName
 from rankd.model.standing import Rank
@@ -25,17 +30,33 @@ _NAMES: tuple[tuple[VerdictName, Rejected | None], ...] = (
 VERDICT_NAMES = [name for name, _ in _NAMES]
 """By what ``Verdicts`` says."""
 
+ENCODED_TOGETHER = 64
+"""Rows of a run that are written at once when one of them is asked for: the others soon will be."""
+
+FORMS_MAX = 1024
+"""Forms kept, one for each set of windows that were open together."""
+
 
 class Told:
     """What one run of submissions did in each of its windows."""
 
-    __slots__ = ("ids", "names", "run", "shown", "speaks", "verdicts", "width", "windows")
+    __slots__ = (
+        "_filled",
+        "ids",
+        "names",
+        "run",
+        "shown",
+        "speaks",
+        "verdicts",
+        "width",
+        "windows",
+    )
 
     def __init__(self, windows: Mapping[str, Open], run: Run, verdicts: Sequence[Verdicts]) -> None:
         self.names = tuple(windows)
         self.speaks = self.names.index("all") if "all" in windows else 0
         """Which window speaks for the whole, as ``Receipt.first`` does."""
-        self.ids = [opened.window.id for opened in windows.values()]
+        self.ids = tuple(opened.window.id for opened in windows.values())
         self.windows = {
             name: (opened.window.id, told)
             for (name, opened), told in zip(windows.items(), verdicts, strict=True)
@@ -43,6 +64,7 @@ class Told:
         self.run = run
         self.verdicts = verdicts
         self.width = run.board.width
+        self._filled: dict[int, list[bytes]] = {}
         self.shown: dict[int, list[bytes]] = {}
         """What some of its rows were made into: whoever shows rows together keeps them here."""
 
@@ -75,6 +97,24 @@ class Told:
             and all(other[row] >= OUT_OF_BOUNDS_SAID for other in others)
         }
 
+    def encoded(self, row: int) -> bytes:
+        """Return the bytes to keep a row's receipt by."""
+        if self.width > 1:
+            return ReceiptsOf(self)[Position(self.run.positions[row])].encode()
+        chunk, place = divmod(row, ENCODED_TOGETHER)
+        filled = self._filled.get(chunk)
+        if filled is None:
+            start, end = chunk * ENCODED_TOGETHER, len(self.run.players)
+            form = _kept_form(self.run.board.name, self.run.board.decimals, self.names, self.ids)
+            filled = form.fill_each(self.columns(), start, min(start + ENCODED_TOGETHER, end))
+            self._filled[chunk] = filled
+        return filled[place]
+
+    def columns(self) -> tuple[Any, ...]:
+        """Return what forms are filled in from: who, where, and six columns for each window."""
+        by_window = [column for verdicts in self.verdicts for column in verdicts]
+        return (self.run.players, self.run.positions, *by_window)
+
     def _scores(self, column: Sequence[int], row: int) -> tuple[int, ...]:
         return tuple(column[row * self.width : (row + 1) * self.width])
 
@@ -90,6 +130,10 @@ class Row(Mapping[str, InWindow]):
 
     def __getitem__(self, name: str) -> InWindow:
         return self._told.of(self._row, name)
+
+    def encoded(self) -> bytes:
+        """Return the bytes to keep the receipt by that this is a part of."""
+        return self._told.encoded(self._row)
 
     @property
     def told(self) -> tuple[Told, int]:
@@ -122,6 +166,12 @@ class ReceiptsOf(Mapping[Position, Receipt]):
         rejected = row in self._rejected
         return Receipt(self._board, player, position, self._decimals, windows, rejected)
 
+    def __contains__(self, position: object) -> bool:
+        try:
+            return self.row_of(position) >= 0  # type: ignore[arg-type]
+        except KeyError:
+            return False
+
     def row_of(self, position: Position) -> int:
         """Return the row of a position. Raises KeyError."""
         positions = self._positions
@@ -137,3 +187,53 @@ class ReceiptsOf(Mapping[Position, Receipt]):
 
     def __len__(self) -> int:
         return len(self._positions)
+
+
+def encoded(
+    receipts: Mapping[Position, Receipt], positions: Sequence[Position]
+) -> dict[Position, bytes]:
+    """Return the bytes to keep the receipts of some positions by, as ``Receipt.decode`` reads them.
+
+    Those that were told as columns are written from them.
+    """
+    if isinstance(receipts, ReceiptsOf):
+        told, row_of = receipts.told, receipts.row_of
+        return {position: told.encoded(row_of(position)) for position in positions}
+    return {position: _encoded(receipts[position]) for position in positions}
+
+
+def _encoded(receipt: Receipt) -> bytes:
+    windows = receipt.windows
+    return windows.encoded() if type(windows) is Row else receipt.encode()
+
+
+@lru_cache(maxsize=FORMS_MAX)
+def _kept_form(board: str, decimals: int, names: Sequence[str], ids: Sequence[str]) -> Form:
+    """Return what writes the receipts of a board with one column, in the order of their fields."""
+    windows = {
+        name: _kept_in_window(id, 2 + 6 * place)
+        for place, (name, id) in enumerate(zip(names, ids, strict=True))
+    }
+    shape = [board, blank(Kind.TEXT, 0), blank(Kind.NUMBER, 1), decimals, windows]
+    return Form(parts_of(shape))
+
+
+def _kept_in_window(id: str, first: int) -> list[Any]:
+    verdict, score, before, rank, previous, total = range(first, first + 6)
+    return [
+        id,
+        blank(Kind.CHOICE, verdict, texts=_VERDICTS),
+        [blank(Kind.GUARDED, score, other=rank)],
+        [blank(Kind.GUARDED, before, other=previous)],
+        blank(Kind.OPTIONAL, rank),
+        blank(Kind.OPTIONAL, previous),
+        blank(Kind.NUMBER, total),
+        blank(Kind.CHOICE, verdict, texts=_CODES),
+        blank(Kind.CHOICE, verdict, texts=_MESSAGES),
+    ]
+
+
+_encode = msgspec.json.encode
+_VERDICTS = [_encode(name) for name in VERDICT_NAMES]
+_CODES = [_encode(None if rejected is None else rejected.code) for _, rejected in _NAMES]
+_MESSAGES = [_encode(None if rejected is None else rejected.message) for _, rejected in _NAMES]

@@ -167,16 +167,12 @@ class Receipt(Printed, msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @staticmethod
     def decode(body: bytes) -> "Receipt":
-        """Return the receipt that was kept."""
-        kept = _decode(body)
-        return Receipt(
-            kept.board,
-            kept.player,
-            kept.position,
-            kept.decimals,
-            kept.windows,
-            is_rejected(kept.windows),
-        )
+        """Return the receipt that was kept, as ``encode`` wrote it or as a form was filled in."""
+        if not body.startswith(b"["):  # With which no receipt in MessagePack begins.
+            kept = _decode(body)
+            return _receipt(kept, kept.windows)
+        filled = _decode_filled(body)
+        return _receipt(filled, {name: told.told() for name, told in filled.windows.items()})
 
 
 def is_rejected(windows: Mapping[str, InWindow]) -> bool:
@@ -184,15 +180,59 @@ def is_rejected(windows: Mapping[str, InWindow]) -> bool:
     return all(told.verdict == "rejected" for told in windows.values())
 
 
-class _Kept(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A receipt as it is kept. Fields are only ever added at the end."""
+class _Head(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How a receipt that is kept begins. Fields are only ever added at the end of the whole."""
 
     board: str
     player: str
     position: Position
     decimals: int
+
+
+class _Kept(_Head, frozen=True, array_like=True, gc=False):
     windows: dict[str, InWindow]
+
+
+class _FilledInWindow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An ``InWindow`` out of a form, in which a list that there is not is a list of null."""
+
+    window: str
+    verdict: VerdictName
+    scores: tuple[int | None, ...]
+    previous_scores: tuple[int | None, ...]
+    rank: Rank | None
+    previous_rank: Rank | None
+    total: int
+    code: str | None
+    message: str | None
+
+    def told(self) -> InWindow:
+        return InWindow(
+            self.window,
+            self.verdict,
+            _known(self.scores),
+            _known(self.previous_scores),
+            self.rank,
+            self.previous_rank,
+            self.total,
+            self.code,
+            self.message,
+        )
+
+
+class _Filled(_Head, frozen=True, array_like=True, gc=False):
+    windows: dict[str, _FilledInWindow]
+
+
+def _known(scores: tuple[int | None, ...]) -> tuple[int, ...] | None:
+    return None if None in scores else scores  # type: ignore[return-value]
+
+
+def _receipt(head: _Head, windows: dict[str, InWindow]) -> Receipt:
+    told = head.board, head.player, head.position, head.decimals
+    return Receipt(*told, windows, is_rejected(windows))
 
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Kept).decode
+_decode_filled = msgspec.json.Decoder(_Filled).decode

@@ -27,6 +27,7 @@ from tests.unit.core.doubles import (
 from rankd.core.intake import Answer, Overtaken
 from rankd.errors import Overloaded, SubmissionKeyReused, UnknownBoard
 from rankd.model.facts import ScoreSubmitted, WindowOpened, WindowSealed
+from rankd.model.receipt import Receipt
 from rankd.model.standing import Rank
 
 pytestmark = pytest.mark.anyio
@@ -224,7 +225,8 @@ async def test_receipts_are_handed_in_with_the_next_append() -> None:
             kept = await ledger.first_use(board="b", key=key)
             assert kept is not None
             assert answer.receipt is not None
-            assert kept.receipt == answer.receipt.encode()
+            assert kept.receipt is not None
+            assert Receipt.decode(kept.receipt) == answer.receipt
 
 
 # ------------------------------------------------------------------------------ overtaken

@@ -26,6 +26,7 @@ from rankd.core.projector import BEGINNING
 from rankd.core.recovery import Home, recover
 from rankd.core.service import Rankd
 from rankd.errors import SnapshotDamaged
+from rankd.model.receipt import Receipt
 from rankd.ports import Ledger, Progress
 
 pytestmark = pytest.mark.anyio
@@ -93,7 +94,7 @@ async def test_receipts_owed_at_a_crash_are_folded_again() -> None:
     found = await recover(ledger.anew(), bare, ignore)
     assert list(found.owed) == [answers[-1].position]  # The others were handed in.
     assert answers[-1].receipt is not None
-    assert found.owed[answers[-1].position] == answers[-1].receipt.encode()
+    assert Receipt.decode(found.owed[answers[-1].position]) == answers[-1].receipt
 
 
 async def test_a_receipt_is_that_of_its_moment_however_much_came_after_it() -> None:

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.core.doubles import FaultyLedger, bare, bare_in_moves, engine
 
 from rankd.core.book import Open, Terms
-from rankd.core.told import ReceiptsOf, Told
+from rankd.core.told import ReceiptsOf, Row, Told, encoded
 from rankd.model.board import Board
 from rankd.model.facts import Position
 from rankd.model.receipt import Receipt
@@ -43,6 +43,43 @@ async def test_a_receipt_of_columns_says_what_one_of_moves_says() -> None:
     assert [one.rank for one in in_place] == [1, 1, 1, 1, None]
     assert in_place[3].verdict == "rejected"
     assert in_place[3].score == 8
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "definition",
+    [
+        BOUNDED,
+        {"rule": "best", "decimals": 2, "windows": ["all"], "direction": "lower"},
+        {"rule": "latest", "columns": [{"name": "a"}, {"name": "b", "direction": "lower"}]},
+    ],
+)
+async def test_what_is_kept_of_columns_says_what_is_kept_of_objects(
+    definition: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of what is rejected, of who is new, and past the rows that are written at once."""
+    monkeypatch.setattr("rankd.core.told.ENCODED_TOGETHER", 4)
+    others = {"b": 2} if "columns" in definition else None
+    items = [
+        {"player": player, "score": score, "columns": others}
+        for player, score in [("p", 4), ('"ü\\', -5), ("p", 4), ("p", 9), ("r", 11), ("p", 3)] * 3
+    ]
+    async with engine(FaultyLedger(), build=bare) as rankd:
+        await rankd.define("b", definition)
+        told = [answer.receipt for answer in await rankd.submit("b", items)]
+        receipts = {receipt.position: receipt for receipt in told if receipt is not None}
+    assert len(receipts) == len(items)
+    assert {type(receipt.windows) for receipt in receipts.values()} == {Row}
+    (columns,) = {id(receipt.windows.told[0]): receipt.windows.told[0] for receipt in told}.values()  # type: ignore[union-attr]
+    some = list(receipts)[3:15:2]
+    for mapping in (receipts, ReceiptsOf(columns)):
+        kept = encoded(mapping, some)
+        assert list(kept) == some
+        for position, body in kept.items():
+            one = receipts[position]
+            assert Receipt.decode(body) == Receipt.decode(one.encode()) == one
+            assert Receipt.decode(body).rejected == one.rejected
+    assert encoded(receipts, []) == {}
 
 
 @pytest.mark.anyio
@@ -85,6 +122,6 @@ class TestReceiptsOf:
             if position not in positions:
                 assert found is None and position not in receipts
                 continue
-            assert found is not None
+            assert found is not None and position in receipts
             assert (found.position, found.player) == (position, f"p{position}")
             assert found.rejected is (position == positions[-1])
