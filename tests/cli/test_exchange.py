@@ -186,9 +186,12 @@ def test_scores_come_in_by_a_pipe(ask: Run, client: Client) -> None:
     assert "say --source NAME" in done.err
     assert "2 counted" in ask("import", "-", *options, "--source", "monday", stdin=lines).out
     assert "2 seen before" in ask("import", "-", *options, "--source", "monday", stdin=lines).out
+    typo = '{"player": "typo", "score": 0, "kye": "k1"}\n'
+    done = ask("import", "-", *options, "--source", "typo", stdin=typo * 2)
+    assert done.err == "left out: kye\n"
     assert "2 not better" in ask("import", "-", *options, "--source", "tuesday", stdin=lines).out
     assert ask("import", "-", "--board", "piped", "--source", "x", stdin=lines).code == 1
-    assert [row.player for row in client.walk("piped")] == ["bob", "ann"]
+    assert [row.player for row in client.walk("piped")] == ["bob", "ann", "typo"]
 
 
 def test_a_row_that_is_refused_is_named_and_the_others_count(

@@ -60,7 +60,8 @@ def import_(reach: Reach, source: str, board: str, batch: int, **given: Any) -> 
     CSV needs the columns player and score (or delta). Taken too are key, the columns of the board,
     the attributes that its segments are made of (region, if it has that segment), and metadata and
     attributes as JSON; columns of other names are left out, and named. JSON lines are objects of
-    the same names. A Redis sorted set is read by ZSCAN, while it goes on.
+    the same names; what is left out of them is named at the end. A Redis sorted set is read by
+    ZSCAN, while it goes on.
 
     An import can be repeated, after a failure too: each row has a key, and counts once. What comes
     in by standard input (-) needs a name for that: --source.

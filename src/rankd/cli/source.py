@@ -22,7 +22,10 @@ from rankd.cli.failing import Failed
 
 FORMATS = ("csv", "jsonl")
 SUBMITTED = ("player", "score", "delta", "key", "columns", "metadata", "attributes", "build", "at")
-"""What a line of JSON may say; whatever else it says is left out."""
+"""What a row may say on any board; what is neither this nor the board's is left out."""
+
+LEFT_OUT_MAX = 100
+"""Names that are left out and told: who has more of them sees from these what is wrong."""
 
 STANDARD_INPUT = Path("-")
 LINE_BYTES_MAX = 1 << 20
@@ -40,6 +43,13 @@ class Shape(NamedTuple):
     columns: tuple[str, ...]
     segments: tuple[str, ...]
     """By the attributes that they are made of."""
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The columns that a row may give by their names: a lone score is one already."""
+        taken = {*SUBMITTED} - {"score"}
+        names = tuple(name for name in self.columns if name not in taken)
+        return () if names == ("score",) else names
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +136,8 @@ def from_file(
 ) -> Iterator[Source]:
     """Open a file, or what comes in.
 
-    ``columns`` are those of CSV without a header, or instead of it. ``left_out`` is told of
-    columns that nobody asks for.
+    ``columns`` are those of CSV without a header, or instead of it. ``left_out`` is told once of
+    names that nobody asks for: of a header's at once, of those in JSON lines when all is read.
     """
     format = format or path.suffix.lstrip(".").lower().replace("ndjson", "jsonl")
     if format == "parquet":
@@ -143,6 +153,7 @@ def from_file(
         # The newline is left alone: a cell may hold one.
         # What is not UTF-8 comes through, so that the line it is in can be named.
         newline = "" if format == "csv" else None
+        strange: dict[str, None] = {}
         text = TextIOWrapper(raw, "utf-8-sig", errors="surrogateescape", newline=newline)
         if format == "csv":
             lines = csv.reader(text, delimiter=delimiter, strict=True)
@@ -151,11 +162,13 @@ def from_file(
                 left_out(others)
             rows = _csv_rows(lines, heads, shape)
         else:
-            rows = _json_rows(text, shape)
+            rows = _json_rows(text, shape, strange)
         if path == STANDARD_INPUT:
             yield Source(name or "", rows, 0, None)
         else:
             yield Source(name or str(path.resolve()), rows, path.stat().st_size, raw.tell)
+        if strange:
+            left_out([*strange])
 
 
 def _known(shape: Shape) -> set[str]:
@@ -165,7 +178,7 @@ def _known(shape: Shape) -> set[str]:
 def _heads(lines: Any, columns: Sequence[str], shape: Shape, *, skip_header: bool) -> list[str]:
     """Return the names of the columns, from the first line unless they are given."""
     first = _first(lines) if skip_header or not columns else []
-    heads = list(columns) or [cell.strip() for cell in first]
+    heads = list(columns) or [unguarded(cell.strip()) for cell in first]
     if "player" not in heads or not {"score", "delta", *shape.columns} & set(heads):
         raise Failed(
             f"the columns are {', '.join(heads)[:200] or 'none'}: player and score are needed. "
@@ -206,8 +219,7 @@ def _csv_row(cells: dict[str, str], shape: Shape) -> Row:
         name: unguarded(cells[name]) for name in ("player", "key", "build") if cells.get(name)
     }
     row |= {name: cells[name].strip() for name in ("score", "delta", "at") if cells.get(name)}
-    more = [name for name in shape.columns if name in cells] if len(shape.columns) > 1 else []
-    if more:
+    if more := [name for name in shape.named if name in cells]:
         row["columns"] = {name: cells.get(name, "").strip() for name in more}
         if shape.columns[0] in row["columns"]:
             row.pop("score", None)
@@ -227,14 +239,27 @@ def _with_attributes(row: Row, found: dict[str, Any]) -> Row:
     return row
 
 
-def _json_rows(text: TextIOWrapper, shape: Shape) -> Iterator[Taken | Broken]:
+def _json_rows(
+    text: TextIOWrapper, shape: Shape, strange: dict[str, None]
+) -> Iterator[Taken | Broken]:
+    """Yield rows; add to ``strange`` the names that are left out, in the order they are met."""
+    known = _known(shape)
     for number, line in enumerate(_lines(text), start=1):
         if not line.strip():
             continue
         try:
-            yield Taken(_json_row(line, shape), number)
+            said = _json_object(line)
         except _Unreadable as exc:
             yield Broken(number, str(exc))
+            continue
+        if len(strange) < LEFT_OUT_MAX and not known.issuperset(said):
+            strange |= dict.fromkeys(name for name in said if _is_lost(name, said, known))
+        yield Taken(_json_row(said, shape), number)
+
+
+def _is_lost(name: str, said: Row, known: set[str]) -> bool:
+    """Whether something is left out: of a name that says nothing, nothing is."""
+    return name not in known and said[name] is not None
 
 
 def _lines(text: TextIOWrapper) -> Iterator[str]:
@@ -245,15 +270,23 @@ def _lines(text: TextIOWrapper) -> Iterator[str]:
             line = text.readline(LINE_BYTES_MAX)
 
 
-def _json_row(line: str, shape: Shape) -> Row:
+def _json_object(line: str) -> Row:
     if len(line) == LINE_BYTES_MAX:
         raise _Unreadable(f"is longer than {LINE_BYTES_MAX:,} characters")
     _insist_on_utf8(line)
     said = _json(line, "is not JSON")
     if not isinstance(said, dict):
         raise _Unreadable('must be one object, such as {"player": "p1", "score": 10}')
+    return said
+
+
+def _json_row(said: Row, shape: Shape) -> Row:
     row = {name: said[name] for name in SUBMITTED if said.get(name) is not None}
-    if "columns" in row:
+    found = {name: said[name] for name in shape.named if said.get(name) is not None}
+    if found and "columns" not in row:
+        row["columns"] = found
+    columns = row.get("columns")
+    if isinstance(columns, dict) and shape.columns[0] in columns:
         row.pop("score", None)  # The first column is there already, by its name.
     return _with_attributes(
         row, {name: said[name] for name in shape.segments if said.get(name) is not None}

@@ -85,13 +85,20 @@ def test_the_columns_of_a_board_are_taken_by_their_names(tmp_path: Path) -> None
     found = rows(tmp_path / "a.csv", text, board_columns=("kills", "time"))
     assert said(found) == [{"player": "ann", "columns": {"kills": "7", "time": "90"}}]
 
+    line = '{"player": "ann", "kills": 7, "time": 90, "score": 7}\n'
+    found = rows(tmp_path / "a.jsonl", line, board_columns=("kills", "time"))
+    assert said(found) == [{"player": "ann", "columns": {"kills": 7, "time": 90}}]
+    line = '{"player": "ann", "score": 7, "time": 90}\n'
+    found = rows(tmp_path / "a.jsonl", line, board_columns=("kills", "time"))
+    assert said(found) == [{"player": "ann", "score": 7, "columns": {"time": 90}}]
+
 
 def test_json_lines_keep_what_a_submission_may_say(tmp_path: Path) -> None:
     text = (
         '{"rank": 1, "player": "ann", "score": 1.50, "name": "Ann", "metadata": null}\n\n'
         '{"player": "bob", "score": 7, "columns": {"kills": 7, "time": 90}}\n'
     )
-    assert said(rows(tmp_path / "a.jsonl", text)) == [
+    assert said(rows(tmp_path / "a.jsonl", text, board_columns=("kills", "time"))) == [
         {"player": "ann", "score": Decimal("1.50")},
         {"player": "bob", "columns": {"kills": 7, "time": 90}},
     ]
@@ -185,6 +192,26 @@ def test_columns_that_nobody_asks_for_are_named(tmp_path: Path) -> None:
     told: list[Sequence[str]] = []
     rows(tmp_path / "a.csv", "player,score,region,colour\na,1,eu,red\n", left_out=told.append)
     assert told == [["region", "colour"]]
+
+
+def test_fields_that_nobody_asks_for_are_named_once_for_all_lines(tmp_path: Path) -> None:
+    lines = (
+        '{"player":"a","score":10,"kye":"k1","region":"eu","rank_change":null}\n'
+        '{"player":"b","score":11,"kye":"k2"}\n{\n{"player":"c","score":12,"colour":"red"}\n'
+    )
+    told: list[Sequence[str]] = []
+    rows(tmp_path / "a.jsonl", lines, segments=("region",), left_out=told.append)
+    assert told == [["kye", "colour"]]
+    rows(tmp_path / "a.jsonl", '{"player":"a","score":1}\n', left_out=told.append)
+    assert len(told) == 1
+
+
+def test_a_lone_column_is_taken_by_its_name_too(tmp_path: Path) -> None:
+    expected = [{"player": "ann", "columns": {"laps": "7"}}]
+    found = rows(tmp_path / "a.csv", "player,laps\nann,7\n", board_columns=("laps",))
+    assert said(found) == expected
+    line = '{"player": "ann", "laps": "7"}\n'
+    assert said(rows(tmp_path / "a.jsonl", line, board_columns=("laps",))) == expected
 
 
 def test_a_header_of_other_names_is_left_out_where_that_is_said(tmp_path: Path) -> None:
