@@ -319,13 +319,15 @@ class HeadTooLarge(Refused):
 
 
 class UnsupportedMediaType(Refused):
-    """The body is not of the type that is read here."""
+    """The body is not of the type that is read here, or is compressed."""
 
     code = "unsupported_media_type"
 
-    def __init__(self, expected: str) -> None:
-        super().__init__(f"send the body with Content-Type: {expected}")
-        self.expected = expected
+    def __init__(self, expected: str, *, encoded: bool = False) -> None:
+        wanted = f"send the body with Content-Type: {expected}"
+        plain = "compressed bodies are not taken: send it as it is, without Content-Encoding"
+        super().__init__(plain if encoded else wanted)
+        self.expected, self.encoded = expected, encoded
 
 
 class Unauthenticated(Refused):

@@ -22,7 +22,7 @@ from rankd.api.exchange import Request, Response
 from rankd.api.keys import NewKey, make_key
 from rankd.api.service import Service
 from rankd.core.intake import Answer, HandedIn
-from rankd.errors import RankdError
+from rankd.errors import RankdError, UnsupportedMediaType
 from rankd.model.facts import Position
 
 Item = dict[str, Any]
@@ -141,6 +141,16 @@ def test_a_batch_of_another_type_is_read_in_general(content_type: str) -> None:
                 asked = batch(BATCH, **{"content-type": content_type})
                 got = await outcome(scores.submit_scores(one.service, asked))
                 assert got == await outcome(scores._submit_each(twin.service, asked))
+
+    run(compare())
+
+
+def test_a_batch_that_is_said_to_be_compressed_is_refused() -> None:
+    async def compare() -> None:
+        async with twins() as (one, _):
+            asked = batch(BATCH, **{"content-encoding": "gzip"})
+            got = await outcome(scores.submit_scores(one.service, asked))
+            assert isinstance(got, tuple) and got[0] is UnsupportedMediaType
 
     run(compare())
 

@@ -157,6 +157,18 @@ def test_a_submission_of_another_type_is_refused_each_time(content_type: str) ->
     run(compare())
 
 
+def test_a_submission_that_is_said_to_be_compressed_is_refused_each_time() -> None:
+    async def compare() -> None:
+        async with served() as one, served() as twin:
+            sent = post(PLAIN, content_encoding="gzip")
+            assert await alike(one, twin, sent, sent, sent) == [415] * 3
+            assert await ranking(one) == []
+            same = post(PLAIN, content_encoding="identity")
+            assert await alike(one, twin, same, same) == [200] * 2
+
+    run(compare())
+
+
 def test_a_full_queue_refuses_what_is_known_as_it_refuses_what_is_not() -> None:
     async def crowd() -> None:
         async with served() as one, served() as twin:

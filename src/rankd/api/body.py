@@ -40,6 +40,20 @@ _JSON_TYPE = re.compile(
 _WHERE = re.compile(r".*( - at `(?:key in )?\$?\.?(.*?)`)", re.DOTALL)
 """The last of them: a field's name, which may be quoted before it, may look like one."""
 _MISSING = re.compile(r"Object missing required field `(\w+)`")
+_OTHERWISE = re.compile(r"Expected `([^`]*)`, got `([^`]*)`")
+
+_WORDS = {
+    "array": "a list",
+    "bool": "true or false",
+    "decimal": "a number",
+    "float": "a number with a point",
+    "int": "a whole number",
+    "object": "an object",
+    "str": "text",
+}
+"""What msgspec calls as Python does, in the words of people who write JSON."""
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
@@ -51,6 +65,8 @@ def decode_body(request: Request, kind: type[T]) -> T:
     Raises UnsupportedMediaType, MalformedRequest (400: not JSON as we take it) or InvalidRequest
     (422: JSON, with fields this type does not take).
     """
+    if request.headers.get(b"content-encoding", b"").lower() not in {b"", b"identity"}:
+        raise UnsupportedMediaType("application/json", encoded=True)
     content_type = request.headers.get(b"content-type", b"")
     if content_type != b"application/json" and not _JSON_TYPE.fullmatch(content_type):
         raise UnsupportedMediaType("application/json")
@@ -82,10 +98,41 @@ def _check_json(text: bytes) -> None:
             json.loads(text, object_pairs_hook=_check_keys)
         elif text.count(b'"') != _encode(value).count(b'"'):
             raise MalformedRequest("the body has an object with the same key twice")
-    except (RecursionError, OverflowError):
-        raise MalformedRequest("the body nests too deep, or has a number too large") from None
+    except RecursionError:
+        raise MalformedRequest(_TOO_DEEP) from None
+    except (OverflowError, msgspec.ValidationError):  # Without a type nothing else is invalid.
+        raise MalformedRequest("the body has a number that is too large") from None
     except (ValueError, msgspec.MsgspecError):
-        raise MalformedRequest("the body is not JSON") from None
+        raise MalformedRequest(_unread(text)) from None
+
+
+_TOO_DEEP = f"the body nests deeper than {DEPTH_MAX}"
+
+
+def _unread(text: bytes) -> str:
+    """Say why a body cannot be read, where there is more to say than that it is not JSON."""
+    if text.startswith(_BYTE_ORDER_MARK):
+        return "the body begins with a byte order mark: leave it out"
+    try:
+        decoded = text.decode()
+    except UnicodeDecodeError:
+        return "the body is not UTF-8"
+    if b"\\ud" in text.lower() and _is_otherwise_json(decoded):
+        return "the body has half of a surrogate pair, which is no character"
+    return "the body is not JSON"
+
+
+def _is_otherwise_json(text: str) -> bool:
+    """Whether Python reads it, which minds no halves of surrogate pairs."""
+    try:
+        json.loads(text, parse_int=str, parse_float=str, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(name)
 
 
 def _check_keys(pairs: list[tuple[str, Any]]) -> None:
@@ -105,7 +152,7 @@ def _check_depth(value: Any) -> None:
         ]
         if not level:
             return
-    raise MalformedRequest(f"the body nests deeper than {DEPTH_MAX}")
+    raise MalformedRequest(_TOO_DEEP)
 
 
 def _unknown_fields(text: bytes, kind: object) -> list[FieldError]:
@@ -129,8 +176,12 @@ def _wrong_field(message: str) -> FieldError:
     path, said = (where[2], message[: where.start(1)]) if where else ("", message)
     if missing := _MISSING.fullmatch(said):
         return FieldError(f"{path}.{missing[1]}".lstrip("."), "is required")
-    if said.startswith("Expected "):
-        return FieldError(path, "must be " + said.removeprefix("Expected ").replace("`", ""))
+    if otherwise := _OTHERWISE.fullmatch(said):
+        return FieldError(path, f"must be {_in_words(otherwise[1])}, not {_in_words(otherwise[2])}")
     if said.startswith("Object contains unknown field"):
         return FieldError(path, "has a field that is not known here")
     return FieldError(path, "has a value it cannot have")
+
+
+def _in_words(kinds: str) -> str:
+    return " or ".join(_WORDS.get(kind, kind) for kind in kinds.split(" | "))

@@ -49,7 +49,7 @@ PROBLEMS = {
     405: ("MethodNotAllowed", "The path takes other methods, which Allow names."),
     409: ("Conflict", "Somebody else was quicker: look again, and ask again."),
     413: ("TooLarge", "The body is larger than is taken here."),
-    415: ("UnsupportedMediaType", "The body is not application/json."),
+    415: ("UnsupportedMediaType", "The body is not application/json, or is compressed."),
     422: ("Invalid", "It can be read and not be done; `errors` names the fields."),
     429: ("RateLimited", "Too often. Wait as long as Retry-After says."),
     503: ("Unavailable", "Not now. Wait as long as Retry-After says; keep the submission key."),

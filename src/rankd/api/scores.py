@@ -68,7 +68,7 @@ def prepare_submission(service: Service, request: Request) -> Take | None:
     page = book.boards.get(request.params["board"])
     if page is None or b"idempotency-key" in request.headers or not service.gate.lasts(request):
         return None
-    if not takes_plain(page.board) or request.headers.get(b"content-type") != JSON:
+    if not takes_plain(page.board) or not _says_json(request):
         return None
     try:
         actor = service.gate.admit(request, "submit", page.board.name)
@@ -226,7 +226,7 @@ async def _submit_plain(service: Service, request: Request) -> Response | None:
 def _plain_items(service: Service, request: Request) -> list[_PlainItem] | None:
     """Return the scores of a batch that says nothing but the plainest, and only once."""
     body = request.body
-    if request.headers.get(b"content-type") != b"application/json" or b"\\" in body:
+    if not _says_json(request) or b"\\" in body:
         return None
     if not service.gate.lasts(request):
         return None  # Players have their own keys and rights, and counting has its own order.
@@ -240,6 +240,12 @@ def _plain_items(service: Service, request: Request) -> list[_PlainItem] | None:
     if not 0 < len(items) <= BATCH_SCORES_MAX or body.count(b'"') != quotes:
         return None
     return items
+
+
+def _says_json(request: Request) -> bool:
+    """Whether the body is JSON by its head, said in the plainest way."""
+    headers = request.headers
+    return headers.get(b"content-type") == JSON and b"content-encoding" not in headers
 
 
 def _parted(body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
