@@ -46,6 +46,24 @@ def test_what_is_not_there_is_answered_404_and_says_what_is_missing(
     run(test())
 
 
+@pytest.mark.parametrize("fast_lane", [True, False], ids=["fast", "asgi"])
+@pytest.mark.parametrize("window", ["hourly", "daily:2001-02-03", "daily:-400", quote(EVIL)])
+@pytest.mark.parametrize("path", ["standings", "standings/p", "projection"])
+def test_whoever_asks_for_a_window_that_is_not_there_hears_which_are(
+    path: str, window: str, fast_lane: bool
+) -> None:
+    async def test() -> None:
+        async with whole(fast_lane=fast_lane) as service:
+            await service.told("PUT", "/v1/boards/b", {"windows": ["daily", "weekly"]})
+            query = f"window={window}" + ("&score=1" if path == "projection" else "")
+            told = await refused(service, "GET", f"/v1/boards/b/{path}?{query}")
+            assert (told["status"], told["code"]) == (404, "unknown_window")
+            assert told["detail"].endswith("its windows are daily, weekly")
+            assert "script" not in repr(told)
+
+    run(test())
+
+
 def test_a_refusal_in_a_batch_repeats_nothing_that_was_sent() -> None:
     async def test() -> None:
         async with whole() as service:
@@ -240,7 +258,11 @@ SCORES = "/v1/boards/b/scores"
         (("POST", SCORES, {"player": "", "score": 1}), "player", "must be text of 1 to"),
         (("POST", SCORES, {"player": "p", "score": 1, "region": "eu"}), "region", "attributes"),
         (("PUT", "/v1/players/p", {"region": "eu"}), "region", "attributes"),
-        (("POST", SCORES, {"player": "p", "score": 58.1 + 0.2}), "score", "send it as text"),
+        (
+            ("POST", SCORES, {"player": "p", "score": 58.1 + 0.2}),
+            "score",
+            "after the point: round it",
+        ),
     ],
 )
 @pytest.mark.parametrize("fast_lane", [True, False], ids=["fast", "asgi"])

@@ -42,7 +42,9 @@ KINDS: dict[type[RankdError], Kind] = {
     errors.ScoreOutOfBounds: Kind(422, "Score out of bounds"),
     errors.InvalidCursor: Kind(422, "Invalid cursor", "start again from the first page"),
     errors.UnknownBoard: Kind(404, "Unknown board", "there is no board of this name"),
-    errors.UnknownWindow: Kind(404, "Unknown window", "the board has no such window"),
+    errors.UnknownWindow: Kind(
+        404, "Unknown window", "the board has no such window, or keeps it no longer"
+    ),
     errors.UnknownPlayer: Kind(
         404, "Unknown player", "there is no profile of this player; it may have scores all the same"
     ),
@@ -135,6 +137,8 @@ def code_of(error: RankdError) -> str:
 def detail_of(error: RankdError) -> str:
     """Return what a client is told of an error: never anything that a stranger sent."""
     said = kind_of(error).detail
+    if isinstance(error, errors.UnknownWindow) and error.known:
+        return f"{said}; its windows are {', '.join(error.known)}"
     return str(error) if said is None else said
 
 

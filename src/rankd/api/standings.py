@@ -365,10 +365,7 @@ async def get_projection(service: Service, request: Request) -> Response:
     """Return the rank a score would get, or the score that a rank or a percentile needs."""
     which = await _admitted(service, request)
     board, query = request.params["board"], request.query
-    given = [name for name in ("score", "rank", "percentile") if query[name] is not None]
-    if len(given) != 1:
-        message = "or rank or percentile must be given, and only one of them"
-        raise InvalidRequest([FieldError("score", message)])
+    _check_given([name for name in ("score", "rank", "percentile") if query[name] is not None])
     reader = service.rankd.reader
     where = reader.where(board, **which)
     definition = where.terms.board
@@ -388,6 +385,16 @@ async def get_projection(service: Service, request: Request) -> Response:
         share = _read_share(query["percentile"])
         projected = await reader.scores_for(board, percentile=share, **which)
     return _response(service, request, shown.projection(projected, definition))
+
+
+def _check_given(names: list[str]) -> None:
+    if not names:
+        message = "must be given, or else rank or percentile"
+        raise InvalidRequest([FieldError("score", message)])
+    first, *others = names
+    if others:
+        message = f"cannot be combined with {first}"
+        raise InvalidRequest([FieldError(other, message) for other in others])
 
 
 def _read_share(text: str) -> float:

@@ -317,7 +317,7 @@ def parse_scaled(value: object, decimals: int) -> int:
         case int():
             return _in_range(value * 10**decimals)
         case str():
-            return _scaled(_decimal_of_text(value), decimals, way_out="round it")
+            return _scaled(_decimal_of_text(value), decimals)
         case Decimal():
             return _scaled(value, decimals)
         case float():
@@ -341,7 +341,7 @@ def _scaled_float(value: float, decimals: int) -> int:
     return scaled
 
 
-def _scaled(value: Decimal, decimals: int, *, way_out: str = "round it, or send it as text") -> int:
+def _scaled(value: Decimal, decimals: int) -> int:
     """Scale by integer arithmetic: that of decimals rounds as its context says."""
     exponent = value.as_tuple().exponent
     if not isinstance(exponent, int):
@@ -350,11 +350,11 @@ def _scaled(value: Decimal, decimals: int, *, way_out: str = "round it, or send 
     if value.adjusted() > _DIGITS_MAX:
         raise ValueError(_TOO_LARGE)
     if exponent < -SCORE_TEXT_LENGTH_MAX:
-        raise ValueError(_too_fine(decimals, way_out))
+        raise ValueError(_too_fine(decimals))
     numerator, denominator = value.as_integer_ratio()
     scaled, rest = divmod(numerator * 10**decimals, denominator)
     if rest:
-        raise ValueError(_too_fine(decimals, way_out))
+        raise ValueError(_too_fine(decimals))
     return _in_range(scaled)
 
 
@@ -364,12 +364,12 @@ def _in_range(scaled: int) -> int:
     raise ValueError(_TOO_LARGE)
 
 
-def _too_fine(decimals: int, way_out: str) -> str:
+def _too_fine(decimals: int) -> str:
     """Say so, and what to do about it: whoever adds 58.1 and 0.2 as floats has sent no 58.3."""
     if decimals == 0:
         return "must be a whole number"
     digits = f"{decimals} digit{'s'[: decimals > 1]}"
-    return f"must have at most {digits} after the point: {way_out}"
+    return f"must have at most {digits} after the point: round it"
 
 
 # ------------------------------------------------------------- reading a definition

@@ -10,7 +10,6 @@ from rankd.model.facts import Attributes
 from rankd.model.letters import count_letters, is_visible
 from rankd.model.submission import (
     NEW_PLAYER,
-    PLAYER_ID_BYTES_MAX,
     Errors,
     read_attributes,
     valid_new_player,
@@ -32,6 +31,11 @@ REASON_LENGTH_MAX = 500
 
 _FIELDS = ("name", "attributes", "friends")
 _UNKNOWN = f"is unknown; known are {', '.join(_FIELDS)}"
+
+
+_PLAYER = f"must be {NEW_PLAYER}"
+"""Said of any id that is refused: what it asks for is taken everywhere, also where ids from before
+it was asked for are taken beside."""
 
 
 class Said(NamedTuple):
@@ -71,9 +75,8 @@ def read_friends(friends: object, *, player: str) -> tuple[str, ...]:
         raise InvalidProfile([FieldError("friends", "must be a list of players")])
     if len(friends) > FRIENDS_MAX:
         raise InvalidProfile([FieldError("friends", f"must be at most {FRIENDS_MAX} players")])
-    accepted = f"must be text of 1 to {PLAYER_ID_BYTES_MAX} bytes, all printable"
     errors = [
-        FieldError(f"friends[{place}]", accepted)
+        FieldError(f"friends[{place}]", _PLAYER)
         for place, friend in enumerate(friends)
         if not valid_player(friend)
     ]
@@ -85,8 +88,7 @@ def read_friends(friends: object, *, player: str) -> tuple[str, ...]:
 def check_player(player: object) -> str:
     """Return a player's id. Raises InvalidProfile where it cannot be one."""
     if not valid_player(player):
-        message = f"must be text of 1 to {PLAYER_ID_BYTES_MAX} bytes, all printable"
-        raise InvalidProfile([FieldError("player", message)])
+        raise InvalidProfile([FieldError("player", _PLAYER)])
     assert isinstance(player, str)
     return player
 
@@ -97,7 +99,7 @@ def check_new_player(player: object) -> str:
     Ledgers hold ids from before more was asked of them: those stay, and no more are added.
     """
     if not valid_new_player(player):
-        raise InvalidProfile([FieldError("player", f"must be {NEW_PLAYER}")])
+        raise InvalidProfile([FieldError("player", _PLAYER)])
     return player
 
 

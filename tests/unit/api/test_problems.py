@@ -104,6 +104,13 @@ def test_what_is_about_one_field_names_it(error: RankdError, field: str) -> None
     assert [wrong["field"] for wrong in body["errors"]] == [field]
 
 
+def test_an_unknown_window_is_answered_with_those_there_are() -> None:
+    error = errors.UnknownWindow(board="b", window="<script>", known=("all", "daily"))
+    body = msgspec.json.decode(problems.refusal(error, request_id="r").body)
+    assert body["detail"].endswith("; its windows are all, daily")
+    assert "script" not in repr(body)
+
+
 def test_wrong_fields_are_listed() -> None:
     error = errors.InvalidPage([FieldError("limit", "must be less"), FieldError("", "is odd")])
     body = msgspec.json.decode(problems.refusal(error, request_id="r").body)

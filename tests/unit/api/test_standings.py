@@ -112,9 +112,8 @@ async def test_only_a_rank_has_neighbours(text: str) -> None:
 @pytest.mark.parametrize(
     ("query", "field"),
     [
-        ({}, "score"),
-        ({"score": "1", "rank": 1}, "score"),
-        ({"rank": 1, "percentile": "5"}, "score"),
+        ({"score": "1", "rank": 1}, "rank"),
+        ({"rank": 1, "percentile": "5"}, "percentile"),
         ({"score": "x"}, "score"),
         ({"score": "1,2"}, "score"),
         ({"score": ""}, "score"),
@@ -133,6 +132,17 @@ async def test_a_projection_is_of_one_thing_that_can_be(query: dict[str, Any], f
         with pytest.raises((InvalidRequest, InvalidPage)) as refused:
             await at.ask("get_projection", B, **query)
         assert [wrong.field for wrong in refused.value.errors] == [field]
+
+
+async def test_a_projection_says_what_it_may_be_of() -> None:
+    async with working() as at:
+        await at.define()
+        nothing = "^score must be given, or else rank or percentile$"
+        with pytest.raises(InvalidRequest, match=nothing):
+            await at.ask("get_projection", B)
+        combined = "^rank cannot be combined with score; percentile cannot be combined with score$"
+        with pytest.raises(InvalidRequest, match=combined):
+            await at.ask("get_projection", B, score="1", rank=1, percentile="5")
 
 
 async def test_a_projection_of_several_columns_takes_as_many() -> None:

@@ -122,6 +122,15 @@ def test_every_friend_that_cannot_be_a_player_is_named() -> None:
     assert fields_of(refusal) == ["friends[1]", "friends[2]", "friends[3]", "friends[4]"]
 
 
+def test_a_friend_is_told_of_in_the_words_that_a_player_is() -> None:
+    with pytest.raises(InvalidProfile) as of_player:
+        check_new_player("")
+    for refused in (lambda: read_friends([""], player="ann"), lambda: check_player("")):
+        with pytest.raises(InvalidProfile) as other:
+            refused()
+        assert other.value.errors[0].message == of_player.value.errors[0].message
+
+
 # ----------------------------------------------------------------------- ids and reasons
 
 
