@@ -63,6 +63,47 @@ def test_scores_are_submitted_and_standings_read(ask: Run, client: Client) -> No
     assert json.loads(watched.out)["total"] == 2
 
 
+COLUMNS = [{"name": "wins"}, {"name": "minutes", "direction": "lower"}]
+
+
+def test_a_score_of_several_columns_is_submitted(ask: Run, client: Client, tmp_path: Path) -> None:
+    client.define("matches", {"columns": COLUMNS})
+    assert "rank 1 of 1" in ask("submit", "matches", "ann", 3, "--column", "minutes=-12").out
+    by_name = ("--column", "wins=3", "--column", "minutes=11")
+    assert "rank 2 of 2" in ask("submit", "matches", "bob", *by_name).out
+    rows = client.top("matches").standings
+    assert [row.columns for row in rows] == [
+        {"wins": 3, "minutes": -12},
+        {"wins": 3, "minutes": 11},
+    ]
+    (tmp_path / "m.json").write_text(json.dumps({"columns": COLUMNS}))
+    assert run("board", "apply", "m.json", "--data", "folder").code == 0
+    done = run("submit", "m", "ann", 3, "--column", "minutes=12", "--data", "folder")
+    assert done.out == "counted: rank 1 of 1, score 3\n"
+    refused = ask("submit", "matches", "ann", 3, "--column", "hours=1")
+    assert refused.code == 1
+    assert "columns.hours is not a column of this board" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("args", "why"),
+    [
+        (("3", "--column", "minutes"), "--column takes NAME=VALUE, such as minutes=12"),
+        (("3", "--column", "=12"), "--column takes NAME=VALUE"),
+        (("3", "--column", "minutes="), "--column takes NAME=VALUE"),
+        (("3", "--column", "m=1", "--column", "m=2"), "--column names m twice"),
+        (("3", "--delta", "--column", "m=1"), "--delta adds to a score: it takes no --column"),
+        ((), "SCORE is missing"),
+        (("--delta",), "SCORE is missing"),
+        (("3", "--attribute", "region"), "--attribute takes NAME=VALUE, such as region=eu"),
+    ],
+)
+def test_scores_in_another_form_are_wrong_usage(ask: Run, args: tuple[str, ...], why: str) -> None:
+    done = ask("submit", "arena", "ann", *args)
+    assert (done.code, done.out) == (2, "")
+    assert why in done.err
+
+
 def test_refusals_are_one_line_and_usage_is_another_code(ask: Run) -> None:
     unknown = ask("top", "nowhere")
     assert (unknown.code, unknown.out) == (1, "")

@@ -1,5 +1,6 @@
 """Submitting a score from the command line."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -12,9 +13,17 @@ from rankd.cli.show import print_json, score
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("board")
 @click.argument("player")
-@click.argument("score")
+@click.argument("score", required=False)
 @click.option("--delta", is_flag=True, help="Add SCORE to the score there is.")
 @click.option("--key", metavar="KEY", help="The submission's own key: with it, it counts once.")
+@click.option(
+    "--column",
+    "columns",
+    multiple=True,
+    metavar="NAME=SCORE",
+    help="A column of a board with several: minutes=12. SCORE is the first of them, unless it is "
+    "named here too. May be repeated.",
+)
 @click.option(
     "--attribute",
     "attributes",
@@ -29,9 +38,13 @@ def submit(reach: Reach, as_json: bool, **given: Any) -> None:
 
     Prints the verdict, and the player's rank after it. SCORE may be negative.
     """
-    what: dict[str, Any] = {"delta" if given["delta"] else "score": given["score"]}
-    if given["attributes"]:
-        what["attributes"] = dict(map(_attribute, given["attributes"]))
+    what = _scores(
+        given["score"],
+        _pairs("--column", "minutes=12", given["columns"]),
+        delta=given["delta"],
+    )
+    if attributes := _pairs("--attribute", "region=eu", given["attributes"]):
+        what["attributes"] = attributes
     with reach.client() as client:
         receipt = client.submit(given["board"], given["player"], key=given["key"], **what)
     if as_json:
@@ -46,8 +59,24 @@ def submit(reach: Reach, as_json: bool, **given: Any) -> None:
     click.echo(f"{receipt.verdict}{again}: {place}, score {score(receipt.score)}")
 
 
-def _attribute(text: str) -> tuple[str, str]:
-    name, sign, value = text.partition("=")
-    if not (name and sign):
-        raise click.UsageError("--attribute takes NAME=VALUE, such as region=eu")
-    return name, value
+def _scores(score: str | None, columns: dict[str, str], *, delta: bool) -> dict[str, Any]:
+    """Return what is submitted, by the names of the API; the board says which it takes."""
+    if delta and columns:
+        raise click.UsageError("--delta adds to a score: it takes no --column")
+    if score is None and (delta or not columns):
+        raise click.UsageError("SCORE is missing, or a --column for each that the board has")
+    what: dict[str, Any] = {} if score is None else {"delta" if delta else "score": score}
+    return {**what, "columns": columns} if columns else what
+
+
+def _pairs(option: str, example: str, given: Iterable[str]) -> dict[str, str]:
+    """Return what was given as NAME=VALUE, each name once."""
+    found: dict[str, str] = {}
+    for text in given:
+        name, _, value = text.partition("=")
+        if not (name and value):
+            raise click.UsageError(f"{option} takes NAME=VALUE, such as {example}")
+        if name in found:
+            raise click.UsageError(f"{option} names {name} twice")
+        found[name] = value
+    return found
