@@ -76,6 +76,10 @@ def test_a_score_of_several_columns_is_submitted(ask: Run, client: Client, tmp_p
         {"wins": 3, "minutes": -12},
         {"wins": 3, "minutes": 11},
     ]
+    heads = ["rank", "player", "wins", "minutes"]
+    assert ask("top", "matches").out.splitlines()[1].split() == heads
+    assert ask("around", "matches", "bob").out.splitlines()[1].split() == heads
+    assert "wins 3, minutes 11, percentile" in ask("standing", "matches", "bob").out
     (tmp_path / "m.json").write_text(json.dumps({"columns": COLUMNS}))
     assert run("board", "apply", "m.json", "--data", "folder").code == 0
     done = run("submit", "m", "ann", 3, "--column", "minutes=12", "--data", "folder")

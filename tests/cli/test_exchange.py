@@ -53,23 +53,33 @@ def test_what_was_exported_as_csv_can_be_imported(ask: Run, client: Client, tmp_
     ]
 
 
-def test_several_columns_go_out_as_json_lines_and_come_back(
-    ask: Run, client: Client, tmp_path: Path
+@pytest.mark.parametrize("format", ["csv", "jsonl"])
+@pytest.mark.parametrize("names", [("kills", "time"), ("kills", "score"), ("score", "time")])
+def test_several_columns_go_out_and_come_back(
+    ask: Run, client: Client, tmp_path: Path, format: str, names: tuple[str, str]
 ) -> None:
-    columns = [
-        {"name": "kills", "direction": "higher"},
-        {"name": "time", "direction": "lower"},
-    ]
-    client.define("duel", {"columns": columns})
-    client.define("again", {"columns": columns})
+    first, second = names
+    columns = [{"name": first}, {"name": second, "direction": "lower"}]
+    duel, again = f"{format}-{first}-{second}", f"{format}-{first}-{second}-again"
+    client.define(duel, {"columns": columns})
+    client.define(again, {"columns": columns})
     for number in range(5):
-        client.submit("duel", f"p{number}", columns={"kills": 7, "time": 90 - number})
-    done = ask("export", "duel", "--format", "jsonl")
-    (tmp_path / "duel.jsonl").write_text(done.out)
-    assert [json.loads(line)["rank"] for line in done.out.splitlines()] == [1, 2, 3, 4, 5]
-    assert ask("import", "duel.jsonl", "--board", "again").code == 0
-    shown = [(row.rank, row.player, row.columns) for row in client.walk("duel")]
-    assert [(row.rank, row.player, row.columns) for row in client.walk("again")] == shown
+        client.submit(duel, f"p{number}", columns={first: -7, second: 90 - number})
+    file = f"duel.{format}"
+    assert ask("export", duel, "--format", format, "--output", file).code == 0
+    if format == "csv":
+        head = (tmp_path / file).read_text().splitlines()[0]
+        assert head == f"rank,player,name,{first},{second},metadata"
+    assert ask("import", file, "--board", again).code == 0
+    shown = [(row.rank, row.player, row.columns) for row in client.walk(duel)]
+    assert len(shown) == 5
+    assert [(row.rank, row.player, row.columns) for row in client.walk(again)] == shown
+
+
+def test_a_column_whose_name_is_taken_goes_out_as_score(client: Client, ask: Run) -> None:
+    client.define("taken", {"columns": [{"name": "player"}, {"name": "time"}]})
+    head = ask("export", "taken").out
+    assert head == "rank,player,name,score,time,metadata\n"
 
 
 def test_what_was_exported_as_parquet_is_read_by_others(
@@ -103,7 +113,7 @@ def test_what_was_exported_as_parquet_is_read_by_others(
         == 0
     )
     (row,) = parquet.read_table(tmp_path / "exact.parquet").to_pylist()
-    assert (row["score"], row["laps"]) == (Decimal("123456789.125"), Decimal("0.001"))
+    assert (row["time"], row["laps"]) == (Decimal("123456789.125"), Decimal("0.001"))
 
     client.define("empty")
     assert ask("export", "empty", "--format", "parquet", "--output", "empty.parquet").code == 0

@@ -64,10 +64,12 @@ def export(
         if output == "-":
             raise click.UsageError("parquet needs a file: name it with --output")
     with reach.client_and_attributes(patient=True) as (client, attributes):
-        segments = client.board(board).definition["segments"]
+        definition = client.board(board).definition
         rows = client.walk(board, window=window, segment=segment)
         first = list(islice(rows, 1))  # An unknown window is told before a file is begun.
-        beside = _beside(columns_of(first), segments, attributes)
+        columns = [column["name"] for column in definition["columns"]]
+        columns = columns_of(first) if first else columns  # Of a ranking, not of the board now.
+        beside = _beside(columns, definition["segments"], attributes)
         with _target(output) as file:
             written = _WRITERS[format_](file, chain(first, rows), beside)
     if output != "-":
@@ -75,8 +77,10 @@ def export(
 
 
 class Beside(NamedTuple):
-    """What a row has beside its first score."""
+    """What a row has beside a player."""
 
+    first: str
+    """What the first score is called."""
     columns: list[str]
     """The board's others."""
     segments: list[str]
@@ -91,6 +95,9 @@ class Beside(NamedTuple):
 
 def _beside(columns: list[str], segments: list[str], attributes: "Attributes | None") -> Beside:
     """Say what will be missing, rather than let somebody find it out after an import."""
+    first, *others = columns
+    # By its own name, unless that means something else where it is imported.
+    first = first if others and first not in FIXED else "score"
     if attributes is None:
         if segments:
             names = plain(", ".join(segments))
@@ -99,12 +106,12 @@ def _beside(columns: list[str], segments: list[str], attributes: "Attributes | N
                 "`rankd export --data` has them, of a folder that no service has open",
                 err=True,
             )
-        return Beside(columns, [], lambda _: {})
+        return Beside(first, others, [], lambda _: {})
     taken = {*FIXED, *columns}
     if hidden := [name for name in segments if name in taken]:
         names = plain(", ".join(hidden))
         click.echo(f"without {names}: a column has that name already", err=True)
-    return Beside(columns, [name for name in segments if name not in taken], attributes)
+    return Beside(first, others, [name for name in segments if name not in taken], attributes)
 
 
 @contextmanager
@@ -128,8 +135,8 @@ def _write_csv(file: IO[bytes], rows: Iterable["Row"], beside: Beside) -> int:
     text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
     try:
         lines = csv.writer(text, lineterminator="\n")
-        more = map(guarded, (*beside.columns, *beside.segments))
-        lines.writerow(["rank", "player", "name", "score", *more, "metadata"])
+        more = map(guarded, (beside.first, *beside.columns, *beside.segments))
+        lines.writerow(["rank", "player", "name", *more, "metadata"])
         count = 0
         for row in rows:
             lines.writerow(_csv_cells(row, beside))
@@ -203,7 +210,7 @@ def _schema(arrow: Any, rows: list["Row"], beside: Beside) -> Any:
     places = -_exponent(rows[0].score) if rows else 0
     score = arrow.int64() if places == 0 else arrow.decimal128(38, places)
     fields = [("rank", arrow.int64()), ("player", arrow.string()), ("name", arrow.string())]
-    fields += [("score", score), *((name, score) for name in beside.columns)]
+    fields += [(beside.first, score), *((name, score) for name in beside.columns)]
     fields += [(name, arrow.string()) for name in (*beside.segments, "metadata")]
     return arrow.schema(fields)
 
@@ -214,7 +221,7 @@ def _exponent(score: Any) -> int:
 
 def _record(row: "Row", beside: Beside) -> dict[str, Any]:
     columns: Any = row.columns if beside.columns else {}
-    record = {"rank": row.rank, "player": row.player, "name": row.name, "score": row.score}
+    record = {"rank": row.rank, "player": row.player, "name": row.name, beside.first: row.score}
     record |= {name: columns[name] for name in beside.columns}
     record |= {name: _text(value) for name, value in beside.attributes_of(row.player).items()}
     record["metadata"] = None if row.metadata is None else json.dumps(row.metadata, default=str)

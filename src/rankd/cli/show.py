@@ -87,19 +87,19 @@ def score(value: object) -> str:
 
 
 def columns_of(rows: Sequence["wire.Row"]) -> list[str]:
-    """Return the names of the columns after the first, if the board has several."""
+    """Return what the columns are called, all of them; only the rows of boards with several say."""
     first = rows[0].columns if rows else None
-    return list(first)[1:] if isinstance(first, dict) else []
+    return list(first) if isinstance(first, dict) else ["score"]
 
 
 def standings_table(
     rows: Sequence["wire.Row"], *, marks: Sequence[str] | None = None, me: str | None = None
 ) -> "Table":
     """Return standings as a table, with a mark before each and one player's row lit, if asked."""
-    more = columns_of(rows)
+    first, *more = columns_of(rows)
     names = any(row.name for row in rows)
     heads = ["rank", *([""] if marks else []), "player", *(["name"] if names else [])]
-    made = table(*heads, "score", *more, right=("rank", "score", *more))
+    made = table(*heads, first, *more, right=("rank", first, *more))
     for number, row in enumerate(rows):
         columns: Any = row.columns if more else {}
         add(
