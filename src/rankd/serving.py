@@ -17,7 +17,7 @@ from time import monotonic
 from rankd.api.access import Gate, ReadToken
 from rankd.api.forwarding import forwarding
 from rankd.api.limits import limits_of
-from rankd.api.roles import MANAGING, ROLES, routes_of
+from rankd.api.roles import MANAGER, MANAGING, QUERY, ROLES, routes_of
 from rankd.api.server import Ready, listen, serve
 from rankd.api.service import Service
 from rankd.api.table import ROUTES as API
@@ -115,9 +115,7 @@ async def service(
 
     ``beside`` is entered once the engine runs and left before it stops.
     """
-    if settings.role not in ROLES:
-        problem = f"must be one of {', '.join(ROLES)}"
-        raise InvalidSetting(setting="role", source="the settings", problem=problem)
+    _check_role(settings)
     account = Account(settings)
     place = Place.chosen(settings)
     async with AsyncExitStack() as stack:
@@ -173,6 +171,20 @@ async def service(
 
         routes = routes_of(settings.role, ROUTES)
         await serve(routes, working, settings, ready=listening, stop=stop, listener=listener)
+
+
+def _check_role(settings: Settings) -> None:
+    """Refuse a role that there is not, or one for which others would have to write elsewhere."""
+    problem = ""
+    if settings.role not in ROLES:
+        problem = f"must be one of {', '.join(ROLES)}"
+    elif settings.role in (QUERY, MANAGER) and settings.ledger == SQLITE:
+        problem = (
+            f"{settings.role} takes no scores, and no other node can write to a data folder that "
+            "this one has open: it is for nodes that share a ledger, --ledger postgresql://…"
+        )
+    if problem:
+        raise InvalidSetting(setting="role", source="the settings", problem=problem)
 
 
 async def worker(settings: Settings, socket: str, *, clock: Clock) -> None:
