@@ -33,6 +33,12 @@ def test_a_board_is_defined_shown_changed_and_retired(ask: Run, tmp_path: Path) 
     refused = ask("board", "apply", "cup", "--set", "windows=all,weekly", stdin="n\n")
     assert refused.code == 1
     assert "windows" in refused.out
+    assert "--yes" not in refused.err  # Who says no needs no advice.
+    for unasked in (("apply", "cup", "--set", "windows=all,weekly"), ("retire", "cup")):
+        silent = ask("board", *unasked)
+        assert silent.code == 1
+        last = silent.err.splitlines()[-1]
+        assert last == "rankd: nothing was changed: nobody is here to answer; --yes agrees"
     agreed = ask("board", "apply", "cup", "--set", "windows=all,weekly", stdin="y\n")
     assert agreed.code == 0
     assert "cup is changed" in agreed.out

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rankd.cli.failing import Commands, Failed, plain
+from rankd.cli.failing import Commands, Failed, insist_on_yes, plain
 from rankd.cli.reaching import Reach, json_option, reaching
-from rankd.cli.show import add, console, print_json, standings_table, table
+from rankd.cli.show import add, console, count, print_json, standings_table, table
 from rankd.errors import UnknownBoard
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def _change(
     if dry_run:
         return
     if not yes:
-        click.confirm(f"Change {plain(name)}?", abort=True, err=True)
+        insist_on_yes(f"Change {plain(name)}?")
     client.define(name, definition, apply=True)
     click.echo(f"{plain(name)} is changed")
 
@@ -281,7 +281,6 @@ def retire(reach: Reach, board: str, reason: str | None, yes: bool) -> None:
     with reach.client() as client:
         found = client.board(board)
         if not yes:
-            asked = f"Retire {plain(board)} with its {found.total:,} players?"
-            click.confirm(asked, abort=True, err=True)
+            insist_on_yes(f"Retire {plain(board)} with its {count(found.total, 'player')}?")
         client.retire(board, reason=reason)
     click.echo(f"{plain(board)} is retired")

@@ -4,6 +4,7 @@
 """
 
 import errno
+import sys
 import warnings
 from typing import Any, TextIO
 
@@ -41,6 +42,19 @@ class Failed(click.ClickException):
     def show(self, file: TextIO | None = None) -> None:  # type: ignore[override]
         """Say so, in one line."""
         click.echo(f"rankd: {plain(self.format_message())}", file=file, err=file is None)
+
+
+def insist_on_yes(question: str) -> None:
+    """Go on only if whoever is there agrees. Where nobody is, say how to agree beforehand."""
+    try:
+        agreed = click.confirm(question, err=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        click.echo(err=True)  # The question stands there without an end.
+        raise Failed("nothing was changed: nobody is here to answer; --yes agrees") from None
+    if not agreed:
+        raise click.Abort
 
 
 def failure(error: RankdError) -> click.ClickException:
