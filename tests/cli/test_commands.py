@@ -65,7 +65,8 @@ def test_scores_are_submitted_and_standings_read(ask: Run, client: Client) -> No
     around = parsed(ask("around", "arena", "bob", "--above", 1, "--below", 0, "--json"))
     assert [row["player"] for row in around["standings"]] == ["ann", "bob"]  # type: ignore[attr-defined]
 
-    watched = ask("watch", "arena", "--changes", 1)
+    watched = ask("watch", "arena", "--changes", 1, "--limit", 1)
+    assert len(json.loads(watched.out)["standings"]) == 1
     assert json.loads(watched.out)["total"] == 2
 
 

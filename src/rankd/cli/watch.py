@@ -34,6 +34,8 @@ Wait = Callable[[float], bool]
 @click.option(
     "-n",
     "--count",
+    "--limit",
+    "count",
     type=click.IntRange(1, COUNT_MAX),
     default=20,
     show_default=True,
