@@ -29,6 +29,9 @@ def test_a_board_is_defined_shown_changed_and_retired(ask: Run, tmp_path: Path) 
     shown = parsed(ask("board", "show", "cup", "--json"))
     assert shown["definition"]["rule"] == "sum"  # type: ignore[index]
     assert "cup" in ask("board", "list").out
+    lines = ask("board", "show", "cup").out.splitlines()
+    assert [line for line in lines if line != line.rstrip()] == []
+    assert {"rule       sum", "windows    all, daily", "prize      false"} <= set(lines)
 
     refused = ask("board", "apply", "cup", "--set", "windows=all,weekly", stdin="n\n")
     assert refused.code == 1

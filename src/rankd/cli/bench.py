@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from rankd.cli.reaching import json_option
-from rankd.cli.show import add, console, print_json, table
+from rankd.cli.show import add, print_json, print_tables, table
 
 if TYPE_CHECKING:
     from rankd.embedded import Board
@@ -82,7 +82,7 @@ def bench(players: int, seconds: float, folder: str | None, as_json: bool) -> No
     for one in measured:
         each = f"{one.seconds / one.times * 1e6:,.1f} µs"
         add(shown, one.what, f"{one.rate:,.0f}", each, one.times)
-    console().print(shown)
+    print_tables(shown)
 
 
 def measure(board: "Board", players: int, seconds: float) -> list[Measured]:

@@ -10,7 +10,7 @@ import click
 
 from rankd.cli.failing import Commands, Failed, insist_on_yes, plain
 from rankd.cli.reaching import Reach, json_option, reaching
-from rankd.cli.show import add, console, count, print_json, standings_table, table
+from rankd.cli.show import add, count, print_json, print_tables, standings_table, table, written
 from rankd.errors import UnknownBoard
 
 if TYPE_CHECKING:
@@ -181,18 +181,14 @@ def _change(
 def _show_changes(preview: Any) -> None:
     shown = table("field", "now", "then")
     for change in preview.changes:
-        add(shown, change.field, _written(change.before), _written(change.after))
-    console().print(shown)
+        add(shown, change.field, written(change.before), written(change.after))
+    print_tables(shown)
     for window in preview.windows:
         if window.total == window.total_after and window.top == window.top_after:
             continue
         players = f"{window.total:,} → {window.total_after:,} players; the best would be"
         click.echo(f"{plain(window.window)}: {players}")
-        console().print(standings_table(window.top_after))
-
-
-def _written(value: object) -> str:
-    return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)
+        print_tables(standings_table(window.top_after))
 
 
 # ------------------------------------------------------------------------------ the others
@@ -211,7 +207,7 @@ def list_boards(reach: Reach, as_json: bool) -> None:
     shown = table("board", "rule", "players", "next reset", right=["players"], whole=["board"])
     for one in found.boards:
         add(shown, one.name, one.definition["rule"], one.total, _moment(one.next_reset))
-    console().print(shown)
+    print_tables(shown)
 
 
 @board.command()
@@ -231,13 +227,13 @@ def show(reach: Reach, board: str, as_json: bool) -> None:
         closed = [one for one in client.windows(board).windows if one.state == "closed"]
     fields = table("", "")
     for name, value in found.definition.items():
-        add(fields, name, _written(value))
-    console().print(fields, "")
-    console().print(_windows_table(found.windows))
+        add(fields, name, written(value))
+    print_tables(fields, "")
+    print_tables(_windows_table(found.windows))
     if closed:
         last = closed[:CLOSED_SHOWN_MAX]
         click.echo(f"\nThe last {len(last)} of {len(closed):,} that are closed:\n")
-        console().print(_windows_table(last))
+        print_tables(_windows_table(last))
     if len(closed) > CLOSED_SHOWN_MAX:
         click.echo(f"\n`rankd board windows {plain(board)}` lists them all.")
 
@@ -253,7 +249,7 @@ def windows(reach: Reach, board: str, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    console().print(_windows_table(found.windows, states=True))
+    print_tables(_windows_table(found.windows, states=True))
 
 
 def _windows_table(windows: Iterable["wire.Window"], *, states: bool = False) -> "Table":

@@ -4,7 +4,7 @@ import click
 
 from rankd.cli.failing import Commands, plain
 from rankd.cli.reaching import Reach, json_option, reaching
-from rankd.cli.show import add, console, print_json, table
+from rankd.cli.show import add, print_json, print_tables, table
 
 SCOPES = ("read", "submit", "moderate", "admin")
 
@@ -74,7 +74,7 @@ def list_keys(reach: Reach, as_json: bool) -> None:
     for key in found.keys:
         boards = "all" if key.boards is None else ", ".join(key.boards)
         add(shown, key.id, ", ".join(key.scopes), boards, key.title)
-    console().print(shown)
+    print_tables(shown)
 
 
 @keys.command()

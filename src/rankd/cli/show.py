@@ -37,6 +37,17 @@ def console() -> "Console":
     )
 
 
+def print_tables(*tables: "Table | str") -> None:
+    """Print tables and lines. Where there is no terminal, no line ends in blanks."""
+    to = console()
+    if to.is_terminal:
+        to.print(*tables)
+        return
+    with to.capture() as captured:
+        to.print(*tables)
+    click.echo("\n".join(map(str.rstrip, captured.get().split("\n"))), nl=False)
+
+
 def table(*names: str, right: Iterable[str] = (), whole: Iterable[str] = ()) -> "Table":
     """Return an empty table; columns named in ``right`` hold numbers.
 
@@ -79,6 +90,22 @@ def shown(cell: object) -> str:
     if cell is None:
         return ""
     return f"{cell:,}" if isinstance(cell, int) else plain(str(cell))
+
+
+def written(value: object) -> str:
+    """Return what a board is defined with as people write it: without quotes and brackets."""
+    match value:
+        case None:
+            return ""
+        case str():
+            return value
+        case dict():
+            return " ".join(f"{name}={written(inner)}" for name, inner in value.items())
+        case list() | tuple():
+            return ", ".join(map(written, value))
+        case bool():
+            return "true" if value else "false"
+    return str(value)
 
 
 def score(value: object) -> str:

@@ -6,7 +6,7 @@ import click
 
 from rankd.cli.failing import plain
 from rankd.cli.reaching import Reach, json_option, reaching, which_ranking
-from rankd.cli.show import console, heading, print_json, score, stale, standings_table
+from rankd.cli.show import heading, print_json, print_tables, score, stale, standings_table
 
 if TYPE_CHECKING:
     from rankd import wire
@@ -47,7 +47,7 @@ def top(
         print_json(page)
         return
     click.echo(heading(page))
-    console().print(standings_table(page.standings))
+    print_tables(standings_table(page.standings))
 
 
 @click.command()
@@ -121,4 +121,4 @@ def around(
         print_json(page)
         return
     click.echo(heading(page))
-    console().print(standings_table(page.standings, me=player))
+    print_tables(standings_table(page.standings, me=player))

@@ -5,12 +5,12 @@ from io import StringIO
 
 import pytest
 
-from rankd.cli.show import add, console, score, standings_table, table
+from rankd.cli.show import add, print_tables, score, standings_table, table, written
 from rankd.wire import Row
 
 
 def printed(rows: list[Row], capsys: pytest.CaptureFixture[str]) -> str:
-    console().print(standings_table(rows))
+    print_tables(standings_table(rows))
     return capsys.readouterr().out
 
 
@@ -51,6 +51,37 @@ def test_a_narrow_terminal_breaks_lines_and_cuts_nothing_off(width: int) -> None
     assert "1,000,000" in lines[1]
     middle = "".join(line[18 : width - 11].strip() for line in lines[1:])
     assert middle.replace(" ", "") == "2026-11-17T00:00:00Zandsomemorewords"
+
+
+def test_no_line_ends_in_blanks_where_there_is_no_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    made = table("", "")
+    add(made, "title", "x")
+    add(made, "columns", "y" * 250)
+    print_tables(made, "")
+    assert capsys.readouterr().out == f"title    x\ncolumns  {'y' * 250}\n\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, ""),
+        ("best", "best"),
+        ("The “cup”", "The “cup”"),
+        (False, "false"),
+        (3, "3"),
+        (Decimal("0.10"), "0.10"),
+        (["all", "daily"], "all, daily"),
+        ({"score_min": 0, "score_max": None}, "score_min=0 score_max="),
+        (
+            [{"name": "wins", "direction": "higher"}, {"name": "minutes"}],
+            "name=wins direction=higher, name=minutes",
+        ),
+    ],
+)
+def test_what_a_board_is_defined_with_is_written_without_quotes(value: object, shown: str) -> None:
+    assert written(value) == shown
 
 
 def test_an_empty_ranking_is_only_a_head(capsys: pytest.CaptureFixture[str]) -> None:
