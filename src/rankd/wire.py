@@ -7,6 +7,7 @@ Scores are whole numbers, or numbers with exactly the decimals their board decla
 Decimals here and are written digit for digit.
 """
 
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -142,6 +143,8 @@ class InWindow(Struct, gc=False):
     rank_change: int | None
     total: int
     verdict: str
+    columns: Mapping[str, Score | None] | UnsetType = UNSET
+    """Every column by its name, on boards with more than one; null where there is no entry."""
 
 
 class Receipt(Struct, gc=False):
@@ -166,6 +169,8 @@ class Receipt(Struct, gc=False):
     windows: dict[str, InWindow]
     duplicate: bool | UnsetType = UNSET
     """True on the answer to a repeated key, which is otherwise the first answer."""
+    columns: Mapping[str, Score | None] | UnsetType = UNSET
+    """Those of the window that speaks for the whole, as it has them."""
 
 
 class BatchItem(Struct):

@@ -43,6 +43,7 @@ from tests.property.embedded_model import (
     Definition,
     Rules,
     Said,
+    Scores,
     Told,
     World,
     scores_of,
@@ -148,8 +149,18 @@ def score_of(scores: tuple[int, ...] | None, decimals: int) -> int | Decimal | N
     return None if scores is None else shown(scores[0], decimals)
 
 
-def receipt_of(told: Told, position: int, *, duplicate: bool) -> dict[str, Any]:
-    """The answer to a submission, field by field."""
+def columns_in(rules: Rules, scores: Scores | None) -> dict[str, Any]:
+    """What a receipt says of a player's columns, on boards that have several."""
+    names = [name for name, _ in rules.columns]
+    if len(names) == 1:
+        return {}
+    numbers = [None] * len(names) if scores is None else scores
+    shown_ones = [None if one is None else shown(one, rules.decimals) for one in numbers]
+    return {"columns": dict(zip(names, shown_ones, strict=True))}
+
+
+def receipt_of(told: Told, rules: Rules, position: int, *, duplicate: bool) -> dict[str, Any]:
+    """The answer to a submission, field by field, on a board that had these rules."""
     assert told.first is not None
     first = told.windows[told.first]
     share = None if first.rank is None else percentile_of(first.rank, first.total)
@@ -174,10 +185,12 @@ def receipt_of(told: Told, position: int, *, duplicate: bool) -> dict[str, Any]:
                 "rank_change": each.rank_change,
                 "total": each.total,
                 "verdict": each.verdict,
+                **columns_in(rules, each.scores),
             }
             for name, each in told.windows.items()
         },
         **({"duplicate": True} if duplicate else {}),
+        **columns_in(rules, first.scores),
     }
 
 
@@ -320,7 +333,7 @@ class ApiMachine(EmbeddedMachine):
         else:
             assert self.last_position < position <= self.ranks.position
             self.last_position = sent.position = position
-        expected = receipt_of(awaited.told, position, duplicate=awaited.duplicate)
+        expected = receipt_of(awaited.told, sent.rules, position, duplicate=awaited.duplicate)
         assert same(found, expected), (found, expected)
 
     @rule(data=st.data(), wrong=st.lists(st.sampled_from(WRONG_ITEMS), max_size=2))

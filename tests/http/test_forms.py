@@ -184,8 +184,13 @@ def page_in_words(page: Any) -> bytes:
     )
 
 
-def receipt_in_words(receipt: Receipt) -> dict[str, Any]:
+def receipt_in_words(receipt: Receipt, width: int) -> dict[str, Any]:
     decimals = receipt.decimals
+
+    def columns_in_words(one: InWindow) -> dict[str, Any]:
+        if one.scores is not None:
+            return columns(one.scores, decimals)
+        return {"columns": {f"c{place}": None for place in range(width)}} if width > 1 else {}
 
     def window_in_words(one: InWindow) -> dict[str, Any]:
         return {
@@ -196,6 +201,7 @@ def receipt_in_words(receipt: Receipt) -> dict[str, Any]:
             "rank_change": one.previous_rank - one.rank if one.rank and one.previous_rank else None,
             "total": one.total,
             "verdict": one.verdict,
+            **columns_in_words(one),
         }
 
     windows = {name: window_in_words(one) for name, one in receipt.windows.items()}
@@ -216,15 +222,16 @@ def receipt_in_words(receipt: Receipt) -> dict[str, Any]:
         "position": receipt.position,
         "windows": windows,
         **({"duplicate": True} if receipt.duplicate else {}),
+        **columns_in_words(speaks),
     }
 
 
-def answer_in_words(answer: Answer | RankdError) -> Any:
+def answer_in_words(answer: Answer | RankdError, width: int) -> Any:
     """None where it was refused: why is not what forms tell."""
     if isinstance(answer, RankdError) or answer.error is not None:
         return None
     assert answer.receipt is not None
-    return None if answer.receipt.rejected else receipt_in_words(answer.receipt)
+    return None if answer.receipt.rejected else receipt_in_words(answer.receipt, width)
 
 
 # ------------------------------------------------------------------------------ comparing
@@ -256,7 +263,7 @@ async def compare_one_by_one(
         board = item["board"]
         answer = await service.fast.ask(post(sent, f"/v1/boards/{board}/scores"))
         (judged,) = await judge.submit_each([(board, sent)])
-        words = answer_in_words(judged)
+        words = answer_in_words(judged, judge.book.page(board).board.width)
         if words is None:
             assert status(answer) >= 400
         else:
@@ -269,7 +276,8 @@ async def compare_together(
     text = json.dumps({"scores": batch}, ensure_ascii=False).encode()
     answer = body_of(await service.fast.ask(post(text, "/v1/scores:batch")))
     judged = await judge.submit_each([(item["board"], item) for item in batch])
-    expected = [answer_in_words(one) for one in judged]
+    width = judge.book.page("b").board.width
+    expected = [answer_in_words(one, width) for one in judged]
     if None not in expected:
         assert answer == said({"results": expected, "position": judge.position})
         return

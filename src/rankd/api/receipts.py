@@ -4,16 +4,19 @@ A receipt that an index told as columns (``core.told``) is shown straight from t
 the objects in between, several for each window, nobody would see any.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from rankd import wire
+from rankd.api import shown
+from rankd.core.book import BoardPage
 from rankd.core.intake import Answer, Answers
 from rankd.core.told import VERDICT_NAMES, ReceiptsOf, Row, Told
 from rankd.forms import Form, Kind, blank, parts_of
+from rankd.model.board import Board
 from rankd.model.facts import Position, ScoreSubmitted
 from rankd.model.receipt import InWindow, Receipt
 
@@ -24,8 +27,8 @@ SHOWN_TOGETHER = 64
 """Rows of a run that are shown at once when one of them is asked for: the others soon will be."""
 
 
-def receipt(told: Receipt) -> wire.Receipt:
-    """Show what a submission did."""
+def receipt(told: Receipt, board: Board | None = None) -> wire.Receipt:
+    """Show what a submission did; its columns, where the board is known as it was defined then."""
     speaks = told.first
     return wire.Receipt(
         told.board,
@@ -39,8 +42,9 @@ def receipt(told: Receipt) -> wire.Receipt:
         speaks.total,
         speaks.percentile,
         told.position,
-        {name: _in_window(told, each) for name, each in told.windows.items()},
+        {name: _in_window(told, each, board) for name, each in told.windows.items()},
         True if told.duplicate else UNSET,
+        _columns_of(told, speaks, board),
     )
 
 
@@ -49,25 +53,25 @@ def is_final(told: Receipt) -> bool:
     return type(told.windows) is Row or told.first.verdict != "held"
 
 
-def as_json(told: Receipt) -> bytes:
+def as_json(told: Receipt, boards: Mapping[str, BoardPage]) -> bytes:
     """Return what a submission did as JSON."""
     if type(told.windows) is not Row or told.decimals or told.duplicate:
-        return wire.encode(receipt(told))
+        return wire.encode(receipt(told, _board_of(told, boards)))
     run, row = told.windows.told
     chunk, place = divmod(row, SHOWN_TOGETHER)
-    shown = run.shown.get(chunk)
-    if shown is None:
+    some = run.shown.get(chunk)
+    if some is None:
         start = chunk * SHOWN_TOGETHER
         end = min(start + SHOWN_TOGETHER, len(run.run.players))
-        shown = run.shown[chunk] = _form_of(run).fill_each(_columns(run), start, end)
-    return shown[place]
+        some = run.shown[chunk] = _form_of(run).fill_each(_columns(run), start, end)
+    return some[place]
 
 
 def all_as_json(answers: Sequence[Answer]) -> bytes | None:
     """Return what many did, with commas between; None if one was refused or came before."""
     if isinstance(answers, Answers) and isinstance(answers.receipts, ReceiptsOf):
         return _run_as_json(answers.receipts, answers.positions)
-    shown: list[bytes] = []
+    runs: list[bytes] = []
     start = 0
     while start < len(answers):
         receipt = answers[start].receipt
@@ -80,9 +84,9 @@ def all_as_json(answers: Sequence[Answer]) -> bytes | None:
         some = answers[start : start + count]
         if any(map(_came_before, some)) or not _in_a_row(some, told, row):
             return None
-        shown.append(_form_of(told).fill(_columns(told), row, row + count))
+        runs.append(_form_of(told).fill(_columns(told), row, row + count))
         start += count
-    return b",".join(shown)
+    return b",".join(runs)
 
 
 def each_as_json(answers: Sequence[Answer]) -> list[bytes] | None:
@@ -132,21 +136,34 @@ def _in_a_row(answers: Sequence[Answer], told: Told, first: int) -> bool:
 
 
 def _columns(told: Told) -> tuple[Any, ...]:
-    """Return the columns of a run: who, where in the ledger, and six for each window."""
-    by_window = [column for verdicts in told.verdicts for column in verdicts]
-    return (told.run.players, told.run.positions, *by_window)
+    """Return the columns of a run: who, where in the ledger, six for each window, further scores.
+
+    The scores of a row lie side by side, so those of a further column begin so much later.
+    """
+    further = [
+        verdicts.scores[column:] for verdicts in told.verdicts for column in range(1, told.width)
+    ]
+    return (*told.columns(), *further)
 
 
 def _form_of(told: Told) -> Form:
-    return _form(told.run.board.name, told.names, tuple(told.ids), told.speaks, told.width)
+    board = told.run.board
+    columns = tuple(column.name for column in board.columns)
+    return _form(board.name, told.names, told.ids, told.speaks, columns)
 
 
 @lru_cache(maxsize=FORMS_MAX)
-def _form(board: str, names: Sequence[str], ids: Sequence[str], speaks: int, width: int) -> Form:
+def _form(
+    board: str, names: Sequence[str], ids: Sequence[str], speaks: int, columns: Sequence[str]
+) -> Form:
     """Return what shows the receipts of a board while the same windows are open."""
-    windows = [_window_form(id, place, width) for place, id in enumerate(ids)]
+    width = len(columns)
+    windows = [
+        _window_form(id, place, columns, further=_places_of(len(ids)).start + place * (width - 1))
+        for place, id in enumerate(ids)
+    ]
     first = windows[speaks]
-    _, _, before, rank, previous, total = _columns_of(speaks)
+    _, _, before, rank, previous, total = _places_of(speaks)
     shape = wire.Receipt(
         board,
         blank(Kind.TEXT, 0),
@@ -160,25 +177,32 @@ def _form(board: str, names: Sequence[str], ids: Sequence[str], speaks: int, wid
         blank(Kind.SHARE, rank, other=total),
         blank(Kind.NUMBER, 1),
         dict(zip(names, windows, strict=True)),
+        columns=first.columns,
     )
     return Form(parts_of(shape))
 
 
-def _columns_of(window: int) -> range:
+def _places_of(window: int) -> range:
     """Return the numbers of a window's columns, in the order of ``Verdicts``."""
     return range(2 + 6 * window, 2 + 6 * (window + 1))
 
 
-def _window_form(id: str, place: int, width: int) -> wire.InWindow:
-    verdict, score, _, rank, previous, total = _columns_of(place)
+def _window_form(id: str, place: int, columns: Sequence[str], *, further: int) -> wire.InWindow:
+    """Return what shows one of the windows; ``further`` is where its further scores begin."""
+    verdict, score, _, rank, previous, total = _places_of(place)
+    scores = [
+        blank(Kind.GUARDED, at, other=rank, every=len(columns))
+        for at in (score, *range(further, further + len(columns) - 1))
+    ]
     return wire.InWindow(
         id,
-        blank(Kind.GUARDED, score, other=rank, every=width),
+        scores[0],
         blank(Kind.OPTIONAL, rank),
         blank(Kind.OPTIONAL, previous),
         blank(Kind.CHANGE, previous, other=rank),
         blank(Kind.NUMBER, total),
         blank(Kind.CHOICE, verdict, texts=_VERDICTS),
+        dict(zip(columns, scores, strict=True)) if len(columns) > 1 else UNSET,
     )
 
 
@@ -188,7 +212,26 @@ _VERDICTS = tuple(map(wire.encode, VERDICT_NAMES))
 # ------------------------------------------------------------------------------ objects
 
 
-def _in_window(told: Receipt, each: InWindow) -> wire.InWindow:
+def _board_of(told: Receipt, boards: Mapping[str, BoardPage]) -> Board | None:
+    """Return the board as it was defined when this was judged."""
+    if type(told.windows) is Row:
+        run, _ = told.windows.told
+        return run.run.board
+    page = boards.get(told.board)
+    return None if page is None else page.board_at(told.position)
+
+
+def _columns_of(
+    told: Receipt, each: InWindow, board: Board | None
+) -> Mapping[str, wire.Score | None] | UnsetType:
+    if board is None:
+        return UNSET
+    if each.scores is not None:
+        return shown.columns_of(each.scores, board, told.decimals)
+    return UNSET if board.width == 1 else dict.fromkeys(column.name for column in board.columns)
+
+
+def _in_window(told: Receipt, each: InWindow, board: Board | None) -> wire.InWindow:
     return wire.InWindow(
         each.window,
         told.shown(each.scores),
@@ -197,6 +240,7 @@ def _in_window(told: Receipt, each: InWindow) -> wire.InWindow:
         each.rank_change,
         each.total,
         each.verdict,
+        _columns_of(told, each, board),
     )
 
 

@@ -42,7 +42,7 @@ async def submit_score(service: Service, request: Request) -> Response:
     body = _with_key(decode_body(request, dict[str, Any]), request)
     body = _of_actor(service, actor, board, body)
     (answer,) = await service.writer.submit(board, [body], actor=actor.name)
-    told = _told(answer, board)
+    told = _told(service, answer, board)
     if isinstance(told, RankdError):
         raise told
     return _response(answer, told)
@@ -93,7 +93,9 @@ def prepare_submission(service: Service, request: Request) -> Take | None:
         if book.revision != revision or view.projector is not projector:
             return False
         try:
-            writer.hand_in(facts, board, partial(_answer, answered, board.name, len(facts)))
+            writer.hand_in(
+                facts, board, partial(_answer, service, answered, board.name, len(facts))
+            )
         except RankdError:
             return False
         return True
@@ -102,17 +104,22 @@ def prepare_submission(service: Service, request: Request) -> Take | None:
 
 
 def _answer(
-    answered: AllAnswered, board: str, count: int, told: Sequence[Answer] | Exception
+    service: Service,
+    answered: AllAnswered,
+    board: str,
+    count: int,
+    told: Sequence[Answer] | Exception,
 ) -> None:
     """Answer for submissions that were handed in."""
     if isinstance(told, Exception):
         answered([None if isinstance(told, Overtaken) else told] * count)
     else:
-        answered(receipts.each_as_json(told) or [_outcome(answer, board) for answer in told])
+        alike = receipts.each_as_json(told)
+        answered(alike or [_outcome(service, answer, board) for answer in told])
 
 
-def _outcome(answer: Answer, board: str) -> Response | RankdError:
-    told = _told(answer, board)
+def _outcome(service: Service, answer: Answer, board: str) -> Response | RankdError:
+    told = _told(service, answer, board)
     return told if isinstance(told, RankdError) else _response(answer, told)
 
 
@@ -147,7 +154,7 @@ async def _submit_each(service: Service, request: Request) -> Response:
     if actor.player is not None:
         bodies = [(name, _of_actor(service, actor, name, body)) for name, body in bodies]
     answers = await service.writer.submit_each(bodies, actor=actor.name)
-    told = map(_result, answers, [name for name, _ in bodies])
+    told = map(partial(_result, service), answers, [name for name, _ in bodies])
     each = (next(told) if isinstance(body, dict) else _NO_OBJECT for body in batch.scores)
     return _results(service, b",".join(each))
 
@@ -157,9 +164,9 @@ _NO_OBJECT = wire.encode(
 )
 
 
-def _result(answer: Answer | RankdError, board: str) -> bytes:
+def _result(service: Service, answer: Answer | RankdError, board: str) -> bytes:
     """Return what became of one submission of a batch."""
-    told = answer if isinstance(answer, RankdError) else _told(answer, board)
+    told = answer if isinstance(answer, RankdError) else _told(service, answer, board)
     return wire.encode(shown.refusal(told)) if isinstance(told, RankdError) else told
 
 
@@ -219,7 +226,8 @@ async def _submit_plain(service: Service, request: Request) -> Response | None:
         return None
     results = receipts.all_as_json(answers)
     if results is None:
-        results = b",".join(map(_result, answers, [item.board for item in items]))
+        told = map(partial(_result, service), answers, [item.board for item in items])
+        results = b",".join(told)
     return _results(service, results)
 
 
@@ -294,7 +302,7 @@ def own_key(kind: str, key: str, player: str) -> str:
     return f"{kind}/{blake2b(own.encode(), digest_size=32).hexdigest()}"
 
 
-def _told(answer: Answer, board: str) -> bytes | RankdError:
+def _told(service: Service, answer: Answer, board: str) -> bytes | RankdError:
     if answer.error is not None:
         return answer.error
     if answer.pending is not None:
@@ -305,4 +313,4 @@ def _told(answer: Answer, board: str) -> bytes | RankdError:
     if answer.receipt.rejected:
         why = answer.receipt.first
         return SubmissionRejected(reason=why.code or "", message=why.message or "")
-    return receipts.as_json(answer.receipt)
+    return receipts.as_json(answer.receipt, service.rankd.book.boards)

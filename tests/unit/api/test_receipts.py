@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankd.api import receipts
-from rankd.core.book import Open, Terms
+from rankd.core.book import BoardPage, Open, Terms
 from rankd.core.intake import Answer, Answers
 from rankd.core.told import ReceiptsOf, Row, Told
 from rankd.model.board import Board
@@ -44,6 +44,33 @@ def test_a_receipt_speaks_for_all_time_where_it_can_and_says_if_it_was_given_bef
     assert b"duplicate" not in encode(told)
     again = receipts.receipt(Receipt("b", "p", Position(9), 1, windows, duplicate=True))
     assert encode(again) == encode(told)[:-1] + b',"duplicate":true}'
+
+
+def test_a_receipt_shows_every_column_where_there_are_several() -> None:
+    windows = {
+        "daily": InWindow("daily:2026-11-14", "rejected"),
+        "all": InWindow("all", "counted", (905, -3), None, Rank(1), None, 1),
+    }
+    several = Receipt("b", "p", Position(9), 2, windows)
+    told = receipts.receipt(several, board_of(2))
+    assert encode(told.columns) == encode(told.windows["all"].columns) == b'{"c0":9.05,"c1":-0.03}'
+    assert encode(told.windows["daily"].columns) == b'{"c0":null,"c1":null}'
+    assert list(msgspec.json.decode(encode(told)))[-1] == "columns"
+    one = {"all": InWindow("all", "counted", (905,), None, Rank(1), None, 1)}
+    single = encode(receipts.receipt(Receipt("b", "p", Position(9), 2, one), board_of(1)))
+    assert b"columns" not in single
+    assert b"columns" not in encode(receipts.receipt(several)), "nobody knows what they are called"
+
+
+def test_a_receipt_that_was_kept_has_the_columns_of_its_time() -> None:
+    page = BoardPage(board_of(2), Position(1))
+    page.earlier.append((page.defined_at, page.board))
+    page.adopt(Board.define("b", {"columns": [{"name": "c1"}, {"name": "c0"}]}), Position(10))
+    windows = {"all": InWindow("all", "counted", (7, 60), None, Rank(1), None, 1)}
+    for position, columns in ((9, {"c0": 7, "c1": 60}), (11, {"c1": 7, "c0": 60})):
+        kept = Receipt("b", "p", Position(position), 0, windows, duplicate=True)
+        told = msgspec.json.decode(receipts.as_json(kept, {"b": page}))
+        assert told["columns"] == told["windows"]["all"]["columns"] == columns
 
 
 # ------------------------------------------------------------------------------ columns
@@ -113,14 +140,20 @@ def answers_of(*some: Told) -> list[Answer]:
 
 def in_general(answers: Sequence[Answer]) -> list[bytes]:
     found = [answer.receipt for answer in answers if answer.receipt is not None]
-    return [encode(receipts.receipt(put_together(receipt))) for receipt in found]
+    return [encode(receipts.receipt(put_together(one), board_told_of(one))) for one in found]
+
+
+def board_told_of(receipt: Receipt) -> Board:
+    assert type(receipt.windows) is Row
+    told, _ = receipt.windows.told
+    return told.run.board
 
 
 @EACH_TIME_ALIKE
 @given(runs())
 def test_a_receipt_of_columns_is_shown_as_one_of_objects(told: Told) -> None:
     answers = answers_of(told)
-    shown = [receipts.as_json(one.receipt) for one in answers if one.receipt is not None]
+    shown = [receipts.as_json(one.receipt, {}) for one in answers if one.receipt is not None]
     assert shown == in_general(answers)
 
 
@@ -131,8 +164,8 @@ def test_rows_are_shown_alike_whichever_is_asked_for_first() -> None:
         answers = answers_of(plain_run(count))
         first = answers[row].receipt
         assert first is not None
-        assert receipts.as_json(first) == in_general(answers)[row]
-        shown = [receipts.as_json(one.receipt) for one in answers if one.receipt is not None]
+        assert receipts.as_json(first, {}) == in_general(answers)[row]
+        shown = [receipts.as_json(one.receipt, {}) for one in answers if one.receipt is not None]
         assert shown == in_general(answers)
 
 
