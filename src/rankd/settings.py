@@ -11,7 +11,7 @@ table, the environment's names and the checks follow.
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
@@ -31,6 +31,9 @@ OTHER_VARIABLES = frozenset(
     )
 )
 """Variables with our prefix that are no settings."""
+
+NAME_LENGTH_MAX = 64
+"""Of a name that sets nothing, as it is told: longer than any that does."""
 
 LISTED = "`rankd serve --help` lists what there is"
 
@@ -309,7 +312,9 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
             continue
         if variable not in _BY_VARIABLE:
             raise InvalidSetting(
-                setting=variable[:64], source="the environment", problem=_unknown(variable)
+                setting=variable[:NAME_LENGTH_MAX],
+                source="the environment",
+                problem=_unknown_variable(variable),
             )
         row = _BY_VARIABLE[variable]
         values[row.name] = row.read(given, f"the environment ({variable})")
@@ -323,13 +328,17 @@ def _is_no_setting(variable: str, given: str) -> bool:
     return variable.endswith("_PORT") and _ADDRESS.match(given) is not None
 
 
-def _unknown(variable: str) -> str:
-    from difflib import get_close_matches  # Only for whoever made a mistake.
-
+def _unknown_variable(variable: str) -> str:
     cut = len(ENVIRONMENT_PREFIX)  # Common to all, it would make them all alike.
     names = [known[cut:] for known in (*_BY_VARIABLE, *OTHER_VARIABLES)]
-    near = get_close_matches(variable[cut:], names, n=1)
-    meant = f"did you mean {ENVIRONMENT_PREFIX}{near[0]}?" if near else LISTED
+    return _unknown(variable[cut:], names, prefix=ENVIRONMENT_PREFIX)
+
+
+def _unknown(name: str, names: Iterable[str], *, prefix: str = "") -> str:
+    from difflib import get_close_matches  # Only for whoever made a mistake.
+
+    near = get_close_matches(name[:NAME_LENGTH_MAX], names, n=1)
+    meant = f"did you mean {prefix}{near[0]}?" if near else LISTED
     return f"is not a setting; {meant}"
 
 
@@ -343,8 +352,9 @@ def _from_command_line(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _known(name: str, source: str) -> Setting:
     if name not in _BY_NAME:
-        problem = f"is not a setting; there are: {', '.join(_BY_NAME)}"
-        raise InvalidSetting(setting=name[:64], source=source, problem=problem)
+        # Written with hyphens it is an option: the same words, in another place.
+        problem = _unknown(name.replace("-", "_"), _BY_NAME)
+        raise InvalidSetting(setting=name[:NAME_LENGTH_MAX], source=source, problem=problem)
     return _BY_NAME[name]
 
 

@@ -103,11 +103,25 @@ def test_a_mistake_in_the_file_is_told_even_if_something_stronger_hides_it(
     assert str(file) in str(told.value)
 
 
-def test_an_unknown_name_is_told_together_with_the_known_ones(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("prot = 1", "prot is not a setting; did you mean port[?]"),
+        (
+            "idle-seconds-max = 1",
+            "idle-seconds-max is not a setting; did you mean idle_seconds_max",
+        ),
+        ("[server]\nport = 1", "server is not a setting; `rankd serve --help` lists"),
+    ],
+)
+def test_an_unknown_name_in_the_file_is_told_with_the_one_that_was_probably_meant(
+    tmp_path: Path, line: str, why: str
+) -> None:
     file = tmp_path / "rankd.toml"
-    file.write_text("prot = 1")
-    with pytest.raises(InvalidSetting, match="prot is not a setting; there are: host, port"):
+    file.write_text(line)
+    with pytest.raises(InvalidSetting, match=why) as told:
         resolve(file=file)
+    assert len(str(told.value)) < len(str(file)) + 100
     with pytest.raises(InvalidSetting, match="the command line"):
         resolve(command_line={"prot": 1})
 
