@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rankd.cli import resp
 from rankd.cli.failing import Failed, plain
 from rankd.cli.reaching import Reach, reaching
 from rankd.cli.show import count
@@ -26,7 +27,7 @@ REFUSALS_SHOWN_MAX = 10
 
 
 @click.command("import")
-@click.argument("source", metavar="FILE|-|redis://HOST:PORT/KEY")
+@click.argument("source", metavar=f"FILE|-|{resp.FORM}")
 @click.option("--board", required=True, help="Where the scores go.")
 @click.option(
     "--format", "format_", type=click.Choice(FORMATS), help="If the file's name does not tell it."

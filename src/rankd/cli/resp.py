@@ -12,6 +12,9 @@ from urllib.parse import unquote, urlsplit
 
 from rankd.cli.failing import Failed
 
+FORM = "redis://HOST:PORT/DATABASE/KEY"
+"""How a sorted set is named, wherever that is told. Without a database it is 0."""
+
 TIMEOUT_SECONDS = 30.0
 SCAN_COUNT = 1000
 """Members asked for at a time; Redis may give more or fewer."""
@@ -54,9 +57,7 @@ def place_of(url: str) -> Place:
     except ValueError:
         port = 0
     if not parts.hostname or not key or not port:
-        raise Failed(
-            "name a sorted set as redis://HOST:PORT/KEY, or redis://HOST:PORT/DATABASE/KEY"
-        )
+        raise Failed(f"name a sorted set as {FORM}")
     return Place(
         parts.hostname,
         port,

@@ -1,5 +1,6 @@
 """The front of the command line: every command is listed, explained and quick to begin."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from rankd.cli import main
+from rankd.cli import main, resp
 
 SLOW = ("httpx", "rich", "uvicorn", "starlette", "apsw", "rankd.core", "rankd.embedded")
 
@@ -44,6 +45,15 @@ def test_every_command_explains_itself_and_its_options(path: tuple[str, ...]) ->
 def test_every_command_is_listed() -> None:
     listed = CliRunner().invoke(main, ["--help"]).stdout
     assert [name for name in main.commands if f"\n  {name} " not in listed] == []
+
+
+def test_the_help_and_the_page_name_a_sorted_set_alike() -> None:
+    told = CliRunner().invoke(main, ["import", "--help"]).stdout
+    page = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
+    assert resp.FORM in "".join(told.split())
+    assert resp.FORM in page
+    examples = re.findall(r"rankd import (redis://\S+)", page)
+    assert [resp.place_of(url).source for url in examples] == examples
 
 
 def test_help_and_import_load_nothing_that_is_slow() -> None:

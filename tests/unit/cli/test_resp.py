@@ -67,5 +67,5 @@ def test_an_address_names_a_key_and_never_repeats_a_password() -> None:
 
 @pytest.mark.parametrize("url", ["redis://", "redis://host", "redis://host/", "redis://h:x/k"])
 def test_an_address_without_a_key_is_refused(url: str) -> None:
-    with pytest.raises(Failed, match="redis://HOST:PORT/KEY"):
+    with pytest.raises(Failed, match="redis://HOST:PORT/DATABASE/KEY"):
         place_of(url)
