@@ -18,6 +18,7 @@ MODULES = sorted(
     for found in pkgutil.walk_packages(rankd.__path__, "rankd.")
     if not found.name.endswith("__main__")
 )
+BRANCHES = {branch.__name__ for branch in (Refused, Unavailable, Corrupt)}
 OWN_ERRORS = {code: kind for code, kind in RankdError._taken.items() if "rankd" in kind.__module__}
 
 
@@ -52,6 +53,18 @@ def test_every_error_code_has_a_way_out(code: str) -> None:
     _, found, rest = ERRORS.partition(f"\n### `{code}`\n")
     assert found, f"docs/reference/errors.md has no section for {code}"
     assert "**What to do.**" in re.split(r"^##", rest, maxsplit=1, flags=re.MULTILINE)[0]
+
+
+@pytest.mark.parametrize("code", sorted(OWN_ERRORS))
+def test_every_error_code_is_explained_with_its_class(code: str) -> None:
+    """Programs in Python catch the class; who only knows the code has to find it there."""
+    kind = OWN_ERRORS[code]
+    (above,) = (base.__name__ for base in kind.__bases__)
+    line = ERRORS.partition(f"\n### `{code}`\n\n")[2].partition("\n")[0]
+    named = re.fullmatch(r"Raised as `(\w+)`(?:, an? `(\w+)`)?\.", line)
+    assert named is not None, line
+    assert named[1] == kind.__name__
+    assert named[2] == (None if above in BRANCHES else above)
 
 
 @pytest.mark.parametrize("branch", [Refused, Unavailable, Corrupt])
