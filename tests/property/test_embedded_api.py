@@ -691,7 +691,10 @@ class EmbeddedMachine(RuleBasedStateMachine):
         by_offset = board.page(limit=limit, offset=first - 1, **which)
         assert by_offset == by_rank
         assert (by_rank.next_cursor is None) == (first - 1 + limit >= len(rows))
-        assert (by_rank.prev_cursor is None) == (first == 1 or not part)
+        assert (by_rank.prev_cursor is None) == (first == 1 or not rows)
+        if rows and not part:
+            last = board.page(limit=limit, cursor=by_rank.prev_cursor, **which)
+            self._compare(last.standings, expected, rows[-limit:])
         near = rows[max(first - reach, 1) - 1 : first + reach]
         self._compare(board.around_rank(first, reach=reach, **which), expected, near)
         player = data.draw(st.sampled_from([*PLAYERS, NOBODY]), "player")

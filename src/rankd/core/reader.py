@@ -559,13 +559,26 @@ class Reader:
         """Return a page of entries that were read, their ranks ordinal unless they are given."""
         players, keys, metadata, total, as_of = columns
         order, decimals = where.terms.order, where.terms.board.decimals
+        before, behind = _stamps(where)
         if not players:
+            back = before(b"\xff" * order.key_bytes, _LAST) if 0 < total < first else None
             stale = self._is_stale(as_of)
             return Page(
-                where.ranking, total, as_of, (), (), b"", (), None, decimals, order, stale=stale
+                where.ranking,
+                total,
+                as_of,
+                (),
+                (),
+                b"",
+                (),
+                None,
+                decimals,
+                order,
+                None,
+                back,
+                stale,
             )
         last, width = first + len(players) - 1, order.key_bytes
-        before, behind = _stamps(where)
         return Page(
             where.ranking,
             total,
@@ -781,5 +794,8 @@ def _stamps(where: Where) -> tuple[Callable[[bytes, str], str], Callable[[bytes,
     name, key_bytes = _cursor_name(where), where.terms.order.key_bytes
     return stamp(name, Way.PREVIOUS, key_bytes), stamp(name, Way.NEXT, key_bytes)
 
+
+_LAST = "\U0010ffff"
+"""Behind whatever id a player has: with the last of all order keys, the end of any ranking."""
 
 assert LOOKUP_PLAYERS_MAX <= PAGE_LIMIT_MAX

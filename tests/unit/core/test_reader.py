@@ -15,7 +15,7 @@ from rankd.core.reader import Found, Page, Reader
 from rankd.core.recovery import Home
 from rankd.errors import InvalidPage, NotRanked, UnknownBoard, UnknownWindow
 from rankd.model.facts import Position
-from rankd.model.standing import Rank
+from rankd.model.standing import Offset, Rank
 from rankd.ports import Places, Ranked
 
 pytestmark = pytest.mark.anyio
@@ -244,6 +244,25 @@ def test_pages_forth_and_back_by_cursors_are_the_same_pages(scores: list[int], l
                 assert before.standings == pages[pages.index(page) - 1].standings
 
     asyncio.run(paged())
+
+
+@pytest.mark.parametrize("tie_break", ["first", "latest", "player"])
+@pytest.mark.parametrize("ties", ["ordinal", "standard", "dense"])
+async def test_from_beyond_the_end_a_cursor_leads_back_to_the_last(
+    ties: str, tie_break: str
+) -> None:
+    worst = -(2**63)
+    async with engine(FaultyLedger()) as rankd:
+        await rankd.define("b", {"ties": ties, "tie_break": tie_break})
+        assert (await rankd.reader.page("b", offset=Offset(5))).prev_cursor is None
+        await rankd.submit("b", [{"player": f"p{n}", "score": worst} for n in range(3)])
+        everybody = (await rankd.reader.page("b")).players
+        for offset in (3, 4, 10**9):
+            beyond = await rankd.reader.page("b", offset=Offset(offset))
+            assert (beyond.players, beyond.next_cursor) == ((), None)
+            last = await rankd.reader.page("b", limit=2, cursor=beyond.prev_cursor)
+            assert last.players == everybody[-2:]
+            assert (last.next_cursor, last.prev_cursor is None) == (None, False)
 
 
 async def test_a_cursor_given_out_once_leads_on() -> None:

@@ -109,6 +109,7 @@ class ReadPromises:
         for score, below in expected.items():
             assert await index.count_below(FOREVER, key(score)) == below
         assert await index.count_below(FOREVER, b"\xff" * 16) == 4
+        assert await index.count_below(FOREVER, b"\xff" * 16, "\U0010ffff") == 4
 
     @pytest.mark.parametrize("tied", [bytes(16), key(7), b"\xff" * 16])
     async def test_among_equal_keys_a_place_is_counted_by_the_id(
