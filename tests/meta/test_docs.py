@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from rankd.model.board import Board
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/**/*.md")])
+INDEX = ROOT / "docs" / "index.md"
 GLOSSARY = ROOT / "docs" / "glossary.md"
 DECISIONS = ROOT / "docs" / "decisions"
 
@@ -77,6 +80,21 @@ def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
         assert file.is_relative_to(ROOT), target
         if anchor:
             assert anchor in anchors(file), target
+
+
+def test_every_page_is_reached_from_the_first_one() -> None:
+    """But for decisions, which have a list of their own."""
+    pages = {page for page in PAGES if page.is_relative_to(ROOT / "docs")} - {*DECISIONS.iterdir()}
+    linked = {target.partition("#")[0] for target in LINK.findall(prose(INDEX))}
+    found = {(INDEX.parent / target).resolve() for target in linked if "://" not in target}
+    assert pages - found == {INDEX}
+
+
+@pytest.mark.parametrize("field", sorted(Board.define("b", {}).definition()))
+def test_every_field_of_a_definition_is_explained(field: str) -> None:
+    page = (ROOT / "docs" / "embedded.md").read_text()
+    refused = page.partition("What else a definition will be able to say (")[2].partition(")")[0]
+    assert f"\n| `{field}` | " in page or f"`{field}`" in refused
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
