@@ -93,7 +93,7 @@ def test_a_score_of_several_columns_is_submitted(ask: Run, client: Client, tmp_p
     (tmp_path / "m.json").write_text(json.dumps({"columns": COLUMNS}))
     assert run("board", "apply", "m.json", "--data", "folder").code == 0
     done = run("submit", "m", "ann", 3, "--column", "minutes=12", "--data", "folder")
-    assert done.out == "counted: rank 1 of 1, score 3\n"
+    assert done.out == "counted: rank 1 of 1, wins 3, minutes 12\n"
     refused = ask("submit", "matches", "ann", 3, "--column", "hours=1")
     assert refused.code == 1
     assert "columns.hours is not a column of this board" in refused.err

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from rankd.cli.reaching import Reach, json_option, reaching
-from rankd.cli.show import print_json, score
+from rankd.cli.show import print_json, scores
 
 
 # Without interspersed options -5 would be an option; this way it is a score.
@@ -38,7 +38,7 @@ def submit(reach: Reach, as_json: bool, **given: Any) -> None:
 
     Prints the verdict, and the player's rank after it. SCORE may be negative.
     """
-    what = _scores(
+    what = _submitted(
         given["score"],
         _pairs("--column", "minutes=12", given["columns"]),
         delta=given["delta"],
@@ -55,11 +55,13 @@ def submit(reach: Reach, as_json: bool, **given: Any) -> None:
         return
     moved = f" (was {receipt.previous_rank:,})" if receipt.previous_rank else ""
     again = ", seen before" if receipt.duplicate is True else ""
-    place = f"rank {receipt.rank:,}{moved} of {receipt.total:,}" if receipt.rank else "not ranked"
-    click.echo(f"{receipt.verdict}{again}: {place}, score {score(receipt.score)}")
+    place = "not ranked"
+    if receipt.rank:
+        place = f"rank {receipt.rank:,}{moved} of {receipt.total:,}, {scores(receipt)}"
+    click.echo(f"{receipt.verdict}{again}: {place}")
 
 
-def _scores(score: str | None, columns: dict[str, str], *, delta: bool) -> dict[str, Any]:
+def _submitted(score: str | None, columns: dict[str, str], *, delta: bool) -> dict[str, Any]:
     """Return what is submitted, by the names of the API; the board says which it takes."""
     if delta and columns:
         raise click.UsageError("--delta adds to a score: it takes no --column")

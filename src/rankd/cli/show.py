@@ -1,6 +1,6 @@
 """What people see: tables in a terminal, plain columns elsewhere, JSON for programs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -111,6 +111,12 @@ def written(value: object) -> str:
 def score(value: object) -> str:
     """Return a score digit for digit."""
     return "" if value is None else f"{value:,}"
+
+
+def scores(of: "wire.Standing | wire.Receipt") -> str:
+    """Return what a player has in every column, by their names."""
+    columns = of.columns if isinstance(of.columns, Mapping) else {"score": of.score}
+    return ", ".join(f"{plain(name)} {score(value)}" for name, value in columns.items())
 
 
 def columns_of(rows: Sequence["wire.Row"]) -> list[str]:

@@ -1,15 +1,10 @@
 """Reading standings from the command line."""
 
-from typing import TYPE_CHECKING
-
 import click
 
 from rankd.cli.failing import plain
 from rankd.cli.reaching import Reach, json_option, reaching, which_ranking
-from rankd.cli.show import heading, print_json, print_tables, score, stale, standings_table
-
-if TYPE_CHECKING:
-    from rankd import wire
+from rankd.cli.show import heading, print_json, print_tables, scores, stale, standings_table
 
 COUNT_MAX = 1000
 NEIGHBOURS_MAX = 100
@@ -73,13 +68,8 @@ def standing(
     name = f" ({plain(found.name)})" if found.name else ""
     click.echo(
         f"{plain(found.player)}{name}: rank {found.rank:,} of {found.total:,}, "
-        f"{_scores(found)}, percentile {found.percentile:g}{stale(found.stale)}"
+        f"{scores(found)}, percentile {found.percentile:g}{stale(found.stale)}"
     )
-
-
-def _scores(found: "wire.Standing") -> str:
-    columns = found.columns if isinstance(found.columns, dict) else {"score": found.score}
-    return ", ".join(f"{plain(name)} {score(value)}" for name, value in columns.items())
 
 
 @click.command()
