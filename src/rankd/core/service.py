@@ -444,14 +444,23 @@ class Rankd(View):
 
     def _check_player(self, player: str) -> None:
         """Raise InvalidProfile where nobody can have this id, or nobody new."""
-        known = player in self.book.profiles or player in self.book.friends
-        (check_player if known else check_new_player)(player)
+        (check_player if self._is_known(player) else check_new_player)(player)
+
+    def _is_known(self, player: str) -> bool:
+        return player in self.book.profiles or player in self.book.friends
 
     async def erase(
         self, player: str, *, actor: str | None = None, reason: str | None = None
     ) -> Position:
-        """Forget a person: the profile and the friends go, entries stay without a name."""
-        return await self._put(PlayerErased(check_player(player), actor, read_reason(reason)))
+        """Forget a person: the profile and the friends go, entries stay without a name.
+
+        Of whom nothing is known nothing is recorded. Only where others append, too, is it recorded
+        all the same: what they were told last may not have come here yet.
+        """
+        fact = PlayerErased(check_player(player), actor, read_reason(reason))
+        if self._ledger.shared or self._is_known(player):
+            return await self._put(fact)
+        return self.position
 
     async def _put(self, fact: Fact) -> Position:
         (answer,) = await self._intake.put([fact])

@@ -154,3 +154,27 @@ async def test_whoever_is_erased_is_unknown_and_its_entry_stays_without_a_name()
             await at.ask("get_player", P)
         row = await at.told("get_standing", {"board": "b", "player": "p"})
         assert (row["rank"], row["score"], row["name"]) == (1, 5, None)
+
+
+async def test_of_whom_nothing_is_known_nothing_is_recorded_by_forgetting_it() -> None:
+    async with working() as at:
+        await at.define()
+        await at.submit("p", 5)
+        before = at.service.rankd.position
+        for player in ("p", "nobody"):
+            done = await at.told("erase_player", {"player": player}, reason="asked to")
+            assert done == {"position": before}
+        with pytest.raises(InvalidProfile):
+            await at.ask("erase_player", P, reason="")
+        await at.ask("put_friends", P, {"friends": ["q"]})
+        erased = await at.told("erase_player", P)
+        assert await at.told("erase_player", P) == erased == {"position": before + 2}
+
+
+async def test_where_others_append_too_forgetting_is_always_recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A name that another node was told may not have come here yet."""
+    async with working() as at:
+        monkeypatch.setattr(type(at.ledger), "shared", True)
+        assert await at.told("erase_player", P) == {"position": 1}
