@@ -100,3 +100,23 @@ def test_a_page_that_changed_is_known_by_neither_tag() -> None:
             assert status(answer) == 200
 
     run(test())
+
+
+@LANES
+def test_whatever_a_cache_may_keep_says_that_its_encoding_was_negotiated(fast_lane: bool) -> None:
+    """Small pages too: the board grows, and the next answer to the same question is squeezed."""
+
+    async def test() -> None:
+        async with whole(fast_lane=fast_lane) as service:
+            await service.told("PUT", "/v1/boards/b", {})
+            for path in (PATH, "/docs", "/docs.css", "/openapi.json"):
+                for _ in range(3):
+                    answer = await service.ask("GET", path)
+                    assert answer.headers.get_list("vary") == ["accept-encoding"], path
+            tag = (await service.ask("GET", PATH)).headers["etag"]
+            known = await service.ask("GET", PATH, if_none_match=tag)
+            assert known.status_code == 304
+            assert known.headers.get_list("vary") == ["accept-encoding"]
+            assert "vary" not in (await service.ask("GET", "/healthz")).headers
+
+    run(test())

@@ -14,7 +14,7 @@ import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rankd.api import problems
-from rankd.api.exchange import HTML, Header, Request, Response, squeezed_tag
+from rankd.api.exchange import HTML, NO_STORE, Header, Request, Response, squeezed_tag
 from rankd.api.logs import RequestLog, log
 from rankd.api.routes import Found, Route, Router
 from rankd.errors import (
@@ -33,6 +33,10 @@ GZIP_BYTES_MIN = 16 * 1024
 
 GZIP_LEVEL = 1
 """JSON shrinks to a sixth at the quickest level; higher ones hold up everybody else for little."""
+
+BY_ENCODING: Header = (b"vary", b"accept-encoding")
+"""Said of all that a cache may keep, for the next answer to the same question may be large enough
+to be squeezed; and of what is not to be kept where it is."""
 
 PREFLIGHT_SECONDS = b"600"
 """How long a browser may remember what it was told about an origin."""
@@ -111,6 +115,8 @@ class App:
         """Return the headers every answer carries, its length last."""
         headers = [(b"content-type", response.content_type)] if response.content_type else []
         headers.append((b"cache-control", response.cache_control))
+        if response.cache_control != NO_STORE:
+            headers.append(BY_ENCODING)
         headers.extend(self._always)
         if response.content_type == HTML:
             headers.append((b"content-security-policy", CSP))
@@ -126,7 +132,8 @@ class App:
         if origin is not None and self._shares:
             headers += self._permission(request.method, origin)
         if len(body) >= GZIP_BYTES_MIN:
-            headers += ((b"vary", b"accept-encoding"),)
+            if response.cache_control == NO_STORE:
+                headers += (BY_ENCODING,)
             if _takes_gzip(request.headers.get(b"accept-encoding", b"")):
                 body = gzip.compress(body, GZIP_LEVEL, mtime=0)
                 headers = (*map(_squeezed, headers), (b"content-encoding", b"gzip"))
