@@ -20,6 +20,7 @@ from typing import NamedTuple
 from unittest.mock import patch
 
 import apsw
+import msgspec
 
 from rankd.adapters.sqlite import SQLiteLedger
 from rankd.adapters.sqlite import ledger as adapter
@@ -36,8 +37,9 @@ class AtOnce(RecentKeys):
     """What the key table would take if nothing waited."""
 
     def add(self, database: apsw.Connection, hashes: Sequence[int | None], first: Position) -> None:
-        placed = [(hashed, first + place) for place, hashed in enumerate(hashes) if hashed]
-        database.executemany(QUERIES["move_key"], sorted(placed))
+        placed = sorted((hashed, first + place) for place, hashed in enumerate(hashes) if hashed)
+        listed = msgspec.json.encode(placed).decode()
+        database.execute(QUERIES["move_keys"], {"keys": listed})
 
     def move(self, database: apsw.Connection, count: int) -> None:
         """Nothing waits."""

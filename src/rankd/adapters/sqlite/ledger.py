@@ -191,7 +191,7 @@ class SQLiteLedger:
             tail = self._write(database, batch, self._tail._replace(at=at))
             project(database, batch.changes)
             self._recent.move(database, len(batch.hashes))
-            database.executemany(QUERIES["add_receipt"], map(_receipt_row, receipts))
+            _keep(database, receipts)
         self._tail = tail
         self._checkpoint_if_due()
         return Appended(batch.positions, batch.first_uses, at, tail.link)
@@ -234,7 +234,7 @@ class SQLiteLedger:
             for _, run in groupby(facts, attrgetter("at")):
                 tail = self._take(database, list(run), tail)
             self._recent.move(database, len(facts))
-            database.executemany(QUERIES["add_receipt"], map(_receipt_row, receipts))
+            _keep(database, receipts)
         self._tail = tail
         self._checkpoint_if_due()
 
@@ -528,9 +528,16 @@ async def _is_past(head: Callable[[], Awaitable[Position]], after: Position) -> 
         return False  # Whoever reads hears of it.
 
 
-def _receipt_row(kept: Kept) -> dict[str, object]:
-    position, body = kept
-    return {"position": position, "body": body, "checksum": checksum(position, body)}
+def _keep(database: apsw.Connection, receipts: Sequence[Kept]) -> None:
+    """Write receipts, by one statement.
+
+    Between two statements a thread lets others go on, and waits until it may itself: with one for
+    each receipt, whoever waits for the commit waits for all that the others do meanwhile.
+    """
+    if receipts:
+        rows = [(at, body.hex(), checksum(at, body).hex()) for at, body in receipts]
+        listed = msgspec.json.encode(rows).decode()
+        database.execute(QUERIES["add_receipts"], {"receipts": listed})
 
 
 def _checkpoint(database: apsw.Connection, mode: int = apsw.SQLITE_CHECKPOINT_PASSIVE) -> None:

@@ -135,11 +135,12 @@ class RecentKeys:
             self._part()
 
     def _move(self, database: apsw.Connection, leaving: _Generation, many: int) -> None:
-        while many > 0 and self._moved < RANGES:
-            keys = leaving.range(self._moved)
-            database.executemany(QUERIES["move_key"], keys)
+        keys: list[tuple[int, Position]] = []
+        while len(keys) < many and self._moved < RANGES:
+            keys += leaving.range(self._moved)
             self._moved += 1
-            many -= len(keys)
+        listed = msgspec.json.encode(keys).decode()
+        database.execute(QUERIES["move_keys"], {"keys": listed})
 
     def _delete(self, database: apsw.Connection, many: int) -> None:
         database.execute(QUERIES["drop_recent_keys"], {"through": self._gone, "many": many})

@@ -41,10 +41,13 @@ SELECT :first + key, value
   FROM json_each(:hashes)
  WHERE value IS NOT NULL;
 
--- move_key --
--- Into the table that is in the order of hashes; it may be there from a move that was cut short.
+-- move_keys --
+-- Into the table that is in the order of hashes: an array of hash and position, in that order. They
+-- may be there from a move that was cut short.
 INSERT INTO key (hash, position)
-VALUES (:hash, :position)
+SELECT value ->> 0, value ->> 1
+  FROM json_each(:keys)
+ WHERE true
     ON CONFLICT DO NOTHING;
 
 -- drop_recent_keys --
@@ -80,10 +83,13 @@ SELECT receipt.position, receipt.body
   FROM json_each(:positions) AS wanted
  CROSS JOIN receipt ON receipt.position = wanted.value;
 
--- add_receipt --
--- The first answer stands: whoever repeats a submission is told what was told then.
+-- add_receipts --
+-- The first answer stands: whoever repeats a submission is told what was told then. An array of
+-- position, body and checksum, bytes as hexadecimal digits.
 INSERT INTO receipt (position, body, checksum)
-VALUES (:position, :body, :checksum)
+SELECT value ->> 0, unhex(value ->> 1), unhex(value ->> 2)
+  FROM json_each(:receipts)
+ WHERE true
     ON CONFLICT DO NOTHING;
 
 -- last_receipt --
