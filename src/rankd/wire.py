@@ -23,7 +23,17 @@ decode_any = msgspec.json.Decoder(float_hook=Decimal).decode
 """Return JSON as plain values, numbers with a point exactly as they were written."""
 
 
-class Read(Struct, gc=False, kw_only=True):
+class Shape(Struct, gc=False):
+    """A shape that may have fields which an answer has only sometimes."""
+
+    def __repr__(self) -> str:
+        """Return what it says, and nothing of what it does not say."""
+        values = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        said = (f"{name}={value!r}" for name, value in values if value is not UNSET)
+        return f"{type(self).__name__}({', '.join(said)})"
+
+
+class Read(Shape, gc=False, kw_only=True):
     """What every answer to a read carries."""
 
     as_of: int
@@ -32,7 +42,7 @@ class Read(Struct, gc=False, kw_only=True):
     stale: bool = False
 
 
-class Row(Struct, gc=False):
+class Row(Shape, gc=False):
     """A standing in a list."""
 
     rank: int
@@ -64,7 +74,7 @@ class Page(Struct, gc=False):
     prev_cursor: str | None
 
 
-class Standing(Struct, gc=False):
+class Standing(Shape, gc=False):
     """One player's standing."""
 
     board: str
@@ -133,7 +143,7 @@ class Everywhere(Read, gc=False, kw_only=True):
     standings: list[OnBoard]
 
 
-class InWindow(Struct, gc=False):
+class InWindow(Shape, gc=False):
     """What a submission did in one window."""
 
     window: str
@@ -147,7 +157,7 @@ class InWindow(Struct, gc=False):
     """Every column by its name, on boards with more than one; null where there is no entry."""
 
 
-class Receipt(Struct, gc=False):
+class Receipt(Shape, gc=False):
     """What a submission did.
 
     With the verdict ``accepted`` it is recorded and will be judged, and nobody can tell yet how:
@@ -194,7 +204,7 @@ class WrongField(Struct):
     message: str
 
 
-class Refusal(Struct):
+class Refusal(Shape):
     """Why one submission of a batch was not counted."""
 
     code: str
