@@ -123,6 +123,7 @@ class SQLiteLedger:
     def _learn(self, database: apsw.Connection) -> None:
         self.durability = durability(database)
         database.set_wal_hook(self._measure_wal)
+        self._recent.load(database)
         for last, at, link in fetch(database, QUERIES["last_block"]):
             self._tail = _Tail(last, at, link)
 

@@ -78,10 +78,15 @@ class RecentKeys:
         """Rows of ``recent_key`` up to here are all in the key table, and may be deleted."""
 
     def load(self, database: apsw.Connection) -> None:
-        """Have in memory what the file has, unless it is there: for whoever is about to write."""
+        """Have in memory what the file has, unless it is there: for whoever is about to write.
+
+        How far a generation had left is not noted anywhere. What was moved is deleted here instead:
+        otherwise one that is stopped again and again before the end would never have left.
+        """
         if self._gathering is not None:
             return
         loaded = _Generation()
+        database.execute(QUERIES["drop_moved_keys"])
         for position, hashed, _ in fetch(database, QUERIES["read_recent_keys"]):
             loaded.add(hashed, position)
         self._leaving, self._moved, self._gone = None, 0, Position(0)
@@ -127,12 +132,13 @@ class RecentKeys:
         if self._leaving is not None and self._moved == RANGES:
             # By transactions before this one: readers of the key table find all of it.
             self._gone, self._leaving = self._leaving.through, None
+        if self._gone:
+            self._delete(database, 2 * MOVED_FOR_EACH * count)
+            return
+        if self._leaving is None:
+            self._part()
         if self._leaving is not None:
             self._move(database, self._leaving, MOVED_FOR_EACH * count)
-        elif self._gone:
-            self._delete(database, 2 * MOVED_FOR_EACH * count)
-        else:
-            self._part()
 
     def _move(self, database: apsw.Connection, leaving: _Generation, many: int) -> None:
         keys: list[tuple[int, Position]] = []

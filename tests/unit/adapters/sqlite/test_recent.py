@@ -114,11 +114,23 @@ async def test_whatever_moment_a_crash_leaves_all_keys_are_found(tmp_path: Path)
             assert len(appended.first_uses) == 2 * number + 2
 
 
+async def test_however_often_it_is_stopped_what_waits_does_not_grow(tmp_path: Path) -> None:
+    keys: list[str] = []
+    for life in range(30):
+        keys += [f"{life}/{number}" for number in range(3)]
+        async with SQLiteLedger.open(tmp_path) as ledger:
+            await ledger.append(keyed(*keys[-3:]), now=NOW)
+        assert len(entries(tmp_path, "recent_key")) <= recent.GENERATION_KEYS + 3
+    async with SQLiteLedger.open(tmp_path) as ledger:
+        await assert_all_found(ledger, keys)
+        await verify(ledger)
+
+
 async def test_each_append_moves_a_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recent, "GENERATION_KEYS", 4_000)
     moved, kept, most = set[tuple[int, int]](), set[tuple[int, int]](), 0
     async with SQLiteLedger.open(tmp_path) as ledger:
-        await ledger.append(keyed(*(f"k{n}" for n in range(4_000))), now=NOW)
+        await ledger.append(keyed(*(f"k{n}" for n in range(3_999))), now=NOW)
         for number in range(3_000):
             await ledger.append(keyed(f"l{number}"), now=NOW)
             if number % 50 == 0:

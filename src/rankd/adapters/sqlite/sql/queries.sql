@@ -59,6 +59,14 @@ DELETE FROM recent_key
                      ORDER BY position
                      LIMIT :many);
 
+-- drop_moved_keys --
+-- Those that were moved before a stop.
+DELETE FROM recent_key
+ WHERE EXISTS (SELECT 1
+                 FROM key
+                WHERE key.hash = recent_key.hash
+                  AND key.position = recent_key.position);
+
 -- read_recent_keys --
 -- All of them, oldest first, and the head at the moment of reading.
 SELECT position, hash, (SELECT coalesce(max(last), 0) FROM block)
