@@ -134,6 +134,19 @@ def test_a_link_may_say_in_its_query_what_is_shown(page: Page, site: Site) -> No
     assert page.complaints == []
 
 
+def test_a_link_that_names_no_board_may_name_the_rest(page: Page, site: Site) -> None:
+    site.define("arena", windows=["all", "daily"])
+    site.submit("arena", "ada", 10)
+    page.open(f"{site.url}/?window=daily")
+    shown(page, "ada")
+    assert page.evaluate("document.querySelector('input[value=daily]').checked")
+
+    page.open(f"{site.url}/?board=gone&window=weekly")
+    shown(page, "ada")
+    assert page.evaluate("document.querySelector('input[value=all]').checked")
+    assert page.complaints == []
+
+
 def test_a_player_can_be_found_and_is_pinned_with_its_neighbours(page: Page, site: Site) -> None:
     site.define("arena")
     sent = [{"board": "arena", "player": f"p{n}", "score": -n} for n in range(1, 101)]

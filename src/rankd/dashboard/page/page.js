@@ -250,9 +250,11 @@ async function listBoards() {
   }
 }
 
+/** Choose a board for who named none, or none that there is: then the rest was meant for that one. */
 function chooseFirst() {
   const first = boards.find((board) => board.total > 0) || boards[0];
-  Object.assign(choice, { board: first ? first.name : "", window: "", segment: "" });
+  if (choice.board) Object.assign(choice, { window: "", segment: "" });
+  choice.board = first ? first.name : "";
 }
 
 async function readList() {
