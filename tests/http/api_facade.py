@@ -299,9 +299,11 @@ class Api:
             self._raise(answer, applied=None)
         assert answer.status == 200
         if "as_of" in answer.body:
-            if answer.body["as_of"] > self.position:
-                self._position = None  # After a start windows turn by themselves, at any moment.
-            assert answer.body["as_of"] == self.position, (answer.body["as_of"], self.position)
+            as_of = answer.body["as_of"]
+            if as_of > self.position:  # After a start windows turn by themselves, at any moment.
+                self._position = None  # Whoever is asked may not know of it yet.
+                self._position = max(self.position, as_of)
+            assert as_of == self.position, (as_of, self.position)
         return answer
 
     def _raise(self, answer: Answer, *, applied: str | None) -> None:
