@@ -271,6 +271,10 @@ class Api:
             self._position = answer.body["position"]
         return self._position
 
+    def _ask_again(self) -> None:
+        """Know no last position any more: something came that was no write from here."""
+        self._position = None
+
     # ...... reads
 
     def read(self, path: str, query: Mapping[str, Any], body: Any = None, **headers: str) -> Answer:
@@ -300,9 +304,8 @@ class Api:
         assert answer.status == 200
         if "as_of" in answer.body:
             as_of = answer.body["as_of"]
-            if as_of > self.position:  # After a start windows turn by themselves, at any moment.
-                self._position = None  # Whoever is asked may not know of it yet.
-                self._position = max(self.position, as_of)
+            if as_of > self.position:
+                self._ask_again()  # After a start windows turn by themselves, at any moment.
             assert as_of == self.position, (as_of, self.position)
         return answer
 

@@ -364,6 +364,10 @@ class SpreadApi(Api):
             self._position = self._reached
         return self._position
 
+    def _ask_again(self) -> None:
+        super()._ask_again()
+        self._writers.update(range(len(self._connections)))  # Any node may have turned a window.
+
 
 def _has_key(body: Any) -> bool:
     """Whether a submission has a key, or one of many has."""
