@@ -14,12 +14,12 @@ import asyncio
 import threading
 import time
 import warnings
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from concurrent.futures import Future
 from contextlib import (
+    AbstractAsyncContextManager,
     AbstractContextManager,
     asynccontextmanager,
-    contextmanager,
     nullcontext,
     suppress,
 )
@@ -27,12 +27,12 @@ from typing import Any, overload
 
 from rankd.embedded.asynchronous import AsyncBoard, AsyncRanks
 from rankd.embedded.awaited import AwaitedBoard, AwaitedRanks
-from rankd.embedded.opening import AsyncOpening, Opened, Opening
-from rankd.embedded.synchronous import Board, Ranks
+from rankd.embedded.opening import AsyncOpening, Opened, Origin, Running, serve
+from rankd.embedded.synchronous import Board, EngineThread, Ranks
 from rankd.model.window import Instant
 from rankd.ports import Clock
 from rankd.terminal import Show, showing
-from rankd.wiring import Folder, Place, engine, restoration
+from rankd.wiring import Engine, Folder, Place, engine, restoration
 
 __all__ = [
     "AsyncBoard",
@@ -68,40 +68,52 @@ def aopen(
 ) -> AsyncOpening[AsyncRanks | AwaitedRanks]:
     """Open the engine in a folder; without one, in memory, where nothing outlives it.
 
+    ``await`` it and call ``close()`` in the end, or use it with ``async with``.
+
     Writes are awaited. Reads answer at once, unless the place that is named has its index across a
     network: there they are the same, and awaited too.
 
     ``progress`` is told how far opening has come; True draws a bar.
     """
     _warn_if_in_memory(folder)
-    return AsyncOpening(_awaited(folder, clock, progress))
+    origin = Origin.of_caller()
+
+    async def opening() -> AsyncRanks | AwaitedRanks:
+        running = await _served_in_task(_engine(folder, clock, progress, nullcontext()))
+        opened = Opened(running, origin)
+        return AsyncRanks(opened) if opened.immediate else AwaitedRanks(opened)
+
+    return AsyncOpening(opening)
+
+
+async def _served_in_task(engine: AbstractAsyncContextManager[Engine]) -> Running:
+    """Start a task that serves an engine; return once it is open."""
+    started: asyncio.Future[Running] = asyncio.get_running_loop().create_future()
+    task = asyncio.create_task(serve(engine, started.set_result), name="rankd")
+    try:
+        await asyncio.wait((task, started), return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:  # The folder must not stay locked.
+        task.cancel()
+        await asyncio.wait((task,))
+        raise
+    if not started.done():
+        task.result()  # Raises why it could not be opened.
+    return started.result()
 
 
 @asynccontextmanager
-async def _awaited(
-    folder: Folder | Place | None, clock: Clock | None, progress: Show
-) -> AsyncIterator[AsyncRanks | AwaitedRanks]:
-    async with _opened(folder, clock, progress, nullcontext()) as opened:
-        yield AsyncRanks(opened) if opened.immediate else AwaitedRanks(opened)
-
-
-@asynccontextmanager
-async def _opened(
+async def _engine(
     folder: Folder | Place | None,
     clock: Clock | None,
     progress: Show,
     reading: AbstractContextManager[Any],
-) -> AsyncIterator[Opened]:
+) -> AsyncIterator[Engine]:
     with showing(progress) as tell:
         async with engine(
             Place.of(folder), clock=clock or WallClock(), reading=reading, tell=tell
         ) as running:
             tell(None)
-            opened = Opened(running)
-            try:
-                yield opened
-            finally:
-                opened.closed = True
+            yield running
 
 
 def _warn_if_in_memory(folder: Folder | Place | None) -> None:
@@ -115,53 +127,51 @@ def _warn_if_in_memory(folder: Folder | Place | None) -> None:
 
 def open(
     folder: Folder | Place | None = None, *, clock: Clock | None = None, progress: Show = None
-) -> Opening[Ranks]:
+) -> Ranks:
     """Open the engine in a folder; without one, in memory, where nothing outlives it.
+
+    Call ``close()`` in the end, or use it with ``with``.
 
     ``progress`` is told how far opening has come; True draws a bar.
     """
     _warn_if_in_memory(folder)
-    return Opening(_threaded(folder, clock, progress))
-
-
-@contextmanager
-def _threaded(
-    folder: Folder | Place | None, clock: Clock | None, progress: Show
-) -> Iterator[Ranks]:
+    origin = Origin.of_caller()
     reading = threading.RLock()
-    begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = Future()
-    opening: Future[Opened] = Future()
+    thread, running = _served_in_thread(_engine(folder, clock, progress, reading))
+    return Ranks(EngineThread(Opened(running, origin), thread, reading))
 
-    async def serve() -> None:
+
+def _served_in_thread(
+    engine: AbstractAsyncContextManager[Engine],
+) -> tuple[threading.Thread, Running]:
+    """Start a thread that serves an engine; return once it is open."""
+    begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = Future()
+    started: Future[Running] = Future()
+
+    async def begin() -> None:
         task = asyncio.current_task()
         assert task is not None
         begun.set_result((asyncio.get_running_loop(), task))
-        async with _opened(folder, clock, progress, reading) as opened:
-            opening.set_result(opened)
-            with suppress(asyncio.CancelledError):  # How it is told to close.
-                await asyncio.Event().wait()
+        await serve(engine, started.set_result)
 
     def run() -> None:
         try:
-            asyncio.run(serve())
+            asyncio.run(begin())
         except BaseException as exc:
-            if opening.done():
+            if started.done():
                 raise
-            opening.set_exception(exc)
+            started.set_exception(exc)
 
     thread = threading.Thread(target=run, name="rankd", daemon=True)
     thread.start()
     loop, task = begun.result()
-    opened: Opened | None = None
     try:
-        opened = opening.result()
-        yield Ranks(opened, loop, reading)
-    finally:  # Also when opening was interrupted: the folder must not stay locked.
-        if opened is not None:
-            opened.closed = True
-        if thread.is_alive():
+        return thread, started.result()
+    except BaseException:  # Also an interruption: the folder must not stay locked.
+        with suppress(RuntimeError):  # The loop is closed: it could not be opened.
             loop.call_soon_threadsafe(task.cancel)
         thread.join()
+        raise
 
 
 def restore(backup: Folder, folder: Folder | Place, *, progress: Show = None) -> None:

@@ -5,6 +5,7 @@ Over an index in this process a read never suspends; there ``answered`` runs it 
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Self
 
 from msgspec import UNSET, UnsetType
@@ -310,7 +311,27 @@ class RanksHandle(Printed):
 
 
 class RanksWriter(RanksHandle):
-    """What is done to an engine, each call awaited."""
+    """What is done to an engine, each call awaited. ``async with`` closes it at its end."""
+
+    async def __aenter__(self) -> Self:
+        self._opened.refuse_if_closed()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the engine and free its folder; nothing if it is closed already.
+
+        Waits for submissions under way. Calls that come later raise LedgerUnavailable.
+        """
+        self._opened.stop()
+        await self._opened.running.join()
 
     # -------------------------------------------------------------------------- players
 

@@ -1,21 +1,157 @@
-"""An engine that is not open yet, or not any more: whoever uses it then is told so."""
+"""The life of an open engine: served until it is told to close, by a thread or by a task.
 
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+Handles (`Ranks`, `Board` and their asynchronous twins) share one ``Opened``. The thread or task
+that serves the engine does not refer to it, so it is collected with the last handle, and warns
+then if ``close`` was never called.
+"""
+
+import asyncio
+import os
+import sys
+import warnings
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import AbstractAsyncContextManager, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from rankd.core.service import Rankd
 from rankd.errors import LedgerUnavailable
 from rankd.wiring import Engine
 
-T_co = TypeVar("T_co", covariant=True)
+
+class Origin(NamedTuple):
+    """A line of the caller's program."""
+
+    filename: str
+    line: int
+
+    @classmethod
+    def of_caller(cls) -> "Origin":
+        """Return the line that called the function which calls this one."""
+        frame = sys._getframe(2)
+        return cls(frame.f_code.co_filename, frame.f_lineno)
 
 
-class _Unopened:
-    """What is not open yet, and says so."""
+class Running:
+    """An engine that is being served, and the way to end that from any thread."""
 
-    way: ClassVar[str]
-    """How it is opened."""
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.loop = asyncio.get_running_loop()
+        self.ended = False
+        """Whether it was told to stop, or was cancelled."""
+        self._task = asyncio.current_task()
+        self._end = asyncio.Event()
+
+    async def wait(self) -> None:
+        """Return once ``stop`` was called."""
+        try:
+            await self._end.wait()
+        finally:
+            self.ended = True
+
+    def stop(self) -> None:
+        """Have the engine closed; return at once."""
+        with suppress(RuntimeError):  # The loop is closed, and the engine with it.
+            self.loop.call_soon_threadsafe(self._end.set)
+
+    async def join(self) -> None:
+        """Return once it is closed. A caller that is cancelled meanwhile does not interrupt it."""
+        assert self._task is not None, "made in a task"
+        await asyncio.shield(self._task)
+
+
+async def serve(
+    engine: AbstractAsyncContextManager[Engine], started: Callable[[Running], object]
+) -> None:
+    """Open an engine, hand it to ``started``, and close it when it is stopped or cancelled."""
+    async with engine as opened:
+        running = Running(opened)
+        started(running)
+        await running.wait()
+
+
+class Opened:
+    """An open engine, shared by its handles."""
+
+    def __init__(self, running: Running, origin: Origin) -> None:
+        self.engine = running.engine
+        self.immediate = running.engine.rankd.immediate
+        """Whether no read ever suspends: the same for as long as it is open, whoever stands in."""
+        self.running = running
+        self._origin = origin
+        self._process = os.getpid()
+        self._stopped = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more calls."""
+        return self._stopped or self.running.ended
+
+    @property
+    def rankd(self) -> Rankd:
+        """The engine. Raises LedgerUnavailable once it is closed."""
+        self.refuse_if_closed()
+        return self.engine.rankd
+
+    def refuse_if_closed(self) -> None:
+        """Raise LedgerUnavailable once it is closed."""
+        if self.closed:
+            raise LedgerUnavailable("the engine is closed; open it anew", applied="no")
+
+    def stop(self) -> None:
+        """Take no more calls, and have the engine closed; return at once."""
+        self._stopped = True
+        self.running.stop()
+
+    def __del__(self) -> None:
+        if self._stopped or self._process != os.getpid():  # A fork has the handles, not the engine.
+            return
+        try:
+            warnings.warn_explicit(
+                "rankd: an engine was not closed: call close(), or open it by `with`",
+                ResourceWarning,
+                *self._origin,
+                source=self,
+            )
+        finally:
+            self.stop()
+
+
+class Closable(Protocol):
+    """A handle that is closed by a coroutine."""
+
+    async def close(self) -> None:
+        """Close it."""
+
+
+R_co = TypeVar("R_co", bound=Closable, covariant=True)
+
+
+class AsyncOpening(Generic[R_co]):
+    """An engine that is not open yet: ``await`` opens it, ``async with`` closes it too."""
+
+    way = "ranks = await rankd.aopen(...)"
+
+    def __init__(self, opening: Callable[[], Awaitable[R_co]]) -> None:
+        self._opening = opening
+        self._ranks: R_co | None = None
+
+    def __await__(self) -> Generator[Any, None, R_co]:
+        return self._opening().__await__()
+
+    async def __aenter__(self) -> R_co:
+        self._ranks = ranks = await self
+        return ranks
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._ranks is not None, "entered before"
+        await self._ranks.close()
 
     if not TYPE_CHECKING:  # A checker knows by itself that there is nothing of that name.
 
@@ -26,64 +162,3 @@ class _Unopened:
 
     def __repr__(self) -> str:
         return f"<an engine that is not open: use `{self.way}`>"
-
-
-class Opening(_Unopened, AbstractContextManager[T_co]):
-    """An engine that ``with`` opens, and closes at its end."""
-
-    way = "with rankd.open(...) as ranks:"
-
-    def __init__(self, engine: AbstractContextManager[T_co]) -> None:
-        self._engine = engine
-
-    def __enter__(self) -> T_co:
-        return self._engine.__enter__()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
-        return self._engine.__exit__(kind, error, traceback)
-
-
-class AsyncOpening(_Unopened, AbstractAsyncContextManager[T_co]):
-    """An engine that ``async with`` opens, and closes at its end."""
-
-    way = "async with rankd.aopen(...) as ranks:"
-
-    def __init__(self, engine: AbstractAsyncContextManager[T_co]) -> None:
-        self._engine = engine
-
-    async def __aenter__(self) -> T_co:
-        return await self._engine.__aenter__()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
-        return await self._engine.__aexit__(kind, error, traceback)
-
-
-class Opened:
-    """An engine that is open, until it is closed."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self.immediate = engine.rankd.immediate
-        """Whether no read ever suspends: the same for as long as it is open, whoever stands in."""
-        self.closed = False
-
-    @property
-    def rankd(self) -> Rankd:
-        """What answers. Raises LedgerUnavailable once it is closed."""
-        self.refuse_if_closed()
-        return self.engine.rankd
-
-    def refuse_if_closed(self) -> None:
-        """Raise LedgerUnavailable once it is closed."""
-        if self.closed:
-            raise LedgerUnavailable("the engine is closed; open it anew", applied="no")

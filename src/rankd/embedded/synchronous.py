@@ -5,9 +5,12 @@ on the caller's thread, between two changes of the index.
 """
 
 import asyncio
+import threading
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 from msgspec import UNSET, UnsetType
 
@@ -26,12 +29,63 @@ from rankd.wiring import Folder
 T = TypeVar("T")
 
 
+class EngineThread:
+    """The thread that serves an engine, and the calls that are handed to it."""
+
+    def __init__(
+        self,
+        opened: Opened,
+        thread: threading.Thread,
+        reading: AbstractContextManager[Any],
+    ) -> None:
+        self.opened = opened
+        self._thread = thread
+        self._reading = reading
+        self._handing = threading.RLock()
+        """Held while work is handed over, so that none is behind the stop and never answered."""
+
+    def write(self, work: Coroutine[Any, Any, T]) -> T:
+        """Hand work to the engine's loop and wait for it. Raises LedgerUnavailable once closed."""
+        with self._handing:
+            self._refuse_if_closed(work)
+            done = asyncio.run_coroutine_threadsafe(work, self.opened.running.loop)
+        try:
+            return done.result()
+        except CancelledError:
+            message = "the engine was closed meanwhile; open it anew"
+            raise LedgerUnavailable(message, applied="unknown") from None
+
+    def read(self, work: Coroutine[Any, Any, T], /) -> T:
+        """Do work that never waits, here and now, between two changes of the index.
+
+        What has to ask an index across a network is handed to the engine's loop instead.
+        """
+        if not self.opened.immediate:
+            return self.write(work)
+        self._refuse_if_closed(work)
+        with self._reading:
+            return at_once(work)
+
+    def close(self) -> None:
+        """Close the engine and wait for the end of its thread."""
+        with self._handing:
+            self.opened.stop()
+        self._thread.join()
+
+    def _refuse_if_closed(self, work: Coroutine[Any, Any, T]) -> None:
+        try:
+            self.opened.refuse_if_closed()
+        except LedgerUnavailable:
+            work.close()
+            raise
+
+
 class Board(AnsweredBoard):
     """One board of an open engine. Threads may share it."""
 
-    def __init__(self, owner: "Ranks", wanted: Wanted) -> None:
-        super().__init__(wanted, owner.read)
-        self._owner = owner
+    def __init__(self, thread: EngineThread, wanted: Wanted) -> None:
+        super().__init__(wanted, thread.read)
+        self._thread = thread
 
     def submit(  # noqa: PLR0913 - what a submission may say
         self,
@@ -50,7 +104,7 @@ class Board(AnsweredBoard):
 
         It is on stable storage by then. A ``key`` makes it safe to send again: it counts once.
         """
-        return self._owner.write(
+        return self._thread.write(
             self._board.submit(
                 player,
                 score,
@@ -71,11 +125,11 @@ class Board(AnsweredBoard):
         refused when its turn comes, or reuses a key, the others count all the same and the first
         refusal is raised.
         """
-        return self._owner.write(self._board.submit_many(items))
+        return self._thread.write(self._board.submit_many(items))
 
     def preview(self, **definition: object) -> Preview:
         """Return what ``redefine`` with the same words would change. Nothing is changed."""
-        return self._owner.write(self._board.preview(**definition))
+        return self._thread.write(self._board.preview(**definition))
 
     def redefine(self, *, progress: Show = None, **definition: object) -> None:
         """Change the board's definition in what is given; the rest stays.
@@ -83,25 +137,38 @@ class Board(AnsweredBoard):
         Windows that it changes are folded again from the ledger while everything goes on, and
         then switched at one moment.
         """
-        self._owner.write(self._board.redefine(progress=progress, **definition))
+        self._thread.write(self._board.redefine(progress=progress, **definition))
 
     def retire(self, *, reason: str | None = None) -> None:
         """Take the board out of use. Its facts stay in the ledger."""
-        self._owner.write(self._board.retire(reason=reason))
+        self._thread.write(self._board.retire(reason=reason))
 
 
 class Ranks(AnsweredRanks):
-    """An open engine. Threads may share it."""
+    """An open engine. Threads may share it. ``with`` closes it at its end."""
 
-    def __init__(
+    def __init__(self, thread: EngineThread) -> None:
+        super().__init__(thread.opened, thread.read)
+        self._thread = thread
+
+    def __enter__(self) -> Self:
+        self._opened.refuse_if_closed()
+        return self
+
+    def __exit__(
         self,
-        opened: Opened,
-        loop: asyncio.AbstractEventLoop,
-        reading: AbstractContextManager[Any],
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
-        super().__init__(opened, self.read)
-        self._loop = loop
-        self._reading = reading
+        self.close()
+
+    def close(self) -> None:
+        """Close the engine and free its folder; nothing if it is closed already.
+
+        Waits for submissions under way. Calls that come later raise LedgerUnavailable.
+        """
+        self._thread.close()
 
     def board(self, name: str, **definition: object) -> Board:
         """Get a board; define it first, with defaults for what is not said, if it is not there.
@@ -109,8 +176,8 @@ class Ranks(AnsweredRanks):
         Raises BoardDiffers if it is there and defined otherwise.
         """
         wanted = Wanted(self._opened, name, definition)
-        self.write(wanted.made())
-        return Board(self, wanted)
+        self._thread.write(wanted.made())
+        return Board(self._thread, wanted)
 
     def profile(
         self,
@@ -123,53 +190,28 @@ class Ranks(AnsweredRanks):
 
         What is not given stays as it is; None forgets it.
         """
-        return self.write(self._ranks.profile(player, name=name, attributes=attributes))
+        return self._thread.write(self._ranks.profile(player, name=name, attributes=attributes))
 
     def set_friends(self, player: str, friends: Sequence[str]) -> Position:
         """Set a player's friends, all of them."""
-        return self.write(self._ranks.set_friends(player, friends))
+        return self._thread.write(self._ranks.set_friends(player, friends))
 
     def erase(self, player: str, *, reason: str | None = None) -> Position:
         """Forget a person: the profile and the friends go, entries stay without a name."""
-        return self.write(self._ranks.erase(player, reason=reason))
+        return self._thread.write(self._ranks.erase(player, reason=reason))
 
     def save(self, *, progress: Show = None) -> Position:
         """Save the index, so that the next start is quick; return the position it is saved at."""
-        return self.write(self._ranks.save(progress=progress))
+        return self._thread.write(self._ranks.save(progress=progress))
 
     def verify(self, *, progress: Show = None) -> None:
         """Check every fact, and the index against all of them. Raises Corrupt."""
-        self.write(self._ranks.verify(progress=progress))
+        self._thread.write(self._ranks.verify(progress=progress))
 
     def rebuild(self, *, progress: Show = None) -> None:
         """Fold the whole ledger into a new index, and go on with that."""
-        self.write(self._ranks.rebuild(progress=progress))
+        self._thread.write(self._ranks.rebuild(progress=progress))
 
     def backup(self, folder: Folder, *, progress: Show = None) -> None:
         """Copy the ledger into an empty folder while everything goes on, and verify the copy."""
-        self.write(self._ranks.backup(folder, progress=progress))
-
-    # ------------------------------------------------------------------- between threads
-
-    def write(self, work: Coroutine[Any, Any, T]) -> T:
-        """Hand work to the engine's loop and wait for it."""
-        self._refuse_if_closed(work)
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def read(self, work: Coroutine[Any, Any, T], /) -> T:
-        """Do work that never waits, here and now, between two changes of the index.
-
-        What has to ask an index across a network is handed to the engine's loop instead.
-        """
-        if not self._opened.immediate:
-            return self.write(work)
-        self._refuse_if_closed(work)
-        with self._reading:
-            return at_once(work)
-
-    def _refuse_if_closed(self, work: Coroutine[Any, Any, T]) -> None:
-        try:
-            self._opened.refuse_if_closed()
-        except LedgerUnavailable:
-            work.close()
-            raise
+        self._thread.write(self._ranks.backup(folder, progress=progress))

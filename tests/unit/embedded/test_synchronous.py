@@ -35,9 +35,6 @@ def public(kind: type) -> dict[str, Any]:
     return {name: getattr(kind, name) for name in dir(kind) if not name.startswith("_")}
 
 
-BETWEEN_THREADS = {"write", "read"}
-"""What only an engine with a thread of its own has."""
-
 KINDS = [(Board, AsyncBoard, AwaitedBoard), (Ranks, AsyncRanks, AwaitedRanks)]
 """Without an event loop, with one, and with one over an index across a network."""
 
@@ -64,7 +61,7 @@ READS = {
 @pytest.mark.parametrize("kinds", KINDS)
 def test_all_engines_have_the_same_calls(kinds: tuple[type, type, type]) -> None:
     synchronous, asynchronous, awaited = map(public, kinds)
-    assert set(synchronous) - BETWEEN_THREADS == set(asynchronous) == set(awaited)
+    assert set(synchronous) == set(asynchronous) == set(awaited)
     for name, member in awaited.items():
         at_once = isinstance(member, property) or name == "board"
         assert inspect.iscoroutinefunction(member) is not at_once, name
@@ -76,7 +73,7 @@ def test_all_engines_have_the_same_calls(kinds: tuple[type, type, type]) -> None
 @pytest.mark.parametrize("kinds", KINDS)
 def test_every_call_takes_and_promises_the_same(kinds: tuple[type, type, type]) -> None:
     synchronous, *others = map(public, kinds)
-    for name in synchronous.keys() - BETWEEN_THREADS:
+    for name in synchronous:
         for ours, theirs in [(synchronous[name], other[name]) for other in others]:
             assert inspect.getdoc(ours), name
             if name != "board":  # Which can be had before it is there, where one may wait.
@@ -99,7 +96,7 @@ def test_every_argument_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each call of one engine makes the same call of the one that is awaited, with all it got."""
     for synchronous, asynchronous, awaited in KINDS:
         for name, member in public(awaited).items():
-            if isinstance(member, property) or name == "board":
+            if isinstance(member, property) or name in ("board", "close"):
                 continue
             _check_handed_on(synchronous, awaited, name, monkeypatch)
             if name in READS:
@@ -127,10 +124,9 @@ def _check_handed_on(kind: type, awaited: type, name: str, monkeypatch: pytest.M
     asked: Any = object.__new__(awaited)
     ours: Any = object.__new__(kind)
     ours._answer, ours._board, ours._ranks = at_once, asked, asked
-    ours._owner = SimpleNamespace(write=at_once)
+    ours._thread = SimpleNamespace(write=at_once)
     with monkeypatch.context() as patch:
         patch.setattr(awaited, name, record)
-        patch.setattr(Ranks, "write", staticmethod(at_once))
         told = getattr(ours, name)(**given)
     assert calls == [{"self": asked, **given}], name
     assert told is (None if signature.return_annotation is None else answer), name
