@@ -194,7 +194,9 @@ async def worker(settings: Settings, socket: str, *, clock: Clock) -> None:
         follower, ledger = await stack.enter_async_context(
             followed(place, clock=clock, tell=lambda _: None)
         )
-        forwarder = await stack.enter_async_context(forwarding(socket, follower.wake))
+        forwarder = await stack.enter_async_context(
+            forwarding(socket, follower, settings.ledger_silence_seconds)
+        )
         gate = Gate(
             lambda: follower.book,
             loopback=is_loopback(settings.host),

@@ -69,7 +69,8 @@ class Settings:
         str, Doc("Where the ledger is: sqlite, in the data folder, or postgresql://USER@HOST/NAME.")
     ] = "sqlite"
     ledger_silence_seconds: Annotated[
-        float, Doc("How long PostgreSQL may leave an append unanswered until it is lost.", 0.1, 60)
+        float,
+        Doc("Time without an answer until PostgreSQL or the writing process is lost.", 0.1, 60),
     ] = 1.0
     index: Annotated[
         str, Doc("Where the index is: native, in this process, or redis://HOST shared by nodes.")

@@ -284,12 +284,14 @@ class WindowPreview(Struct):
 
 
 class Preview(Struct):
-    """What redefining a board would change; nothing was changed."""
+    """What redefining a board would change, or has changed where it was applied."""
 
     board: str
     applied: bool
     changes: list[Change]
     windows: list[WindowPreview]
+    position: int | None = None
+    """Of the new definition; null where nothing was changed."""
 
 
 class Profile(Struct):

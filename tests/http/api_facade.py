@@ -88,7 +88,13 @@ BOARD = {
     **READ,
     "server_time": str,
 }
-PREVIEW = {"board": str, "applied": bool, "changes": list, "windows": list}
+PREVIEW = {
+    "board": str,
+    "applied": bool,
+    "changes": list,
+    "windows": list,
+    "position": INT_OR_NONE,
+}
 CHANGE = {"field": str, "before": ANYTHING, "after": ANYTHING}
 WINDOW_PREVIEW = {
     "window": str,

@@ -199,6 +199,88 @@ def test_a_key_opens_and_closes_every_process(served: Served) -> None:
             assert status(each, admin) == 200
 
 
+def test_a_connection_reads_its_own_writes_without_asking_for_a_position(served: Served) -> None:
+    with connected(served.port) as by_pid:
+        for pid, each in by_pid.items():
+            for number in range(1, 31):
+                player = f"own-{pid}-{number % 3}"
+                told(each, "PUT", f"/v1/players/{player}", {"name": f"Name {number}"})
+                assert told(each, "GET", f"/v1/players/{player}")["name"] == f"Name {number}"
+                receipt = submit(each, player, number).body
+                standing = told(each, "GET", f"/v1/boards/b/standings/{player}")
+                assert standing["as_of"] >= receipt["position"]
+                assert standing["score"] == receipt["score"]
+                page = told(each, "GET", "/v1/boards/b/standings?limit=100")
+                assert page["as_of"] >= receipt["position"]
+                scores = {row["player"]: row["score"] for row in page["standings"]}
+                assert scores[player] == receipt["score"]
+
+
+def test_a_connection_reads_the_boards_that_it_changed(served: Served) -> None:
+    with connected(served.port) as by_pid:
+        for pid, each in by_pid.items():
+            path = f"/v1/boards/own-{pid}"
+            for number in range(5):
+                title = f"Edition {number}"
+                told(each, "PUT", path, {"title": "First", "rule": "sum"})
+                changed = told(each, "PUT", f"{path}?apply=true", {"title": title, "rule": "best"})
+                assert changed["applied"] is True
+                board = told(each, "GET", path)
+                assert board["definition"]["title"] == title
+                assert board["as_of"] >= changed["position"] > 0
+                told(each, "DELETE", path)
+                assert asked(each, "GET", path).status == 404
+
+
+def test_a_key_that_was_revoked_on_a_connection_opens_nothing_there(served: Served) -> None:
+    with connected(served.port) as by_pid:
+        admin = told(next(iter(by_pid.values())), "POST", "/v1/keys", {"scopes": ["admin"]})
+        bearer = {"authorization": f"Bearer {admin['key']}"}
+        for each in by_pid.values():
+            path = f"/v1/boards/b/standings?min_position={admin['position']}"
+            told(each, "GET", path, **bearer)
+            for _ in range(10):
+                made = told(each, "POST", "/v1/keys", {"scopes": ["read"]}, **bearer)
+                shown = {"authorization": f"Bearer {made['key']}"}
+                assert asked(each, "GET", "/v1/boards/b/standings", **shown).status == 200
+                told(each, "DELETE", f"/v1/keys/{made['id']}", **bearer)
+                assert asked(each, "GET", "/v1/boards/b/standings", **shown).status == 401
+
+
+# ---------------------------------------------------------------------- a writer that stands still
+
+
+def test_a_writer_that_stands_still_is_told_and_both_recover(served: Served) -> None:
+    """Nothing waits for ever, and nothing that may be old is told as if it were not."""
+    with connected(served.port) as by_pid:
+        writer = by_pid[served.process.pid]
+        (worker,) = set(by_pid.values()) - {writer}
+        assert submit(worker, "ann", 1).status == 200
+        assert told(worker, "GET", "/v1/boards/b/standings/ann")["stale"] is False
+        os.kill(served.process.pid, signal.SIGSTOP)
+        try:
+            lost = submit(worker, "ann", 1, key="kept")
+            assert lost.status == 503
+            assert lost.body["applied"] == "unknown"
+            assert int(lost.headers["retry-after"]) >= 1
+            for path in ("standings/ann", "standings", "standings/ann/around"):
+                assert told(worker, "GET", f"/v1/boards/b/{path}")["stale"] is True
+            health = asked(worker, "GET", "/readyz")
+            assert health.body["status"] == "degraded"
+            assert "process that writes" in health.body["problem"]
+            refused = submit(worker, "ann", 1, key="another")
+            assert refused.status == 503
+            assert refused.body["applied"] == "no", "it was never sent"
+        finally:
+            os.kill(served.process.pid, signal.SIGCONT)
+        until(lambda: submit(worker, "ann", 1, key="kept").status == 200)
+        assert submit(worker, "ann", 1, key="kept").body["duplicate"] is True
+        for each in (worker, writer):
+            standing = told(each, "GET", "/v1/boards/b/standings/ann")
+            assert (standing["score"], standing["stale"]) == (2, False)
+        assert asked(worker, "GET", "/readyz").body["status"] == "ready"
+
+
 # ----------------------------------------------------------------------------- ends of processes
 
 

@@ -31,10 +31,12 @@ async def put_board(service: Service, request: Request) -> Response:
     preview = await rankd.preview(name, definition)
     if not preview.changes:
         return Response(wire.encode(await _show(service, page)))
-    if applied := request.query["apply"]:
+    applied = request.query["apply"]
+    if applied:
         await rankd.redefine(name, definition, actor=actor.name)
     after = Board.define(name, definition)
-    return Response(wire.encode(_previewed(preview, before, after, applied=applied)))
+    position = rankd.book.page(name).defined_at if applied else None
+    return Response(wire.encode(_previewed(preview, before, after, position)))
 
 
 def _definition(request: Request) -> dict[str, Any]:
@@ -49,11 +51,11 @@ def _definition(request: Request) -> dict[str, Any]:
     return {}
 
 
-def _previewed(preview: Preview, before: Board, after: Board, *, applied: bool) -> wire.Preview:
+def _previewed(preview: Preview, before: Board, after: Board, position: int | None) -> wire.Preview:
     """Show each side in its own terms: a changed board may name its columns otherwise."""
     return wire.Preview(
         before.name,
-        applied,
+        position is not None,
         [wire.Change(*change) for change in preview.changes],
         [
             wire.WindowPreview(
@@ -65,6 +67,7 @@ def _previewed(preview: Preview, before: Board, after: Board, *, applied: bool) 
             )
             for each in preview.windows
         ],
+        position,
     )
 
 

@@ -3,7 +3,12 @@
 A worker answers reads itself and hands every request that writes on, whole, over a Unix socket. The
 writer runs the same handler as for a request of its own and hands the response back, so a
 client cannot tell which process it met. In the other direction the writer says how far the ledger
-has come, and a worker reads on at once.
+has come, and a worker reads on at once; with each response, too, and the worker hands a response on
+when its own index is there. So a connection reads what it wrote.
+
+The writer says something several times a second. If it is not heard of for a while (its process
+stands still), requests under way are answered ``unknown``, further ones are refused, and reads say
+that they may be stale, until it is heard again.
 
 A frame is four bytes of length and so many of MessagePack. Many requests are under way at a time,
 and neither side lets the other fill its memory: a worker refuses what the writer is too slow to
@@ -16,10 +21,10 @@ import shutil
 import struct
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -46,8 +51,12 @@ UNSENT_BYTES_MAX = 64 << 20
 SOCKET = "writer"
 """The name of the socket, in a folder that is made for it."""
 
-LOOK_SECONDS = 0.5
-"""How long the writer waits for its next commit before it looks whether the index was replaced."""
+BEAT_SECONDS = 0.25
+"""The longest time between two words of the writer, and how often a worker counts its silence. So
+often does the writer look, too, whether the index was replaced."""
+
+SILENCE_SECONDS = 1.0
+"""Without a word of the writer, unless the settings say otherwise (``ledger_silence_seconds``)."""
 
 _LENGTH = struct.Struct("<I")
 _log = logging.getLogger(__name__)
@@ -72,6 +81,8 @@ class Answered(msgspec.Struct, array_like=True, tag="response"):
 
     number: int
     response: Response
+    position: int
+    """Where the writer is by now: at what was written, or behind it."""
 
 
 class Listening(msgspec.Struct, array_like=True, tag="listening"):
@@ -79,9 +90,11 @@ class Listening(msgspec.Struct, array_like=True, tag="listening"):
 
 
 class Reached(msgspec.Struct, array_like=True, tag="reached"):
-    """The ledger has come so far."""
+    """The ledger has come so far, and takes writes or not."""
 
     position: int
+    failure: str = ""
+    """Why the writer takes nothing, if that is so."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -184,7 +197,8 @@ class Receiver:
     async def _serve(self, handed: Handed, writer: asyncio.StreamWriter) -> None:
         response = await self._respond(handed)
         if not writer.is_closing():
-            writer.write(_frame(Answered(handed.number, response)))
+            position = self._service.rankd.position
+            writer.write(_frame(Answered(handed.number, response, position)))
 
     async def _respond(self, handed: Handed) -> Response:
         request = Request(
@@ -213,17 +227,16 @@ class Receiver:
             return problems.internal(request_id=request.request_id, writes=True)
 
     async def _tell(self) -> None:
-        """Say how far the ledger has come, after each commit."""
+        """Say how far the ledger has come, after each commit and now and then without one."""
         told = Position(0)
         while True:
             view = self._service.rankd
-            try:
-                async with asyncio.timeout(LOOK_SECONDS):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(BEAT_SECONDS):
                     await view.projector.reach(Position(told + 1))
-            except TimeoutError:
-                continue
             told = view.position
-            frame = _frame(Reached(told))
+            failure = view.ledger_failure
+            frame = _frame(Reached(told, "" if failure is None else str(failure)))
             for worker in self._workers:
                 _mention(worker, frame)
 
@@ -237,13 +250,33 @@ def _mention(worker: asyncio.StreamWriter, frame: bytes) -> None:
 # ------------------------------------------------------------------------------- worker
 
 
+class Following(Protocol):
+    """The part of a follower that word from the writer is for."""
+
+    def hear(self, position: Position, failure: str = "") -> None:
+        """Note how far the ledger is, and why the writer takes nothing, if it says so."""
+
+    def miss(self, failure: RankdError) -> None:
+        """Note that the writer is silent."""
+
+    async def follow_to(self, position: Position) -> None:
+        """Wait until reads include a position, within a bound."""
+
+
 class Forwarder:
     """A worker's side."""
 
-    def __init__(self, writer: asyncio.StreamWriter, on_reached: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        writer: asyncio.StreamWriter,
+        follower: Following,
+        silence_seconds: float = SILENCE_SECONDS,
+    ) -> None:
         self._writer = writer
-        self._on_reached = on_reached
-        self._underway: dict[int, asyncio.Future[Response]] = {}
+        self._follower = follower
+        self._silence_seconds = silence_seconds
+        self._silent_seconds = 0.0
+        self._underway: dict[int, asyncio.Future[Answered]] = {}
         self._number = 0
         self.gone = asyncio.Event()
         """Set when the writer is: nothing can be written any more."""
@@ -267,12 +300,14 @@ class Forwarder:
     async def _forward(self, operation: str, request: Request) -> Response:
         if self.gone.is_set():
             raise LedgerUnavailable("the process that writes is gone", applied="no")
+        if self._is_silent:
+            raise self._silence(applied="no")
         if len(self._underway) >= UNDERWAY_MAX or self._unsent() > UNSENT_BYTES_MAX:
             raise Overloaded(waiting_max=len(self._underway))
         if len(request.body) > BODY_BYTES_MAX:
             raise RequestTooLarge(BODY_BYTES_MAX)
         self._number = number = self._number + 1
-        answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
         self._underway[number] = answer
         handed = Handed(
             number,
@@ -287,9 +322,11 @@ class Forwarder:
         )
         self._writer.write(_frame(handed))
         try:
-            return await answer
+            answered = await answer
         finally:
             self._underway.pop(number, None)
+        await self._follower.follow_to(Position(answered.position))
+        return answered.response
 
     def _unsent(self) -> int:
         return self._writer.transport.get_write_buffer_size()
@@ -302,17 +339,41 @@ class Forwarder:
         """Take what the writer says until it is gone."""
         try:
             async for body in _frames(reader):
+                self._silent_seconds = 0.0
                 message = _to_worker(body)
                 if isinstance(message, Reached):
-                    self._on_reached()
+                    self._follower.hear(Position(message.position), message.failure)
                 elif (answer := self._underway.get(message.number)) and not answer.done():
-                    answer.set_result(message.response)
+                    answer.set_result(message)
         finally:
             self.gone.set()
-            lost = LedgerUnavailable("the process that writes went away", applied="unknown")
-            for answer in self._underway.values():
-                if not answer.done():
-                    answer.set_exception(lost)
+            self._give_up("the process that writes went away")
+
+    async def watch(self) -> None:
+        """Count the time without a word of the writer, until cancelled.
+
+        By beats, not by the clock: if this process stood still itself, words wait to be read.
+        """
+        while True:
+            await asyncio.sleep(BEAT_SECONDS)
+            self._silent_seconds += BEAT_SECONDS
+            if self._is_silent and not self.gone.is_set():
+                self._follower.miss(self._silence(applied="no"))
+                self._give_up(self._silence(applied="unknown").problem)
+
+    @property
+    def _is_silent(self) -> bool:
+        return self._silent_seconds >= self._silence_seconds
+
+    def _silence(self, *, applied: Literal["no", "unknown"]) -> LedgerUnavailable:
+        problem = f"the process that writes has not answered for {self._silence_seconds:g} s"
+        return LedgerUnavailable(problem, applied=applied)
+
+    def _give_up(self, problem: str) -> None:
+        """Answer what is under way: it may be applied, now or later."""
+        for answer in self._underway.values():
+            if not answer.done():
+                answer.set_exception(LedgerUnavailable(problem, applied="unknown"))
 
 
 def _plain(headers: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
@@ -320,14 +381,20 @@ def _plain(headers: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
 
 
 @asynccontextmanager
-async def forwarding(path: str, on_reached: Callable[[], None]) -> AsyncIterator[Forwarder]:
+async def forwarding(
+    path: str, follower: Following, silence_seconds: float = SILENCE_SECONDS
+) -> AsyncIterator[Forwarder]:
     """Reach the writer at a path."""
     reader, writer = await asyncio.open_unix_connection(path)
-    forwarder = Forwarder(writer, on_reached)
-    task = asyncio.create_task(forwarder.run(reader), name="forwarder")
+    forwarder = Forwarder(writer, follower, silence_seconds)
+    tasks = [
+        asyncio.create_task(forwarder.run(reader), name="forwarder"),
+        asyncio.create_task(forwarder.watch(), name="watch the writer"),
+    ]
     try:
         yield forwarder
     finally:
         writer.close()
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -13,7 +13,7 @@ from rankd.api.routes import Route
 from rankd.api.service import Service
 from rankd.errors import FieldError, InvalidRequest, UnknownKey
 from rankd.model.board import BOARD_NAME_LENGTH_MAX, NAME, UNPRINTABLE
-from rankd.model.facts import KeyCreated
+from rankd.model.facts import KeyCreated, Position
 
 SCOPES = ("read", "submit", "moderate", "admin")
 """What a key may be for; ``admin`` includes the others."""
@@ -48,6 +48,8 @@ class Key(msgspec.Struct, omit_defaults=True):
     title: str | None
     key: str | None = None
     """The key itself: told once, when it is made, and kept nowhere."""
+    position: int | None = None
+    """Where its making was recorded; told with the key."""
 
 
 class Keys(msgspec.Struct):
@@ -97,10 +99,10 @@ def _opens_all(key: KeyCreated) -> bool:
     return "admin" in key.scopes and key.boards is None
 
 
-def show_key(key: KeyCreated, secret: str | None = None) -> Key:
+def show_key(key: KeyCreated, secret: str | None = None, position: Position | None = None) -> Key:
     """Return a key as it is listed."""
     boards = None if key.boards is None else list(key.boards)
-    return Key(key.id, list(key.scopes), boards, key.title, secret)
+    return Key(key.id, list(key.scopes), boards, key.title, secret, position)
 
 
 async def create_key(service: Service, request: Request) -> Response:
@@ -120,8 +122,8 @@ async def create_key(service: Service, request: Request) -> Response:
         raise InvalidRequest(
             [FieldError("scopes", "of the first key must be admin, on all boards")]
         )
-    await service.writer.create_key(fact)
-    return Response(wire.encode(show_key(fact, secret)), 201)
+    position = await service.writer.create_key(fact)
+    return Response(wire.encode(show_key(fact, secret, position)), 201)
 
 
 async def list_keys(service: Service, request: Request) -> Response:

@@ -49,7 +49,8 @@ class Service:
     @property
     def writable(self) -> bool:
         """Whether submissions are taken here, though they may have to wait."""
-        return self.rankd.writable or (self.engine is None and self.spools)
+        spools = self.engine is None and self.spools and self.rankd.writer_answers
+        return self.rankd.writable or spools
 
     def is_public(self, board: str) -> bool:
         """Whether a cache may show the pages of a board to whoever asks it."""

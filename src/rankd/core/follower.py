@@ -12,12 +12,15 @@ from contextlib import asynccontextmanager, suppress
 from rankd.core.projector import FACTS_TOGETHER_MAX, Projector, Tell
 from rankd.core.recovery import Build, Home, recover
 from rankd.core.view import View
-from rankd.errors import LedgerUnavailable, RankdError, SnapshotDamaged, Unavailable
-from rankd.model.facts import Recorded
+from rankd.errors import IndexBehind, LedgerUnavailable, RankdError, SnapshotDamaged, Unavailable
+from rankd.model.facts import Position, Recorded
 from rankd.ports import Clock, LedgerReader, Progress, Snapshots
 
 LOOK_SECONDS = 0.05
 """How long a word from the writer may be missing before one looks without it."""
+
+BEHIND_SECONDS_MAX = 1.0
+"""Time to fold a position that the writer has told of; then the index counts as behind."""
 
 _log = logging.getLogger(__name__)
 
@@ -30,17 +33,88 @@ class Follower(View):
         self._ledger = ledger
         self._more = asyncio.Event()
         self._failure: RankdError | None = None
+        self._writer_failure: RankdError | None = None
+        """Why the writer takes nothing, as it says itself or by its silence."""
+        self._silent = False
+        self._behind: IndexBehind | None = None
+        self._due: tuple[Position, float] | None = None
+        """A position that is not folded yet, and when it was told of, by the loop's clock."""
         self.ended = asyncio.Event()
         """Set when it follows no longer: whatever it answers from then on only gets older."""
 
     @property
     def failure(self) -> RankdError | None:
-        """Why nothing new is seen, if that is so."""
-        return self._failure
+        """Why there may be more in the ledger than is seen here, if that is so."""
+        return self.ledger_failure or self._behind
 
-    def wake(self) -> None:
-        """Say that there is more to read."""
+    @property
+    def ledger_failure(self) -> RankdError | None:
+        """Why nothing is read of the ledger, or taken by its writer, if that is so."""
+        return self._failure or self._writer_failure
+
+    @property
+    def index_failure(self) -> RankdError | None:
+        """Why the index is behind what the writer has told of, if that is so."""
+        return self._behind
+
+    @property
+    def writer_answers(self) -> bool:
+        """Whether the process that writes is heard of."""
+        return not self._silent
+
+    # ---------------------------------------------------------------- word from the writer
+
+    def hear(self, position: Position, failure: str = "") -> None:
+        """Note how far the ledger is, and why the writer takes nothing, if it says so."""
+        self._silent = False
+        self._note_writer(LedgerUnavailable(failure, applied="no") if failure else None)
+        if position <= self.position:
+            return
+        now = asyncio.get_running_loop().time()
+        if self._due is None or self._due[0] <= self.position:
+            self._due = position, now
+        elif now - self._due[1] > BEHIND_SECONDS_MAX:
+            self._fall_behind(self._due[0])
         self._more.set()
+
+    def miss(self, failure: RankdError) -> None:
+        """Note that the writer is silent: whatever it does now is not seen here."""
+        self._silent = True
+        self._note_writer(failure)
+
+    async def follow_to(self, position: Position) -> None:
+        """Wait until reads include a position; once that takes too long, they say so instead."""
+        self._more.set()
+        if self.position >= position or self.failure is not None:
+            return
+        try:
+            async with asyncio.timeout(BEHIND_SECONDS_MAX):
+                await self.projector.reach(position)
+        except TimeoutError:
+            self._fall_behind(position)
+
+    def _note_writer(self, failure: RankdError | None) -> None:
+        if (failure is None) != (self._writer_failure is None):
+            self.book.revision += 1
+            if failure is None:
+                _log.info("the process that writes takes writes again")
+            else:
+                _log.warning("the process that writes takes no writes: %s", failure)
+        self._writer_failure = failure
+
+    def _fall_behind(self, position: Position) -> None:
+        if self._behind is None and self.position < position:
+            self._behind = IndexBehind(position=position, checkpoint=self.position)
+            self.book.revision += 1
+            _log.warning("the index is behind the writer: %s", self._behind)
+
+    def _catch_up(self) -> None:
+        if self._behind is not None and self._behind.position <= self.position:
+            self._behind = None
+            self.book.revision += 1
+            _log.info("the index has caught up with the writer, at %d", self.position)
+
+    # -------------------------------------------------------------------------- reading
 
     async def run(self) -> None:
         """Follow until cancelled. What cannot be folded ends it, and is told."""
@@ -52,6 +126,7 @@ class Follower(View):
                 self._more.clear()
                 while facts := await self._read():
                     await self.projector.fold(facts)
+                    self._catch_up()
         except RankdError as exc:
             self._note(exc)
             _log.error("the ledger can be followed no longer: %s", exc)

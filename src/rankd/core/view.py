@@ -97,6 +97,11 @@ class View:
         return self.ledger_failure is None
 
     @property
+    def writer_answers(self) -> bool:
+        """Whether the process that writes is heard of, where that is another one."""
+        return True
+
+    @property
     def stale(self) -> bool:
         """Whether there may be more in the ledger than is seen here, for longer than a moment."""
         return self.failure is not None

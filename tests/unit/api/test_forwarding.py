@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import shutil
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,8 @@ from rankd.api import forwarding
 from rankd.api.exchange import Request, Response, json_response
 from rankd.api.forwarding import FRAME_BYTES_MAX, Forwarder, Receiver
 from rankd.api.routes import Route
-from rankd.errors import LedgerUnavailable, NotRanked, Overloaded, RequestTooLarge
+from rankd.errors import LedgerUnavailable, NotRanked, Overloaded, RankdError, RequestTooLarge
+from rankd.model.facts import Position
 
 pytestmark = pytest.mark.anyio
 PATIENCE_SECONDS = 60.0
@@ -88,6 +90,31 @@ class Worker(NamedTuple):
         )
 
 
+class Heard:
+    """A follower that notes what it is told, and can be slow to follow."""
+
+    def __init__(self) -> None:
+        self.positions: list[int] = []
+        self.failures: list[str] = []
+        """What the writer said last of itself, each once; nothing if it takes writes."""
+        self.missed: list[RankdError] = []
+        self.followed: list[int] = []
+        self.may_follow = asyncio.Event()
+        self.may_follow.set()
+
+    def hear(self, position: Position, failure: str = "") -> None:
+        self.positions.append(position)
+        if self.failures[-1:] != [failure]:
+            self.failures.append(failure)
+
+    def miss(self, failure: RankdError) -> None:
+        self.missed.append(failure)
+
+    async def follow_to(self, position: Position) -> None:
+        self.followed.append(position)
+        await self.may_follow.wait()
+
+
 class Writer(NamedTuple):
     """The writer's side over an engine."""
 
@@ -97,9 +124,11 @@ class Writer(NamedTuple):
     listened: list[int]
 
     @contextlib.asynccontextmanager
-    async def worker(self, on_reached: Callable[[], None] = lambda: None) -> AsyncIterator[Worker]:
-        address = await self.receiver.address()
-        async with forwarding.forwarding(address, on_reached) as forwarder:
+    async def worker(
+        self, heard: Heard | None = None, silence_seconds: float = PATIENCE_SECONDS
+    ) -> AsyncIterator[Worker]:
+        address, heard = await self.receiver.address(), heard or Heard()
+        async with forwarding.forwarding(address, heard, silence_seconds) as forwarder:
             routes = {route.operation: route for route in forwarder.routes(self.handlers.routes())}
             met = self.listened[0]
             forwarder.say_listening()
@@ -214,22 +243,96 @@ async def test_the_writer_hears_who_takes_connections(writer: Writer) -> None:
 async def test_workers_are_told_of_every_commit_also_once_the_index_was_replaced(
     writer: Writer,
 ) -> None:
-    told = [0, 0]
-
-    def tell(place: int) -> Callable[[], None]:
-        def note() -> None:
-            told[place] += 1
-
-        return note
-
-    async with writer.worker(tell(0)) as _, writer.worker(tell(1)) as _:
+    one, other = Heard(), Heard()
+    async with writer.worker(one) as _, writer.worker(other) as _:
         await writer.rankd.define("b", {"rule": "sum"})
-        await until(lambda: min(told) >= 1)
+        for each in (one, other):
+            await until(lambda each=each: 1 in each.positions)  # type: ignore[misc]
         async for _progress in writer.rankd.rebuild():
             pass
-        before = min(told)
         await writer.rankd.submit("b", [{"player": "p", "score": 1}])
-        await until(lambda: min(told) > before)
+        for each in (one, other):
+            await until(lambda each=each: 2 in each.positions)  # type: ignore[misc]
+            assert each.positions == sorted(each.positions)
+
+
+async def test_an_answer_is_handed_on_once_the_worker_reads_what_was_written(
+    writer: Writer,
+) -> None:
+    heard = Heard()
+    heard.may_follow.clear()
+    async with writer.worker(heard) as worker:
+        await writer.rankd.define("b", {"rule": "sum"})
+        asked = asyncio.create_task(worker.ask("write"))
+        await until(lambda: heard.followed == [1])
+        await a_while()
+        assert not asked.done()
+        heard.may_follow.set()
+        assert (await asked).status == 202
+
+
+# ---------------------------------------------------------------------- a writer's silence
+
+
+async def test_a_writer_is_heard_of_without_commits_and_tells_what_it_lacks(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forwarding, "BEAT_SECONDS", 0.01)
+    heard = Heard()
+    async with writer.worker(heard):
+        await until(lambda: len(heard.positions) > 3)
+        writer.rankd.lookout.failure = LedgerUnavailable("its disk hangs", applied="no")
+        await until(lambda: heard.failures == ["", "its disk hangs"])
+        writer.rankd.lookout.failure = None
+        await until(lambda: heard.failures == ["", "its disk hangs", ""])
+
+
+async def test_a_writer_that_falls_silent_is_missed_and_waited_for_no_longer(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forwarding, "BEAT_SECONDS", 0.01)
+    gate = writer.handlers.gates["/"] = asyncio.Event()
+    heard, words = Heard(), asyncio.Event()
+    words.set()
+    mention = forwarding._mention
+
+    def silenced(worker: asyncio.StreamWriter, frame: bytes) -> None:
+        if words.is_set():
+            mention(worker, frame)
+
+    monkeypatch.setattr(forwarding, "_mention", silenced)
+    async with writer.worker(heard, silence_seconds=0.05) as worker:
+        asked = [asyncio.create_task(worker.ask("write")) for _ in range(3)]
+        await until(lambda: len(writer.handlers.begun) == 3)
+        assert heard.missed == []
+        words.clear()
+        for task in asked:
+            with pytest.raises(LedgerUnavailable) as lost:
+                await task
+            assert lost.value.applied == "unknown"
+        await until(lambda: heard.missed != [])
+        with pytest.raises(LedgerUnavailable) as refused:
+            await worker.ask("write")
+        assert refused.value.applied == "no"
+        assert len(writer.handlers.begun) == 3
+        gate.set()
+        words.set()
+        heard.positions.clear()
+        await until(lambda: heard.positions != [])
+        assert (await worker.ask("write")).status == 202
+
+
+async def test_a_worker_that_stood_still_itself_does_not_take_the_writer_for_silent(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forwarding, "BEAT_SECONDS", 0.05)
+    heard = Heard()
+    async with writer.worker(heard, silence_seconds=0.2):
+        for _ in range(3):
+            time.sleep(0.5)  # noqa: ASYNC251 - as a long fold does
+            await until(lambda: heard.positions != [])
+            heard.positions.clear()
+        assert heard.missed == []
 
 
 async def test_a_worker_that_hears_nothing_is_told_nothing_more() -> None:

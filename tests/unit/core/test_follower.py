@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 from tests.unit.core.doubles import FaultyLedger, SetClock, bare, engine, kept_in, state_of
 
+from rankd.adapters.memory.ledger import MemoryLedger
+from rankd.core import follower as module
 from rankd.core.follower import following
 from rankd.core.recovery import Home
-from rankd.errors import LedgerUnavailable, SnapshotDamaged
-from rankd.model.facts import Position
+from rankd.errors import IndexBehind, LedgerUnavailable, SnapshotDamaged
+from rankd.model.facts import Position, Recorded
 from rankd.ports import Progress
 
 pytestmark = pytest.mark.anyio
@@ -30,7 +32,7 @@ async def test_a_follower_sees_what_the_writer_wrote() -> None:
                 await rankd.submit("b", [{"player": "p", "score": number, "key": f"k{number}"}])
                 if number == 2:
                     await rankd.redefine("b", {"rule": "best", "windows": ["all", "daily"]})
-                follower.wake()
+                follower.hear(rankd.position)
             await follower.reached(rankd.position, within_seconds=PATIENCE_SECONDS)
             assert state_of(follower.projector) == state_of(rankd.projector)
             assert follower.failure is None
@@ -44,7 +46,7 @@ async def test_a_follower_that_can_read_no_more_says_so_and_still_answers() -> N
         async with following(ledger=read, build=bare, clock=clock, tell=lambda _: None) as follower:
             read.read_failure = LedgerUnavailable("injected", applied="no")
             await rankd.submit("b", [{"player": "p", "score": 1}])
-            follower.wake()
+            follower.hear(rankd.position)
             async with asyncio.timeout(PATIENCE_SECONDS):
                 while follower.failure is None:  # noqa: ASYNC110 - nobody tells
                     await asyncio.sleep(0.001)
@@ -88,10 +90,83 @@ async def test_what_cannot_be_folded_ends_a_follower_and_is_told(
             await rankd.submit("b", [{"player": "p", "score": 1}])
             await until(lambda: follower.failure is not None)
             for _ in range(3):
-                follower.wake()
+                follower.hear(rankd.position)
                 await asyncio.sleep(0.001)
             assert folds == 1
     assert "can be followed no longer" in caplog.text
+
+
+async def test_whoever_follows_to_a_position_reads_it_then() -> None:
+    ledger, clock = FaultyLedger(), SetClock()
+    async with engine(ledger, clock) as rankd:
+        await rankd.define("b", {"rule": "sum", "windows": ["all"]})
+        async with following(
+            ledger=ledger.anew(), build=bare, clock=clock, tell=lambda _: None
+        ) as follower:
+            for number in range(1, 20):
+                await rankd.submit("b", [{"player": "p", "score": 1}])
+                await follower.follow_to(rankd.position)
+                standing = await follower.reader.standing("b", "p")
+                assert standing is not None and standing.scores == (number,)
+                assert not follower.stale
+
+
+async def test_a_follower_that_is_behind_for_long_says_so_until_it_has_caught_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The bound is tried both ways: by whoever waits for a position, and without anybody."""
+    monkeypatch.setattr(module, "BEHIND_SECONDS_MAX", 0.05)
+    ledger, clock = FaultyLedger(), SetClock()
+    async with engine(ledger, clock) as rankd:
+        await rankd.define("b", {"rule": "sum", "windows": ["all"]})
+        read = HeldLedger(ledger.inner)
+        async with following(ledger=read, build=bare, clock=clock, tell=lambda _: None) as follower:
+            for waits in (True, False):
+                read.may_read.clear()
+                await rankd.submit("b", [{"player": "p", "score": 1}])
+                before = follower.book.revision
+                if waits:
+                    await follower.follow_to(rankd.position)
+                while not follower.stale:
+                    follower.hear(rankd.position)
+                    await asyncio.sleep(0.001)
+                assert isinstance(follower.index_failure, IndexBehind)
+                assert follower.ledger_failure is None
+                assert follower.book.revision > before, "answers that are prepared do not last"
+                await follower.follow_to(rankd.position)  # Nobody waits again for what is told.
+                read.may_read.set()
+                await until(lambda: not follower.stale)
+                assert follower.position == rankd.position
+    assert "the index is behind the writer" in caplog.text
+
+
+async def test_what_the_writer_says_of_itself_is_told_until_it_says_otherwise() -> None:
+    ledger, clock = FaultyLedger(), SetClock()
+    async with following(ledger=ledger, build=bare, clock=clock, tell=lambda _: None) as follower:
+        follower.hear(Position(0), "its disk hangs")
+        assert "its disk hangs" in str(follower.ledger_failure)
+        assert (follower.stale, follower.writable, follower.writer_answers) == (True, False, True)
+        follower.hear(Position(0))
+        assert (follower.stale, follower.writable) == (False, True)
+        before = follower.book.revision
+        follower.miss(LedgerUnavailable("it is silent", applied="no"))
+        assert (follower.stale, follower.writable, follower.writer_answers) == (True, False, False)
+        assert follower.book.revision > before
+        follower.hear(Position(0))
+        assert (follower.stale, follower.writable, follower.writer_answers) == (False, True, True)
+
+
+class HeldLedger(FaultyLedger):
+    """A ledger whose reads can be held."""
+
+    def __init__(self, inner: MemoryLedger) -> None:
+        super().__init__(inner)
+        self.may_read = asyncio.Event()
+        self.may_read.set()
+
+    async def read(self, *, after: Position, limit: int) -> Sequence[Recorded]:
+        await self.may_read.wait()
+        return await super().read(after=after, limit=limit)
 
 
 async def test_a_snapshot_that_is_replaced_while_it_is_loaded_is_not_taken_for_damaged(
