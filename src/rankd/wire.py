@@ -249,6 +249,8 @@ class BoardBody(Struct, kw_only=True):
     windows: list[Window]
     next_reset: str | None
     total: int
+    since: int = 0
+    """Where the board was defined first. A retired board of the same name was another board."""
     as_of: int
     server_time: str
     exactness: str = "exact"

@@ -266,6 +266,93 @@ def test_a_line_that_is_broken_is_named_and_the_others_count(
     ]
 
 
+def test_parquet_of_an_empty_ranking_has_the_boards_decimals(
+    client: Client, ask: Run, tmp_path: Path
+) -> None:
+    client.define("hollow", {"decimals": 3})
+    assert ask("export", "hollow", "--format", "parquet", "--output", "h.parquet").code == 0
+    assert str(read_parquet(tmp_path / "h.parquet").schema.field("score").type) == (
+        "decimal128(38, 3)"
+    )
+
+
+def test_one_of_a_thing_is_told_as_one(client: Client, ask: Run) -> None:
+    client.define("lone")
+    client.submit("lone", "ann", 1)
+    assert ask("export", "lone", "--output", "lone.csv").err == "1 standing in lone.csv\n"
+
+
+def test_a_mended_import_counts_no_row_twice(ask: Run, client: Client, tmp_path: Path) -> None:
+    client.define("mended", {"rule": "sum"})
+    path = tmp_path / "mended.csv"
+    path.write_text("player,score\nann,10\nann,10\nbob,many\ncyd,5\n")
+    assert ask("import", "mended.csv", "--board", "mended").out == "4 rows: 3 counted, 1 refused\n"
+    path.write_text("player,score\ncyd,5\nbob,7\n\nann,10\nann,10\n")
+    done = ask("import", "mended.csv", "--board", "mended")
+    assert (done.code, done.out) == (0, "4 rows: 1 counted, 3 seen before\n")
+    assert [(row.player, row.score) for row in client.walk("mended")] == [
+        ("ann", 20),
+        ("bob", 7),
+        ("cyd", 5),
+    ]
+
+
+def test_a_board_that_was_defined_anew_is_imported_into_anew(
+    ask: Run, client: Client, tmp_path: Path
+) -> None:
+    (tmp_path / "anew.csv").write_text("player,score\nann,10\nbob,7\n")
+    for _ in range(2):
+        client.define("anew", {"rule": "sum"})
+        done = ask("import", "anew.csv", "--board", "anew")
+        assert (done.code, done.out) == (0, "2 rows: 2 counted\n")
+        assert client.top("anew").total == 2
+        client.retire("anew")
+
+
+def test_keys_that_a_retired_board_has_used_are_refused_by_name(
+    ask: Run, client: Client, tmp_path: Path
+) -> None:
+    """They are the caller's own, and count once in the life of a ledger."""
+    (tmp_path / "own.csv").write_text("player,score,key\nann,10,k1\n")
+    client.define("own")
+    assert ask("import", "own.csv", "--board", "own").code == 0
+    client.retire("own")
+    client.define("own")
+    done = ask("import", "own.csv", "--board", "own")
+    assert (done.code, done.out) == (1, "1 row: 1 refused\n")
+    assert "line 2: its key was used on a board of this name that was retired since" in done.err
+
+
+def test_an_import_that_counts_nothing_says_so(ask: Run, client: Client, tmp_path: Path) -> None:
+    client.define("twice")
+    (tmp_path / "twice.csv").write_text("player,score\nann,10\n")
+    assert "nothing new" not in ask("import", "twice.csv", "--board", "twice").err
+    done = ask("import", "twice.csv", "--board", "twice")
+    assert (done.code, done.out) == (0, "1 row: 1 seen before\n")
+    assert done.err == "nothing new was counted: an earlier import had every row\n"
+
+
+def test_a_member_of_redis_that_cannot_be_read_is_named_and_the_others_count(
+    ask: Run, client: Client
+) -> None:
+    client.define("odd")
+    with redis_server() as redis:
+        from rankd.cli import resp
+
+        url = f"redis://{redis.host}:{redis.port}/odd"
+        place = resp.place_of(url)
+        with resp.connected(place) as connection:
+            for score, member in (("10", "ann"), ("inf", "end"), ("7", "bob")):
+                connection.ask("ZADD", place.key, score, member)
+            connection.ask("ZADD", place.key, "1", "\udcff\udcfe")
+        done = ask("import", url, "--board", "odd")
+    assert (done.code, done.out) == (1, "4 rows: 2 counted, 2 refused\n")
+    assert "the member end has the score inf, which has no place in a ranking" in done.err
+    assert r"the member \xff\xfe is not UTF-8" in done.err
+    assert done.err.endswith("import again: no row counts twice\n")
+    assert [row.player for row in client.walk("odd")] == ["ann", "bob"]
+
+
 def test_a_sorted_set_of_redis_is_imported_once(ask: Run, client: Client) -> None:
     client.define("zset", {"rule": "sum"})
     with redis_server() as redis:

@@ -85,6 +85,7 @@ BOARD = {
     "windows": list,
     "next_reset": TEXT_OR_NONE,
     "total": int,
+    "since": int,
     **READ,
     "server_time": str,
 }

@@ -138,6 +138,7 @@ async def _show(service: Service, page: BoardPage) -> wire.BoardBody:
         windows=windows,
         next_reset=show_time(next_turn_of(page, now)),
         total=totals.get(page.default, 0),
+        since=page.since,
         as_of=service.rankd.position,
         server_time=show_time(now) or "",
         stale=service.rankd.stale,

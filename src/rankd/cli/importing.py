@@ -12,11 +12,12 @@ import click
 from rankd.cli import resp
 from rankd.cli.failing import Failed, plain
 from rankd.cli.reaching import Reach, reaching
-from rankd.cli.show import count
 from rankd.cli.source import FORMATS, Broken, Row, Shape, Source, Taken, from_file, from_redis
+from rankd.errors import count
 
 if TYPE_CHECKING:
     from rankd.client import Client
+    from rankd.wire import BoardBody
 
 BATCH_DEFAULT = 1000
 BATCH_MAX = 8192
@@ -64,21 +65,23 @@ def import_(reach: Reach, source: str, board: str, batch: int, **given: Any) -> 
     the same names; what is left out of them is named at the end. A Redis sorted set is read by
     ZSCAN, while it goes on.
 
-    An import can be repeated, after a failure too: each row has a key, and counts once. What comes
-    in by standard input (-) needs a name for that: --source.
+    An import can be repeated, after a failure too: each row has a key made of what it says, and
+    counts once, wherever in the file it stands. What comes in by standard input (-) needs a name
+    for that: --source.
     """
     if len(given["delimiter"]) != 1:
         raise click.UsageError("--delimiter takes one sign")
     if not (_is_redis(source) or source == "-" or Path(source).exists()):
         raise Failed(f"there is no file {source}")
     with reach.client(patient=True) as client:
-        definition = client.board(board).definition
+        known = client.board(board)
+        definition = known.definition
         shape = Shape(
             tuple(column["name"] for column in definition["columns"]), tuple(definition["segments"])
         )
         unsaid = set(shape.segments)
         with _opened(source, shape, given) as rows:
-            tally = _send(client, board, rows, batch, unsaid)
+            tally = _send(client, known, rows, batch, unsaid)
     if unsaid and tally["rows"]:
         names = ", ".join(name for name in shape.segments if name in unsaid)
         click.echo(plain(f"nothing in it says {names}: no segment is made of that"), err=True)
@@ -109,25 +112,25 @@ def _name_left_out(names: Sequence[str]) -> None:
 
 
 def _send(
-    client: "Client", board: str, source: Source, batch: int, unsaid: set[str]
+    client: "Client", board: "BoardBody", source: Source, batch: int, unsaid: set[str]
 ) -> Counter[str]:
     """Send everything; take out of ``unsaid`` the attributes that some row says."""
     from rankd.ports import Progress
     from rankd.terminal import ProgressBar
 
-    bar, tally, rows = ProgressBar(), Counter[str](), source.submissions()
+    bar, tally, rows = ProgressBar(), Counter[str](), source.submissions(board.since)
     try:
         for some in _batches(rows, batch):
             whole = [found.row for found in some if isinstance(found, Taken)]
             unsaid.difference_update(*map(_said, whole) if unsaid else ())
-            answered = iter(client.submit_batch(whole, board=board) if whole else ())
+            answered = iter(client.submit_batch(whole, board=board.name) if whole else ())
             for number, found in enumerate(some, start=tally["rows"] + 1):
                 # By its line, where an editor can go to; of Redis, only the order is known.
                 where = f"row {number:,}" if found.line is None else f"line {found.line:,}"
                 if isinstance(found, Broken):
                     _refuse(tally, f"{where}: {found.problem}")
                 else:
-                    _note(tally, next(answered), where)
+                    _note(tally, next(answered), where, since=board.since)
             tally["rows"] += len(some)
             done = tally["rows"] if source.done is None else source.done()
             bar.tell(Progress(done, source.total, "importing"))
@@ -147,9 +150,12 @@ def _batches(rows: Iterator[Taken | Broken], size: int) -> Iterator[list[Taken |
         yield some
 
 
-def _note(tally: Counter[str], result: Any, where: str) -> None:
+def _note(tally: Counter[str], result: Any, where: str, *, since: int) -> None:
+    """Count what became of a row; a key that a retired board has used counts for no other."""
     if result.verdict == "refused":
         _refuse(tally, f"{where}: {result.detail}")
+    elif result.duplicate is True and result.position is not None and result.position < since:
+        _refuse(tally, f"{where}: its key was used on a board of this name that was retired since")
     elif result.duplicate is True:
         tally["seen before"] += 1
     else:
@@ -168,4 +174,10 @@ def _report(tally: Counter[str]) -> None:
     told = ", ".join(f"{number:,} {what}" for what, number in sorted(tally.items()))
     click.echo(f"{count(rows, 'row')}: {told}" if told else "no rows")
     if refused:
-        raise Failed(f"{refused:,} of {rows:,} rows were refused; mend them and import again")
+        were = "was" if refused == 1 else "were"
+        raise Failed(
+            f"{refused:,} of {count(rows, 'row')} {were} refused; mend what was refused where it "
+            "is and import again: no row counts twice"
+        )
+    if rows and tally["seen before"] == rows:
+        click.echo("nothing new was counted: an earlier import had every row", err=True)

@@ -162,24 +162,21 @@ def count(redis: Redis, key: str) -> int:
     return found
 
 
-def members(redis: Redis, key: str) -> Iterator[tuple[str, str]]:
+def members(redis: Redis, key: str) -> Iterator[tuple[bytes, bytes]]:
     """Yield each member and its score, as Redis writes them; some perhaps twice."""
     cursor = "0"
     while True:
         answer = redis.ask("ZSCAN", key, cursor, "COUNT", str(SCAN_COUNT))
         if not isinstance(answer, list) or len(answer) != 2 or not isinstance(answer[1], list):
             raise Failed("what answers there is not Redis")
-        texts = [_text(part) for part in answer[1]]
-        yield from zip(texts[::2], texts[1::2], strict=True)
-        cursor = _text(answer[0])
+        parts = [_bytes(part) for part in answer[1]]
+        yield from zip(parts[::2], parts[1::2], strict=True)
+        cursor = _bytes(answer[0]).decode(errors="replace")
         if cursor == "0":
             return
 
 
-def _text(value: Value) -> str:
+def _bytes(value: Value) -> bytes:
     if not isinstance(value, bytes):
         raise Failed("what answers there is not Redis")
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        raise Failed("a member of the sorted set is not UTF-8: rankd's players are text") from None
+    return value

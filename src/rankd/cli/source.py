@@ -1,8 +1,10 @@
 """Where imported scores come from: rows of CSV and JSON lines, members of a Redis sorted set.
 
-Each row becomes a submission with a key made of the source, the row's number and what it says. So
-an import that is repeated, after a failure or by mistake, counts once; and a row that was added to
-the file, or changed, counts as what it is: new.
+Each row becomes a submission with a key made of the source, the board's beginning, the content of
+the row and how many rows of the same content stand before it. So an import that is repeated, after
+a failure or by mistake, counts once, also where rows were moved or mended in between; and a row
+that was added to the file, or changed, counts as what it is: new. A board that was retired and
+defined anew is another board, whose keys differ.
 """
 
 import csv
@@ -27,9 +29,15 @@ SUBMITTED = ("player", "score", "delta", "key", "columns", "metadata", "attribut
 LEFT_OUT_MAX = 100
 """Names that are left out and told: who has more of them sees from these what is wrong."""
 
+SHOWN_BYTES_MAX = 100
+"""Of a member that is named in a message."""
+
 STANDARD_INPUT = Path("-")
 LINE_BYTES_MAX = 1 << 20
 KEY_BYTES = 16
+
+OCCURRENCES_CACHE_KIB = 65_536
+"""Memory for the digests of rows; those of more rows are in a temporary file."""
 
 FORMULA = tuple("=+-@\t\r")
 """How a cell begins that a spreadsheet would run."""
@@ -63,10 +71,10 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A line that no row can be read from. The others count all the same."""
+    """A row that cannot be read. The others count all the same."""
 
-    line: int
-    """Its number in the file, from 1, as an editor shows it."""
+    line: int | None
+    """Its number in the file, from 1, as an editor shows it; None where there are no lines."""
     problem: str
 
 
@@ -84,25 +92,60 @@ class Source:
     """How much there is to read; 0 if nobody knows."""
     done: Callable[[], int] | None
     """How much of the total was read; None if rows are counted."""
-    numbered: bool = True
-    """Whether rows come in the same order each time."""
+    repeats: bool = True
+    """Whether two rows of the same content are two submissions; a scan of Redis may repeat one."""
 
-    def submissions(self) -> Iterator[Taken | Broken]:
+    def submissions(self, since: int = 0) -> Iterator[Taken | Broken]:
         """Yield a submission for each row, each with its key.
 
-        A broken line has a number as well: once it is mended, the others are still the same.
+        ``since`` is the position at which the board was defined first.
         """
-        for number, found in enumerate(self.rows, start=1):
-            if isinstance(found, Taken) and found.row.get("key") is None:
-                found.row["key"] = key_of(self.name, number if self.numbered else 0, found.row)
-            yield found
+        with Occurrences() as occurrences:
+            for found in self.rows:
+                if isinstance(found, Taken) and found.row.get("key") is None:
+                    content = _content(self.name, since, found.row)
+                    times = occurrences.count(content) if self.repeats else 1
+                    found.row["key"] = key_of(content, times)
+                yield found
 
 
-def key_of(source: str, number: int, row: Row) -> str:
-    """Return the submission key of a row."""
-    said = json.dumps([source, number, row], sort_keys=True, default=str, ensure_ascii=False)
-    digest = blake2b(said.encode("utf-8", "surrogatepass"), digest_size=KEY_BYTES)
-    return f"import:{digest.hexdigest()}"
+class Occurrences:
+    """How often each content was met so far, in bounded memory however many there are."""
+
+    def __init__(self) -> None:
+        import apsw
+
+        self._met = apsw.Connection("")  # A temporary file, written once the cache is full.
+        self._met.execute(f"PRAGMA cache_size = -{OCCURRENCES_CACHE_KIB}")
+        self._met.execute("PRAGMA journal_mode = OFF")
+        self._met.execute("CREATE TABLE met (content BLOB PRIMARY KEY, times INT) WITHOUT ROWID")
+        self._met.execute("BEGIN")
+
+    def __enter__(self) -> "Occurrences":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._met.close()
+
+    def count(self, content: bytes) -> int:
+        """Return how often this content was met, this time included."""
+        counted: Any = self._met.execute(
+            "INSERT INTO met VALUES (?, 1) ON CONFLICT DO UPDATE SET times = times + 1 "
+            "RETURNING times",
+            (content,),
+        )
+        return int(counted.fetchall()[0][0])
+
+
+def _content(source: str, since: int, row: Row) -> bytes:
+    """Return a digest of what makes a row this row of this source, on this board."""
+    said = json.dumps([source, since, row], sort_keys=True, default=str, ensure_ascii=False)
+    return blake2b(said.encode("utf-8", "surrogatepass"), digest_size=KEY_BYTES).digest()
+
+
+def key_of(content: bytes, times: int) -> str:
+    """Return the submission key of the row with which a content is met so many times."""
+    return f"import:{blake2b(b'%d:%b' % (times, content), digest_size=KEY_BYTES).hexdigest()}"
 
 
 # ------------------------------------------------------------------------------ formulas
@@ -179,6 +222,10 @@ def _heads(lines: Any, columns: Sequence[str], shape: Shape, *, skip_header: boo
     """Return the names of the columns, from the first line unless they are given."""
     first = _first(lines) if skip_header or not columns else []
     heads = list(columns) or [unguarded(cell.strip()) for cell in first]
+    known = _known(shape)
+    if twice := next((name for name in heads if heads.count(name) > 1 and name in known), None):
+        where = "--columns" if columns else "line 1"
+        raise Failed(f"{where} names the column {twice[:200]} twice: which of them counts?")
     if "player" not in heads or not {"score", "delta", *shape.columns} & set(heads):
         raise Failed(
             f"the columns are {', '.join(heads)[:200] or 'none'}: player and score are needed. "
@@ -295,11 +342,26 @@ def _json_row(said: Row, shape: Shape) -> Row:
 
 def _json(text: str, problem: str) -> Any:
     try:
-        return json.loads(text, parse_float=Decimal, parse_constant=_refuse_constant)
+        return json.loads(
+            text,
+            parse_float=Decimal,
+            parse_constant=_refuse_constant,
+            object_pairs_hook=_refuse_repeated,
+        )
     except json.JSONDecodeError as exc:
         raise _Unreadable(f"{problem}: {exc.msg} at column {exc.colno}") from None
     except (ValueError, RecursionError):  # Digits or levels without end.
         raise _Unreadable(problem) from None
+
+
+def _refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object. Raises _Unreadable if a field is there twice: one of them would be lost."""
+    said = dict(pairs)
+    if len(said) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _Unreadable(f"has the field {twice[:200]} twice")
+    return said
 
 
 def _refuse_constant(name: str) -> None:
@@ -323,17 +385,30 @@ def from_redis(url: str, *, name: str | None) -> Iterator[Source]:
     with resp.connected(place) as redis:
         total = resp.count(redis, place.key)
         members = resp.members(redis, place.key)
-        rows = (Taken({"player": player, "score": _number(score)}) for player, score in members)
-        yield Source(name or place.source, rows, total, None, numbered=False)
+        rows = (_member_row(member, score) for member, score in members)
+        yield Source(name or place.source, rows, total, None, repeats=False)
+
+
+def _member_row(member: bytes, score: bytes) -> Taken | Broken:
+    try:
+        return Taken({"player": member.decode(), "score": _number(score.decode())})
+    except UnicodeDecodeError:
+        return Broken(None, f"the member {_escaped(member)} is not UTF-8: players are text")
+    except _Unreadable as exc:
+        return Broken(None, f"the member {_escaped(member)} {exc}")
+
+
+def _escaped(member: bytes) -> str:
+    return member[:SHOWN_BYTES_MAX].decode(errors="backslashreplace")
 
 
 def _number(score: str) -> str:
-    """Write a double of Redis without an exponent, as scores are written."""
+    """Write a double of Redis without an exponent, as scores are written. Raises _Unreadable."""
     try:
         number = Decimal(score)
     except InvalidOperation:
         number = Decimal("NaN")
     if not number.is_finite():
-        raise Failed(f"a score in the sorted set is {score[:40]}: it has no place in a ranking")
+        raise _Unreadable(f"has the score {score[:40]}, which has no place in a ranking")
     whole = number.to_integral_value()
     return f"{whole:f}" if whole == number else f"{number:f}"

@@ -14,11 +14,11 @@ from rankd.cli.source import (
     FORMULA,
     LINE_BYTES_MAX,
     Broken,
+    Occurrences,
     Shape,
     Taken,
     from_file,
     guarded,
-    key_of,
     unguarded,
 )
 
@@ -30,13 +30,14 @@ def rows(
     columns: Sequence[str] = (),
     board_columns: Sequence[str] = ("score",),
     segments: Sequence[str] = (),
+    since: int = 0,
     **more: Any,
 ) -> list[dict[str, Any]]:
     path.write_text(text, newline="")
     options = {"name": "s", "format": None, "delimiter": ","} | more
     shape = Shape(tuple(board_columns), tuple(segments))
     with from_file(path, columns=columns, shape=shape, **options) as source:
-        found = source.submissions()
+        found = source.submissions(since)
         return [cast("Any", one.row if isinstance(one, Taken) else one) for one in found]
 
 
@@ -59,8 +60,52 @@ def test_a_row_has_the_same_key_each_time_and_no_other_row_has_it(tmp_path: Path
     assert rows(path, "player,score\nann,1\nann,1\nbob,1\ncid,4\n")[:3] == first
     changed = rows(path, "player,score\nann,2\nann,1\nbob,1\n")
     assert changed[0]["key"] not in keys
-    assert changed[1:] == first[1:]
-    assert key_of("s", 1, {"player": "ann"}) != key_of("t", 1, {"player": "ann"})
+    assert changed[1:] == [first[0], first[2]]
+    assert not {row["key"] for row in rows(path, "player,score\nann,1\n", name="t")} & {*keys}
+
+
+def test_a_key_is_of_content_and_occurrence_wherever_a_row_stands(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    before = rows(path, "player,score\nann,1\nbob,x\nann,1\ncyd,3\n")
+    after = rows(path, "player,score\ncyd,3\n\nann,1\nnew,9\nbob,2\nann,1\n")
+    unchanged = [row for row in before if row["score"] != "x"]
+    assert sorted(row["key"] for row in unchanged) == sorted(
+        row["key"] for row in after if row["player"] in {"ann", "cyd"}
+    )
+    assert len({row["key"] for row in after}) == 5
+
+
+def test_the_keys_of_a_board_defined_anew_are_others(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    first, second = (rows(path, '{"player": "ann", "score": 1}\n', since=at) for at in (1, 7))
+    assert first[0]["key"] != second[0]["key"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "more", "why"),
+    [
+        ("a.csv", "player,score,score\nann,1,2\n", {}, "line 1 names the column score twice"),
+        ("a.csv", "ann,1\n", {"columns": ["player", "player", "score"]}, "--columns names"),
+        ("a.csv", "player,score,region,region\n", {"segments": ["region"]}, "region twice"),
+    ],
+)
+def test_a_column_that_is_named_twice_is_refused(
+    tmp_path: Path, name: str, text: str, more: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(Failed, match=why):
+        rows(tmp_path / name, text, **more)
+
+
+def test_a_column_that_is_left_out_may_be_named_twice(tmp_path: Path) -> None:
+    assert said(rows(tmp_path / "a.csv", "player,,,score,note,note\nann,,,1,a,b\n")) == [
+        {"player": "ann", "score": "1"}
+    ]
+
+
+def test_contents_are_counted_each_for_itself() -> None:
+    with Occurrences() as occurrences:
+        counted = [occurrences.count(content) for content in (b"a", b"b", b"a", b"a", b"b")]
+    assert counted == [1, 1, 2, 3, 2]
 
 
 def test_a_key_of_the_row_itself_is_kept(tmp_path: Path) -> None:
@@ -130,6 +175,24 @@ LONG = '{"player": "%s"}' % ("x" * (2 * LINE_BYTES_MAX))
         ("a.jsonl", b'{"player": "ann"}\n\n[1]\n{"player": "cyd"}\n', 3, "one object"),
         ("a.jsonl", b'{"player": "ann"}\n{"player": \n{"player": "cyd"}\n', 2, "is not JSON"),
         ("a.jsonl", b'{"a": 1}\n{"player": "bob", "score": NaN}\n{"a": 1}\n', 2, "is not JSON"),
+        (
+            "a.jsonl",
+            b'{"a": 1}\n{"player": "bob", "score": 1, "score": 2}\n{"a": 1}\n',
+            2,
+            "has the field score twice",
+        ),
+        (
+            "a.jsonl",
+            b'{"a": 1}\n{"metadata": {"lap": 1, "lap": 2}}\n{"a": 1}\n',
+            2,
+            "has the field lap twice",
+        ),
+        (
+            "a.csv",
+            b'player,score,metadata\nann,1,\nbob,1,"{""lap"": 1, ""lap"": 2}"\ncyd,1,\n',
+            3,
+            "has the field lap twice",
+        ),
         ("a.jsonl", b'{"player": "ann"}\n"\xff"\n{"player": "cyd"}', 2, "is not UTF-8"),
         ("a.jsonl", f'{{"a": 1}}\n{LONG}\n{{"a": 1}}\n'.encode(), 2, "is longer than"),
         ("a.jsonl", b'{"a": 1}\n' + b"[" * 100_000 + b'\n{"a": 1}\n', 2, "is not JSON"),
