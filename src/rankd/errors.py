@@ -59,6 +59,13 @@ repeats raw input: what a stranger sent could be megabytes, or markup.
 from decimal import Decimal
 from typing import ClassVar, Literal, NamedTuple
 
+
+def count(number: float, noun: str) -> str:
+    """Return so many of a thing, as a message says it: ``1 fact``, ``2,000 facts``."""
+    shown = f"{number:,}" if isinstance(number, int) else f"{number:g}"
+    return f"{shown} {noun}" if number == 1 else f"{shown} {noun}s"
+
+
 FIELD_ERRORS_MAX = 100
 """Enough for every field of an honest request; a hostile one does not choose our answer's size."""
 
@@ -451,7 +458,7 @@ class RateLimited(Unavailable):
     code = "rate_limited"
 
     def __init__(self, *, retry_after_seconds: int) -> None:
-        super().__init__(f"try again in {retry_after_seconds} seconds")
+        super().__init__(f"try again in {count(retry_after_seconds, 'second')}")
         self.retry_after_seconds = retry_after_seconds
 
 
@@ -461,7 +468,7 @@ class RequestTimeout(Unavailable):
     code = "request_timeout"
 
     def __init__(self, *, seconds_max: float) -> None:
-        super().__init__(f"a request has to arrive within {seconds_max:g} seconds")
+        super().__init__(f"a request has to arrive within {count(seconds_max, 'second')}")
         self.seconds_max = seconds_max
 
 

@@ -24,7 +24,7 @@ from rankd.api.table import ROUTES as API
 from rankd.api.workers import workers
 from rankd.core.service import Rankd
 from rankd.dashboard import files as dashboard
-from rankd.errors import InvalidSetting
+from rankd.errors import InvalidSetting, count
 from rankd.ports import Clock, Progress
 from rankd.settings import TABLE, Settings, shown_place
 from rankd.wiring import NATIVE, SQLITE, Place, engine, followed
@@ -73,7 +73,7 @@ class Account:
         elif folded == position:
             index = "all folded into a new index"
         seconds = monotonic() - self._begun
-        self._opened = f"{position:,} facts, {index}, in {seconds:.1f} s"
+        self._opened = f"{count(position, 'fact')}, {index}, in {seconds:.1f} s"
 
     def listening(self, host: str, port: int) -> None:
         """Say what was opened and who is answered."""
@@ -99,7 +99,8 @@ class Account:
             left = f"{rankd.spooled:,} scores wait in the spool"
         elif self._settings.index == NATIVE and rankd.unsaved:
             left = f"the next start folds the last {rankd.unsaved:,} again"
-        _log.info("stopped: all %s facts are in the ledger; %s", position, left)
+        facts = "the fact is" if rankd.position == 1 else f"all {position} facts are"
+        _log.info("stopped: %s in the ledger; %s", facts, left)
 
 
 async def service(

@@ -13,11 +13,14 @@ from rankd.errors import (
     InvalidBoard,
     InvalidCursor,
     RankdError,
+    RateLimited,
     Refused,
+    RequestTimeout,
     ScoreOutOfBounds,
     Unavailable,
     UnknownFact,
     UnreadableFact,
+    count,
 )
 
 
@@ -95,3 +98,22 @@ def test_errors_carry_fields_besides_their_prose() -> None:
     unreadable = UnreadableFact("x.1", "truncated")
     assert (unreadable.kind, unreadable.problem) == ("x.1", "truncated")
     assert "x.1" in str(unreadable)
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (0, "0 facts"),
+        (1, "1 fact"),
+        (2_000, "2,000 facts"),
+        (1.0, "1 fact"),
+        (0.5, "0.5 facts"),
+    ],
+)
+def test_a_count_has_the_number_of_its_noun(number: float, told: str) -> None:
+    assert count(number, "fact") == told
+
+
+def test_waits_are_told_with_the_number_of_their_noun() -> None:
+    assert str(RateLimited(retry_after_seconds=1)) == "try again in 1 second"
+    assert str(RequestTimeout(seconds_max=30.0)).endswith("within 30 seconds")

@@ -20,6 +20,7 @@ from rankd.errors import (
     InvalidRequest,
     NotRanked,
     RankdError,
+    count,
 )
 from rankd.model.facts import Position
 from rankd.model.standing import Offset, Rank
@@ -372,7 +373,7 @@ async def get_projection(service: Service, request: Request) -> Response:
     if query["score"] is not None:
         texts = query["score"].split(",")
         if len(texts) != definition.width:
-            message = f"must be {definition.width} scores, parted by commas"
+            message = f"must be {count(definition.width, 'score')}, parted by commas"
             raise InvalidRequest([FieldError("score", message)])
         try:
             scores = tuple(definition.parse_score(text) for text in texts)

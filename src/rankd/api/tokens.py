@@ -264,9 +264,9 @@ def _read_file(file: Path, bytes_max: int, setting: str) -> bytes:
         with file.open("rb") as opened:
             text = opened.read(bytes_max + 1)
     except OSError as exc:
-        raise _wrong(setting, f"cannot be read: {exc.strerror}") from None
+        raise _wrong(setting, f"cannot be read: {file}: {exc.strerror}") from None
     if len(text) > bytes_max:
-        raise _wrong(setting, f"must be a file of at most {bytes_max} bytes")
+        raise _wrong(setting, f"must be a file of at most {bytes_max} bytes, unlike {file}")
     return text
 
 

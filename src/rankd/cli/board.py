@@ -10,8 +10,8 @@ import click
 
 from rankd.cli.failing import Commands, Failed, insist_on_yes, plain
 from rankd.cli.reaching import Reach, json_option, reaching
-from rankd.cli.show import add, count, print_json, print_tables, standings_table, table, written
-from rankd.errors import UnknownBoard
+from rankd.cli.show import add, print_json, print_tables, standings_table, table, written
+from rankd.errors import UnknownBoard, count
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -186,7 +186,7 @@ def _show_changes(preview: Any) -> None:
     for window in preview.windows:
         if window.total == window.total_after and window.top == window.top_after:
             continue
-        players = f"{window.total:,} → {window.total_after:,} players; the best would be"
+        players = f"{window.total:,} → {count(window.total_after, 'player')}; the best would be"
         click.echo(f"{plain(window.window)}: {players}")
         print_tables(standings_table(window.top_after))
 

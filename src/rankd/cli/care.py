@@ -11,8 +11,8 @@ import click
 from rankd.cli.choosing import NATIVE, Chosen, data_option
 from rankd.cli.failing import Failed
 from rankd.cli.reaching import json_option
-from rankd.cli.show import count, print_json
-from rankd.errors import LedgerInUse, NothingToBackUp
+from rankd.cli.show import print_json
+from rankd.errors import LedgerInUse, NothingToBackUp, count
 from rankd.settings import shown_place
 
 if TYPE_CHECKING:

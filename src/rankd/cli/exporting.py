@@ -16,6 +16,7 @@ from rankd.cli.failing import Failed, plain
 from rankd.cli.reaching import Reach, reaching, which_ranking
 from rankd.cli.show import columns_of
 from rankd.cli.source import SUBMITTED, guarded
+from rankd.errors import count
 
 if TYPE_CHECKING:
     from rankd.cli.folder import Attributes
@@ -69,11 +70,11 @@ def export(
         first = list(islice(rows, 1))  # An unknown window is told before a file is begun.
         columns = [column["name"] for column in definition["columns"]]
         columns = columns_of(first) if first else columns  # Of a ranking, not of the board now.
-        beside = _beside(columns, definition["segments"], attributes)
+        beside = _beside(columns, definition, attributes)
         with _target(output) as file:
             written = _WRITERS[format_](file, chain(first, rows), beside)
     if output != "-":
-        click.echo(f"{written:,} standings in {output}", err=True)
+        click.echo(f"{count(written, 'standing')} in {output}", err=True)
 
 
 class Beside(NamedTuple):
@@ -86,6 +87,8 @@ class Beside(NamedTuple):
     segments: list[str]
     """Of which the attributes are written."""
     attributes: "Attributes"
+    decimals: int
+    """Of the board's scores now; the rows of a closed window may have others."""
 
     def attributes_of(self, player: str) -> dict[str, str | int | bool]:
         """Return a player's, of those that are written."""
@@ -93,9 +96,11 @@ class Beside(NamedTuple):
         return {name: known[name] for name in self.segments if name in known}
 
 
-def _beside(columns: list[str], segments: list[str], attributes: "Attributes | None") -> Beside:
+def _beside(
+    columns: list[str], definition: dict[str, Any], attributes: "Attributes | None"
+) -> Beside:
     """Say what will be missing, rather than let somebody find it out after an import."""
-    first, *others = columns
+    (first, *others), segments, decimals = columns, definition["segments"], definition["decimals"]
     # By its own name, unless that means something else where it is imported.
     first = first if others and first not in FIXED else "score"
     if attributes is None:
@@ -106,12 +111,13 @@ def _beside(columns: list[str], segments: list[str], attributes: "Attributes | N
                 "`rankd export --data` has them, of a folder that no service has open",
                 err=True,
             )
-        return Beside(first, others, [], lambda _: {})
+        return Beside(first, others, [], lambda _: {}, decimals)
     taken = {*FIXED, *columns}
     if hidden := [name for name in segments if name in taken]:
         names = plain(", ".join(hidden))
         click.echo(f"without {names}: a column has that name already", err=True)
-    return Beside(first, others, [name for name in segments if name not in taken], attributes)
+    written = [name for name in segments if name not in taken]
+    return Beside(first, others, written, attributes, decimals)
 
 
 @contextmanager
@@ -137,11 +143,11 @@ def _write_csv(file: IO[bytes], rows: Iterable["Row"], beside: Beside) -> int:
         lines = csv.writer(text, lineterminator="\n")
         more = map(guarded, (beside.first, *beside.columns, *beside.segments))
         lines.writerow(["rank", "player", "name", *more, "metadata"])
-        count = 0
+        written = 0
         for row in rows:
             lines.writerow(_csv_cells(row, beside))
-            count += 1
-        return count
+            written += 1
+        return written
     finally:
         text.detach()  # The file is the caller's to close.
 
@@ -172,14 +178,14 @@ def _json(value: object) -> str:
 def _write_jsonl(file: IO[bytes], rows: Iterable["Row"], beside: Beside) -> int:
     from rankd import wire
 
-    count = 0
+    written = 0
     for row in rows:
         line = wire.encode(row)
         if known := beside.attributes_of(row.player):
             line = line[:-1] + b',"attributes":' + wire.encode(known) + b"}"
         file.write(line + b"\n")
-        count += 1
-    return count
+        written += 1
+    return written
 
 
 def _insist_on_pyarrow() -> Any:
@@ -193,21 +199,21 @@ def _insist_on_pyarrow() -> Any:
 
 def _write_parquet(file: IO[bytes], rows: Iterable["Row"], beside: Beside) -> int:
     arrow = _insist_on_pyarrow()
-    left, count = iter(rows), 0
+    left, written = iter(rows), 0
     some = list(islice(left, GROUP_ROWS))
     schema = _schema(arrow, some, beside)
     with arrow.parquet.ParquetWriter(file, schema) as writer:
         while some:
             records = [_record(row, beside) for row in some]
             writer.write_table(arrow.Table.from_pylist(records, schema))
-            count += len(some)
+            written += len(some)
             some = list(islice(left, GROUP_ROWS))
-    return count
+    return written
 
 
 def _schema(arrow: Any, rows: list["Row"], beside: Beside) -> Any:
     """Whole scores are 64-bit integers; others are exact decimals of the board's."""
-    places = -_exponent(rows[0].score) if rows else 0
+    places = -_exponent(rows[0].score) if rows else beside.decimals
     score = arrow.int64() if places == 0 else arrow.decimal128(38, places)
     fields = [("rank", arrow.int64()), ("player", arrow.string()), ("name", arrow.string())]
     fields += [(beside.first, score), *((name, score) for name in beside.columns)]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rankd.cli.failing import plain
+from rankd.errors import count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -153,11 +154,6 @@ def heading(page: "wire.Page") -> str:
     among = f" · {plain(page.segment)}" if page.segment else ""
     where = f"{plain(page.board)} · {plain(page.window)}{among}"
     return f"{where} · {count(page.total, 'player')} · as of {page.as_of:,}{stale(page.stale)}"
-
-
-def count(number: int, noun: str) -> str:
-    """Return so many of a thing."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def stale(flag: bool) -> str:

@@ -20,7 +20,7 @@ from rankd.client.synchronous import (
     described,
     lost,
 )
-from rankd.errors import RankdError
+from rankd.errors import RankdError, count
 
 S = ParamSpec("S")
 T = TypeVar("T")
@@ -126,7 +126,7 @@ class AsyncClient:
                 some = await self.send(call)
                 results += some
         except RankdError as exc:
-            exc.add_note(f"the {len(results)} submissions before were answered")
+            exc.add_note(f"answered before: {count(len(results), 'submission')}")
             raise
         return results
 

@@ -15,7 +15,7 @@ from rankd._version import __version__
 from rankd.client import calls
 from rankd.client.answers import Attempts, Lost, Policy
 from rankd.client.calls import BATCH_SCORES, Answer, Call, Item, Pages, Result
-from rankd.errors import RankdError
+from rankd.errors import RankdError, count
 
 TIMEOUT_SECONDS = 10.0
 """For one attempt: to connect, to send, and between any two bytes of the answer."""
@@ -186,7 +186,7 @@ class Client:
                 some = self.send(call)
                 results += some
         except RankdError as exc:
-            exc.add_note(f"the {len(results)} submissions before were answered")
+            exc.add_note(f"answered before: {count(len(results), 'submission')}")
             raise
         return results
 

@@ -440,8 +440,8 @@ class Drainer:
             _log.debug("what waits cannot be handed in yet: %s", exc)
         if (count := self.handed_in - before) > 0:
             _log.warning(
-                "scores that waited on this node's disk: %d were handed in, %d of them count "
-                "nowhere, %d wait still",
+                "scores that waited on this node's disk: handed in %d, of which %d count "
+                "nowhere; waiting still: %d",
                 count,
                 self.dropped - dropped,
                 self._spool.waiting,

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
-from rankd.errors import Corrupt, LedgerNotCopied, LedgerUnavailable
+from rankd.errors import Corrupt, LedgerNotCopied, LedgerUnavailable, count
 from rankd.model.facts import Position, Recorded, encode
 from rankd.ports import CopyTarget, Kept, Ledger, LedgerReader, Progress
 
@@ -62,8 +62,8 @@ class Transfer:
             ) from exc
         if there > head:
             raise LedgerNotCopied(
-                f"{self._into} holds all {head:,} facts of {self._named} and {there - head:,} "
-                "that came since: there is nothing to copy"
+                f"{self._into} holds all {count(head, 'fact')} of {self._named} and "
+                f"{there - head:,} that came since: there is nothing to copy"
             )
 
     async def _copied(self, after: Position, head: Position) -> AsyncIterator[Progress]:
@@ -121,7 +121,7 @@ async def insist_on_copied(
         return
     holds = f"only the first {reached:,} of them" if reached else "none of them"
     raise LedgerNotCopied(
-        f"{named} holds a ledger of {head:,} facts, and {into} {holds}: copy them with "
+        f"{named} holds a ledger of {count(head, 'fact')}, and {into} {holds}: copy them with "
         f"`{command}`, or name a data folder without a ledger"
     )
 

@@ -211,8 +211,8 @@ async def test_what_waited_is_told_when_it_was_handed_in(
             await found.at.submit("q", 3, key="used for a score of one")
             assert "scores wait on this node's disk" in caplog.text
             found.ledger.find()
-            await until(lambda: "were handed in" in caplog.text)
-        assert "2 were handed in, 1 of them count nowhere, 0 wait still" in caplog.text
+            await until(lambda: "handed in" in caplog.text)
+        assert "handed in 2, of which 1 count nowhere; waiting still: 0" in caplog.text
         assert "b, 'used for a score': its key was used for another" in caplog.text
         figures = found.figures()
         assert figures["rankd_spooled_facts"] == 0

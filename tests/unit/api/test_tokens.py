@@ -467,3 +467,10 @@ def test_a_setting_that_is_missing_or_wrong_is_named(changed: dict[str, str], se
         reading(**{**ALL, **changed})
     assert raised.value.setting == setting
     reading(**ALL)
+
+
+@pytest.mark.parametrize("setting", ["jwt_key_file", "jwt_jwks"])
+def test_a_file_that_cannot_be_read_is_named(setting: str) -> None:
+    given = {name: value for name, value in ALL.items() if name != "jwt_jwks"}
+    with pytest.raises(InvalidSetting, match=r"cannot be read: /nowhere/k: No such file"):
+        reading(**given, **{setting: "/nowhere/k"})

@@ -90,7 +90,7 @@ def test_many_submissions_go_in_batches_and_a_failure_says_how_many_were_answere
         assert results == [RECEIPT] * 5
         with pytest.raises(Overloaded) as caught:
             ranks.submit_many([("p", 1)], board="b")
-    assert caught.value.__notes__ == ["the 0 submissions before were answered"]
+    assert caught.value.__notes__ == ["answered before: 0 submissions"]
 
 
 def test_a_walk_asks_for_the_next_page_only_when_it_is_needed() -> None:

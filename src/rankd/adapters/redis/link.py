@@ -29,7 +29,7 @@ from redis.exceptions import (
 )
 
 from rankd.adapters.redis.address import Address
-from rankd.errors import IndexUnavailable, InvalidSetting
+from rankd.errors import IndexUnavailable, InvalidSetting, count
 
 CONNECTIONS_MAX = 32
 """How many calls one process makes at once; the others wait their turn."""
@@ -117,7 +117,7 @@ class Link:
         except TimeoutError as exc:
             self.lost = True
             raise IndexUnavailable(
-                f"{self.address} did not answer within {seconds:g} seconds"
+                f"{self.address} did not answer within {count(seconds, 'second')}"
             ) from exc
         except (RedisError, RedisClusterException, OSError) as exc:
             raise IndexUnavailable(f"{self.address}: {_said(exc)}") from exc

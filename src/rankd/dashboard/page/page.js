@@ -630,8 +630,8 @@ function showPinned(page) {
   const first = near.rows.size === 0;
   const share = Math.max(own.rank / page.total * 100, 0.01);
   setText("place-rank", `#${grouped(own.rank)}`);
-  const within = share < 10 ? share.toFixed(2) : Math.ceil(share);
-  setText("place-of", `of ${grouped(page.total)}, top ${within} %`);
+  const within = share < 10 ? Number(share.toFixed(2)) : Math.ceil(share);
+  setText("place-of", `of ${grouped(page.total)}, top ${within}%`);
   near.show(page.standings);
   if (first) say(`${own.name || own.player} holds rank ${grouped(own.rank)} of ${grouped(page.total)}.`);
 }
