@@ -11,7 +11,7 @@ whoever submits a score for another finds that score, and no more.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from heapq import nlargest
 from itertools import accumulate
 from random import Random
@@ -212,13 +212,13 @@ async def playing(
     else:
         await rankd.define(BOARD, DEFINITION)
         players = await _own_players(rankd)
-    task = asyncio.ensure_future(_go_on(rankd, Game(players), rate))
+    game = Game(players)
+    task = rankd.supervisor.start("demo", lambda: _go_on(rankd, game, rate))
     try:
         yield
     finally:
         task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def _own_players(rankd: Rankd) -> int:

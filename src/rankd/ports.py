@@ -12,8 +12,9 @@ An adapter that never waits (the native index) never suspends either, and a call
 that where ``immediate`` says so.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, overload
+from asyncio import Task
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, overload
 
 import msgspec
 
@@ -350,6 +351,13 @@ class Finding(NamedTuple):
     found: str
     advice: str = ""
     """What to do; empty if it is well."""
+
+
+Loop = Callable[[], Coroutine[Any, Any, None]]
+"""A background loop."""
+
+StartLoop = Callable[[str, Loop], Task[None]]
+"""Runs a background loop under a name, and again if it fails. Cancelling the task ends it."""
 
 
 class Progress(NamedTuple):

@@ -27,6 +27,7 @@ from rankd.core.follower import Follower, following
 from rankd.core.lister import Listing
 from rankd.core.recovery import FILLED_ENTRIES_MAX, Build, Home, Shared
 from rankd.core.service import Rankd, running
+from rankd.core.supervisor import Supervisor
 from rankd.core.transfer import Transfer, insist_on_copied
 from rankd.errors import InvalidSetting, LedgerInUse, LedgerUnavailable
 from rankd.ports import Clock, CopyTarget, Finding, Ledger, LedgerReader, Progress, SharedIndex
@@ -153,16 +154,19 @@ async def followed(
     place: Place, *, clock: Clock, tell: Callable[[Progress], None]
 ) -> AsyncIterator[tuple[Follower, LedgerReader]]:
     """Follow the ledger that another process writes, with an index of one's own."""
+    supervisor = Supervisor()
     async with AsyncExitStack() as stack:
         ledger: LedgerReader
         if place.ledger != SQLITE:
-            ledger = await stack.enter_async_context(_postgres(place))
+            ledger = await stack.enter_async_context(_postgres(place, supervisor))
         else:
             assert place.folder is not None, "a ledger in memory is followed by nobody"
             ledger = await stack.enter_async_context(FollowedLedger.open(place.folder))
         build = building(place.saved)
-        async with following(ledger=ledger, build=build, clock=clock, tell=tell) as follower:
-            yield follower, ledger
+        follower = await stack.enter_async_context(
+            following(ledger=ledger, build=build, clock=clock, tell=tell, supervisor=supervisor)
+        )
+        yield follower, ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,11 +191,12 @@ async def engine(
     manages: bool = True,
 ) -> AsyncIterator[Engine]:
     """Build the engine of one process over the ledger and the index at a place."""
+    supervisor = Supervisor()
     async with AsyncExitStack() as stack:
         ledger: Ledger
         backup = archive = copies = listing = None
         if place.ledger != SQLITE:
-            ledger = archive = kept = await stack.enter_async_context(_postgres(place))
+            ledger = archive = kept = await stack.enter_async_context(_postgres(place, supervisor))
             await _insist_on_facts_of_folder(place, ledger)
             copies = kept.copies
             if place.top_list_entries:
@@ -222,12 +227,15 @@ async def engine(
                 archive=archive,
                 listing=listing,
                 manages=manages,
+                supervisor=supervisor,
             )
         )
         yield Engine(rankd, ledger, ledger.durable, backup)
 
 
-def _postgres(place: Place, copying: bool = False) -> "AbstractAsyncContextManager[PostgresLedger]":
+def _postgres(
+    place: Place, supervisor: Supervisor, *, copying: bool = False
+) -> "AbstractAsyncContextManager[PostgresLedger]":
     """Open a ledger in PostgreSQL, whose driver is not everybody's."""
     try:
         from rankd.adapters.postgres import Patience, PostgresLedger
@@ -238,7 +246,13 @@ def _postgres(place: Place, copying: bool = False) -> "AbstractAsyncContextManag
             problem="PostgreSQL needs its driver: pip install 'rankd[postgres]'",
         ) from exc
     patience = Patience.of_silence(place.silence_seconds)
-    return PostgresLedger.open(place.ledger, node=place.node, patience=patience, copying=copying)
+    return PostgresLedger.open(
+        place.ledger,
+        node=place.node,
+        patience=patience,
+        copying=copying,
+        start=supervisor.start,
+    )
 
 
 def _redis(place: Place) -> AbstractAsyncContextManager[SharedIndex]:
@@ -258,7 +272,7 @@ async def examined(place: Place) -> list[Finding]:
     """Look at the servers of a place, and change nothing. Raises RankdError."""
     findings: list[Finding] = []
     if place.ledger != SQLITE:
-        _postgres(place)  # Whether its driver is there.
+        _postgres(place, Supervisor())  # Whether its driver is there.
         from rankd.adapters.postgres import examine as examine_postgres
 
         findings += await examine_postgres(place.ledger)
@@ -307,7 +321,7 @@ def _copied(place: Place, *, copying: bool) -> AbstractAsyncContextManager[CopyT
     if place.folder is not None:
         return SQLiteLedger.open(place.folder, copying=copying)
     patient = replace(place, node="restore", silence_seconds=COPY_SILENCE_SECONDS)
-    return _postgres(patient, copying=copying)
+    return _postgres(patient, Supervisor(), copying=copying)
 
 
 async def _insist_on_facts_of_folder(place: Place, ledger: Ledger) -> None:

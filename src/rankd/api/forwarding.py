@@ -33,6 +33,7 @@ from rankd.api.exchange import Request, Response
 from rankd.api.logs import RequestLog
 from rankd.api.routes import Route
 from rankd.api.service import Service
+from rankd.core.supervisor import Supervisor
 from rankd.errors import LedgerUnavailable, Overloaded, RankdError, RequestTooLarge
 from rankd.model.facts import Position
 
@@ -141,7 +142,7 @@ class Receiver:
     async def listening(self, on_listening: Callable[[], None]) -> AsyncIterator[None]:
         """Take workers; ``on_listening`` is called for each that takes connections."""
         self._on_listening = on_listening
-        telling = asyncio.create_task(self._tell(), name="tell workers")
+        telling = self._service.rankd.supervisor.start("forwarding", self._tell)
         try:
             yield
         finally:
@@ -253,6 +254,8 @@ def _mention(worker: asyncio.StreamWriter, frame: bytes) -> None:
 class Following(Protocol):
     """The part of a follower that word from the writer is for."""
 
+    supervisor: Supervisor
+
     def hear(self, position: Position, failure: str = "") -> None:
         """Note how far the ledger is, and why the writer takes nothing, if it says so."""
 
@@ -345,6 +348,8 @@ class Forwarder:
                     self._follower.hear(Position(message.position), message.failure)
                 elif (answer := self._underway.get(message.number)) and not answer.done():
                     answer.set_result(message)
+        except Exception:
+            _log.exception("the writer cannot be understood")
         finally:
             self.gone.set()
             self._give_up("the process that writes went away")
@@ -389,7 +394,7 @@ async def forwarding(
     forwarder = Forwarder(writer, follower, silence_seconds)
     tasks = [
         asyncio.create_task(forwarder.run(reader), name="forwarder"),
-        asyncio.create_task(forwarder.watch(), name="watch the writer"),
+        follower.supervisor.start("forwarding", forwarder.watch),
     ]
     try:
         yield forwarder

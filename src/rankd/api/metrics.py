@@ -2,10 +2,11 @@
 
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rankd._version import __version__
 from rankd.api.service import Service
+from rankd.core.supervisor import ManagerState
 
 
 def render(service: Service) -> bytes:
@@ -32,10 +33,21 @@ def _lines(service: Service) -> Iterator[str]:
     yield _one("rankd_dropped_total", "counter", "Of these, those that count nowhere.", dropped)
     yield _one("rankd_commits_total", "counter", "Appends to the ledger.", rankd.commits)
     yield _one("rankd_unsaved_facts", "gauge", "A start folds so many.", rankd.unsaved)
+    yield from _managers(list(rankd.supervisor.states()))
     cpu = usage.ru_utime + usage.ru_stime
     yield _one("process_cpu_seconds_total", "counter", "Processor time.", f"{cpu:.2f}")
     peak = usage.ru_maxrss * 1024
     yield _one("process_resident_memory_max_bytes", "gauge", "Most memory ever held.", peak)
+
+
+def _managers(states: Sequence[ManagerState]) -> Iterator[str]:
+    labels = [f'{{manager="{state.name}"}}' for state in states]
+    up = [int(state.failure is None) for state in states]
+    restarts = [state.restarts for state in states]
+    shown = "0 while a background loop fails."
+    yield _many("rankd_manager_up", "gauge", shown, labels, up)
+    shown = "Restarts of background loops that failed."
+    yield _many("rankd_manager_restarts_total", "counter", shown, labels, restarts)
 
 
 def _who(service: Service) -> str:
@@ -58,4 +70,9 @@ def _escaped(value: str) -> str:
 
 
 def _one(name: str, kind: str, help: str, value: object, labels: str = "") -> str:
-    return f"# HELP {name} {help}\n# TYPE {name} {kind}\n{name}{labels} {value}\n"
+    return _many(name, kind, help, [labels], [value])
+
+
+def _many(name: str, kind: str, help: str, labels: Sequence[str], values: Sequence[object]) -> str:
+    lines = (f"{name}{one} {value}\n" for one, value in zip(labels, values, strict=True))
+    return f"# HELP {name} {help}\n# TYPE {name} {kind}\n{''.join(lines)}"

@@ -9,6 +9,7 @@ from rankd.api.openapi import DOCS_PAGE, document
 from rankd.api.roles import INGEST, QUERY
 from rankd.api.routes import Route
 from rankd.api.service import Service
+from rankd.core.supervisor import ManagerState
 
 METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -26,10 +27,11 @@ async def readyz(service: Service, request: Request) -> Response:
         return _health(service, "stopping", 503, "the service is stopping")
     if service.engine is not None and service.engine.ended:
         return _health(service, "failed", 503, "the ledger failed; restart to recover")
-    problems = list(_problems(service))
+    failing = [state for state in service.rankd.supervisor.states() if state.failure is not None]
+    problems = [*_problems(service), *map(_failed, failing)]
     if not problems:
         return _health(service, "ready", 200)
-    if not _answers(service):
+    if failing or not _answers(service):
         return _health(service, "unavailable", 503, "; ".join(problems))
     return _health(service, "degraded", 200, "; ".join(problems))
 
@@ -51,6 +53,11 @@ def _problems(service: Service) -> Iterator[str]:
             means.insert(0, "scores are recorded, and counted when it is back")
         shown = f": {', '.join(means)}" if means else ""
         yield f"the index is lost or behind ({lost}){shown}"
+
+
+def _failed(state: ManagerState) -> str:
+    error = state.failure
+    return f"{state.name} fails ({type(error).__name__}: {error}) and is restarted"
 
 
 def _writes(service: Service) -> str:

@@ -19,6 +19,7 @@ import msgspec
 from rankd.api.forwarding import Receiver
 from rankd.api.service import Service
 from rankd.api.table import ROUTES
+from rankd.core.supervisor import Supervisor
 from rankd.settings import Settings
 
 WORKER_VARIABLE = "RANKD_WORKER"
@@ -59,9 +60,10 @@ class Workers:
         if self._listening >= self._count:
             self._ready.set()
 
-    async def run(self) -> None:
+    def start(self, supervisor: Supervisor) -> list[asyncio.Task[None]]:
         """Keep all of them running."""
-        await asyncio.gather(*(self._keep_one() for _ in range(self._count)))
+        names = [f"worker-{number}" for number in range(1, self._count + 1)]
+        return [supervisor.start(name, self._keep_one) for name in names]
 
     async def _keep_one(self) -> None:
         while not self._stopping:
@@ -111,11 +113,12 @@ async def workers(service: Service, settings: Settings, count: int) -> AsyncIter
     receiver = Receiver(ROUTES, service)
     beside = Workers(settings, receiver.address, count)
     async with receiver.listening(beside.note_listening):
-        keeping = asyncio.create_task(beside.run(), name="workers")
+        keeping = beside.start(service.rankd.supervisor)
         try:
             await beside.ready()
             yield
         finally:
             await beside.stop()
-            keeping.cancel()
-            await asyncio.gather(keeping, return_exceptions=True)
+            for task in keeping:
+                task.cancel()
+            await asyncio.gather(*keeping, return_exceptions=True)

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, suppress
 
 from rankd.core.projector import FACTS_TOGETHER_MAX, Projector, Tell
 from rankd.core.recovery import Build, Home, recover
+from rankd.core.supervisor import Supervisor
 from rankd.core.view import View
 from rankd.errors import IndexBehind, LedgerUnavailable, RankdError, SnapshotDamaged, Unavailable
 from rankd.model.facts import Position, Recorded
@@ -188,12 +189,18 @@ def _reading(build: Build) -> Build:
 
 @asynccontextmanager
 async def following(
-    *, ledger: LedgerReader, build: Build, clock: Clock, tell: Tell
+    *,
+    ledger: LedgerReader,
+    build: Build,
+    clock: Clock,
+    tell: Tell,
+    supervisor: Supervisor | None = None,
 ) -> AsyncIterator[Follower]:
     """Come as far as the ledger is, and go on with it."""
     found = await recover(ledger, _reading(build), tell)
     follower = Follower(ledger, found.projector, clock)
-    task = asyncio.create_task(follower.run(), name="follower")
+    follower.supervisor = supervisor or Supervisor()
+    task = follower.supervisor.start("follower", follower.run)
     try:
         yield follower
     finally:

@@ -18,8 +18,8 @@ whatever waits behind that one was certainly not appended.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from typing import Any, NamedTuple, overload
 from uuid import uuid4
 
@@ -27,13 +27,14 @@ import msgspec
 
 from rankd.core.fold import Receipts, counts_on
 from rankd.core.projector import Projector, keyed
+from rankd.core.supervisor import Supervisor
 from rankd.core.turns import due_turns, next_turn
 from rankd.errors import LedgerUnavailable, Overloaded, RankdError, SubmissionKeyReused
 from rankd.model.board import Board
 from rankd.model.facts import Fact, Position, Recorded, ScoreSubmitted, fingerprints
 from rankd.model.receipt import Receipt
 from rankd.model.window import Instant
-from rankd.ports import Appended, Clock, FirstUse, Kept, Ledger, SharedLedger, Spool
+from rankd.ports import Appended, Clock, FirstUse, Kept, Ledger, Spool
 
 _log = logging.getLogger(__name__)
 
@@ -110,6 +111,7 @@ class Intake:
         reading: AbstractContextManager[Any],
         owed: dict[Position, bytes],
         spool: Spool | None = None,
+        supervisor: Supervisor | None = None,
         waiting_max: int = WAITING_FACTS_MAX,
         batch_max: int = BATCH_FACTS_MAX,
     ) -> None:
@@ -129,6 +131,7 @@ class Intake:
         self.spooled = 0
         """How many were put there."""
         self._spool_refuses = False
+        self._supervisor = supervisor or Supervisor()
         self._ledger = ledger
         self._clock = clock
         self._reading = reading
@@ -239,11 +242,13 @@ class Intake:
         if not self._ledger.shared:
             await self._write()
             return
-        async with asyncio.TaskGroup() as group:
-            refusing = group.create_task(self._refuse_while_lost(self._ledger))  # type: ignore[arg-type]
+        refuser = self._supervisor.start("refuser", self._refuse_while_lost)
+        try:
             await self._write()
+        finally:
             async with self._refusing:
-                refusing.cancel()
+                refuser.cancel()
+            await asyncio.gather(refuser, return_exceptions=True)
 
     async def _write(self) -> None:
         while not (self._closing and not self._waiting):
@@ -254,27 +259,33 @@ class Intake:
                 await self._wake.wait()
                 continue
             async with self._turn:
-                if requests := self._gather():
-                    await self._serve(requests)
+                with self._taken() as requests:
+                    if requests:
+                        await self._serve(requests)
         while self._untold:
             self._tell_some()
 
-    async def _refuse_while_lost(self, ledger: SharedLedger) -> None:
-        """Let nobody wait for a ledger that is lost, whatever the writer waits for.
+    async def _refuse_while_lost(self) -> None:
+        """Let nobody wait for a ledger that is lost, whatever the writer waits for."""
+        while True:
+            loss = await self._ledger.lost()  # type: ignore[attr-defined]
+            self._arrived.clear()
+            if not self._waiting:
+                await self._arrived.wait()
+                continue
+            async with self._refusing:
+                with self._taken() as requests:
+                    await self._turn_away(self._current(requests), loss)
 
-        Should it fail, the writer goes on without it: then callers only wait longer.
-        """
+    @contextmanager
+    def _taken(self) -> Iterator[Sequence[_Request]]:
+        """Take what waits. Its callers are refused if the loop that took it fails."""
+        requests = self._gather()
         try:
-            while True:
-                loss = await ledger.lost()
-                self._arrived.clear()
-                if not self._waiting:
-                    await self._arrived.wait()
-                    continue
-                async with self._refusing:
-                    await self._turn_away(self._current(self._gather()), loss)
-        except Exception:
-            _log.exception("nobody looks any more whether the ledger is lost")
+            yield requests
+        except Exception as exc:
+            self._refuse(requests, _broken(exc))
+            raise
 
     async def _hand_in_receipts(self) -> None:
         """Hand in what is owed as soon as there is time: another node may be asked for it."""
@@ -283,7 +294,13 @@ class Intake:
                 await self.record([])
 
     async def finish(self) -> None:
-        """Hand in what is owed before the end, where others may be asked for it."""
+        """Hand in what is owed before the end, where others may be asked for it.
+
+        Requests are left only if the writer failed to the last; their callers are refused.
+        """
+        stopped = LedgerUnavailable("the engine has stopped", applied="no")
+        while requests := self._gather():
+            self._refuse(requests, stopped)
         if self._ledger.shared and self.failure is None and self.owed:
             await self._hand_in_receipts()
 

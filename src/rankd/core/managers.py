@@ -1,7 +1,7 @@
 """What is done without being asked: windows turn on time, and the index is saved now and then.
 
-Each manager is a loop that one task runs. It sleeps until there is something to do, does it in the
-intake's turn where that is needed, and stops with the engine.
+Each manager is a loop under the supervisor, which restarts it if it fails. It sleeps until there is
+something to do, does it in the intake's turn where that is needed, and stops with the engine.
 """
 
 import asyncio
@@ -263,6 +263,9 @@ class Pursuer:
                     _log.warning("the ledger cannot be read: %s", exc)
                 self._note(exc)
                 await asyncio.sleep(RETRY_SECONDS)
+            except Exception as exc:
+                self._note(LedgerUnavailable(f"following failed: {exc!r}", applied="no"))
+                raise
 
     def _note(self, failure: RankdError | None) -> None:
         if (failure is None) != (self.failure is None):

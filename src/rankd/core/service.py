@@ -32,6 +32,7 @@ from rankd.core.preview import Preview, preview
 from rankd.core.projector import Projector, Tell
 from rankd.core.recovery import Build, Home, Shared, filling, folded, recover
 from rankd.core.replicas import Replicas
+from rankd.core.supervisor import Supervisor
 from rankd.core.turns import windows_at
 from rankd.core.view import Spooled, View
 from rankd.errors import (
@@ -69,7 +70,7 @@ from rankd.model.profile import (
 )
 from rankd.model.redefinition import check_redefinition
 from rankd.model.submission import Item, at_item, read_facts
-from rankd.ports import Archive, Clock, Ledger, Progress, Spool
+from rankd.ports import Archive, Clock, Ledger, Loop, Progress, Spool
 
 if TYPE_CHECKING:
     from rankd.core.filler import Filler
@@ -109,7 +110,7 @@ class Rankd(View):
         self.sealer = Sealer(intake, clock)
         self.snapshotter = Snapshotter(intake, lambda: self._home.snapshots, saved)
         self.pursuer = Pursuer(intake, ledger)
-        self.lookout = Lookout(intake, ledger)  # type: ignore[arg-type] # Run only where it is one.
+        self.lookout = Lookout(intake, ledger)  # type: ignore[arg-type] # Loop only where it is one.
         self._ledger = ledger
         self._intake = intake
         self._build = build
@@ -606,13 +607,16 @@ async def running(  # noqa: PLR0913 - what it is put together from
     archive: Archive | None = None,
     listing: Listing | None = None,
     manages: bool = True,
+    supervisor: Supervisor | None = None,
 ) -> AsyncIterator[Rankd]:
     """Recover from the ledger, serve, and stop once everything accepted has been answered.
 
     With a ``shared`` index, what ``build`` makes is only there to compare it with. A node that does
-    not ``manage`` leaves to others what has to be done once, whoever does it.
+    not ``manage`` leaves to others what has to be done once, whoever does it. ``supervisor`` runs
+    the background loops; that of the ledger, where it has some.
     """
     found = await recover(ledger, build, tell, shared=shared)
+    supervisor = supervisor or Supervisor()
     intake = Intake(
         ledger=ledger,
         projector=found.projector,
@@ -620,6 +624,7 @@ async def running(  # noqa: PLR0913 - what it is put together from
         reading=reading,
         owed=found.owed,
         spool=spool,
+        supervisor=supervisor,
     )
     intake.link = found.link
     rankd = Rankd(
@@ -633,29 +638,30 @@ async def running(  # noqa: PLR0913 - what it is put together from
     )
     if shared is not None and shared.index.replicas is not None:
         rankd.replicas = Replicas(shared.index.replicas, shared.replicated)
-    writer = asyncio.create_task(intake.run(), name="intake")
-    loops = {"snapshotter": rankd.snapshotter.run()}
+    rankd.supervisor = supervisor
+    loops: dict[str, Loop] = {"snapshotter": rankd.snapshotter.run}
     if manages:
-        loops["sealer"] = rankd.sealer.run()
+        loops["sealer"] = rankd.sealer.run
     if shared is not None and isinstance(found.projector, Joint):
         rankd.filler = filling(found.projector, ledger, build, shared, turn=intake.turn)
-        loops["mender"] = Mender(intake, rankd.filler).run()
+        loops["mender"] = Mender(intake, rankd.filler).run
     if shared is not None and shared.copies is not None:
-        loops["copyist"] = Copyist(intake, ledger, shared.copies).run()
+        loops["copyist"] = Copyist(intake, ledger, shared.copies).run
     if spool is not None:
         rankd.drainer = Drainer(intake, spool)
-        loops["drainer"] = rankd.drainer.run()
+        loops["drainer"] = rankd.drainer.run
     if ledger.shared:
-        loops["pursuer"] = rankd.pursuer.run()
-        loops["lookout"] = rankd.lookout.run()
-        loops["keeper"] = Keeper(intake, ledger).run()
+        loops["pursuer"] = rankd.pursuer.run
+        loops["lookout"] = rankd.lookout.run
+        loops["keeper"] = Keeper(intake, ledger).run
     if archive is not None and manages:
-        loops["archiver"] = Archiver(rankd.reader, archive).run()
+        loops["archiver"] = Archiver(rankd.reader, archive).run
     if archive is not None and isinstance(found.projector, Joint):
         found.projector.keep_aside(archive, None if listing is None else listing.lists)
         if listing is not None and manages:
-            loops["lister"] = Lister(found.projector, listing).run()
-    managers = [asyncio.create_task(loop, name=name) for name, loop in loops.items()]
+            loops["lister"] = Lister(found.projector, listing).run
+    writer = supervisor.start("intake", intake.run)
+    managers = [supervisor.start(name, run) for name, run in loops.items()]
     try:
         yield rankd
     finally:
@@ -670,7 +676,7 @@ async def _stop(
     await asyncio.gather(*managers, return_exceptions=True)
     await rankd.finish()
     intake.close()
-    await writer
+    await rankd.supervisor.finish(writer)
     await intake.finish()
     if intake.failure is None and rankd.snapshotter.unsaved >= SAVE_AT_CLOSE_FACTS:
         try:

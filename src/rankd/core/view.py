@@ -8,6 +8,7 @@ from rankd.core.book import Book
 from rankd.core.projector import Projector
 from rankd.core.reader import Reader
 from rankd.core.replicas import ReplicaReader, Replicas
+from rankd.core.supervisor import Supervisor
 from rankd.errors import IndexBehind, RankdError
 from rankd.model.facts import Position
 from rankd.ports import Clock, Ranking
@@ -37,6 +38,8 @@ class View:
         self.reader = Reader(projector=projector, clock=clock)
         self.replicas: Replicas | None = None
         """Of a shared index: some boards may be read from them."""
+        self.supervisor = Supervisor()
+        """Runs the background loops."""
 
     @property
     def book(self) -> Book:

@@ -17,6 +17,7 @@ from rankd.api import forwarding
 from rankd.api.exchange import Request, Response, json_response
 from rankd.api.forwarding import FRAME_BYTES_MAX, Forwarder, Receiver
 from rankd.api.routes import Route
+from rankd.core.supervisor import Supervisor
 from rankd.errors import LedgerUnavailable, NotRanked, Overloaded, RankdError, RequestTooLarge
 from rankd.model.facts import Position
 
@@ -101,6 +102,7 @@ class Heard:
         self.followed: list[int] = []
         self.may_follow = asyncio.Event()
         self.may_follow.set()
+        self.supervisor = Supervisor()
 
     def hear(self, position: Position, failure: str = "") -> None:
         self.positions.append(position)

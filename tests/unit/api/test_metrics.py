@@ -21,17 +21,24 @@ def anyio_backend() -> str:
 
 
 def samples(text: bytes) -> dict[str, float]:
-    """Read the figures; each has a line of help and its type before it."""
-    lines = text.decode().splitlines()
-    found = {}
-    for help, kind, sample in zip(*[iter(lines)] * 3, strict=True):
-        match = SAMPLE.fullmatch(sample)
-        assert match is not None, sample
-        name = match["name"]
-        assert help.startswith(f"# HELP {name} ") and help.endswith(".")
-        assert kind in (f"# TYPE {name} gauge", f"# TYPE {name} counter")
-        assert name not in found
-        found[name] = float(match["value"])
+    """Read the figures, those of a manager with its label; each family has its help and type."""
+    found: dict[str, float] = {}
+    families: set[str] = set()
+    family = ""
+    for line in text.decode().splitlines():
+        if line.startswith("# HELP "):
+            family = line.split()[2]
+            assert family not in families and line.endswith(".")
+            families.add(family)
+        elif line.startswith("#"):
+            assert line in (f"# TYPE {family} gauge", f"# TYPE {family} counter")
+        else:
+            match = SAMPLE.fullmatch(line)
+            assert match is not None and match["name"] == family, line
+            labels = match["labels"] or ""
+            name = f"{family}{{{labels}}}" if labels.startswith("manager=") else family
+            assert name not in found
+            found[name] = float(match["value"])
     return found
 
 

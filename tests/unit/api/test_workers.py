@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from dataclasses import asdict
+from errno import EMFILE
 from typing import Any
 
 import msgspec
@@ -10,6 +11,8 @@ import pytest
 
 from rankd.api import workers
 from rankd.api.workers import WORKER_VARIABLE, Workers, WorkerTask
+from rankd.core import supervisor
+from rankd.core.supervisor import Supervisor
 from rankd.settings import Settings
 
 pytestmark = pytest.mark.anyio
@@ -53,8 +56,11 @@ class System:
     def __init__(self) -> None:
         self.started: list[Process] = []
         self.stubborn = False
+        self.failures: list[OSError] = []
 
     async def start(self, *command: str, **how: Any) -> Process:
+        if self.failures:
+            raise self.failures.pop()
         self.started.append(Process(command, how, stubborn=self.stubborn))
         return self.started[-1]
 
@@ -83,15 +89,15 @@ class Addresses:
         return f"/run/{self.count}/writer"
 
 
-async def ended(running: "asyncio.Task[None]") -> None:
+async def ended(running: "list[asyncio.Task[None]]") -> None:
     async with asyncio.timeout(PATIENCE_SECONDS):
-        await running
+        await asyncio.gather(*running)
 
 
 async def test_a_worker_is_told_the_settings_and_where_the_writer_is(system: System) -> None:
     settings = Settings(port=4000, workers=3, cors_origins=("https://a.example",), rate_per_key=2.5)
     beside = Workers(settings, Addresses(), 1)
-    running = asyncio.create_task(beside.run())
+    running = beside.start(Supervisor())
     await system.until_started(1)
     (process,) = system.started
     assert process.command[1:] == ("-m", "rankd.worker")
@@ -108,7 +114,7 @@ async def test_one_that_ends_is_started_again_and_asks_anew_where_the_writer_is(
     system: System, caplog: pytest.LogCaptureFixture
 ) -> None:
     beside = Workers(Settings(), Addresses(), 2)
-    running = asyncio.create_task(beside.run())
+    running = beside.start(Supervisor())
     await system.until_started(2)
     system.started[0].end(-9)
     await system.until_started(3)
@@ -129,14 +135,29 @@ async def test_the_service_is_ready_once_every_worker_takes_connections(system: 
     await asyncio.sleep(0)
     assert not ready.done()
     beside.note_listening()
-    await ended(ready)
+    await ended([ready])
 
 
 async def test_one_that_does_not_stop_in_its_time_is_killed(system: System) -> None:
     system.stubborn = True
     beside = Workers(Settings(stop_seconds_max=0.0), Addresses(), 1)
-    running = asyncio.create_task(beside.run())
+    running = beside.start(Supervisor())
     await system.until_started(1)
     await beside.stop()
     await ended(running)
     assert system.started[0].signals == [signal.SIGTERM, signal.SIGKILL]
+
+
+async def test_worker_that_cannot_be_started_is_tried_again(
+    system: System, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The others are left alone meanwhile."""
+    monkeypatch.setattr(supervisor, "RESTART_SECONDS_MIN", 0.001)
+    system.failures = [OSError(EMFILE, "Too many open files")]
+    beside = Workers(Settings(), Addresses(), 2)
+    running = beside.start(Supervisor())
+    await system.until_started(2)
+    assert "worker-1 failed; restart in" in caplog.text and "Too many open files" in caplog.text
+    assert len(system.started) == 2
+    await beside.stop()
+    await ended(running)

@@ -48,7 +48,7 @@ from rankd.adapters.postgres.database import (
 )
 from rankd.adapters.postgres.failures import VENDOR, is_certain, is_retried, said, translated
 from rankd.adapters.postgres.keeping import StandingsTables
-from rankd.adapters.postgres.line import Line, Patience
+from rankd.adapters.postgres.line import Line, Patience, start_task
 from rankd.adapters.postgres.listening import Listener, News
 from rankd.adapters.postgres.migration import migrate
 from rankd.adapters.postgres.presence import Presence
@@ -63,7 +63,7 @@ from rankd.errors import (
 )
 from rankd.model.facts import Fact, Position, Recorded, decode
 from rankd.model.window import Instant
-from rankd.ports import Appended, FirstUse, Kept, Progress
+from rankd.ports import Appended, FirstUse, Kept, Progress, StartLoop
 
 TRIES_MAX = 4
 """Of one append: after a conflict, a lock that was not to be had, or a connection that was lost."""
@@ -91,9 +91,16 @@ class PostgresLedger(StandingsTables):
     shared: ClassVar[bool] = True
 
     def __init__(
-        self, address: Address, *, node: str, durability: Durability, patience: Patience
+        self,
+        address: Address,
+        *,
+        node: str,
+        durability: Durability,
+        patience: Patience,
+        start: StartLoop = start_task,
     ) -> None:
         self.durability = durability
+        self._start = start
         self._address, self._node, self._patience = address, node, patience
         self._connect = partial(
             connect,
@@ -110,8 +117,17 @@ class PostgresLedger(StandingsTables):
             prove=self._prove,
             moved=lambda: self._news.moved_at,
             where=address.where,
+            name="postgres-writer",
+            start=start,
         )
-        self._reader = Line(self._examined, patience, presence=self._presence, where=address.where)
+        self._reader = Line(
+            self._examined,
+            patience,
+            presence=self._presence,
+            where=address.where,
+            name="postgres-reader",
+            start=start,
+        )
         self._answered_at = 0.0
         """When anything was last answered, by the loop's clock."""
         self.copies = PostgresCopies(node=node, read=self._rows, write=self._done)
@@ -130,15 +146,17 @@ class PostgresLedger(StandingsTables):
         node: str = "",
         patience: Patience = DEFAULT_PATIENCE,
         copying: bool = False,
+        start: StartLoop = start_task,
     ) -> AsyncIterator["PostgresLedger"]:
         """Open the ledger a URL names, or begin one there. ``node`` is who appends here.
 
+        ``start`` runs its background loops.
         Raises InvalidSetting, LedgerUnavailable, LedgerCorrupt for a schema that is not ours, and
         LedgerNotCopied for a copy that was not finished, unless it is opened for ``copying``.
         """
         address = Address.parse(url)
         found = await _prepare(address, node, patience, copying=copying)
-        ledger = cls(address, node=node, durability=found, patience=patience)
+        ledger = cls(address, node=node, durability=found, patience=patience, start=start)
         try:
             await ledger._open()
             yield ledger
@@ -161,8 +179,8 @@ class PostgresLedger(StandingsTables):
             head=self._address.sql(QUERIES["last_append"]),
         )
         self._background = [
-            asyncio.create_task(self._keep_house(), name="postgres-partitions"),
-            asyncio.create_task(listener.run(), name="postgres-listening"),
+            self._start("postgres-partitions", self._keep_house),
+            self._start("postgres-listening", listener.run),
         ]
 
     async def _examined(self) -> Connection:

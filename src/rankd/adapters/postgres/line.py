@@ -22,6 +22,7 @@ from rankd.adapters.postgres.database import Connection, leave
 from rankd.adapters.postgres.failures import VENDOR, is_certain, translated
 from rankd.adapters.postgres.presence import Presence
 from rankd.errors import LedgerUnavailable, RankdError
+from rankd.ports import Loop, StartLoop
 
 T = TypeVar("T")
 
@@ -78,10 +79,15 @@ def _never() -> float:
     return 0.0
 
 
+def start_task(name: str, run: Loop) -> asyncio.Task[None]:
+    """Run a loop that nothing restarts."""
+    return asyncio.create_task(run(), name=name)
+
+
 class Line:
     """One connection at a time, and turns at it in the order of coming."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it is put together from
         self,
         connect: Callable[[], Awaitable[Connection]],
         patience: Patience,
@@ -90,6 +96,8 @@ class Line:
         prove: Callable[[Connection], Awaitable[None]] = _believed,
         moved: Callable[[], float] = _never,
         where: str = "",
+        name: str = "postgres",
+        start: StartLoop = start_task,
     ) -> None:
         self._connect = connect
         self._patience = patience
@@ -100,6 +108,7 @@ class Line:
         """Returns when somebody, anywhere, was last seen to be answered, by the loop's clock."""
         self._where = where
         """Which server, for those who are told that it is gone."""
+        self._name, self._start = name, start
         self._alarm: asyncio.TimerHandle | None = None
         self._connection: Connection | None = None
         self._back = asyncio.Event()
@@ -277,7 +286,7 @@ class Line:
         self._back.clear()
         self._known.clear()
         if not self._closed:
-            self._returning = asyncio.create_task(self._return(), name="postgres-return")
+            self._returning = self._start(f"{self._name}-return", self._return)
 
     async def _return(self) -> None:
         pause = self._patience.retry_seconds_min

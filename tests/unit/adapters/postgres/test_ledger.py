@@ -1,6 +1,7 @@
 """What the ledger in PostgreSQL has beside the promises of the port: months, views, players."""
 
-from collections.abc import AsyncIterator, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -8,6 +9,10 @@ import pytest
 from tests.simulation.postgres_servers import new_ledger, postgres
 
 from rankd.adapters.postgres import PostgresLedger
+from rankd.adapters.postgres.line import Line
+from rankd.adapters.postgres.listening import Listener
+from rankd.core import supervisor
+from rankd.core.supervisor import Supervisor
 from rankd.errors import LedgerCorrupt, LedgerUnavailable
 from rankd.model.facts import (
     AttributesSet,
@@ -374,3 +379,68 @@ async def test_a_transaction_of_another_kind_is_refused_by_the_server_too(
     assert caught.value.applied == "no"
     await connection.execute("RESET default_transaction_isolation")
     assert list((await ledger.append([fact()], now=NOW)).positions) == [1]
+
+
+# ------------------------------------------------------------------------ background loops
+
+
+@pytest.fixture
+def restarted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "RESTART_SECONDS_MIN", 0.001)
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not true():  # noqa: ASYNC110 - nothing signals it
+            await asyncio.sleep(0.001)
+
+
+def failing_once(monkeypatch: pytest.MonkeyPatch, where: type, method: str) -> None:
+    original, failures = getattr(where, method), [ZeroDivisionError("planted")]
+
+    async def fail(self: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return await original(self)
+
+    monkeypatch.setattr(where, method, fail)
+
+
+@pytest.mark.usefixtures("restarted_at_once")
+@pytest.mark.parametrize(
+    ("name", "where", "method"),
+    [
+        ("postgres-listening", Listener, "run"),
+        ("postgres-partitions", PostgresLedger, "_keep_house"),
+    ],
+)
+async def test_background_loop_that_fails_is_restarted(
+    server: PostgresServer,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    where: type,
+    method: str,
+) -> None:
+    failing_once(monkeypatch, where, method)
+    loops = Supervisor()
+    async with PostgresLedger.open(new_ledger(server.url), start=loops.start) as ledger:
+        assert {state.name for state in loops.states()} == {
+            "postgres-listening",
+            "postgres-partitions",
+        }
+        await until(lambda: (name, 1) in {(one.name, one.restarts) for one in loops.states()})
+        await until(lambda: ledger._news.listening)
+    assert not list(loops.states())
+
+
+@pytest.mark.usefixtures("restarted_at_once")
+async def test_lost_connection_comes_back_although_reconnecting_fails_in_an_unknown_way(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    loops = Supervisor()
+    async with PostgresLedger.open(new_ledger(server.url), start=loops.start) as ledger:
+        failing_once(monkeypatch, Line, "_proven")
+        ledger._writer.drop()
+        await until(ledger._writer._back.is_set)
+        assert "postgres-writer-return failed; restart in" in caplog.text
+        assert list((await ledger.append([fact()], now=NOW)).positions) == [1]

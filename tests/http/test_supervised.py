@@ -1,0 +1,179 @@
+"""Readiness and metrics of a node whose background loops fail, one after the other."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from tests.unit.api.handling import Working
+from tests.unit.api.test_metrics import samples
+from tests.unit.core.doubles import FarIndex, LosableLedger, SetClock, bare
+
+from rankd.adapters.memory.copies import MemoryCopies
+from rankd.adapters.memory.standings import MemoryStandings
+from rankd.adapters.sqlite.spool import SpoolFile
+from rankd.api.access import Gate
+from rankd.api.metrics import render
+from rankd.api.service import Service
+from rankd.core import supervisor
+from rankd.core.intake import Intake
+from rankd.core.lister import Lister, Listing
+from rankd.core.managers import (
+    Archiver,
+    Copyist,
+    Drainer,
+    Keeper,
+    Lookout,
+    Mender,
+    Pursuer,
+    Sealer,
+    Snapshotter,
+)
+from rankd.core.recovery import Shared
+from rankd.core.service import running
+from rankd.errors import LedgerUnavailable
+
+pytestmark = pytest.mark.anyio
+
+LOOPS: dict[str, tuple[type, str]] = {
+    "intake": (Intake, "run"),
+    "refuser": (Intake, "_refuse_while_lost"),
+    "snapshotter": (Snapshotter, "run"),
+    "sealer": (Sealer, "run"),
+    "mender": (Mender, "run"),
+    "copyist": (Copyist, "run"),
+    "drainer": (Drainer, "run"),
+    "pursuer": (Pursuer, "run"),
+    "lookout": (Lookout, "run"),
+    "keeper": (Keeper, "run"),
+    "archiver": (Archiver, "run"),
+    "lister": (Lister, "run"),
+}
+"""Every background loop of an engine, and where it is."""
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def _restarts_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "RESTART_SECONDS_MIN", 0.001)
+    monkeypatch.setattr(supervisor, "STEADY_SECONDS", 0.0)
+
+
+@asynccontextmanager
+async def node(spool: Path) -> AsyncIterator[Working]:
+    """A node with everything that a node may have."""
+    ledger, clock, kept = LosableLedger(), SetClock(), MemoryStandings()
+    async with AsyncExitStack() as stack:
+        rankd = await stack.enter_async_context(
+            running(
+                ledger=ledger,
+                build=bare,
+                clock=clock,
+                reading=nullcontext(),
+                shared=Shared(cast("Any", FarIndex()), False, MemoryCopies()),
+                spool=await stack.enter_async_context(SpoolFile.open(spool)),
+                archive=kept,
+                listing=Listing(kept, 10, 0.01),
+            )
+        )
+        gate = Gate(lambda: rankd.book, loopback=True)
+        service = Service(rankd, ledger, gate, clock, False, rankd)
+        yield Working(service, clock, cast("Any", ledger))
+
+
+async def health(at: Working) -> tuple[int, str, str]:
+    answer = await at.ask("readyz")
+    body = json.loads(answer.body)
+    return answer.status, body["status"], body.get("problem") or ""
+
+
+async def until(true: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(60):
+        while not await true():  # noqa: ASYNC110 - nothing signals it
+            await asyncio.sleep(0.001)
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, name: str) -> asyncio.Event:
+    """Have a loop fail whenever it is started, until the event is set."""
+    where, method = LOOPS[name]
+    original, mended = getattr(where, method), asyncio.Event()
+
+    async def fail(self: Any) -> None:
+        if not mended.is_set():
+            raise ZeroDivisionError("planted")
+        await original(self)
+
+    monkeypatch.setattr(where, method, fail)
+    return mended
+
+
+async def test_every_loop_of_an_engine_is_supervised_and_in_the_list(tmp_path: Path) -> None:
+    async with node(tmp_path) as at:
+        await at.define()
+        states = at.service.rankd.supervisor.states()
+        assert {state.name for state in states} == set(LOOPS)
+
+
+async def _is_ready(at: Working) -> bool:
+    return await health(at) == (200, "ready", "")
+
+
+@pytest.mark.parametrize("name", LOOPS)
+async def test_failing_loop_is_told_restarted_and_forgotten(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    mended = plant(monkeypatch, name)
+    async with node(tmp_path) as at:
+        told = f"{name} fails (ZeroDivisionError: planted) and is restarted"
+
+        async def fails() -> bool:
+            return await health(at) == (503, "unavailable", told)
+
+        await until(fails)
+        assert samples(render(at.service))[f'rankd_manager_up{{manager="{name}"}}'] == 0
+        mended.set()
+        await until(lambda: _is_ready(at))
+        figures = samples(render(at.service))
+        assert figures[f'rankd_manager_up{{manager="{name}"}}'] == 1
+        assert figures[f'rankd_manager_restarts_total{{manager="{name}"}}'] >= 1
+        assert f"{name} failed; restart in" in caplog.text and "Traceback" in caplog.text
+        await at.define()
+        assert (await at.submit("p", 1))["position"] > 0
+
+
+async def test_callers_of_a_writer_that_fails_are_told_and_the_next_are_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with node(tmp_path) as at:
+        await at.define()
+        original = Intake._serve
+
+        async def fail(*_: object) -> None:
+            monkeypatch.setattr(Intake, "_serve", original)
+            raise ZeroDivisionError("planted")
+
+        monkeypatch.setattr(Intake, "_serve", fail)
+        async with asyncio.timeout(60):
+            with pytest.raises(LedgerUnavailable, match="planted") as refusal:
+                await at.submit("p", 1)
+            assert refusal.value.applied == "unknown"
+            assert (await at.submit("p", 2))["position"] > 0
+
+
+async def test_callers_wait_no_longer_once_an_engine_stops_whose_writer_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch, "intake")
+    async with asyncio.timeout(60):
+        async with node(tmp_path) as at:
+            waiting = asyncio.create_task(at.service.writer.set_friends("p", []))
+            await asyncio.sleep(0.01)
+        with pytest.raises(LedgerUnavailable):
+            await waiting
