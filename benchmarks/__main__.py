@@ -7,6 +7,7 @@ from pathlib import Path
 
 try:
     from benchmarks import (
+        clients,
         closing,
         embedded,
         http,
@@ -31,6 +32,7 @@ OTHERS = {
     start.NAME: (start.run, 10_000_000),
     closing.NAME: (closing.run, 10_000_000),
     http.NAME: (http.run, 1_000_000),
+    clients.NAME: (clients.run, 10_000),
     nodes.NAME: (nodes.run, 1_000_000),
     redis_index.NAME: (redis_index.run, 1_000_000),
     postgres_ledger.NAME: (postgres_ledger.run, 100_000),

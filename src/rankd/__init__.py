@@ -1,7 +1,7 @@
 """rankd: a real-time leaderboard engine and service.
 
-What is offered here is imported when it is first used: the engine, and httpx under the clients,
-take a while, and hardly a program needs both.
+The engine and the clients are imported when they are first used: each takes a while, and few
+programs need both.
 """
 
 from importlib import import_module

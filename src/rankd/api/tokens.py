@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import jwt
 import msgspec
@@ -28,6 +28,9 @@ from jwt.exceptions import InvalidSubjectError
 
 from rankd.api.access import Actor
 from rankd.errors import InvalidSetting, TokenKeysUnavailable, Unauthenticated
+from rankd.http_client.async_transport import AsyncTransport
+from rankd.http_client.endpoint import Endpoint, basic_authorization
+from rankd.http_client.message import Request
 from rankd.model.submission import valid_player
 from rankd.settings import Settings
 
@@ -47,6 +50,8 @@ RSA_BITS_MIN = 2048
 
 KEY_FILE_BYTES_MAX = 16 * 1024
 KEY_SET_BYTES_MAX = 64 * 1024
+HEAD_BYTES_MAX = 16 * 1024
+"""Of the response that brings a set of keys."""
 KEYS_MAX = 64
 """Of one set: an issuer has two or three, one of them on its way out."""
 
@@ -399,20 +404,22 @@ class FetchedKeys:
 
 
 async def _download(address: str) -> bytes:
-    """Return what is at an address, without following it elsewhere. Raises on anything odd."""
-    import httpx  # Here, because nobody else on the server needs it.
-
-    # It would log the address, which may hold a password.
-    logging.getLogger("httpx").setLevel(logging.WARNING)
-    async with (
-        httpx.AsyncClient(trust_env=False, follow_redirects=False) as client,
-        client.stream("GET", address, headers={"accept": "application/json"}) as answer,
-    ):
-        if answer.status_code != 200:
-            raise ValueError(f"the answer was {answer.status_code}")
-        text = b""
-        async for part in answer.aiter_bytes():
-            text += part
-            if len(text) > KEY_SET_BYTES_MAX:
-                raise ValueError("the answer is too large")
-    return text
+    """Return the document at an address. Raises ValueError and TransportError."""
+    parts = urlsplit(address)
+    server = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    headers = {"accept": "application/json", "connection": "close"}
+    if (known := basic_authorization(parts)) is not None:
+        headers["authorization"] = known
+    transport = AsyncTransport(
+        Endpoint(server, headers, use_environment=False),
+        timeout=FETCH_SECONDS_MAX,
+        connections_max=1,
+        response_bytes_max=KEY_SET_BYTES_MAX + HEAD_BYTES_MAX,
+    )
+    path = urlunsplit(("", "", parts.path or "/", parts.query, ""))
+    answer = await transport.send(Request("GET", path, {}))
+    if answer.status != 200:
+        raise ValueError(f"the answer was {answer.status}")
+    if len(answer.body) > KEY_SET_BYTES_MAX:
+        raise ValueError("the answer is too large")
+    return answer.body

@@ -1,7 +1,7 @@
 """The command line. ``rankd --help`` tells what there is; docs/cli.md tells it at length.
 
-Every command is quick to begin: what is slow to import (httpx, rich, the engine, the server) is
-imported inside the function that needs it.
+Every command is quick to begin: a module that is slow to import (httptools, rich, the engine, the
+server) is imported inside the function that needs it.
 """
 
 import click

@@ -5,11 +5,10 @@ the same whichever it was pointed at. Whoever can read the folder may do anythin
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
-
-import httpx
+from urllib.parse import unquote
 
 from rankd.api.access import ANYBODY, Actor, Gate
 from rankd.api.app import App
@@ -17,6 +16,7 @@ from rankd.api.routes import Router
 from rankd.api.service import Service
 from rankd.api.table import ROUTES
 from rankd.embedded import WallClock
+from rankd.http_client.message import Request, Response
 from rankd.settings import Settings
 from rankd.terminal import ProgressBar
 from rankd.wiring import Place, engine
@@ -37,25 +37,55 @@ class OpenGate(Gate):
         """Know everybody."""
 
 
-class FolderTransport(httpx.BaseTransport):
+class FolderTransport:
     """Carries requests to the routes."""
 
     def __init__(self, runner: asyncio.Runner, app: App, attributes: Attributes) -> None:
         self.attributes = attributes
         """What is known of a player: at hand here, where over HTTP each would be a request."""
         self._runner = runner
-        self._door = httpx.ASGITransport(app=app)
+        self._app = app
 
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
+    def send(self, request: Request) -> Response:
         """Answer one request."""
-        return self._runner.run(self._answer(request))
+        return self._runner.run(_ask(self._app, request))
 
-    async def _answer(self, request: httpx.Request) -> httpx.Response:
-        request.headers.pop("accept-encoding", None)  # Nobody is saved a byte here.
-        response = await self._door.handle_async_request(request)
-        return httpx.Response(
-            response.status_code, headers=response.headers, content=await response.aread()
-        )
+    def close(self) -> None:
+        """Nothing is open: ``opened`` closes the folder."""
+
+
+async def _ask(app: App, request: Request) -> Response:
+    """Return the answer of an ASGI application to one request."""
+    path, _, query = request.path.partition("?")
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": request.method,
+        "scheme": "http",
+        "path": unquote(path),
+        "raw_path": path.encode("ascii"),
+        "query_string": query.encode("ascii"),
+        "root_path": "",
+        "headers": [
+            (name.lower().encode("ascii"), value.encode("latin-1"))
+            for name, value in {"host": "localhost", **request.headers}.items()
+        ],
+        "server": ("localhost", 80),
+        "client": ("127.0.0.1", 0),
+    }
+    sent: list[MutableMapping[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": request.body or b"", "more_body": False}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    start, *parts = sent
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in start["headers"]}
+    return Response(start["status"], headers, b"".join(part.get("body", b"") for part in parts))
 
 
 @contextmanager

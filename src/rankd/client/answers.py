@@ -11,9 +11,10 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from rankd.client.calls import Answer, Call
+from rankd.client.calls import Call
 from rankd.client.shapes import Problem
 from rankd.errors import Corrupt, FieldError, Invalid, RankdError, Refused, Unavailable
+from rankd.http_client.message import Response
 
 RETRY_AFTER_SECONDS_MAX = 30.0
 """However long the service asks one to wait, no longer than this."""
@@ -93,7 +94,7 @@ class Attempts(Generic[T]):
         self._maybe_applied = False
         self.result: T
 
-    def judge(self, outcome: Answer | Lost) -> float | None:
+    def judge(self, outcome: Response | Lost) -> float | None:
         """Return how long to wait before the next attempt; None if ``result`` is there.
 
         Raises what the last attempt came to.
@@ -110,11 +111,11 @@ class Attempts(Generic[T]):
             if self._maybe_applied:
                 _tell(error, known._replace(applied="unknown"))
             raise error
-        asked = _retry_after(outcome) if isinstance(outcome, Answer) else 0.0
+        asked = _retry_after(outcome) if isinstance(outcome, Response) else 0.0
         self._retries += 1
         return self._policy.wait_before(self._retries - 1, asked)
 
-    def _read(self, outcome: Answer | Lost) -> RankdError | None:
+    def _read(self, outcome: Response | Lost) -> RankdError | None:
         if isinstance(outcome, Lost):
             return _tell(Unreachable(outcome.problem), self._without_answer(sent=outcome.sent))
         if outcome.status >= 300 and outcome.status != 304:
@@ -133,13 +134,13 @@ class Attempts(Generic[T]):
         return Told("unreachable", None, None, applied)
 
 
-def _retry_after(answer: Answer) -> float:
+def _retry_after(answer: Response) -> float:
     """Return the seconds that were asked for. A date is not among what we send."""
     asked = answer.headers.get("retry-after", "")
     return min(float(asked), RETRY_AFTER_SECONDS_MAX) if asked.isascii() and asked.isdigit() else 0
 
 
-def error_of(answer: Answer, call: Call[Any]) -> RankdError:
+def error_of(answer: Response, call: Call[Any]) -> RankdError:
     """Return the error that an answer tells of: that of its code, or the branch of its status."""
     problem = _problem(answer)
     kind = RankdError._taken.get(problem.code) or _branch(answer.status)
@@ -162,7 +163,7 @@ def _fields(kind: type[RankdError]) -> tuple[str, ...]:
 _decode_problem = msgspec.json.Decoder(Problem).decode
 
 
-def _problem(answer: Answer) -> Problem:
+def _problem(answer: Response) -> Problem:
     try:
         found = _decode_problem(answer.body)
     except (msgspec.MsgspecError, UnicodeDecodeError):

@@ -1,26 +1,27 @@
 """The client for programs with an event loop: the same calls, and each is awaited."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-import httpx
-
 from rankd.client import calls
 from rankd.client.answers import Attempts, Lost, Policy
-from rankd.client.calls import BATCH_SCORES, Answer, Call, Item, Pages, Result
+from rankd.client.calls import BATCH_SCORES, Call, Item, Pages, Result
 from rankd.client.synchronous import (
     CONNECTIONS_MAX,
     TIMEOUT_SECONDS,
     URL_DEFAULT,
-    Address,
-    answer_of,
     described,
+    endpoint_of,
     lost,
+    request_of,
 )
 from rankd.errors import RankdError, count
+from rankd.http_client.async_transport import AsyncTransport
+from rankd.http_client.message import AwaitableTransport, Response, TransportError
 
 S = ParamSpec("S")
 T = TypeVar("T")
@@ -62,15 +63,13 @@ class AsyncClient:
         *,
         timeout: float = TIMEOUT_SECONDS,
         policy: Policy | None = None,
-        transport: httpx.AsyncBaseTransport | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        transport: AwaitableTransport | None = None,
     ) -> None:
-        self._address = Address(url, key)
+        self._endpoint = endpoint_of(url, key, ssl_context)
         self._policy = policy or Policy()
-        self._http = httpx.AsyncClient(
-            timeout=timeout,
-            transport=transport,
-            trust_env=self._address.trust_environment,
-            limits=httpx.Limits(max_connections=CONNECTIONS_MAX),
+        self._transport = transport or AsyncTransport(
+            self._endpoint, timeout=timeout, connections_max=CONNECTIONS_MAX
         )
 
     async def __aenter__(self) -> "AsyncClient":
@@ -86,7 +85,7 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._http.aclose()
+        await self._transport.close()
 
     async def send(self, call: Call[T]) -> T:
         """Send a call, again if need be, and return what its answer says."""
@@ -97,12 +96,11 @@ class AsyncClient:
             wait = attempts.judge(await self._try(call))
         return attempts.result
 
-    async def _try(self, call: Call[T]) -> Answer | Lost:
+    async def _try(self, call: Call[T]) -> Response | Lost:
         try:
-            response = await self._http.request(**self._address.request(call))  # type: ignore[arg-type]
-        except httpx.TransportError as exc:
-            return lost(exc, self._address.url)
-        return answer_of(response)
+            return await self._transport.send(request_of(call))
+        except TransportError as exc:
+            return lost(exc, self._endpoint)
 
     async def _walk(self, pages: Pages[P, R]) -> AsyncIterator[R]:
         call: Call[P] | None = pages.first

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import islice
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -19,6 +19,7 @@ from rankd import wire
 from rankd.client import shapes
 from rankd.client.bodies import encoded, encoded_scores
 from rankd.errors import Invalid, InvalidBoard, InvalidProfile, InvalidRequest, InvalidSubmission
+from rankd.http_client.message import Response
 
 PAGE_LIMIT_MAX = 1000
 """The longest page the service gives."""
@@ -44,15 +45,6 @@ Result = wire.Receipt | wire.Refusal
 """What became of one submission of a batch."""
 
 
-class Answer(NamedTuple):
-    """What came back."""
-
-    status: int
-    headers: Mapping[str, str]
-    """By name in lower case."""
-    body: bytes
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Generic[T]):
     """One request, and how its answer is read."""
@@ -60,7 +52,7 @@ class Call(Generic[T]):
     method: str
     path: str
     """Percent-encoded, with its query."""
-    read: Callable[[Answer], T]
+    read: Callable[[Response], T]
     body: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     names: Mapping[str, object] = field(default_factory=dict)
@@ -103,10 +95,10 @@ def _shown(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _reader(kind: type[T]) -> Callable[[Answer], T]:
+def _reader(kind: type[T]) -> Callable[[Response], T]:
     decode = msgspec.json.Decoder(kind, float_hook=Decimal).decode
 
-    def read(answer: Answer) -> T:
+    def read(answer: Response) -> T:
         return decode(answer.body)
 
     return read
@@ -169,7 +161,7 @@ def define(
     )
 
 
-def _read_defined(answer: Answer) -> wire.BoardBody | wire.Preview:
+def _read_defined(answer: Response) -> wire.BoardBody | wire.Preview:
     fields = msgspec.json.decode(answer.body, type=dict[str, msgspec.Raw])
     return _read_preview(answer) if "changes" in fields else _read_board(answer)
 
@@ -298,7 +290,7 @@ _decode_receipt = msgspec.json.Decoder(wire.Receipt).decode
 _decode_refusal = msgspec.json.Decoder(wire.Refusal).decode
 
 
-def _read_results(answer: Answer) -> list[Result]:
+def _read_results(answer: Response) -> list[Result]:
     return [_read_result(raw) for raw in _decode_results(answer.body).results]
 
 
@@ -365,7 +357,7 @@ def poll(
     return Call(method="GET", path=path, read=_read_polled, headers=headers, names=names)
 
 
-def _read_polled(answer: Answer) -> shapes.Polled:
+def _read_polled(answer: Response) -> shapes.Polled:
     found = None if answer.status == 304 else _read_page(answer)
     return shapes.Polled(found, answer.headers.get("etag"))
 

@@ -1,21 +1,21 @@
 """The client for programs without an event loop. Threads may share one."""
 
 import inspect
+import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
-from ipaddress import ip_address
 from types import TracebackType
 from typing import Concatenate, ParamSpec, TypeVar
-from urllib.parse import urlsplit
-
-import httpx
 
 from rankd._version import __version__
 from rankd.client import calls
 from rankd.client.answers import Attempts, Lost, Policy
-from rankd.client.calls import BATCH_SCORES, Answer, Call, Item, Pages, Result
+from rankd.client.calls import BATCH_SCORES, Call, Item, Pages, Result
 from rankd.errors import RankdError, count
+from rankd.http_client.endpoint import Endpoint
+from rankd.http_client.message import Request, Response, Transport, TransportError
+from rankd.http_client.sync_transport import SyncTransport
 
 TIMEOUT_SECONDS = 10.0
 """For one attempt: to connect, to send, and between any two bytes of the answer."""
@@ -32,57 +32,32 @@ T = TypeVar("T")
 P = TypeVar("P")
 R = TypeVar("R")
 
-NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-"""What went wrong before a single byte could arrive."""
+_JSON = {"content-type": "application/json"}
 
 
-class Address:
-    """Where the service is, and what every request to it carries."""
-
-    def __init__(self, url: str, key: str | None) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ValueError("the address must be like http://127.0.0.1:8700")
-        if parts.username is not None or parts.query or parts.fragment:
-            raise ValueError("the address must have no name, password, query or fragment")
-        if key is not None and not _is_key(key):
+def endpoint_of(url: str, key: str | None, ssl_context: ssl.SSLContext | None) -> Endpoint:
+    """Return the service at a URL, asked with a key. Raises ValueError that repeats neither."""
+    headers = {"user-agent": f"rankd-client/{__version__}", "accept": "application/json"}
+    if key is not None:
+        if not _is_key(key):
             raise ValueError("the key must be printable ASCII without spaces")
-        self.url = url.rstrip("/")
-        self.headers = {"user-agent": f"rankd-client/{__version__}", "accept": "application/json"}
-        if key is not None:
-            self.headers["authorization"] = f"Bearer {key}"
-        self.trust_environment = not _is_loopback(parts.hostname)
-        """Whether a proxy named in the environment leads there: to this machine none does."""
-
-    def request(self, call: Call[T]) -> dict[str, object]:
-        """Return a request as httpx takes it."""
-        headers = {**self.headers, **call.headers}
-        if call.body is not None:
-            headers["content-type"] = "application/json"
-        url = self.url + call.path
-        return {"method": call.method, "url": url, "headers": headers, "content": call.body}
+        headers["authorization"] = f"Bearer {key}"
+    return Endpoint(url, headers, ssl_context=ssl_context)
 
 
 def _is_key(key: str) -> bool:
     return key.isascii() and key.isprintable() and " " not in key and 0 < len(key) < KEY_LENGTH_MAX
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
+def request_of(call: Call[T]) -> Request:
+    """Return the request that a call makes."""
+    headers = call.headers if call.body is None else {**_JSON, **call.headers}
+    return Request(call.method, call.path, headers, call.body)
 
 
-def answer_of(response: httpx.Response) -> Answer:
-    """Return what came back, without httpx."""
-    return Answer(response.status_code, response.headers, response.content)
-
-
-def lost(error: httpx.TransportError, url: str) -> Lost:
-    """Return what it means that nothing came back."""
-    said = str(error) or type(error).__name__
-    return Lost(f"{url} does not answer: {said}", not isinstance(error, NEVER_SENT))
+def lost(error: TransportError, endpoint: Endpoint) -> Lost:
+    """Return the outcome of a call without a response."""
+    return Lost(f"{endpoint.url} does not answer: {error}", error.sent)
 
 
 def described(method: Callable[..., T], build: Callable[..., object]) -> Callable[..., T]:
@@ -126,15 +101,13 @@ class Client:
         *,
         timeout: float = TIMEOUT_SECONDS,
         policy: Policy | None = None,
-        transport: httpx.BaseTransport | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        transport: Transport | None = None,
     ) -> None:
-        self._address = Address(url, key)
+        self._endpoint = endpoint_of(url, key, ssl_context)
         self._policy = policy or Policy()
-        self._http = httpx.Client(
-            timeout=timeout,
-            transport=transport,
-            trust_env=self._address.trust_environment,
-            limits=httpx.Limits(max_connections=CONNECTIONS_MAX),
+        self._transport = transport or SyncTransport(
+            self._endpoint, timeout=timeout, connections_max=CONNECTIONS_MAX
         )
 
     def __enter__(self) -> "Client":
@@ -150,7 +123,7 @@ class Client:
 
     def close(self) -> None:
         """Close the connections."""
-        self._http.close()
+        self._transport.close()
 
     def send(self, call: Call[T]) -> T:
         """Send a call, again if need be, and return what its answer says."""
@@ -159,11 +132,11 @@ class Client:
             time.sleep(wait)
         return attempts.result
 
-    def _try(self, call: Call[T]) -> Answer | Lost:
+    def _try(self, call: Call[T]) -> Response | Lost:
         try:
-            return answer_of(self._http.request(**self._address.request(call)))  # type: ignore[arg-type]
-        except httpx.TransportError as exc:
-            return lost(exc, self._address.url)
+            return self._transport.send(request_of(call))
+        except TransportError as exc:
+            return lost(exc, self._endpoint)
 
     def _walk(self, pages: Pages[P, R]) -> Iterator[R]:
         call: Call[P] | None = pages.first

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from rankd.cli import main, resp
 
-SLOW = ("httpx", "rich", "uvicorn", "starlette", "apsw", "rankd.core", "rankd.embedded")
+SLOW = ("httptools", "rich", "uvicorn", "starlette", "apsw", "rankd.core", "rankd.embedded")
 
 
 def commands(group: click.Group, above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:

@@ -17,19 +17,19 @@ from rankd.client.answers import (
     error_of,
     told,
 )
-from rankd.client.calls import Answer
 from rankd.errors import Corrupt, NotRanked, RankdError, Refused, Unavailable
+from rankd.http_client.message import Response
 
 READ, WRITE = calls.standing("b", "p", window="daily"), calls.submit("b", "p", 1)
 ONCE = calls.create_key(["read"])
-DONE = Answer(200, {}, b'{"position":3}')
-BUSY = Answer(503, {"retry-after": "1"}, b"")
+DONE = Response(200, {}, b'{"position":3}')
+BUSY = Response(503, {"retry-after": "1"}, b"")
 LOST, NEVER_SENT = Lost("cut off", sent=True), Lost("refused", sent=False)
 
 
-def answered(status: int, code: str, **more: Any) -> Answer:
+def answered(status: int, code: str, **more: Any) -> Response:
     body = {"status": status, "detail": "so it is", "code": code, "request_id": "r1", **more}
-    return Answer(status, {}, msgspec.json.encode(body))
+    return Response(status, {}, msgspec.json.encode(body))
 
 
 @pytest.mark.parametrize("code", sorted(RankdError._taken))
@@ -44,7 +44,7 @@ def test_what_the_service_sends_is_what_the_client_reads() -> None:
     """Through the service's own table of problems, so that the two cannot drift apart."""
     sent = errors.InvalidSubmission([errors.FieldError("score", "must be given")])
     response = refusal(sent, request_id="r7", writes=True)
-    error = error_of(Answer(response.status, {}, response.body), WRITE)
+    error = error_of(Response(response.status, {}, response.body), WRITE)
     assert isinstance(error, errors.InvalidSubmission)
     assert error.errors == sent.errors
     assert told(error) == ("invalid_submission", 422, "r7", "no")
@@ -79,7 +79,7 @@ def test_a_field_that_nobody_told_is_none_rather_than_missing() -> None:
 def test_an_unknown_code_becomes_the_branch_of_its_status(
     status: int, branch: type[RankdError]
 ) -> None:
-    for answer in (answered(status, "from_the_future"), Answer(status, {}, b"<html>proxy")):
+    for answer in (answered(status, "from_the_future"), Response(status, {}, b"<html>proxy")):
         assert type(error_of(answer, READ)) is branch
     assert told(error_of(answered(status, "from_the_future"), READ)).code == "from_the_future"
 
@@ -87,13 +87,13 @@ def test_an_unknown_code_becomes_the_branch_of_its_status(
 def test_the_statuses_of_the_service_lead_to_the_branches_of_its_errors() -> None:
     for kind, row in KINDS.items():
         branch = next(b for b in (Refused, Unavailable, Corrupt) if issubclass(kind, b))
-        assert type(error_of(Answer(row.status, {}, b""), READ)) is branch
+        assert type(error_of(Response(row.status, {}, b""), READ)) is branch
 
 
 # ---------------------------------------------------------------------------- attempts
 
 
-def attempt(call: Any, *outcomes: Answer | Lost, retries: int = 3) -> list[float]:
+def attempt(call: Any, *outcomes: Response | Lost, retries: int = 3) -> list[float]:
     """Give outcomes one after another; return the waits between them."""
     attempts: Attempts[Any] = Attempts(call, Policy(retries_max=retries))
     waits = []
@@ -106,7 +106,7 @@ def attempt(call: Any, *outcomes: Answer | Lost, retries: int = 3) -> list[float
 
 
 @pytest.mark.parametrize("outcome", [LOST, NEVER_SENT, BUSY])
-def test_what_may_succeed_later_is_tried_again(outcome: Answer | Lost) -> None:
+def test_what_may_succeed_later_is_tried_again(outcome: Response | Lost) -> None:
     assert len(attempt(calls.erase("p"), outcome, outcome, DONE)) == 2
 
 
@@ -121,7 +121,7 @@ def test_what_is_refused_is_not_tried_again() -> None:
 
 
 def test_what_must_not_be_done_twice_is_tried_again_only_if_it_was_surely_not_done() -> None:
-    made = Answer(201, {}, b'{"id":"i","scopes":[],"boards":null,"title":null}')
+    made = Response(201, {}, b'{"id":"i","scopes":[],"boards":null,"title":null}')
     assert len(attempt(ONCE, NEVER_SENT, made)) == 1
     assert len(attempt(ONCE, answered(503, "overloaded", applied="no"), made)) == 1
     for unsure in (LOST, answered(503, "ledger_unavailable", applied="unknown"), BUSY):
@@ -150,7 +150,7 @@ def test_an_unanswered_call_says_whether_it_may_have_been_done(
 
 def test_an_answer_that_cannot_be_read_is_told_and_not_tried_again() -> None:
     with pytest.raises(Refused, match="not rankd") as caught:
-        attempt(WRITE, Answer(200, {}, b"<html>hello"))
+        attempt(WRITE, Response(200, {}, b"<html>hello"))
     assert told(caught.value).applied == "unknown"
 
 

@@ -2,12 +2,13 @@
 
 import asyncio
 
-import httpx
 import msgspec
 import pytest
+from tests.unit.client.stand_in import AsyncStandIn, ok, sent_json
 
 from rankd import wire
 from rankd.client import AsyncClient, Policy, Unreachable
+from rankd.http_client.message import Request, Response, TransportError
 
 SOON = Policy(retries_max=2, backoff_seconds=0.001)
 RECEIPT = wire.Receipt("b", "p", "counted", 1, None, 1, None, None, 1, 100.0, 9, {})
@@ -16,14 +17,14 @@ RECEIPT = wire.Receipt("b", "p", "counted", 1, None, 1, None, None, 1, 100.0, 9,
 def test_a_retry_sends_the_same_key_again() -> None:
     keys: list[str] = []
 
-    def answer(request: httpx.Request) -> httpx.Response:
-        keys.append(msgspec.json.decode(request.content)["key"])
+    def answer(request: Request) -> Response:
+        keys.append(msgspec.json.decode(sent_json(request))["key"])
         if len(keys) < 3:
-            raise httpx.ReadError("cut off")
-        return httpx.Response(200, content=wire.encode(RECEIPT))
+            raise TransportError("cut off", sent=True)
+        return ok(wire.encode(RECEIPT))
 
     async def submit() -> wire.Receipt:
-        transport = httpx.MockTransport(answer)
+        transport = AsyncStandIn(answer)
         async with AsyncClient("http://rankd.test", policy=SOON, transport=transport) as ranks:
             return await ranks.submit("b", "p", delta=1)
 
@@ -36,24 +37,24 @@ def test_walks_and_batches_go_on_to_the_end_and_failures_are_raised() -> None:
     rows = [wire.Row(n, f"p{n}", None, n, None, None) for n in range(1, 5)]
     page = wire.Page("b", "all", None, 4, 5, "exact", False, rows[:2], "c", None)
 
-    def answer(request: httpx.Request) -> httpx.Response:
+    def answer(request: Request) -> Response:
         if request.method == "POST":
-            count = len(msgspec.json.decode(request.content)["scores"])
-            return httpx.Response(200, content=wire.encode(wire.Results([RECEIPT] * count, 9)))
-        if request.url.path == "/v1/boards":
-            raise httpx.ConnectError("nobody there")
+            count = len(msgspec.json.decode(sent_json(request))["scores"])
+            return ok(wire.encode(wire.Results([RECEIPT] * count, 9)))
+        if request.path == "/v1/boards":
+            raise TransportError("connection refused", sent=False)
         shown = page
-        if "cursor" in request.url.params:
+        if "cursor=" in request.path:
             shown = msgspec.structs.replace(page, standings=rows[2:], next_cursor=None)
-        return httpx.Response(200, content=wire.encode(shown))
+        return ok(wire.encode(shown))
 
     async def use() -> None:
-        transport = httpx.MockTransport(answer)
+        transport = AsyncStandIn(answer)
         async with AsyncClient("http://rankd.test", policy=SOON, transport=transport) as ranks:
             assert [row.player async for row in ranks.walk("b")] == ["p1", "p2", "p3", "p4"]
             items = [("p", n) for n in range(5)]
             assert await ranks.submit_many(items, board="b", batch=2) == [RECEIPT] * 5
-            with pytest.raises(Unreachable, match="nobody there"):
+            with pytest.raises(Unreachable, match="connection refused"):
                 await ranks.boards()
 
     asyncio.run(use())

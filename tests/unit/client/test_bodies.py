@@ -7,13 +7,14 @@ from decimal import Decimal
 from math import inf, nan
 from typing import Any
 
-import httpx
 import pytest
+from tests.unit.client.stand_in import AsyncStandIn, StandIn
 
 from rankd.client import AsyncClient, Client, calls, told
 from rankd.client.bodies import encoded
 from rankd.client.calls import Call
 from rankd.errors import Invalid, InvalidBoard, InvalidProfile, InvalidRequest, InvalidSubmission
+from rankd.http_client.message import Request, Response
 
 WIDE: Any = {"metadata": {"a": [1, {"b": -inf}], "c": Decimal("NaN")}, "columns": {"kills": inf}}
 
@@ -77,13 +78,13 @@ def test_what_only_looks_like_it_is_sent(said: dict[str, object]) -> None:
     assert calls.submit("b", "p", 1, metadata=said).body
 
 
-def unasked(_: httpx.Request) -> httpx.Response:
+def unasked(_: Request) -> Response:
     raise AssertionError("something was sent")
 
 
 def test_of_a_list_nothing_is_sent_if_the_last_of_it_is_none() -> None:
     scores = [*(("p", n) for n in range(5)), ("q", nan)]
-    with Client("http://rankd.test", transport=httpx.MockTransport(unasked)) as ranks:
+    with Client("http://rankd.test", transport=StandIn(unasked)) as ranks:
         with pytest.raises(InvalidSubmission) as refused:
             ranks.submit_many(scores, board="b", batch=2)
         with pytest.raises(InvalidSubmission):
@@ -93,7 +94,7 @@ def test_of_a_list_nothing_is_sent_if_the_last_of_it_is_none() -> None:
 
 def test_a_client_with_an_event_loop_does_the_same() -> None:
     async def submit() -> None:
-        transport = httpx.MockTransport(unasked)
+        transport = AsyncStandIn(unasked)
         async with AsyncClient("http://rankd.test", transport=transport) as ranks:
             with pytest.raises(InvalidSubmission):
                 await ranks.submit("b", "p", nan, delta=5)

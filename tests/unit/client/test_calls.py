@@ -11,7 +11,8 @@ from rankd import wire
 from rankd.api.routes import Found, Router
 from rankd.api.table import ROUTES
 from rankd.client import calls
-from rankd.client.calls import Answer, Call
+from rankd.client.calls import Call
+from rankd.http_client.message import Response
 
 ROUTER = Router(ROUTES)
 
@@ -141,7 +142,7 @@ def test_a_batch_larger_than_the_service_takes_is_refused_before_anything_is_sen
 
 
 def read(call: Call[calls.T], shape: object, status: int = 200) -> calls.T:
-    return call.read(Answer(status, {"etag": '"e"'}, wire.encode(shape)))
+    return call.read(Response(status, {"etag": '"e"'}, wire.encode(shape)))
 
 
 PAGE = wire.Page("b", "all", None, 1, 5, "exact", False, [], None, None)
