@@ -161,6 +161,13 @@ class Said:
     metadata: Any
     rules: Rules
     """Of its time: as long as the rule is the same, it is held to the bounds of then, too."""
+    refused: bool = False
+    """Whether it was told that it counts nowhere: then it never does."""
+    refused_in: frozenset[str] = frozenset()
+    """The windows that told so for themselves."""
+
+    def may_count_in(self, window: str) -> bool:
+        return not self.refused and window not in self.refused_in
 
 
 @dataclass(frozen=True)
@@ -235,7 +242,7 @@ def fold(rules: Rules, history: Iterable[Said], window: Window) -> dict[str, Ent
     """The entries of a window: every submission made in it, one after another."""
     entries: dict[str, Entry] = {}
     for said in history:
-        if window.holds(said.at) and fits(rules, said):
+        if window.holds(said.at) and fits(rules, said) and said.may_count_in(window.name):
             after = judge(held_to(rules, said), entries.get(said.player), said).entry
             if after is not None:
                 entries[said.player] = after
@@ -493,6 +500,12 @@ class World:
         scores = None if delta is not None else scores_of(rules, body)
         player, metadata = body["player"], body.get("metadata")
         said = Said(self.accepted, self.time, player, scores, delta, metadata, rules)
+        refused_in = frozenset(
+            window
+            for window, entries in before.items()
+            if judge(rules, entries.get(player), said).verdict == "rejected"
+        )
+        said = replace(said, refused=len(refused_in) == len(before), refused_in=refused_in)
         board.history.append(said)
         windows = {
             window: self._told(board, found, said, before[window])

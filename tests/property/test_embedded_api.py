@@ -144,6 +144,18 @@ def bodies(draw: Callable[..., Any], rules: Rules) -> Definition:
 
 
 @st.composite
+def bodies_beyond(draw: Callable[..., Any], rules: Rules) -> Definition:
+    """A submission that may leave narrow bounds, or the 64 bits, by what is there already."""
+    body = {"player": draw(players), "key": draw(keys)}
+    number = draw(st.sampled_from([4, 4, -3, 2**62]))
+    if rules.rule == "first" or draw(st.integers(0, 3)) == 0:
+        body |= {"columns": {name: number for name, _ in rules.columns}}
+    else:
+        body |= {"delta": number // 10**rules.decimals}
+    return {name: value for name, value in body.items() if value is not None}
+
+
+@st.composite
 def rounds(draw: Callable[..., Any], rules: Rules) -> list[Definition]:
     """A submission of each of some players, in any order."""
     order = draw(st.permutations(PLAYERS))
@@ -257,8 +269,26 @@ class EmbeddedMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def redefine(self, data: st.DataObject) -> None:
         """A preview tells what the redefinition then does."""
+        self._redefine(*self._redrawn(data))
+
+    @rule(data=st.data())
+    def redefine_after_refusals(self, data: st.DataObject) -> None:
+        """A refused submission stays out, though it would fit the definition that follows."""
+        rules = self.world.boards[MAIN].rules
+        for body in data.draw(st.lists(bodies_beyond(rules), min_size=1, max_size=5), "bodies"):
+            self._submit(MAIN, body)
+        if data.draw(st.booleans(), "windows"):
+            every = tuple(dict.fromkeys([*rules.windows, "all", "daily"]))
+            windows = replace(rules, windows=every)
+            return self._redefine(windows, {"windows": windows.definition()["windows"]})
+        rule = data.draw(st.sampled_from(["best", "latest", "sum", "first"]), "rule")
+        low, high = data.draw(st.sampled_from([(None, None), (-20, 20)]), "limits")
+        wider = replace(rules, rule=rule, low=low, high=high)
+        words = {word: wider.definition()[word] for word in ("rule", "limits")}
+        return self._redefine(wider, words)
+
+    def _redefine(self, changed: Rules, words: Definition) -> None:
         board = self.boards[MAIN]
-        changed, words = self._redrawn(data)
         after = copy.deepcopy(self.world)
         after.redefine(MAIN, changed)
         before = board.definition

@@ -2,7 +2,8 @@
 
 The ledger has every submission, so a changed rule is no loss: the board's facts are read again from
 its first definition on, put into the new terms and judged by the new rule, into rankings
-that nobody reads. Traffic goes on meanwhile. When the draft has come as far as the index, one
+that nobody reads. A submission that was refused when its turn came stays out: its sender was told
+that it counts nowhere. Traffic goes on meanwhile. When the draft has come as far as the index, one
 apply gives its rankings the names they are to be known by.
 
 A window of a draft is the one that is open at the time the fold has reached: when its time is over
@@ -12,6 +13,7 @@ it is let go, and the next one begun, just as the living board does.
 from collections.abc import Callable, Sequence
 from itertools import count
 
+from rankd.core.admission import NOT_REFUSED, Admission
 from rankd.core.book import BoardPage, Book
 from rankd.core.fold import Batch, Fold
 from rankd.core.turns import NEVER
@@ -25,8 +27,10 @@ from rankd.model.facts import (
     Position,
     Recorded,
     ScoreSubmitted,
+    WindowOpened,
+    WindowSealed,
 )
-from rankd.model.redefinition import Translation, changes_entries, judging, translation
+from rankd.model.redefinition import Translator, refolded
 from rankd.model.window import Instant
 from rankd.ports import DRAFT, LedgerReader, Progress, RankIndex, Ranking
 
@@ -40,21 +44,27 @@ class Draft:
     """Some windows of a board, folded again under another definition."""
 
     def __init__(
-        self, ledger: LedgerReader, index: RankIndex, page: BoardPage, board: Board
+        self,
+        ledger: LedgerReader,
+        index: RankIndex,
+        page: BoardPage,
+        board: Board,
+        *,
+        refusals_final: bool = True,
     ) -> None:
         self.board = board
+        self.refusals_final = refusals_final
         self._ledger = ledger
         self._index = index
         self._since = page.since
-        self._names = refolded(page, board)
+        self._names = refolded(page.board, board)
         self._alias = f"{DRAFT}{next(_numbers)}:{board.name}"
         self._page = BoardPage(board, page.since, alias=self._alias)
         self._book = Book()
         self._book.boards[board.name] = self._page
         self._fold = Fold(index, self._book, _never)
-        self._translate: Translation | None = None
-        self._earlier: dict[Position | None, Translation] = {}
-        """By where each definition came into force: a fact may have been read under an older."""
+        self._translator = Translator(board)
+        self._admission = Admission(ledger, page)
         # Attributes may have been declared before the board was defined.
         self.position = Position(0 if board.segments else page.since - 1)
         self._turn_at: Instant = 0
@@ -88,21 +98,18 @@ class Draft:
         fact, ours = recorded.fact, recorded.position >= self._since
         match fact:
             case ScoreSubmitted() if ours and fact.board == self.board.name:
-                assert self._translate is not None, "a board is defined before it is submitted to"
-                if (fact.defined or self._since) < self._since:
-                    return
-                translated = self._earlier.get(fact.defined, self._translate)(fact)
-                if translated is not None:
-                    await self._fold.submit(begun, translated, recorded)
-                elif fact.attributes:
-                    await self._merge(begun, fact)
+                if (fact.defined or self._since) >= self._since:
+                    await self._submit(begun, fact, recorded)
             case ScoreSubmitted() if fact.attributes:
                 await self._merge(begun, fact)
             case BoardDefined() if ours and fact.board == self.board.name:
-                before = Board.define(fact.board, fact.definition)
-                self._page.terms.board = judging(before, self.board)
-                self._translate = translation(before, self.board)
-                self._earlier[recorded.position] = self._translate
+                self._translator.define(
+                    recorded.position, Board.define(fact.board, fact.definition)
+                )
+                self._page.terms.board = self._translator.board
+                self._admission.note(recorded)
+            case WindowOpened() | WindowSealed() if ours and fact.board == self.board.name:
+                self._admission.note(recorded)
             case PlayerProfiled():
                 await self._fold.change_segments(begun, fact.player, fact.attributes or {})
                 self._book.note(recorded)
@@ -111,6 +118,15 @@ class Draft:
                 self._book.note(recorded)
             case _:
                 pass
+
+    async def _submit(self, begun: Batch, fact: ScoreSubmitted, recorded: Recorded) -> None:
+        """Judge a submission anew in the windows that did not refuse it at its position."""
+        refusal = await self._admission.refusal(recorded) if self.refusals_final else NOT_REFUSED
+        translated = None if refusal.everywhere else self._translator.translate(fact)
+        if translated is not None:
+            await self._fold.submit(begun, translated, recorded, refused=refusal.windows)
+        elif fact.attributes:
+            await self._merge(begun, fact)
 
     async def _merge(self, begun: Batch, fact: ScoreSubmitted) -> None:
         assert fact.attributes is not None
@@ -185,17 +201,6 @@ class Draft:
     def page(self) -> BoardPage:
         """Return what explains its keys."""
         return self._page
-
-
-def refolded(page: BoardPage, board: Board) -> frozenset[str]:
-    """Return the names of the windows that a new definition makes it necessary to fold again."""
-    names = {recurrence.name for recurrence in board.windows}
-    if changes_entries(page.board, board):
-        return frozenset(names)
-    before = {recurrence.name: recurrence for recurrence in page.board.windows}
-    return frozenset(
-        recurrence.name for recurrence in board.windows if before.get(recurrence.name) != recurrence
-    )
 
 
 async def _never(_begun: Batch, _recorded: Recorded) -> None:

@@ -21,7 +21,7 @@ Invariants:
 """
 
 from array import array
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
@@ -316,8 +316,15 @@ class Fold:
 
     # ...... submissions
 
-    async def submit(self, begun: Batch, fact: ScoreSubmitted, recorded: Recorded) -> None:
-        """Judge a submission in every window that is open.
+    async def submit(
+        self,
+        begun: Batch,
+        fact: ScoreSubmitted,
+        recorded: Recorded,
+        *,
+        refused: Set[str] = frozenset(),
+    ) -> None:
+        """Judge a submission in every window that is open, but for those that refused it before.
 
         No clock is asked. A window closes by a fact, and whoever appends past its end closes it
         first; another node that had not heard of it yet makes nobody fall between two windows.
@@ -333,6 +340,8 @@ class Fold:
         segments = self._book.segments(page, fact.player)
         outcomes: dict[str, _Outcome] = {}
         for name, opened in page.windows.items():
+            if name in refused:
+                continue
             outcomes[name] = await self._judge(begun, opened, fact, recorded.position, segments)
         begun.judged.append(_Judged(page, fact, recorded.position, outcomes))
 

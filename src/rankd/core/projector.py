@@ -8,11 +8,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from rankd.core.book import Book
-from rankd.core.draft import Draft, refolded
+from rankd.core.draft import Draft
 from rankd.core.fold import Batch, Fold, Receipts, merged
 from rankd.core.told import encoded
 from rankd.model.board import Board
-from rankd.model.facts import BoardDefined, Position, Recorded, ScoreSubmitted
+from rankd.model.facts import BoardDefined, BoardRedefined, Position, Recorded, ScoreSubmitted
+from rankd.model.redefinition import refolded
 from rankd.model.window import Instant
 from rankd.ports import LedgerReader, Progress, RankIndex, Ranking
 
@@ -154,11 +155,12 @@ class Projector:
         page = self.book.boards[fact.board]
         board = Board.define(fact.board, fact.definition)
         draft = self.drafts.pop(fact.board, None)
-        if draft is not None and draft.board != board:
+        final = isinstance(fact, BoardRedefined)
+        if draft is not None and (draft.board, draft.refusals_final) != (board, final):
             await draft.discard()
             draft = None
-        if draft is None and refolded(page, board):
-            draft = Draft(self._ledger, self.index, page, board)
+        if draft is None and refolded(page.board, board):
+            draft = Draft(self._ledger, self.index, page, board, refusals_final=final)
         if draft is not None:
             await draft.catch_up(through=Position(recorded.position - 1))
             await draft.adopt(begun, fact, recorded.at)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rankd.core.book import BoardPage
 from rankd.core.comparison import compare, fold_shadow
-from rankd.core.draft import Draft, refolded
+from rankd.core.draft import Draft
 from rankd.core.intake import Answer, HandedIn, Intake, Overtaken
 from rankd.core.joint import Joint
 from rankd.core.lister import Lister, Listing
@@ -49,6 +49,7 @@ from rankd.model.board import Board, Writes
 from rankd.model.facts import (
     AttributesSet,
     BoardDefined,
+    BoardRedefined,
     BoardRetired,
     Fact,
     FriendsSet,
@@ -68,7 +69,7 @@ from rankd.model.profile import (
     read_profile,
     read_reason,
 )
-from rankd.model.redefinition import check_redefinition
+from rankd.model.redefinition import check_redefinition, refolded
 from rankd.model.submission import Item, at_item, read_facts
 from rankd.ports import Archive, Clock, Ledger, Loop, Progress, Spool
 
@@ -244,7 +245,8 @@ class Rankd(View):
                 if (None if page is None else page.board) is not instead_of:
                     return False
                 windows = windows_at(page, board, now)
-                fact = BoardDefined(board.name, board.definition(), actor, windows)
+                kind = BoardDefined if page is None else BoardRedefined
+                fact = kind(board.name, board.definition(), actor, windows)
                 after = self.position
                 if await self._intake.record_after([fact], now=now, after=after) is not None:
                     return True
@@ -290,7 +292,7 @@ class Rankd(View):
     ) -> bool:
         """Record a changed definition, once what it changes is folded nearly to the head."""
         projector, before = self._intake.projector, page.board
-        if refolded(page, board):
+        if refolded(before, board):
             draft = Draft(self._ledger, projector.index, page, board)
             try:
                 for _ in range(DRAFT_PASSES_MAX):

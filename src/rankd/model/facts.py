@@ -106,6 +106,16 @@ class BoardDefined(Fact, frozen=True):
     and go on, and those that open with it."""
 
 
+class BoardRedefined(BoardDefined, frozen=True):
+    """A board means something else from here on, and what was refused before stays refused.
+
+    A version of its own, and no field: a second ``board_defined.1`` of a board, as older ledgers
+    have it, counts refused submissions in the windows it folds again, and goes on to do so.
+    """
+
+    kind = "board_defined.2"
+
+
 class BoardRetired(Fact, frozen=True):
     """A board takes no more submissions and is listed no more."""
 
@@ -368,9 +378,10 @@ FACTS: tuple[type[Fact], ...] = (
     KeyRevoked,
     NameSet,
     AttributesSet,
+    BoardRedefined,
 )
 
-KINDS: tuple[str, ...] = tuple(fact.kind.partition(".")[0] for fact in FACTS)
+KINDS: tuple[str, ...] = tuple(dict.fromkeys(fact.kind.partition(".")[0] for fact in FACTS))
 """What facts are called, whatever their version."""
 
 _CODEC = Codec(FACTS)

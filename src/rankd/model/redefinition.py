@@ -5,9 +5,9 @@ its time. When a board is redefined its windows are folded again from the facts,
 first put into the terms of the new definition: scaled to its decimals, its columns found again by
 their names.
 
-Under the same rule, bounds are those of both definitions. Whoever sent a score that left the bounds
-of its time was told that it counts nowhere: wider ones are for what is submitted from then on.
-Under another rule they bound something else, a sum or its parts, and everything is judged anew.
+Under the same rule, bounds are those of both definitions: wider ones are for submissions from then
+on. Under another rule they bound something else, a sum or its parts, and what was admitted is
+judged anew. What was refused stays refused under any definition (``core.admission``).
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ import msgspec
 
 from rankd.errors import FieldError, InvalidBoard
 from rankd.model.board import SCORE_MAX, SCORE_MIN, Board
-from rankd.model.facts import ScoreSubmitted
+from rankd.model.facts import Position, ScoreSubmitted
 from rankd.model.standing import TieRule
 
 Translation = Callable[[ScoreSubmitted], ScoreSubmitted | None]
@@ -42,11 +42,21 @@ def changes_entries(before: Board, after: Board) -> bool:
     return dense or _DECIDES_ENTRIES(before) != _DECIDES_ENTRIES(after)
 
 
+def refolded(before: Board, after: Board) -> frozenset[str]:
+    """Return the names of the windows that a new definition makes it necessary to fold again."""
+    if changes_entries(before, after):
+        return frozenset(recurrence.name for recurrence in after.windows)
+    known = {recurrence.name: recurrence for recurrence in before.windows}
+    return frozenset(
+        recurrence.name for recurrence in after.windows if known.get(recurrence.name) != recurrence
+    )
+
+
 def judging(before: Board, after: Board) -> Board:
     """Return what facts recorded under ``before`` are judged by under ``after``."""
     if before.rule is not after.rule or before.columns[0].name != after.columns[0].name:
         return after
-    factor = _factor(before, after)
+    factor = scale(before, after)
     low = max(after.score_low, before.score_low * factor)
     high = min(after.score_high, before.score_high * factor)
     if (low, high) == (after.score_low, after.score_high):
@@ -56,7 +66,7 @@ def judging(before: Board, after: Board) -> Board:
 
 def translation(before: Board, after: Board) -> Translation:
     """Return how facts recorded under ``before`` are read under ``after``."""
-    factor = _factor(before, after)
+    factor = scale(before, after)
     names = [column.name for column in before.columns]
     places = [
         names.index(column.name) if column.name in names else None for column in after.columns
@@ -80,7 +90,30 @@ def translation(before: Board, after: Board) -> Translation:
     return translate
 
 
-def _factor(before: Board, after: Board) -> int:
+class Translator:
+    """Facts of a board, in ledger order, in the terms of one definition of it."""
+
+    def __init__(self, board: Board) -> None:
+        self._target = board
+        self._translate: Translation | None = None
+        self._earlier: dict[Position | None, Translation] = {}
+        """By where each definition came into force: a fact may have been read under an older."""
+        self.board = board
+        """The definition to judge by: its bounds are never wider than those in force."""
+
+    def define(self, position: Position, board: Board) -> None:
+        """Follow the ledger to where another definition came into force."""
+        self.board = judging(board, self._target)
+        self._translate = self._earlier[position] = translation(board, self._target)
+
+    def translate(self, fact: ScoreSubmitted) -> ScoreSubmitted | None:
+        """Return a submission in these terms; None where it cannot be said in them."""
+        assert self._translate is not None, "a board is defined before it is submitted to"
+        return self._earlier.get(fact.defined, self._translate)(fact)
+
+
+def scale(before: Board, after: Board) -> int:
+    """Return the factor between the smallest units of two definitions."""
     return int(10 ** (after.decimals - before.decimals))
 
 

@@ -13,6 +13,7 @@ from rankd.model.facts import (
     FINGERPRINT_BYTES,
     AttributesSet,
     BoardDefined,
+    BoardRedefined,
     BoardRetired,
     Codec,
     Fact,
@@ -133,6 +134,11 @@ GOLDEN: list[tuple[str, str, Fact]] = [
         ),
     ),
     (
+        "board_defined.2",
+        "94a6676c6f62616c81a8646563696d616c7302a561646d696e90",
+        BoardRedefined("global", {"decimals": 2}, "admin"),
+    ),
+    (
         "board_retired.1",
         "93a6676c6f62616ca561646d696ea46f766572",
         BoardRetired("global", "admin", "over"),
@@ -216,7 +222,8 @@ def test_every_kind_has_its_golden_bytes() -> None:
 
 
 def test_every_fact_of_this_module_is_listed() -> None:
-    assert set(FACTS) == {*Fact.__subclasses__(), *PlayerProfiled.__subclasses__()} - {NamedTwice}
+    further = {*PlayerProfiled.__subclasses__(), *BoardDefined.__subclasses__()}
+    assert set(FACTS) == {*Fact.__subclasses__(), *further} - {NamedTwice}
 
 
 def test_a_flag_does_not_come_back_as_a_number() -> None:
