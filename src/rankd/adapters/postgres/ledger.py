@@ -47,6 +47,7 @@ from rankd.adapters.postgres.database import (
     leave,
 )
 from rankd.adapters.postgres.failures import VENDOR, is_certain, is_retried, said, translated
+from rankd.adapters.postgres.history import OTHER_HISTORY, Append, History
 from rankd.adapters.postgres.keeping import StandingsTables
 from rankd.adapters.postgres.line import Line, Patience, start_task
 from rankd.adapters.postgres.listening import Listener, News
@@ -109,7 +110,7 @@ class PostgresLedger(StandingsTables):
             pooled=durability.pooled,
             seconds_max=patience.connect_seconds,
         )
-        self._presence, self._news = Presence(), News()
+        self._presence, self._news, self._history = Presence(), News(), History()
         self._writer = Line(
             self._examined,
             patience,
@@ -190,6 +191,9 @@ class PostgresLedger(StandingsTables):
             found = await durability(
                 connection, self._address, seconds_max=patience.connect_seconds
             )
+            await self._history.compare(
+                connection, self._address, seconds_max=patience.connect_seconds
+            )
         except BaseException:
             connection.terminate()
             raise
@@ -248,7 +252,10 @@ class PostgresLedger(StandingsTables):
             return None
         answer = appended(batch, told)
         if facts:
-            self._news.tell(max(answer.positions))
+            last = max(answer.positions)
+            if len(answer.first_uses) < len(facts):
+                self._history.note(last, answer.link)
+            self._news.tell(last)
         return answer
 
     async def keep_receipts(self, receipts: Sequence[Kept]) -> None:
@@ -274,7 +281,7 @@ class PostgresLedger(StandingsTables):
                 connection = await self._writer.connection()
                 name = append_id()
                 try:
-                    return await self._ask(connection, name, asked)
+                    return self._taken(await self._ask(connection, name, asked))
                 except VENDOR as exc:
                     # By the end of this block it was not applied, and never will be.
                     if is_certain(exc):
@@ -294,10 +301,20 @@ class PostgresLedger(StandingsTables):
             self._node,
             _milliseconds(self._patience.lock_seconds),
             *asked,
+            *self._history.append,
             timeout=self._patience.statement_seconds,
         )
         told: str | None = await self._writer.answer(asking)
         return told
+
+    def _taken(self, told: str | None) -> str | None:
+        """Return the answer to an append, unless it came from a server with another history."""
+        if told != OTHER_HISTORY:
+            return told
+        self._writer.drop()
+        raise LedgerUnavailable(
+            "this PostgreSQL lacks what this node has seen of the ledger", applied="no"
+        )
 
     async def _settle(self, name: UUID, batch: Batch, problem: BaseException) -> str | None:
         """Find out what became of an append: its answer, or None if it will never be applied."""
@@ -347,7 +364,10 @@ class PostgresLedger(StandingsTables):
     async def _take_over(self, takings: Sequence[Taking]) -> None:
         """Append all as one transaction. If its answer is lost, whoever copies looks again."""
         patience = _milliseconds(self._patience.lock_seconds)
-        asked = [(append_id(), self._node, patience, *taking.asked) for taking in takings]
+        whatever = Append(Position(0), GENESIS)  # Whoever copies has compared the ledger itself.
+        asked = [
+            (append_id(), self._node, patience, *taking.asked, *whatever) for taking in takings
+        ]
         async with self._writer.turn():
             self._refuse_if_damaged()
             connection = await self._writer.connection()
@@ -405,6 +425,15 @@ class PostgresLedger(StandingsTables):
         """Hear that it answers."""
         self._presence.find(self)
 
+    @property
+    def seen(self) -> Position:
+        return self._history.position
+
+    def fallen_back(self) -> None:
+        """Hear that the server ends before what was seen: compare it on new connections."""
+        self._writer.drop()
+        self._reader.drop()
+
     def _note(self, error: RankdError) -> RankdError:
         """Append no more to tables that are damaged."""
         if isinstance(error, LedgerCorrupt):
@@ -428,6 +457,8 @@ class PostgresLedger(StandingsTables):
             if row_time != time:
                 time, at = row_time, as_instant(row_time)
             found.append(Recorded(position, at, decode(kind, body)))
+        if found:
+            self._history.note_fact(found[-1].position)
         return found
 
     async def head(self) -> Position:
@@ -445,6 +476,8 @@ class PostgresLedger(StandingsTables):
 
     async def link_at(self, position: Position) -> bytes | None:
         rows = await self._rows(QUERIES["read_link"], position)
+        if rows:
+            self._history.note(position, rows[0][0])
         return rows[0][0] if rows else None
 
     async def first_use(self, *, board: str, key: str) -> FirstUse | None:

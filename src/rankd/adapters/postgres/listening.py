@@ -62,6 +62,13 @@ class Told(Protocol):
     def heard(self) -> None:
         """Hear that it does."""
 
+    @property
+    def seen(self) -> int:
+        """The furthest position that was read or appended here."""
+
+    def fallen_back(self) -> None:
+        """Hear that the server's ledger ends before that."""
+
 
 class Listener:
     """Listens on a connection of its own, if there is a channel, and feels the server's pulse.
@@ -130,7 +137,7 @@ class Listener:
 
     async def _feel(self, connection: Connection) -> None:
         seconds, clock = self._patience.silence_seconds, asyncio.get_running_loop()
-        asked_at = clock.time()
+        asked_at, seen = clock.time(), self._told.seen
         try:
             head = await connection.fetchval(self._head, timeout=seconds)
         except TimeoutError as exc:
@@ -138,6 +145,8 @@ class Listener:
                 raise ConnectionError("this process stood still") from exc
             raise
         self._told.heard()
+        if (head or 0) < seen:
+            self._told.fallen_back()
         if head is not None and head > self._news.newest:
             self._news.tell(head)
 

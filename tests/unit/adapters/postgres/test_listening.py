@@ -106,9 +106,13 @@ async def test_the_log_says_once_why_nobody_listens(caplog: pytest.LogCaptureFix
         raise ConnectionError if tries < 8 else ConnectionRefusedError("no")
 
     class Deaf:
+        seen = 0
+
         def silent(self, error: BaseException) -> None: ...
 
         def heard(self) -> None: ...
+
+        def fallen_back(self) -> None: ...
 
     patience = Patience(retry_seconds_min=0.001, retry_seconds_max=0.001)
     listener = listening.Listener(nobody, None, listening.News(), patience, Deaf(), head="")

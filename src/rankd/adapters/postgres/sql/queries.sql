@@ -3,9 +3,20 @@
 -- The schema is called rankd here; another name is put in its place when a statement is asked.
 
 -- append --
--- One round trip for all of it; see migrations/0002_append.sql.
-SELECT rankd.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,
-                    $19, $20, $21);
+-- One round trip for all of it; see migrations/0002_append.sql. Not on a server that lacks the last
+-- append that was seen, which is named by its last position (0 for none) and its link.
+SELECT CASE
+       WHEN $22::bigint = 0
+         OR EXISTS (SELECT FROM rankd.appends AS seen WHERE seen.last = $22 AND seen.link = $23)
+       THEN rankd.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
+                         $18, $19, $20, $21)
+       ELSE ''
+       END;
+
+-- compare_history --
+-- Where a server's ledger ends, and what stands there for everything up to a position.
+SELECT coalesce((SELECT max(last) FROM rankd.appends), 0) AS head,
+       (SELECT link FROM rankd.appends WHERE last = $1) AS link;
 
 -- settle --
 -- What became of an append whose answer was lost.
