@@ -9,6 +9,7 @@ from rankd.model.facts import (
     FACTS,
     AttributesSet,
     BoardDefined,
+    BoardRedefined,
     BoardRetired,
     Fact,
     FriendsSet,
@@ -50,6 +51,10 @@ EVERY_KIND: list[tuple[Fact, Row]] = [
             '{"definition":{"name":"b"},"windows":[{"end":null,"start":null,"window":"forever"},'
             '{"end":null,"start":1763000000000000,"window":"d"}]}'
         )),
+    ),
+    (
+        BoardRedefined("b", {"name": "b"}, "admin"),
+        Row("b", actor="admin", details='{"definition":{"name":"b"}}'),
     ),
     (BoardRetired("b", "admin", "old"), Row("b", actor="admin", details='{"reason":"old"}')),
     (
