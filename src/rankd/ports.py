@@ -14,7 +14,7 @@ that where ``immediate`` says so.
 
 from asyncio import Task
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, overload, runtime_checkable
 
 import msgspec
 
@@ -183,6 +183,14 @@ class SharedLedger(Ledger, Protocol):
 
     async def regained(self) -> None:
         """Wait until the ledger is within reach; at once while it is."""
+
+
+@runtime_checkable
+class TimeServer(Protocol):
+    """A ledger on a server whose clock all nodes can ask."""
+
+    async def server_time(self) -> Instant:
+        """Return the time on the server. Raises LedgerUnavailable."""
 
 
 class CopyTarget(Ledger, Protocol):
@@ -811,3 +819,11 @@ class Clock(Protocol):
 
     def now(self) -> Instant:
         """Return the time. It may go back; the ledger's does not."""
+
+
+@runtime_checkable
+class CountingClock(Clock, Protocol):
+    """A clock of a machine, which may be set, beside a counter of elapsed time, which may not."""
+
+    def elapsed(self) -> int:
+        """Return the microseconds since some moment, those in which the machine slept included."""

@@ -38,6 +38,26 @@ class SetClock:
         return self.time
 
 
+class MachineClock(SetClock):
+    """A clock of a machine: it may be set, beside a counter that may not."""
+
+    def __init__(self, time: Instant = NOON) -> None:
+        super().__init__(time)
+        self.counter = 5 * DAY
+
+    def elapsed(self) -> int:
+        return self.counter
+
+    def run(self, microseconds: int) -> None:
+        """Let time pass."""
+        self.time += microseconds
+        self.counter += microseconds
+
+    def step(self, microseconds: int) -> None:
+        """Set the clock."""
+        self.time += microseconds
+
+
 class MovesIndex(NativeIndex):
     """An index that has to be told every move, as one across a network has."""
 
