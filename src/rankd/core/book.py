@@ -7,8 +7,10 @@ be asked for every submission.
 Nothing here is decided: the book only remembers what a fact says happened.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
+from datetime import timedelta
 from typing import NamedTuple, TypeVar
 
 from rankd.errors import UnknownBoard, UnknownWindow
@@ -80,6 +82,67 @@ class Sealed(NamedTuple):
     """When it was sealed, by the ledger's time."""
 
 
+class SealedWindows(dict[str, Sealed]):
+    """The closed windows of a board by id, oldest first.
+
+    Also in the order of their closing by recurrence, and by their start: to find what is due, or
+    one window, costs O(log n). Change it by item and by ``pop`` only.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changes = 0
+        """Grows with every change."""
+        self._closings: dict[str, list[tuple[Instant, Position, str]]] = {}
+        self._starts: dict[tuple[str, Instant | None], list[str]] = {}
+
+    def __setitem__(self, id: str, sealed: Sealed) -> None:
+        self.pop(id, None)
+        super().__setitem__(id, sealed)
+        self.changes += 1
+        closings = self._closings.setdefault(sealed.window.name, [])
+        insort(closings, (sealed.at, sealed.through, id))
+        self._starts.setdefault((sealed.window.name, sealed.window.start), []).append(id)
+
+    def pop(self, id: str, *default: Sealed | None) -> Sealed | None:  # type: ignore[override]
+        """Take a window out and return it."""
+        sealed = self.get(id)
+        if sealed is None:
+            return super().pop(id, *default)
+        self.changes += 1
+        name, start = sealed.window.name, sealed.window.start
+        closings = self._closings[name]
+        del closings[bisect_left(closings, (sealed.at, sealed.through, id))]
+        self._starts[name, start].remove(id)
+        if not self._starts[name, start]:
+            del self._starts[name, start]
+        return super().pop(id)
+
+    def copy(self) -> "SealedWindows":
+        """Return the same windows, to be changed on their own."""
+        twin = SealedWindows()
+        dict.update(twin, self)
+        twin._closings = {name: list(closings) for name, closings in self._closings.items()}
+        twin._starts = {start: list(ids) for start, ids in self._starts.items()}
+        return twin
+
+    def first_closing(self, name: str) -> Instant | None:
+        """Return when the oldest one of a recurrence was closed; None if there is none."""
+        closings = self._closings.get(name)
+        return closings[0][0] if closings else None
+
+    def closed_by(self, name: str, at: Instant) -> Iterator[str]:
+        """Yield the ids of those of a recurrence that were closed by then, oldest first."""
+        for closed_at, _, id in self._closings.get(name, ()):
+            if closed_at > at:
+                return
+            yield id
+
+    def starting(self, name: str, start: Instant | None) -> list[Sealed]:
+        """Return those of a recurrence that start then: editions of one window, oldest first."""
+        return [self[id] for id in self._starts.get((name, start), ())]
+
+
 class BoardPage:
     """One board's page of the book."""
 
@@ -94,7 +157,7 @@ class BoardPage:
         """The definitions before the present one, and where each came into force."""
         self.windows: dict[str, Open] = {}
         """The open ones, by the name of their recurrence, in the order of the definition."""
-        self.sealed: dict[str, Sealed] = {}
+        self.sealed = SealedWindows()
         """The closed ones, by id, oldest first."""
         self.adopt(board, position)
 
@@ -113,7 +176,7 @@ class BoardPage:
     def copy(self) -> "BoardPage":
         """Return the page as it is: nothing that is noted in one of the two is in the other."""
         page = copy(self)
-        page.earlier, page.sealed = list(self.earlier), dict(self.sealed)
+        page.earlier, page.sealed = list(self.earlier), self.sealed.copy()
         page.windows = dict(self.windows)
         return page
 
@@ -139,21 +202,29 @@ class BoardPage:
             if window.end is not None and window.end <= now:
                 yield window
 
-    def kept_until(self, sealed: Sealed) -> Instant | None:
-        """Return when a closed window is to be dropped; None if never."""
-        kept = self.board.retention.get(sealed.window.name)
-        if kept is None:
-            return None
-        return sealed.at + int(kept.total_seconds() * 1_000_000)
+    def next_drop(self) -> Instant | None:
+        """Return when the first closed window is to be dropped; None if none ever is."""
+        drops = [
+            closing + _microseconds(kept)
+            for name, kept in self.board.retention.items()
+            if (closing := self.sealed.first_closing(name)) is not None
+        ]
+        return min(drops, default=None)
+
+    def kept_enough(self, now: Instant) -> Iterator[str]:
+        """Yield the ids of the closed windows that were kept as long as they were to be."""
+        for name, kept in self.board.retention.items():
+            yield from self.sealed.closed_by(name, now - _microseconds(kept))
 
     def edition(self, window: Window) -> OpenWindow:
         """Return what to open for a window: under its own id, or a new one if it was used.
 
         A window of the very same time was taken out of the definition and is put back.
         """
-        used = {id: (known.window.start, known.window.end) for id, known in self.sealed.items()}
         id, number = window.id, 1
-        while id in used and used[id] != (window.start, window.end):
+        while (known := self.sealed.get(id)) is not None and (
+            (known.window.start, known.window.end) != (window.start, window.end)
+        ):
             number += 1
             id = f"{window.id}{EDITION}{number}"
         return OpenWindow(id, window.start, window.end)
@@ -192,10 +263,14 @@ class BoardPage:
         """Return the last edition of a closed window."""
         found = [
             sealed
-            for id, sealed in self.sealed.items()
-            if id.partition(EDITION)[0] == window.id and sealed.window.start == window.start
+            for sealed in self.sealed.starting(window.name, window.start)
+            if sealed.window.id.partition(EDITION)[0] == window.id
         ]
         return found[-1] if found else None
+
+
+def _microseconds(span: timedelta) -> int:
+    return int(span.total_seconds() * 1_000_000)
 
 
 def name_of_window(text: str) -> str:

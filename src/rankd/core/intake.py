@@ -27,8 +27,9 @@ import msgspec
 
 from rankd.core.fold import Receipts, counts_on
 from rankd.core.projector import Projector, keyed
+from rankd.core.steady_clock import steady
 from rankd.core.supervisor import Supervisor
-from rankd.core.turns import due_turns, next_turn
+from rankd.core.turns import Schedule
 from rankd.errors import LedgerUnavailable, Overloaded, RankdError, SubmissionKeyReused
 from rankd.model.board import Board
 from rankd.model.facts import Fact, Position, Recorded, ScoreSubmitted, fingerprints
@@ -133,7 +134,7 @@ class Intake:
         self._spool_refuses = False
         self._supervisor = supervisor or Supervisor()
         self._ledger = ledger
-        self._clock = clock
+        self._clock = steady(clock)
         self._reading = reading
         self._waiting_max = waiting_max
         self._batch_max = batch_max
@@ -149,6 +150,7 @@ class Intake:
         """Held while some are refused that the writer does not know of any more."""
         self._closing = False
         self._turn_at: Instant = 0
+        self._schedule = Schedule()
         self._at: Instant = 0
         """The ledger's time at the last append, though it may have brought no new fact."""
 
@@ -451,7 +453,7 @@ class Intake:
         self, facts: Sequence[Fact], now: Instant, *, after: Position | None
     ) -> Sequence[Answer] | None:
         try:
-            turns = due_turns(self.projector.book, now) if now >= self._turn_at else []
+            turns = self._due_turns(now)
             batch = [*turns, *facts] if turns else facts
             return await self._record(batch, now, skipped=len(turns), after=after)
         except BaseException as exc:
@@ -468,7 +470,7 @@ class Intake:
     ) -> Sequence[Answer] | None:
         owed = self.owed
         if not batch and not owed:
-            self._look_ahead(now)
+            self._look_ahead(now, boards=())
             return []
         handed_in = [Kept(position, receipt) for position, receipt in owed.items()]
         appended = await self._ledger.append(batch, now=now, receipts=handed_in, after=after)
@@ -482,7 +484,9 @@ class Intake:
         except LedgerUnavailable as exc:  # Out of a read: it does not know what is appended.
             raise _broken(exc) from exc
         self.link = appended.link  # Not before: a save may come while the fold reads the ledger.
-        self._look_ahead(max(now, appended.at), changed=skipped > 0 or _changes_book(batch))
+        now = max(now, appended.at)
+        if (boards := _changed_boards(batch)) or now >= self._turn_at:
+            self._look_ahead(now, boards=boards)
         answers: Sequence[Answer]
         if not appended.first_uses:
             answers = Answers(appended.positions[skipped:], receipts)
@@ -530,9 +534,15 @@ class Intake:
         elif appended.first_uses:
             await self.pursue(max(use.position for use in appended.first_uses.values()))
 
-    def _look_ahead(self, now: Instant, *, changed: bool = True) -> None:
-        if changed or now >= self._turn_at:
-            self._turn_at = next_turn(self.projector.book, now)
+    def _due_turns(self, now: Instant) -> Sequence[Fact]:
+        if now < self._turn_at:
+            return ()
+        return self._schedule.due(self.projector.book, now, self._clock.lasted())
+
+    def _look_ahead(self, now: Instant, *, boards: Iterable[str] | None = None) -> None:
+        """Work out when the next window turns, after facts about these boards, or about any."""
+        lasted = self._clock.lasted()
+        self._turn_at = self._schedule.next(self.projector.book, now, lasted, boards)
 
 
 def _waits(request: _Request) -> bool:
@@ -553,8 +563,13 @@ def _with_key(fact: Fact) -> Fact:
     return msgspec.structs.replace(fact, key=f"spool:{uuid4().hex}")
 
 
-def _changes_book(batch: Sequence[Fact]) -> bool:
-    return not all(type(fact) is ScoreSubmitted for fact in batch)
+def _changed_boards(batch: Sequence[Fact]) -> set[str]:
+    """Return the boards whose windows or definitions the facts may change."""
+    return {
+        fact.board  # type: ignore[attr-defined]
+        for fact in batch
+        if type(fact) is not ScoreSubmitted and hasattr(fact, "board")
+    }
 
 
 def _broken(error: BaseException) -> RankdError:

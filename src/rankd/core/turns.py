@@ -1,11 +1,18 @@
 """When windows open, close and are dropped: the facts that are due, and when the next ones are.
 
 A window turns by a fact with a key of its own, so it turns once, whoever noticed that it was time.
+
+A turn costs what turns: the schedule keeps when each board is due in heaps, and works out only
+those again whose windows changed. Closing and opening go by ledger time. Dropping cannot be undone
+by waiting, so it goes by time that has lasted.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
 from rankd.core.book import BoardPage, Book
+from rankd.core.steady_clock import Lasted
 from rankd.model.board import Board
 from rankd.model.facts import (
     Fact,
@@ -19,13 +26,133 @@ from rankd.model.window import Instant
 
 NEVER: Instant = 2**63 - 1
 
+HEAP_SLACK = 64
+"""How many outlived times a heap holds beyond as many as there are boards."""
+
+
+class _DueTimes:
+    """When each board is due, the earliest first."""
+
+    def __init__(self) -> None:
+        self._times: dict[str, Instant] = {}
+        self._heap: list[tuple[Instant, str]] = []
+
+    def put(self, board: str, at: Instant | None) -> None:
+        """Note when a board is due; None for never."""
+        if at is None:
+            self._times.pop(board, None)
+        elif self._times.get(board) != at:
+            self._times[board] = at
+            heappush(self._heap, (at, board))
+            if len(self._heap) > 2 * len(self._times) + HEAP_SLACK:
+                self._heap = [(at, board) for board, at in self._times.items()]
+                heapify(self._heap)
+
+    def next(self) -> Instant:
+        """Return when the first board is due."""
+        while self._heap and self._times.get(self._heap[0][1]) != self._heap[0][0]:
+            heappop(self._heap)
+        return self._heap[0][0] if self._heap else NEVER
+
+    def take(self, now: Instant) -> list[str]:
+        """Return the boards that are due, and forget when they were."""
+        boards = []
+        while self.next() <= now:
+            _, board = heappop(self._heap)
+            del self._times[board]
+            boards.append(board)
+        return boards
+
+
+class _Seen(NamedTuple):
+    """What a board's due times were worked out from."""
+
+    page: BoardPage
+    windows: object
+    defined_at: Position
+    sealed_changes: int
+
+    def is_of(self, page: BoardPage) -> bool:
+        """Whether nothing of a page has changed since."""
+        return (
+            self.page is page
+            and self.windows is page.windows
+            and self.defined_at == page.defined_at
+            and self.sealed_changes == page.sealed.changes
+        )
+
+
+class Schedule:
+    """When the windows of all boards turn."""
+
+    def __init__(self) -> None:
+        self._book: Book | None = None
+        self._seen: dict[str, _Seen] = {}
+        self._turns, self._drops = _DueTimes(), _DueTimes()
+        self._taken: set[str] = set()
+        """Boards whose facts were returned as due: ``next`` works them out again."""
+
+    def due(self, book: Book, now: Instant, lasted: Lasted | None = None) -> list[Fact]:
+        """Return the facts that close what is over, open what begins and drop what was kept enough.
+
+        They are returned again until ``next`` is asked.
+        """
+        through = now if lasted is None else lasted.through
+        if book is not self._book:
+            self._work_out(book, now, None)
+        self._taken.update(self._turns.take(now), self._drops.take(through))
+        facts: list[Fact] = []
+        for page in filter(None, map(book.boards.get, sorted(self._taken))):
+            facts += [*_turns_of(page, now), *_drops_of(page, through)]
+        return facts
+
+    def next(
+        self,
+        book: Book,
+        now: Instant,
+        lasted: Lasted | None = None,
+        boards: Iterable[str] | None = None,
+    ) -> Instant:
+        """Return when the next window of any board closes, opens or is dropped.
+
+        ``boards`` names those that facts were about since the last time; None is any.
+        """
+        self._work_out(book, now, boards)
+        drop_at = self._drops.next()
+        if drop_at != NEVER and lasted is not None:
+            drop_at = max(drop_at, lasted.again_at)
+        return min(self._turns.next(), drop_at)
+
+    def _work_out(self, book: Book, now: Instant, boards: Iterable[str] | None) -> None:
+        """Find out when the boards are due that have changed."""
+        if book is not self._book or boards is None:
+            boards = {*book.boards, *self._seen}
+        self._book = book
+        for board in {*boards, *self._taken}:
+            page, seen = book.boards.get(board), self._seen.get(board)
+            if page is None:
+                self._forget(board)
+            elif seen is None or board in self._taken or not seen.is_of(page):
+                self._seen[board] = _Seen(page, page.windows, page.defined_at, page.sealed.changes)
+                is_due = any(_turns_of(page, now))
+                self._turns.put(board, now if is_due else next_turn_of(page, now))
+                self._drops.put(board, page.next_drop())
+        self._taken.clear()
+
+    def _forget(self, board: str) -> None:
+        self._seen.pop(board, None)
+        self._turns.put(board, None)
+        self._drops.put(board, None)
+
 
 def due_turns(book: Book, now: Instant) -> list[Fact]:
-    """Return the facts that close what is over, open what begins and drop what was kept enough."""
-    facts: list[Fact] = []
-    for page in book.boards.values():
-        facts += _turns_of(page, now)
-    return facts
+    """Return the facts that are due on all boards."""
+    return Schedule().due(book, now)
+
+
+def next_turn(book: Book, now: Instant) -> Instant:
+    """Return when the next window of any board closes, opens or is dropped."""
+    return Schedule().next(book, now)
 
 
 def _turns_of(page: BoardPage, now: Instant) -> Iterator[Fact]:
@@ -43,20 +170,16 @@ def _turns_of(page: BoardPage, now: Instant) -> Iterator[Fact]:
             continue
         opened = page.edition(window_now)
         yield WindowOpened(name, opened.window, opened.start, opened.end, since)
-    for sealed in page.sealed.values():
-        until = page.kept_until(sealed)
-        if until is not None and until <= now:
-            yield WindowDropped(name, sealed.window.id, since)
+
+
+def _drops_of(page: BoardPage, now: Instant) -> Iterator[Fact]:
+    for window in page.kept_enough(now):
+        yield WindowDropped(page.board.name, window, page.defined_at)
 
 
 def _was_sealed(page: BoardPage, name: str, start: Instant | None) -> bool:
     """Whether this very window was closed early: then it stays closed."""
-    return any(
-        sealed.window.name == name
-        and sealed.window.start == start
-        and sealed.terms.board == page.board
-        for sealed in page.sealed.values()
-    )
+    return any(sealed.terms.board == page.board for sealed in page.sealed.starting(name, start))
 
 
 def windows_at(page: BoardPage | None, board: Board, now: Instant) -> tuple[OpenWindow, ...]:
@@ -88,24 +211,9 @@ def next_turn_of(page: BoardPage, now: Instant) -> Instant | None:
     return min([*ends, *_openings(page, now)], default=None)
 
 
-def next_turn(book: Book, now: Instant) -> Instant:
-    """Return when the next window of any board closes, opens or is dropped."""
-    return min((at for page in book.boards.values() for at in _coming(page, now)), default=NEVER)
-
-
 def _openings(page: BoardPage, now: Instant) -> Iterator[Instant]:
     for recurrence in page.board.windows:
         if recurrence.name not in page.windows:
             coming = recurrence.next_opening(now)
             if coming is not None and coming.start is not None:
                 yield coming.start
-
-
-def _coming(page: BoardPage, now: Instant) -> Iterator[Instant]:
-    yield from _openings(page, now)
-    for opened in page.windows.values():
-        if opened.window.end is not None:
-            yield opened.window.end
-    for sealed in page.sealed.values():
-        if (until := page.kept_until(sealed)) is not None:
-            yield until

@@ -17,9 +17,9 @@ from tests.unit.core.callers import (
 from tests.unit.core.doubles import FaultyLedger, LosableLedger, engine, facts_of, verified
 
 from rankd.adapters.memory.index import NativeIndex
-from rankd.core import intake as module
 from rankd.core.intake import _Request, _waits
 from rankd.core.recovery import Home
+from rankd.core.turns import Schedule
 from rankd.errors import LedgerUnavailable
 from rankd.model.board import Board
 from rankd.model.facts import Fact, ScoreSubmitted
@@ -343,7 +343,7 @@ async def test_windows_that_cannot_be_told_leave_nobody_waiting(
         def fails(*_: object) -> list[Fact]:
             raise OverflowError("injected")
 
-        monkeypatch.setattr(module, "due_turns", fails)
+        monkeypatch.setattr(Schedule, "due", fails)
         monkeypatch.setattr(rankd._intake, "_turn_at", 0)
         async with asyncio.timeout(30):
             with pytest.raises(LedgerUnavailable):

@@ -1,7 +1,10 @@
 """Turns: a window closes once, opens once and is dropped once, whatever was redefined meanwhile."""
 
 import asyncio
+import sys
 from collections.abc import Mapping
+from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
@@ -19,9 +22,26 @@ from tests.unit.core.doubles import (
 
 from rankd.core.book import Book
 from rankd.core.service import Rankd
-from rankd.core.turns import NEVER, due_turns, next_turn, windows_at
+from rankd.core.turns import (
+    HEAP_SLACK,
+    NEVER,
+    Schedule,
+    _DueTimes,
+    due_turns,
+    next_turn,
+    windows_at,
+)
 from rankd.model.board import Board
-from rankd.model.facts import WindowDropped, WindowOpened, WindowSealed
+from rankd.model.facts import (
+    BoardDefined,
+    BoardRetired,
+    Fact,
+    Position,
+    Recorded,
+    WindowDropped,
+    WindowOpened,
+    WindowSealed,
+)
 from rankd.model.window import Instant
 
 pytestmark = pytest.mark.anyio
@@ -193,3 +213,94 @@ def test_a_new_board_opens_the_windows_of_its_time() -> None:
     assert [one.window for one in windows_at(None, board, NOON)][:2] == ["all", "daily:2026-11-14"]
     assert len(windows_at(None, board, NOON)) == 3
     assert len(windows_at(None, board, NOON + 7 * HOUR)) == 2
+
+
+# --------------------------------------------------------------------------------- cost
+
+
+def closed(boards: int, windows: int) -> Book:
+    """Return a book of boards with hourly windows, so many of each closed before noon."""
+    book = Book()
+    position = count(1)
+
+    def note(at: Instant, fact: Fact) -> None:
+        book.note(Recorded(Position(next(position)), at, fact))
+
+    hourly = [{"name": "hour", "start": "2020-01-01T00:00:00Z", "every": "1h"}]
+    definition = Board.define("b", {"windows": hourly, "retention": {"hour": "400d"}}).definition()
+    for name in (f"b{number}" for number in range(boards)):
+        note(NOON - windows * HOUR, BoardDefined(name, definition))
+        (recurrence,) = book.boards[name].board.windows
+        for number in range(windows + 1):
+            start = NOON - (windows - number) * HOUR
+            window = recurrence.window_at(start)
+            assert window is not None
+            note(start, WindowOpened(name, window.id, window.start, window.end))
+            if number < windows:
+                note(start + HOUR, WindowSealed(name, window.id))
+    return book
+
+
+def calls_of_a_turn(book: Book) -> int:
+    """Return how many functions it takes to turn the window of one board, all others resting."""
+    schedule = Schedule()
+    for name in [*book.boards][1:]:
+        page = book.boards[name]
+        page.windows = {
+            "hour": page.windows["hour"]._replace(
+                window=replace(page.windows["hour"].window, end=NOON + DAY)
+            )
+        }
+    assert schedule.next(book, NOON) == NOON + HOUR
+    calls = 0
+
+    def tell(_frame: object, event: str, _arg: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(tell)
+    try:
+        facts = schedule.due(book, NOON + HOUR)
+        for position, fact in enumerate(facts, 1_000_000):
+            book.note(Recorded(Position(position), NOON + HOUR, fact))
+        coming = schedule.next(book, NOON + HOUR, None, ["b0"])
+    finally:
+        sys.setprofile(None)
+    assert [type(fact) for fact in facts] == [WindowSealed, WindowOpened]
+    assert coming == NOON + 2 * HOUR
+    return calls
+
+
+def test_turn_costs_the_same_however_many_windows_are_closed() -> None:
+    assert calls_of_a_turn(closed(1, 20)) == calls_of_a_turn(closed(1, 2_000))
+
+
+def test_turn_costs_the_same_however_many_boards_rest() -> None:
+    assert calls_of_a_turn(closed(2, 1)) == calls_of_a_turn(closed(200, 1))
+
+
+def test_schedule_agrees_with_one_made_anew() -> None:
+    """Whatever turns, is retired or is defined, what is due is what a new schedule finds."""
+    book, schedule = closed(5, 3), Schedule()
+    position = 2_000_000
+    assert schedule.next(book, NOON) == next_turn(book, NOON)
+    for hour in range(1, 30):
+        now = NOON + hour * HOUR
+        facts = schedule.due(book, now)
+        assert facts == schedule.due(book, now), "they stay due until the next is asked for"
+        assert sorted(map(repr, facts)) == sorted(map(repr, due_turns(book, now)))
+        if hour == 10:
+            facts = [*facts, BoardRetired("b2")]
+        for fact in facts:
+            position += 1
+            book.note(Recorded(Position(position), now, fact))
+        boards = {fact.board for fact in facts}  # type: ignore[attr-defined]
+        assert schedule.next(book, now, None, boards) == next_turn(book, now) == now + HOUR
+
+
+def test_many_changes_leave_no_outlived_times() -> None:
+    due = _DueTimes()
+    for at in range(100_000):
+        due.put("b", at)
+    assert len(due._heap) <= 2 + HEAP_SLACK
+    assert (due.next(), due.take(100_000), due.next()) == (99_999, ["b"], NEVER)
