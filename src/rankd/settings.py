@@ -98,6 +98,9 @@ class Settings:
     spool: Annotated[
         bool, Doc("Whether scores wait on this node's disk while PostgreSQL cannot be reached.")
     ] = False
+    clock_step_seconds: Annotated[
+        float, Doc("How long a step of the clock must last before it is believed.", 0, 86_400)
+    ] = 600.0
     role: Annotated[str, Doc("What this node does: all, api, query, ingest or manager.")] = "all"
     node: Annotated[
         str, Doc("What this node calls itself in a ledger that several append to; the host's name.")

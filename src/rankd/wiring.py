@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from shlex import quote
 from socket import gethostname
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from rankd.adapters.memory.index import NativeIndex
@@ -27,9 +27,12 @@ from rankd.core.follower import Follower, following
 from rankd.core.lister import Listing
 from rankd.core.recovery import FILLED_ENTRIES_MAX, Build, Home, Shared
 from rankd.core.service import Rankd, running
+from rankd.core.steady_clock import LASTING_SECONDS
 from rankd.core.supervisor import Supervisor
 from rankd.core.transfer import Transfer, insist_on_copied
 from rankd.errors import InvalidSetting, LedgerInUse, LedgerUnavailable
+from rankd.model.facts import Position
+from rankd.model.window import Instant
 from rankd.ports import Clock, CopyTarget, Finding, Ledger, LedgerReader, Progress, SharedIndex
 from rankd.settings import Settings
 
@@ -87,6 +90,8 @@ class Place:
     """How old such a list may become."""
     replica_reads: tuple[str, ...] = ()
     """Boards that may be read from replicas of an index elsewhere."""
+    clock_step_seconds: float = LASTING_SECONDS
+    """How long a step of the clock must last before it is believed."""
     filled_entries_max: int = FILLED_ENTRIES_MAX
     """How large an index elsewhere may be for this process to make it anew in memory."""
 
@@ -137,6 +142,7 @@ class Place:
             top_list_seconds=settings.top_list_seconds,
             replica_reads=settings.replica_reads,
             filled_entries_max=settings.filled_entries_max,
+            clock_step_seconds=settings.clock_step_seconds,
         )
 
     @property
@@ -164,7 +170,14 @@ async def followed(
             ledger = await stack.enter_async_context(FollowedLedger.open(place.folder))
         build = building(place.saved)
         follower = await stack.enter_async_context(
-            following(ledger=ledger, build=build, clock=clock, tell=tell, supervisor=supervisor)
+            following(
+                ledger=ledger,
+                build=build,
+                clock=clock,
+                tell=tell,
+                supervisor=supervisor,
+                lasting_seconds=place.clock_step_seconds,
+            )
         )
         yield follower, ledger
 
@@ -228,6 +241,7 @@ async def engine(
                 listing=listing,
                 manages=manages,
                 supervisor=supervisor,
+                lasting_seconds=place.clock_step_seconds,
             )
         )
         yield Engine(rankd, ledger, ledger.durable, backup)
@@ -282,6 +296,29 @@ async def examined(place: Place) -> list[Finding]:
 
         findings += await examine_redis(place.index)
     return findings
+
+
+class Times(NamedTuple):
+    """What time it is by a ledger."""
+
+    recorded: Instant | None
+    """Of the last fact; None if there is none."""
+    server: Instant | None
+    """On the server that has it; None for one on this machine."""
+
+
+async def times_of(place: Place) -> Times:
+    """Return what time it is by a ledger, and change nothing. Raises RankdError."""
+    if place.folder is None:
+        _postgres(place, Supervisor())  # Whether its driver is there.
+        from rankd.adapters.postgres import times
+
+        return Times(*await times(place.ledger))
+    if not (place.folder / FILE).exists():
+        return Times(None, None)
+    async with FollowedLedger.open(place.folder) as ledger:
+        facts = await ledger.read(after=Position(max(await ledger.head() - 1, 0)), limit=1)
+        return Times(facts[-1].at if facts else None, None)
 
 
 @asynccontextmanager

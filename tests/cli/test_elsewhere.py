@@ -32,7 +32,9 @@ def test_care_is_taken_of_the_ledger_and_the_index_that_the_settings_name(
     assert "is whole: 2 facts" in done.out, done.err
     done = run("rebuild", **env)
     assert "is new as of 2" in done.out, done.err
-    assert "PostgreSQL" in run("doctor", **env).out
+    examined = run("doctor", **env).out
+    assert "PostgreSQL" in examined
+    assert "server time" in examined and "ledger time" in examined
     refused = run("backup", "copy", **env)
     assert refused.code == 1 and "pg_dump" in refused.err
     refused = run("restore", ".", **env)

@@ -34,6 +34,9 @@ def _lines(service: Service) -> Iterator[str]:
     yield _one("rankd_commits_total", "counter", "Appends to the ledger.", rankd.commits)
     yield _one("rankd_unsaved_facts", "gauge", "A start folds so many.", rankd.unsaved)
     yield from _managers(list(rankd.supervisor.states()))
+    offset = f"{rankd.clock_offset / 1_000_000:.3f}"
+    help = "Ledger time minus this machine's clock."
+    yield _one("rankd_clock_offset_seconds", "gauge", help, offset)
     cpu = usage.ru_utime + usage.ru_stime
     yield _one("process_cpu_seconds_total", "counter", "Processor time.", f"{cpu:.2f}")
     peak = usage.ru_maxrss * 1024

@@ -53,6 +53,8 @@ def _problems(service: Service) -> Iterator[str]:
             means.insert(0, "scores are recorded, and counted when it is back")
         shown = f": {', '.join(means)}" if means else ""
         yield f"the index is lost or behind ({lost}){shown}"
+    if (wrong := view.clock_problem) is not None:
+        yield wrong
 
 
 def _failed(state: ManagerState) -> str:

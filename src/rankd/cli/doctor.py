@@ -74,6 +74,33 @@ def examine(at: Chosen) -> Iterator[Finding]:
         yield _disk(data)
     yield _files()
     yield _clock(data)
+    yield from _ledger_time(at)
+
+
+def _ledger_time(at: Chosen) -> Iterator[Finding]:
+    """Compare the time of the last fact with the clock, and the clock with the server's."""
+    from rankd.core.steady_clock import STEP_MICROSECONDS, shown_span
+    from rankd.wiring import Place, times_of
+
+    try:
+        place = Place(None, at.ledger) if at.elsewhere else Place(Path(at.data))
+        times = asyncio.run(times_of(place))
+    except RankdError:
+        return  # A ledger that cannot be read is told above.
+    now = time.time_ns() // 1000
+    if times.server is not None:
+        apart = f"{shown_span(now - times.server)} against the server's"
+        wrong = abs(now - times.server) > STEP_MICROSECONDS
+        yield Finding("server time", apart, "set this machine's clock (NTP)" if wrong else "")
+        now = times.server
+    if times.recorded is not None:
+        ahead = times.recorded - now
+        advice = (
+            "windows stand still until the clock is there: set it if it is wrong; if the ledger "
+            "is, restore a backup from before"
+        )
+        found = f"the last fact is {shown_span(ahead)} against the clock"
+        yield Finding("ledger time", found, advice if ahead > STEP_MICROSECONDS else "")
 
 
 def _servers(at: Chosen) -> Iterator[Finding]:

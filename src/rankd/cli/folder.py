@@ -99,7 +99,12 @@ def opened(folder: str) -> Iterator[FolderTransport]:
         try:
             gate = OpenGate(lambda: running.rankd.book, loopback=True)
             service = Service(
-                running.rankd, running.ledger, gate, clock, running.durable, running.rankd
+                running.rankd,
+                running.ledger,
+                gate,
+                running.rankd.clock,
+                running.durable,
+                running.rankd,
             )
             app = App(Router(ROUTES), service, Settings())
             yield FolderTransport(

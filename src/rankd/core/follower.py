@@ -9,8 +9,10 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 
+from rankd.core.clock_monitor import ClockMonitor
 from rankd.core.projector import FACTS_TOGETHER_MAX, Projector, Tell
 from rankd.core.recovery import Build, Home, recover
+from rankd.core.steady_clock import LASTING_SECONDS, SteadyClock
 from rankd.core.supervisor import Supervisor
 from rankd.core.view import View
 from rankd.errors import IndexBehind, LedgerUnavailable, RankdError, SnapshotDamaged, Unavailable
@@ -195,14 +197,22 @@ async def following(
     clock: Clock,
     tell: Tell,
     supervisor: Supervisor | None = None,
+    lasting_seconds: float = LASTING_SECONDS,
 ) -> AsyncIterator[Follower]:
     """Come as far as the ledger is, and go on with it."""
     found = await recover(ledger, _reading(build), tell)
-    follower = Follower(ledger, found.projector, clock)
+    steady = SteadyClock(clock, lasting_seconds=lasting_seconds, recorded=found.projector.at)
+    follower = Follower(ledger, found.projector, steady)
     follower.supervisor = supervisor or Supervisor()
-    task = follower.supervisor.start("follower", follower.run)
+    monitor = ClockMonitor(steady, ledger, lambda: follower.ledger_time)
+    await monitor.look()
+    tasks = [
+        follower.supervisor.start("follower", follower.run),
+        follower.supervisor.start("clock", monitor.run),
+    ]
     try:
         yield follower
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

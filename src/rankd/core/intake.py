@@ -566,9 +566,7 @@ def _with_key(fact: Fact) -> Fact:
 def _changed_boards(batch: Sequence[Fact]) -> set[str]:
     """Return the boards whose windows or definitions the facts may change."""
     return {
-        fact.board  # type: ignore[attr-defined]
-        for fact in batch
-        if type(fact) is not ScoreSubmitted and hasattr(fact, "board")
+        fact.board for fact in batch if type(fact) is not ScoreSubmitted and hasattr(fact, "board")
     }
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rankd.core.book import BoardPage
+from rankd.core.clock_monitor import ClockMonitor, note_start
 from rankd.core.comparison import compare, fold_shadow
 from rankd.core.draft import Draft
 from rankd.core.intake import Answer, HandedIn, Intake, Overtaken
@@ -32,6 +33,7 @@ from rankd.core.preview import Preview, preview
 from rankd.core.projector import Projector, Tell
 from rankd.core.recovery import Build, Home, Shared, filling, folded, recover
 from rankd.core.replicas import Replicas
+from rankd.core.steady_clock import LASTING_SECONDS, SteadyClock
 from rankd.core.supervisor import Supervisor
 from rankd.core.turns import windows_at
 from rankd.core.view import Spooled, View
@@ -71,6 +73,7 @@ from rankd.model.profile import (
 )
 from rankd.model.redefinition import check_redefinition, refolded
 from rankd.model.submission import Item, at_item, read_facts
+from rankd.model.window import Instant
 from rankd.ports import Archive, Clock, Ledger, Loop, Progress, Spool
 
 if TYPE_CHECKING:
@@ -108,7 +111,7 @@ class Rankd(View):
         reading: AbstractContextManager[Any],
     ) -> None:
         super().__init__(intake.projector, clock)
-        self.sealer = Sealer(intake, clock)
+        self.sealer = Sealer(intake, self.clock)
         self.snapshotter = Snapshotter(intake, lambda: self._home.snapshots, saved)
         self.pursuer = Pursuer(intake, ledger)
         self.lookout = Lookout(intake, ledger)  # type: ignore[arg-type] # Loop only where it is one.
@@ -123,6 +126,11 @@ class Rankd(View):
         """What makes a shared index anew; None over an index of one's own."""
         self.drainer: Drainer | None = None
         """What hands in submissions that waited; None where none do."""
+
+    @property
+    def ledger_time(self) -> Instant:
+        """The ledger's time: the clock's, unless facts are later."""
+        return self._intake.now()
 
     @property
     def failure(self) -> RankdError | None:
@@ -610,6 +618,7 @@ async def running(  # noqa: PLR0913 - what it is put together from
     listing: Listing | None = None,
     manages: bool = True,
     supervisor: Supervisor | None = None,
+    lasting_seconds: float = LASTING_SECONDS,
 ) -> AsyncIterator[Rankd]:
     """Recover from the ledger, serve, and stop once everything accepted has been answered.
 
@@ -619,10 +628,12 @@ async def running(  # noqa: PLR0913 - what it is put together from
     """
     found = await recover(ledger, build, tell, shared=shared)
     supervisor = supervisor or Supervisor()
+    recorded = found.projector.at
+    steady = SteadyClock(clock, lasting_seconds=lasting_seconds, recorded=recorded)
     intake = Intake(
         ledger=ledger,
         projector=found.projector,
-        clock=clock,
+        clock=steady,
         reading=reading,
         owed=found.owed,
         spool=spool,
@@ -632,7 +643,7 @@ async def running(  # noqa: PLR0913 - what it is put together from
     rankd = Rankd(
         ledger=ledger,
         intake=intake,
-        clock=clock,
+        clock=steady,
         build=build,
         home=found.home,
         saved=found.saved,
@@ -641,7 +652,10 @@ async def running(  # noqa: PLR0913 - what it is put together from
     if shared is not None and shared.index.replicas is not None:
         rankd.replicas = Replicas(shared.index.replicas, shared.replicated)
     rankd.supervisor = supervisor
-    loops: dict[str, Loop] = {"snapshotter": rankd.snapshotter.run}
+    monitor = ClockMonitor(steady, ledger, intake.now)
+    await monitor.look()
+    note_start(steady, recorded)
+    loops: dict[str, Loop] = {"snapshotter": rankd.snapshotter.run, "clock": monitor.run}
     if manages:
         loops["sealer"] = rankd.sealer.run
     if shared is not None and isinstance(found.projector, Joint):

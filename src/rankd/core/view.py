@@ -8,9 +8,11 @@ from rankd.core.book import Book
 from rankd.core.projector import Projector
 from rankd.core.reader import Reader
 from rankd.core.replicas import ReplicaReader, Replicas
+from rankd.core.steady_clock import clock_problem, steady
 from rankd.core.supervisor import Supervisor
 from rankd.errors import IndexBehind, RankdError
 from rankd.model.facts import Position
+from rankd.model.window import Instant
 from rankd.ports import Clock, Ranking
 
 LOOK_SECONDS = 0.05
@@ -35,7 +37,8 @@ class View:
 
     def __init__(self, projector: Projector, clock: Clock) -> None:
         self.projector = projector
-        self.reader = Reader(projector=projector, clock=clock)
+        self.clock = steady(clock)
+        self.reader = Reader(projector=projector, clock=self.clock)
         self.replicas: Replicas | None = None
         """Of a shared index: some boards may be read from them."""
         self.supervisor = Supervisor()
@@ -73,6 +76,21 @@ class View:
     def position(self) -> Position:
         """The position that reads are true at."""
         return self.projector.checkpoint
+
+    @property
+    def ledger_time(self) -> Instant:
+        """The ledger's time: the clock's, unless facts are later."""
+        return max(self.clock.now(), self.projector.at)
+
+    @property
+    def clock_offset(self) -> int:
+        """Ledger time minus the machine's clock, in microseconds."""
+        return self.ledger_time - self.clock.wall.now()
+
+    @property
+    def clock_problem(self) -> str | None:
+        """How ledger time and the clock differ and what to do; None if they agree."""
+        return clock_problem(self.clock, self.ledger_time)
 
     @property
     def failure(self) -> RankdError | None:

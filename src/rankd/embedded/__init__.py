@@ -48,11 +48,19 @@ __all__ = [
 
 
 class WallClock:
-    """The machine's own clock."""
+    """The machine's own clock, and its counter."""
 
     def now(self) -> Instant:
         """Return the time in microseconds since 1970."""
         return time.time_ns() // 1000
+
+    def elapsed(self) -> int:
+        """Return the microseconds since the machine started, those of its sleep included."""
+        return time.clock_gettime_ns(_COUNTER) // 1000
+
+
+_COUNTER = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Linux stops the monotonic clock while it sleeps; elsewhere that one goes on."""
 
 
 @overload

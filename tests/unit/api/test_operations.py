@@ -109,6 +109,16 @@ async def test_a_node_that_has_all_is_ready() -> None:
         assert [figures[f"rankd_{name}"] for name in ("up", "ledger_up", "index_up")] == [1, 1, 1]
 
 
+async def test_ledger_time_ahead_of_the_clock_is_told() -> None:
+    async with node() as found:
+        assert found.figures()["rankd_clock_offset_seconds"] == 0
+        found.at.clock.time -= 3_600_000_000
+        code, status, problem = await found.health()
+        assert (code, status) == (200, "degraded")
+        assert "ledger time is +3,600.0 s against the clock" in problem
+        assert found.figures()["rankd_clock_offset_seconds"] == 3_600
+
+
 async def test_without_a_ledger_it_says_why_and_that_writes_are_refused() -> None:
     async with node() as found:
         await found.lose_ledger()

@@ -11,7 +11,16 @@ import pytest
 
 import rankd.forms
 import rankd.wiring
-from rankd.cli.doctor import DISK_BYTES_MIN, _clock, _disk, _files, _ledger, _native
+from rankd.cli.choosing import Chosen
+from rankd.cli.doctor import (
+    DISK_BYTES_MIN,
+    _clock,
+    _disk,
+    _files,
+    _ledger,
+    _ledger_time,
+    _native,
+)
 
 
 class Usage(NamedTuple):
@@ -31,6 +40,26 @@ def test_a_clock_that_is_behind_its_own_files_is_told(tmp_path: Path) -> None:
     later = time.time() + 1e6
     os.utime(tmp_path / "ledger.db", (later, later))
     assert "future" in _clock(tmp_path).advice
+
+
+class LaterClock:
+    """A clock that is two days ahead."""
+
+    def now(self) -> int:
+        return time.time_ns() // 1000 + 2 * 86_400_000_000
+
+
+def test_doctor_warns_of_a_ledger_that_is_ahead_of_the_clock(tmp_path: Path) -> None:
+    here = Chosen(data=str(tmp_path), ledger="sqlite", index="native")
+    assert list(_ledger_time(here)) == [] and list(tmp_path.iterdir()) == []
+    with rankd.open(tmp_path) as ranks:
+        ranks.board("b").submit("p", 1)
+    (finding,) = _ledger_time(here)
+    assert finding.what == "ledger time" and not finding.advice
+    with rankd.open(tmp_path, clock=LaterClock()) as ranks:
+        ranks.board("b").submit("p", 2)
+    (finding,) = _ledger_time(here)
+    assert "+48 h" in finding.found and "restore a backup" in finding.advice
 
 
 def test_a_folder_that_cannot_be_written_is_told(

@@ -5,6 +5,7 @@ import asyncpg  # type: ignore[import-untyped]
 from rankd.adapters.postgres.database import Address, Connection, connect, leave, problems
 from rankd.adapters.postgres.failures import VENDOR, translated
 from rankd.adapters.postgres.statements import QUERIES, SCHEMA_VERSION
+from rankd.model.window import Instant
 from rankd.ports import Finding
 
 SECONDS_MAX = 5.0
@@ -23,6 +24,26 @@ async def examine(url: str) -> list[Finding]:
     except asyncpg.InvalidAuthorizationSpecificationError as exc:
         refused = "it runs, and refused the role or its password: see PGPASSWORD, or PGPASSFILE"
         return [Finding("PostgreSQL", str(translated(exc, where=address.where)), refused)]
+    except VENDOR as exc:
+        raise translated(exc, where=address.where) from exc
+
+
+async def times(url: str) -> tuple[Instant | None, Instant]:
+    """Return the time of the last fact, None if there is none, and the server's.
+
+    Raises InvalidSetting, LedgerUnavailable.
+    """
+    address = Address.parse(url)
+    try:
+        connection = await connect(address, node="doctor", pooled=True, seconds_max=SECONDS_MAX)
+        try:
+            now = await connection.fetchval(address.sql(QUERIES["server_time"]))
+            found = await connection.fetchrow(address.sql(QUERIES["schema_exists"]))
+            if not found["begun"]:
+                return None, now
+            return await connection.fetchval(address.sql(QUERIES["last_time"])), now
+        finally:
+            await leave(connection, seconds_max=SECONDS_MAX)
     except VENDOR as exc:
         raise translated(exc, where=address.where) from exc
 

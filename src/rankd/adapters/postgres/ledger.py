@@ -465,6 +465,10 @@ class PostgresLedger(StandingsTables):
         last, _ = await self._last()
         return last
 
+    async def server_time(self) -> Instant:
+        rows = await self._rows(QUERIES["server_time"])
+        return Instant(rows[0][0])
+
     async def chain_head(self) -> bytes:
         """Return the last link: ledgers that agree in it agree in every fact."""
         _, link = await self._last()

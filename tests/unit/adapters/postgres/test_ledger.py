@@ -30,7 +30,7 @@ from rankd.model.facts import (
     WindowSealed,
 )
 from rankd.model.window import Instant
-from rankd.ports import Kept
+from rankd.ports import Kept, TimeServer
 from rankd.testing.servers import PostgresServer
 
 pytestmark = pytest.mark.anyio
@@ -83,6 +83,12 @@ async def partitions(ledger: PostgresLedger) -> list[str]:
         " WHERE inhparent = 'rankd.facts'::regclass ORDER BY relname",
     )
     return [name for (name,) in rows]
+
+
+async def test_server_time_is_an_instant(ledger: PostgresLedger) -> None:
+    first, second = await ledger.server_time(), await ledger.server_time()
+    assert instant(2025, 1) < first < second
+    assert isinstance(ledger, TimeServer)
 
 
 async def test_this_month_and_three_ahead_are_there_from_the_start(

@@ -37,6 +37,17 @@ SELECT last, link
  ORDER BY last DESC
  LIMIT 1;
 
+-- server_time --
+-- What time it is where the ledger is, in microseconds.
+SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+
+-- last_time --
+-- When the last facts were appended, in microseconds.
+SELECT (extract(epoch FROM at) * 1000000)::bigint
+  FROM rankd.appends
+ ORDER BY last DESC
+ LIMIT 1;
+
 -- read_link --
 -- What stands for everything up to a position, where an append ended with it.
 SELECT link
