@@ -15,6 +15,7 @@ from ipaddress import ip_address
 from time import monotonic
 
 from rankd.api.access import Gate, ReadToken
+from rankd.api.descriptors import fit_connections, watching
 from rankd.api.forwarding import forwarding
 from rankd.api.limits import limits_of
 from rankd.api.roles import MANAGER, MANAGING, QUERY, ROLES, routes_of
@@ -95,8 +96,8 @@ class Account:
             _log.warning("stopped at %s, after a failure: %s", position, rankd.failure)
             return
         left = "nothing is left to do"
-        if rankd.spooled:
-            left = f"{rankd.spooled:,} scores wait in the spool"
+        if rankd.spooled is not None and rankd.spooled.waiting:
+            left = f"scores that wait in the spool: {rankd.spooled.waiting:,}"
         elif self._settings.index == NATIVE and rankd.unsaved:
             left = f"the next start folds the last {rankd.unsaved:,} again"
         facts = "the fact is" if rankd.position == 1 else f"all {position} facts are"
@@ -117,6 +118,7 @@ async def service(
     ``beside`` is entered once the engine runs and left before it stops.
     """
     _check_role(settings)
+    settings = fit_connections(settings)
     account = Account(settings)
     place = Place.chosen(settings)
     async with AsyncExitStack() as stack:
@@ -131,6 +133,7 @@ async def service(
             )
         )
         rankd = opened.rankd
+        await stack.enter_async_context(watching(rankd.supervisor))
         account.opened(rankd)
         loopback = is_loopback(settings.host)
         if not loopback and not rankd.book.keys:
@@ -195,6 +198,7 @@ async def worker(settings: Settings, socket: str, *, clock: Clock) -> None:
         follower, ledger = await stack.enter_async_context(
             followed(place, clock=clock, tell=lambda _: None)
         )
+        await stack.enter_async_context(watching(follower.supervisor))
         forwarder = await stack.enter_async_context(
             forwarding(socket, follower, settings.ledger_silence_seconds)
         )

@@ -1,10 +1,13 @@
 """Starting and stopping: one line when it answers, one line when it cannot, and an exit code."""
 
 import re
+import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -155,3 +158,22 @@ def test_a_service_that_does_not_come_to_listen_says_only_why(service: Served) -
     done = process("serve", "--data", "d", "--port", port, cwd=Path())
     assert done.code == 1
     assert done.err.count("\n") == 1
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux sets another's limits")
+def test_log_tells_of_a_service_without_a_free_file_descriptor(tmp_path: Path) -> None:
+    with serving(tmp_path) as served:
+        pid, address = served.process.pid, httpx.URL(served.url)
+        limit = len(list(Path(f"/proc/{pid}/fd").iterdir())) + 3
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, limit))
+        with ExitStack() as stack:
+            for _ in range(10):
+                stack.enter_context(socket.create_connection((address.host, address.port)))
+            end = time.monotonic() + PATIENCE_SECONDS
+            while "no file descriptor is left" not in served.log.read_text():
+                assert time.monotonic() < end, served.log.read_text()
+                time.sleep(0.02)
+        while "there are file descriptors again" not in served.log.read_text():
+            assert time.monotonic() < end, served.log.read_text()
+            time.sleep(0.02)
+        assert served.stop() == 0

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rankd.api import problems
 from rankd.api.exchange import HTML, NO_STORE, Header, Request, Response, squeezed_tag
+from rankd.api.limits import read_networks
 from rankd.api.logs import RequestLog, log
 from rankd.api.routes import Found, Route, Router
 from rankd.errors import (
@@ -96,7 +97,8 @@ class App:
         self.router = router
         self.service = service
         self.settings = settings
-        self.log = RequestLog(every=settings.access_log)
+        proxies = read_networks(settings.trusted_proxies)
+        self.log = RequestLog(every=settings.access_log, proxies=proxies)
         self.fallback = fallback
         """Where paths go that the table does not know: streams, pages and their files."""
         self._origins = frozenset(origin.encode() for origin in settings.cors_origins)

@@ -173,14 +173,22 @@ def read_networks(texts: Iterable[str]) -> tuple[Network, ...]:
 
 
 def address_of(request: Request, proxies: tuple[Network, ...]) -> str:
-    """Return where a request comes from, as far as that can be trusted."""
+    """Return where a request comes from, as far as that can be trusted; of IPv6 the network."""
+    found = _client_of(request, proxies)
+    return request.client if found is None else _household(found)
+
+
+def client_of(request: Request, proxies: tuple[Network, ...]) -> str:
+    """Return the address that a request comes from, as far as that can be trusted."""
+    return str(_client_of(request, proxies) or request.client)
+
+
+def _client_of(request: Request, proxies: tuple[Network, ...]) -> Address | None:
     found = _read_address(request.client)
-    if found is None:
-        return request.client
     forwarded = request.headers.get(b"x-forwarded-for") if proxies else None
-    if forwarded is not None and _is_one_of(found, proxies):
-        found = _behind(found, forwarded, proxies)
-    return _household(found)
+    if found is not None and forwarded is not None and _is_one_of(found, proxies):
+        return _behind(found, forwarded, proxies)
+    return found
 
 
 def _behind(proxy: Address, forwarded: bytes, proxies: tuple[Network, ...]) -> Address:

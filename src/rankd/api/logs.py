@@ -16,9 +16,13 @@ from time import monotonic
 from urllib.parse import quote, unquote
 
 from rankd.api.exchange import Request
+from rankd.api.limits import Network, client_of
 
 REFUSALS_PER_SECOND_MAX = 20
 """Enough to see what is the matter; a flood of them would fill the disk of whoever is attacked."""
+
+ROUTINE_CODES = frozenset({"not_ranked", "unknown_player"})
+"""Ordinary answers to the question whether there is such a player: logged at DEBUG."""
 
 _SECRET = re.compile(
     r"rk_[\w-]+"  # A key of ours.
@@ -37,9 +41,17 @@ log = logging.getLogger("rankd.api")
 class RequestLog:
     """The log of one application's requests."""
 
-    def __init__(self, *, every: bool, now: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        *,
+        every: bool,
+        proxies: tuple[Network, ...] = (),
+        now: Callable[[], float] = monotonic,
+    ) -> None:
         self._every = every
         """Whether each request is logged."""
+        self._proxies = proxies
+        """Whose word for a client's address is taken."""
         self._now = now
         self._second = 0
         self._logged = self._left_out = 0
@@ -47,8 +59,9 @@ class RequestLog:
     def answered(self, request: Request, status: int) -> None:
         """Note a request that was answered, if that is wanted. The query may hold names: not it."""
         if self._every:
+            client = client_of(request, self._proxies)
             path, name = without_secrets(request.path), request.request_id
-            access_log.info("%s %s %s %d %s", request.client, request.method, path, status, name)
+            access_log.info("%s %s %s %d %s", client, request.method, path, status, name)
 
     def refused(
         self, request_id: str, *, status: int, code: str, what: str, why: str | None = None
@@ -57,9 +70,11 @@ class RequestLog:
 
         ``what`` was asked and ``why`` it was refused are in our words.
         """
-        if not self._may_log():
-            return
         level = logging.WARNING if status >= 500 else logging.INFO
+        if code in ROUTINE_CODES:
+            level = logging.DEBUG
+        elif not self._may_log():
+            return
         asked = what if why is None else f"{what}: {why}"
         log.log(level, "request %s refused: %d %s, %s", request_id, status, code, asked)
 

@@ -3,6 +3,7 @@
 import pytest
 
 from rankd.api.exchange import Request
+from rankd.api.limits import read_networks
 from rankd.api.logs import REFUSALS_PER_SECOND_MAX, RequestLog, without_secrets
 
 
@@ -31,9 +32,9 @@ def test_only_so_many_refusals_are_logged_and_the_others_are_counted(
     now = [5.0]
     noted = RequestLog(every=False, now=lambda: now[0])
     for number in range(REFUSALS_PER_SECOND_MAX + 3):
-        noted.refused(f"r{number}", status=404, code="not_ranked", what="get_standing")
+        noted.refused(f"r{number}", status=404, code="unknown_board", what="get_standing")
     assert len(caplog.messages) == REFUSALS_PER_SECOND_MAX
-    assert caplog.messages[0] == "request r0 refused: 404 not_ranked, get_standing"
+    assert caplog.messages[0] == "request r0 refused: 404 unknown_board, get_standing"
     now[0] += 1
     noted.refused("later", status=503, code="overloaded", what="submit_score")
     assert caplog.messages[-2:] == [
@@ -52,3 +53,31 @@ def test_every_request_is_logged_only_where_that_is_wanted(
     assert caplog.messages == []
     RequestLog(every=True).answered(request, 404)
     assert caplog.messages == [f"192.0.2.1 GET /v1/keys/*** 404 {request.request_id}"]
+
+
+@pytest.mark.parametrize("code", ["not_ranked", "unknown_player"])
+def test_ordinary_answers_stay_below_info_and_displace_no_refusal(
+    code: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    noted = RequestLog(every=False, now=lambda: 5.0)
+    for number in range(REFUSALS_PER_SECOND_MAX):
+        noted.refused(f"r{number}", status=404, code=code, what="get_standing")
+    noted.refused("other", status=404, code="unknown_board", what="get_standing")
+    levels = [record.levelname for record in caplog.records]
+    assert levels == ["DEBUG"] * REFUSALS_PER_SECOND_MAX + ["INFO"]
+
+
+def test_address_behind_a_trusted_proxy_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    proxies = read_networks(["192.0.2.1"])
+    for headers, client, logged in [
+        ({b"x-forwarded-for": b"203.0.113.7"}, "192.0.2.1", "203.0.113.7"),
+        ({b"x-forwarded-for": b"2001:db8::1"}, "192.0.2.1", "2001:db8::1"),
+        ({b"x-forwarded-for": b"203.0.113.7"}, "192.0.2.9", "192.0.2.9"),
+        ({}, "192.0.2.1", "192.0.2.1"),
+        ({}, "a socket", "a socket"),
+    ]:
+        request = Request("GET", "/healthz", {}, {}, headers, client=client)
+        RequestLog(every=True, proxies=proxies).answered(request, 200)
+        assert caplog.messages[-1] == f"{logged} GET /healthz 200 {request.request_id}"
