@@ -311,6 +311,42 @@ def test_a_token_says_nothing_of_what_its_player_is(fast_lane: bool) -> None:
     run(test())
 
 
+@pytest.mark.parametrize("fast_lane", [True, False], ids=["fast", "asgi"])
+def test_key_limited_to_boards_sets_no_attributes(fast_lane: bool) -> None:
+    """PUT /v1/players refuses such a key, so a submission may not change segments elsewhere."""
+
+    async def test() -> None:
+        async with whole(fast_lane=fast_lane) as service:
+            admin = (await service.new_key("admin"))["key"]
+            for board in ("mine", "other"):
+                definition = {"segments": ["league"]}
+                await service.told("PUT", f"/v1/boards/{board}", definition, key=admin)
+            gold = {**SCORE, "attributes": {"league": "gold"}}
+            await service.told("POST", "/v1/boards/other/scores", gold, key=admin)
+            before = service.rankd.position
+            for scope in ("submit", "admin"):
+                limited = (await service.new_key(scope, boards=["mine"], key=admin))["key"]
+                for attributes in ({"league": "bronze"}, {"other": 1}, {}):
+                    item = {**SCORE, "attributes": attributes}
+                    items = [{"board": "mine", **SCORE}, {"board": "mine", **item}]
+                    for path, sent in (
+                        ("/v1/boards/mine/scores", item),
+                        ("/v1/scores:batch", {"scores": items}),
+                    ):
+                        answer = await service.ask("POST", path, sent, key=limited)
+                        told = answer.json()
+                        assert (answer.status_code, told["code"]) == (403, "forbidden"), told
+                        assert told["applied"] == "no"
+                        assert "attributes" in told["detail"]
+            assert service.rankd.position == before + 2, "nothing but the two keys is recorded"
+            nothing = {**SCORE, "attributes": None}
+            await service.told("POST", "/v1/boards/mine/scores", nothing, key=limited)
+            segment = "/v1/boards/other/standings?segment=league:gold"
+            assert (await service.told("GET", segment, key=admin))["total"] == 1
+
+    run(test())
+
+
 def test_a_batch_over_several_boards_needs_a_key_for_all_of_them() -> None:
     async def test() -> None:
         async with whole() as service:

@@ -54,6 +54,11 @@ class Actor(msgspec.Struct, frozen=True, gc=False):
         """Whether a first score may bring its board into being: not for players, nor one board."""
         return self.player is None and not self.limited
 
+    @property
+    def may_profile(self) -> bool:
+        """Whether it may say what a player is, which every board with segments goes by."""
+        return self.player is None and not self.limited
+
 
 ANYBODY = Actor(None)
 

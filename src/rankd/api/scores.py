@@ -151,7 +151,7 @@ async def _submit_each(service: Service, request: Request) -> Response:
     for name in {name for name, _ in bodies} or {""}:
         actor = service.gate.admit(request, "submit", name)
     service.gate.count_scores(actor, len(batch.scores))
-    if actor.player is not None:
+    if not actor.may_profile:
         bodies = [(name, _of_actor(service, actor, name, body)) for name, body in bodies]
     answers = await service.writer.submit_each(bodies, actor=actor.name)
     told = map(partial(_result, service), answers, [name for name, _ in bodies])
@@ -273,11 +273,13 @@ def _with_key(body: dict[str, Any], request: Request) -> dict[str, Any]:
 
 
 def _of_actor(service: Service, actor: Actor, name: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Return what a player may submit: for itself alone, and only where its board allows that.
+    """Return what a player or a key for some boards may submit. Raises Forbidden.
 
-    What is known of a player, other boards part their players by: that is for servers to say. Its
-    keys are its own: nobody can use up a key that another player was going to use.
+    A player submits for itself alone, where the board allows that, under submission keys of its
+    own. Attributes place a player in the segments of every board, so neither sets them.
     """
+    if not actor.may_profile and body.get("attributes") is not None:
+        raise Forbidden(_NO_ATTRIBUTES[actor.limited])
     if actor.player is None:
         return body
     page = service.rankd.book.boards.get(name)
@@ -285,10 +287,14 @@ def _of_actor(service: Service, actor: Actor, name: str, body: dict[str, Any]) -
         raise Forbidden("this board takes scores from servers only")
     if body.get("player") != actor.player:
         raise Forbidden("a player's token submits for that player only")
-    if body.get("attributes") is not None:
-        raise Forbidden("a player's token does not set attributes")
     key = body.get("key")
     return {**body, "key": own_key("own", key, actor.player)} if isinstance(key, str) else body
+
+
+_NO_ATTRIBUTES = (
+    "a player's token does not set attributes",
+    "a key for some boards does not set attributes: they count on every board",
+)
 
 
 def own_key(kind: str, key: str, player: str) -> str:
