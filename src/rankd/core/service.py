@@ -332,19 +332,25 @@ class Rankd(View):
     # -------------------------------------------------------------------- submissions
 
     async def submit(
-        self, name: str, items: Sequence[Item], *, actor: str | None = None
+        self,
+        name: str,
+        items: Sequence[Item],
+        *,
+        actor: str | None = None,
+        first: int | None = None,
     ) -> Sequence[Answer]:
         """Have submissions to one board recorded, judged and counted, in one commit.
 
-        Raises InvalidSubmission if one is malformed, and then nothing is recorded.
+        Raises InvalidSubmission if one is malformed, and then nothing is recorded; its place is
+        counted from ``first``, where these are a part of many.
         """
         while True:
             page = await self._page(name)
             board = page.board
             facts = (
-                await self._read_as_then(page, items, actor)
+                await self._read_as_then(page, items, actor, first)
                 if page.earlier and any(map(_has_key, items))
-                else read_facts(board, items, actor=actor)
+                else read_facts(board, items, actor=actor, first=first)
             )
             try:
                 return await self._intake.put(facts, boards=(board,))
@@ -373,7 +379,11 @@ class Rankd(View):
         return await self._intake.put(facts, boards=boards)
 
     async def _read_as_then(
-        self, page: BoardPage, items: Sequence[Item], actor: str | None
+        self,
+        page: BoardPage,
+        items: Sequence[Item],
+        actor: str | None,
+        part_from: int | None = None,
     ) -> list[ScoreSubmitted]:
         """Read submissions to a board that was redefined.
 
@@ -393,7 +403,9 @@ class Rankd(View):
                         continue
                 facts += read_facts(page.board, [item], actor=actor)
             except Invalid as exc:
-                raise (exc if len(items) == 1 else at_item(place, exc)) from exc
+                if len(items) == 1 and part_from is None:
+                    raise
+                raise at_item((part_from or 0) + place, exc) from exc
         return facts
 
     async def submit_each(

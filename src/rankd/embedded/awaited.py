@@ -117,7 +117,7 @@ class BoardWriter(BoardHandle):
         for first in range(0, len(bodies), BATCH_FACTS_MAX):
             some = bodies[first : first + BATCH_FACTS_MAX]
             try:
-                answers += await rankd.submit(self.name, some)
+                answers += await rankd.submit(self.name, some, first=first or None)
             except (Refused, Unavailable) as exc:
                 if first:
                     exc.add_note(f"the first {first} of {len(bodies)} submissions were recorded")

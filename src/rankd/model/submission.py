@@ -224,11 +224,12 @@ _PLAIN = frozenset({"board", "player", "score", "key"})
 
 
 def read_facts(
-    board: Board, items: Sequence[Item], *, actor: str | None = None
+    board: Board, items: Sequence[Item], *, actor: str | None = None, first: int | None = None
 ) -> list[ScoreSubmitted]:
     """Return the facts that record some submissions to one board.
 
-    Raises InvalidSubmission, naming the first item that is wrong, or ScoreOutOfBounds.
+    Raises InvalidSubmission, naming the first item that is wrong, or ScoreOutOfBounds. ``first`` is
+    the place of the first item where these are a part of many; None where they are all there are.
     """
     facts: list[ScoreSubmitted] = []
     add, name = facts.append, board.name
@@ -262,9 +263,9 @@ def read_facts(
         try:
             add(Submission.of(board, _as_body(item)).fact(actor=actor))
         except Invalid as exc:
-            if len(items) == 1:
+            if len(items) == 1 and first is None:
                 raise
-            raise at_item(len(facts), exc) from exc
+            raise at_item((first or 0) + len(facts), exc) from exc
     return facts
 
 

@@ -73,6 +73,21 @@ async def test_what_was_recorded_before_a_wrong_item_is_told(ranks: AsyncRanks) 
     assert board.page().total == BATCH_FACTS_MAX
 
 
+@pytest.mark.parametrize("redefined", [False, True])
+@pytest.mark.parametrize("behind", [0, 5])
+async def test_a_wrong_item_is_named_by_its_place_among_all(
+    ranks: AsyncRanks, redefined: bool, behind: int
+) -> None:
+    board = await ranks.board("arena")
+    if redefined:
+        await board.redefine(ties="dense")
+    items: list[Any] = [(f"p{n}", n) for n in range(BATCH_FACTS_MAX + behind)]
+    wrong: Any = {"player": "", "score": 1, "key": "k"}
+    with pytest.raises(InvalidSubmission) as refusal:
+        await board.submit_many([*items, wrong])
+    assert refusal.value.errors[0].field == f"[{BATCH_FACTS_MAX + behind}].player"
+
+
 async def test_a_pair_is_two(ranks: AsyncRanks) -> None:
     board = await ranks.board("arena")
     wrong: Any = ("ann", 1, "key")
