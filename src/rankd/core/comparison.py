@@ -41,13 +41,14 @@ async def fold_shadow(shadow: Projector, intake: Intake) -> AsyncIterator[Progre
 
 async def compare(shadow: Projector, intake: Intake) -> AsyncIterator[Progress]:
     """Compare every entry of the engine's index with a shadow's. Raises IndexDiffers."""
-    done = 0
-    for ranking in await _rankings(shadow, intake):
+    rankings, done = await _rankings(shadow, intake), 0
+    entries = await shadow.count_entries()
+    for ranking in rankings:
         first, total = 1, 1
         while first <= total:  # Whoever comes behind the last one now is not waited for.
             count, total = await _compare_some(shadow, intake, ranking, Rank(first))
             done, first = done + count, first + count
-            yield Progress(done, max(done, done + total - first + 1), "comparing")
+            yield Progress(done, max(done, entries), "comparing")
 
 
 async def _rankings(shadow: Projector, intake: Intake) -> list[Ranking]:

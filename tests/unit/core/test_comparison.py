@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, nullcontext
 
 import pytest
-from tests.unit.core.doubles import SetClock, SharedLedger, bare, verified
+from tests.unit.core.doubles import FaultyLedger, SetClock, SharedLedger, bare, engine, verified
 
 from rankd.adapters.redis import RedisIndex
 from rankd.core import comparison, managers
@@ -62,3 +62,14 @@ async def test_an_index_that_is_behind_is_not_called_wrong(
         say(server, "FLUSHALL")
         with pytest.raises(IndexUnavailable):
             await verified(node)
+
+
+async def test_progress_of_a_comparison_never_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "COMPARED_TOGETHER", 7)
+    async with engine(FaultyLedger()) as rankd:
+        await rankd.define("b", {"windows": ["all", "daily", "weekly"]})
+        await rankd.submit("b", [{"player": f"p{n}", "score": n} for n in range(60)])
+        steps = [step async for step in rankd.verify() if step.stage == "comparing"]
+    shares = [step.done / step.total for step in steps]
+    assert len(shares) == 27 and shares == sorted(shares)
+    assert shares[0] < 0.05 and shares[-1] == 1.0
