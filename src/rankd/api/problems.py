@@ -12,6 +12,7 @@ import msgspec
 from rankd import errors
 from rankd.api.exchange import PROBLEM_JSON, Header, Response
 from rankd.errors import FieldError, RankdError
+from rankd.wire import WrongField
 
 RETRY_AFTER_SECONDS = 1
 """How long to wait before trying an unavailable service again, where nobody knows better."""
@@ -101,13 +102,6 @@ ABOUT: dict[type[RankdError], FieldError] = {
     errors.SubmissionKeyReused: FieldError("key", "must be new for another submission"),
 }
 """The field that an error is about which is always about the same one."""
-
-
-class WrongField(msgspec.Struct):
-    """One thing wrong with one field."""
-
-    field: str
-    message: str
 
 
 class Problem(msgspec.Struct, omit_defaults=True):

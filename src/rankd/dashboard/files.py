@@ -15,6 +15,7 @@ from rankd.api.routes import Route
 from rankd.errors import NotFound
 
 PAGE = "index.html"
+ICON = "icon.svg"
 
 KINDS = MappingProxyType(
     {
@@ -30,6 +31,9 @@ KEPT = b"public, max-age=31536000, immutable"
 
 ASKED_ANEW = b"no-cache"
 """Kept, but shown only after asking whether it is still the page."""
+
+KEPT_A_DAY = b"public, max-age=86400"
+"""For a file whose name is always the same."""
 
 HASH_BYTES = 8
 """Tells apart versions of one file, not files of strangers."""
@@ -99,7 +103,14 @@ async def show_asset(service: object, request: Request) -> Response:
     return found
 
 
+async def show_icon(service: object, request: Request) -> Response:
+    """Return the icon, which browsers ask for by this name where a page names none."""
+    del service, request
+    return Response(_folder()[ICON], content_type=KINDS[".svg"], cache_control=KEPT_A_DAY)
+
+
 ROUTES = (
     Route(method="GET", path="/", operation="show_page", handler=show_page, any_query=True),
     Route(method="GET", path="/assets/{file}", operation="show_asset", handler=show_asset),
+    Route(method="GET", path="/favicon.ico", operation="show_icon", handler=show_icon),
 )

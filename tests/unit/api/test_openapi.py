@@ -39,6 +39,12 @@ def test_every_reference_leads_somewhere_and_every_shape_is_referred_to() -> Non
     assert references(DOCUMENT) == there
 
 
+def test_every_shape_has_a_plain_name() -> None:
+    """Two classes of one name would be told apart by their modules, which clients must not see."""
+    names = DOCUMENT["components"]["schemas"]
+    assert [name for name in names if not re.fullmatch("([A-Z][a-z]+)+", name)] == []
+
+
 def test_every_route_is_described_once() -> None:
     assert len(OPERATIONS) == len(ROUTES)
     assert set(OPERATIONS) == {route.operation for route in ROUTES}

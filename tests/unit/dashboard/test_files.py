@@ -58,6 +58,12 @@ def test_the_page_is_asked_for_anew_and_not_sent_twice() -> None:
     assert get("/", {b"if-none-match": b'"x"'}).status == 200
 
 
+def test_icon_has_the_name_that_browsers_ask_for() -> None:
+    answer = get("/favicon.ico")
+    assert (answer.status, answer.content_type) == (200, b"image/svg+xml")
+    assert answer.body == FOLDER.joinpath("icon.svg").read_bytes()
+
+
 @pytest.mark.parametrize("name", ["page.js", "index.html", "nothing.css", "..", "page.0.js"])
 def test_nothing_else_is_served(name: str) -> None:
     with pytest.raises(NotFound):
