@@ -90,14 +90,23 @@ class Opened:
 
     @property
     def rankd(self) -> Rankd:
-        """The engine. Raises LedgerUnavailable once it is closed."""
+        """The engine. Raises LedgerUnavailable once it is closed, and in a forked child."""
         self.refuse_if_closed()
         return self.engine.rankd
 
     def refuse_if_closed(self) -> None:
-        """Raise LedgerUnavailable once it is closed."""
+        """Raise LedgerUnavailable once it is closed, and in a forked child.
+
+        A child has no thread that would do the work, and two processes must not write one file.
+        """
         if self.closed:
             raise LedgerUnavailable("the engine is closed; open it anew", applied="no")
+        if os.getpid() != self._process:
+            raise LedgerUnavailable(
+                "the engine was opened before this process was forked: open it after the fork, in "
+                "one process, or speak to a service",
+                applied="no",
+            )
 
     def stop(self) -> None:
         """Take no more calls, and have the engine closed; return at once."""

@@ -298,3 +298,82 @@ def test_engine_that_is_not_awaited_says_how_to_open_it(tmp_path: Path) -> None:
     assert not hasattr(opening, "__fspath__")
     assert not hasattr(opening, "_repr_html_")
     assert list(tmp_path.iterdir()) == [], "and leaves nothing behind"
+
+
+# --------------------------------------------------------------------------------------- forked
+
+SYNCHRONOUS = """
+import os, sys
+import rankd
+
+def refusal(work):
+    try:
+        work()
+    except rankd.errors.LedgerUnavailable as exc:
+        return f"{exc.applied}: {exc}"
+
+with rankd.open(sys.argv[1]) as ranks:
+    board = ranks.board("b", rule="sum")
+    board.submit("ann", 1)
+    done, told = os.pipe()
+    if not (child := os.fork()):
+        for work in (
+            lambda: board.submit("ann", 1), lambda: board.top(), lambda: ranks.board("c"),
+            lambda: board.standing("ann"), lambda: ranks.verify(), lambda: ranks.save(),
+        ):
+            print(refusal(work), flush=True)
+        os.close(told)
+        os.read(done, 1)  # Until the parent has closed the folder, and opened it anew.
+        os._exit(0)
+    board.submit("ann", 1)
+with rankd.open(sys.argv[1]) as ranks:
+    print("parent", ranks.board("b").submit("ann", 1).score)
+    os.write(told, b"x")
+    print(os.waitpid(child, 0)[1])
+    ranks.verify()
+"""
+
+ASYNCHRONOUS = """
+import asyncio, os, sys
+import rankd
+
+async def tried(board):
+    try:
+        await board.submit("ann", 1)
+    except rankd.errors.LedgerUnavailable as exc:
+        print(f"{exc.applied}: {exc}", flush=True)
+
+async def main():
+    async with rankd.aopen(sys.argv[1]) as ranks:
+        board = await ranks.board("b", rule="sum")
+        await board.submit("ann", 1)
+        if not (child := os.fork()):
+            asyncio.new_event_loop().run_until_complete(tried(board))
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        print("parent", (await board.submit("ann", 1)).score)
+
+asyncio.run(main())
+"""
+
+
+def run(program: str, folder: Path) -> list[str]:
+    command = [sys.executable, "-W", "ignore", "-c", program, str(folder)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=GONE_SECONDS, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_forked_child_is_refused_and_parent_goes_on(tmp_path: Path) -> None:
+    *refused, parent, status = run(SYNCHRONOUS, tmp_path / "d")
+    assert len(refused) == 6 and len(set(refused)) == 1
+    assert refused[0].startswith("no: ") and "after the fork" in refused[0]
+    assert (parent, status) == ("parent 3", "0")
+
+
+def test_forked_child_is_refused_by_an_asynchronous_engine(tmp_path: Path) -> None:
+    refused, parent = run(ASYNCHRONOUS, tmp_path / "d")
+    assert "after the fork" in refused
+    assert parent == "parent 2"

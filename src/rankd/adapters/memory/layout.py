@@ -132,6 +132,9 @@ def little_endian(numbers: "array[int]") -> "array[int]":
 # ------------------------------------------------------------------------------ writing
 
 
+PRIVATE_FILE = 0o600
+"""The mode of every file: its owner's alone."""
+
 SYNCED_TOGETHER_BYTES = 4 << 20
 """What is written goes to the disk in such pieces: all of it at the end would keep the disk busy
 for as long as a second, and every commit of the ledger waits behind it."""
@@ -142,6 +145,7 @@ class FrameFile:
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("xb", buffering=0)
+        path.chmod(PRIVATE_FILE)
         self._digest, self._size, self._synced = hashlib.sha256(), 0, 0
 
     def write(self, bodies: Iterable[bytes]) -> None:
@@ -180,6 +184,7 @@ class FrameFile:
 def write_synced(path: Path, body: bytes) -> None:
     """Write a whole file to the disk."""
     with path.open("wb") as file:
+        path.chmod(PRIVATE_FILE)
         file.write(body)
         file.flush()
         os.fsync(file.fileno())

@@ -17,6 +17,7 @@ import apsw
 
 from rankd.adapters.sqlite.database import (
     FILE,
+    PRIVATE_FILE,
     prepare,
     refuse_if_unfinished,
     sync_folder,
@@ -39,6 +40,7 @@ class RunningBackup:
         insist_on_empty(folder)
         self._folder = folder
         self._target = apsw.Connection(str(folder / PART))
+        (folder / PART).chmod(PRIVATE_FILE)
         self._target.pragma("synchronous", "OFF")  # Synced once, when it is whole.
         self._backup = self._target.backup("main", source, "main")
 
@@ -76,6 +78,7 @@ def copying(source: Path, folder: Path) -> Iterator[Progress]:
         total = (source / FILE).stat().st_size
         insist_on_empty(folder)
         with (source / FILE).open("rb") as whole, (folder / PART).open("wb") as copy:
+            (folder / PART).chmod(PRIVATE_FILE)
             while data := whole.read(STEP_PAGES * 4_096):
                 copy.write(data)
                 yield Progress(copy.tell(), total, "copying")

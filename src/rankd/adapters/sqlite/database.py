@@ -10,10 +10,12 @@ back after it was set: SQLite ignores, without a word, a pragma it cannot follow
 
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
+from weakref import WeakSet
 
 import apsw
 
@@ -44,6 +46,12 @@ BUSY_MS_MAX = 250
 CACHE_KIB = 65_536
 """Of the connection that writes: the upper levels of the key table of a large ledger."""
 
+PRIVATE_FOLDER, PRIVATE_FILE = 0o700, 0o600
+"""Modes of a data folder and of what is in it: the owner's alone."""
+
+_OTHERS = 0o077
+"""What a mode gives to anybody but the owner."""
+
 _COPIED_BYTES = 1 << 20
 
 _LEVELS = {"OFF": 0, "NORMAL": 1, "FULL": 2, "EXTRA": 3}
@@ -69,14 +77,28 @@ _PASSING = frozenset(
 )
 
 
+_REASONS = {
+    apsw.SQLITE_FULL: "no space is left on the disk",
+    apsw.SQLITE_IOERR: "the disk reports an error",
+    apsw.SQLITE_READONLY: "the disk or the file can only be read",
+}
+"""Of SQLite's own words, some tell of another error, and some nothing at all."""
+
+
 def translated(error: apsw.Error, *, applied: Literal["no", "unknown"] = "no") -> RankdError:
     """Return what an error of SQLite means to a caller."""
     # Both are missing where apsw itself objects, such as to a connection that is closed.
     code: int = getattr(error, "extendedresult", apsw.SQLITE_ERROR)
-    problem = f"{apsw.mapping_extended_result_codes.get(code, code)}: {error}"
+    problem = f"{_REASONS.get(code & 0xFF, error)} ({_name(code)})"
     if applied == "unknown" or code & 0xFF in _PASSING:
         return LedgerUnavailable(problem, applied=applied)
     return LedgerCorrupt(problem)
+
+
+def _name(code: int) -> str:
+    """Return what SQLite calls an error: the extended name, or that of its kind."""
+    named = apsw.mapping_extended_result_codes.get(code) or apsw.mapping_result_codes.get(code)
+    return str(named or code)
 
 
 @contextmanager
@@ -89,7 +111,8 @@ def translated_errors() -> Iterator[None]:
     except UnicodeDecodeError as exc:
         raise LedgerCorrupt("text in the database is not UTF-8") from exc
     except OSError as exc:
-        raise LedgerUnavailable(f"{exc.filename}: {exc.strerror}", applied="no") from exc
+        where = f"{exc.filename}: " if exc.filename else ""
+        raise LedgerUnavailable(f"{where}{exc.strerror}", applied="no") from exc
 
 
 # ------------------------------------------------------------------------------ folder
@@ -99,11 +122,12 @@ class FolderLock:
     """The sole right to a folder, held until ``release`` or the end of the process.
 
     ``flock`` belongs to the open file, not to the process, so a second attempt within this
-    process is refused as well.
+    process is refused as well. A child that is forked gives its copy of the open file up.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+        self._owner = os.getpid()
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as exc:
@@ -111,18 +135,50 @@ class FolderLock:
             if isinstance(exc, BlockingIOError):
                 raise LedgerInUse(str(folder)) from None
             raise
+        _locks.add(self)
 
     def release(self) -> None:
+        if self._owner == os.getpid():
+            _locks.discard(self)
+            os.close(self._file)
+
+    def give_up(self) -> None:
+        """Close the copy that a child has: the lock ends when its owner says so."""
         os.close(self._file)
+
+
+_locks: WeakSet[FolderLock] = WeakSet()
+"""Those that are held."""
+
+
+def _give_up_locks() -> None:
+    for lock in list(_locks):
+        lock.give_up()
+    _locks.clear()
+
+
+os.register_at_fork(after_in_child=_give_up_locks)
 
 
 def prepare(folder: Path) -> FolderLock:
     """Make the folder if it is missing, durably, and take the sole right to it."""
     with translated_errors():
         if not folder.exists():
-            folder.mkdir(parents=True)
+            folder.mkdir(mode=PRIVATE_FOLDER, parents=True)
             sync_folder(folder.parent)
-        return FolderLock(folder)
+        lock = FolderLock(folder)
+        make_private(folder)
+        return lock
+
+
+def make_private(folder: Path) -> None:
+    """Take a folder and what is in it away from all but their owner, if that is this user."""
+    for path in (folder, *folder.iterdir()):
+        with suppress(OSError):  # Gone meanwhile, or on a disk that can only be read.
+            found = path.lstat()
+            ours = found.st_uid == os.geteuid() and not stat.S_ISLNK(found.st_mode)
+            if ours and found.st_mode & _OTHERS:
+                path.chmod(stat.S_IMODE(found.st_mode) & ~_OTHERS)
 
 
 def note_copy(folder: Path, source: str | None) -> None:
@@ -131,6 +187,7 @@ def note_copy(folder: Path, source: str | None) -> None:
         (folder / COPYING).unlink(missing_ok=True)
     else:
         with (folder / COPYING).open("w", encoding="utf-8") as note:
+            (folder / COPYING).chmod(PRIVATE_FILE)
             note.write(source)
             note.flush()
             os.fsync(note.fileno())
@@ -174,6 +231,8 @@ def connect_writer(folder: Path, *, vfs: str | None = None) -> apsw.Connection:
     _confirm_wal(folder)
     database = apsw.Connection(str(folder / FILE), vfs=vfs)
     try:
+        if created:  # Before there is a WAL, which gets the same mode.
+            (folder / FILE).chmod(PRIVATE_FILE)
         database.set_busy_timeout(BUSY_MS_MAX)
         _insist_on_our_file(database)
         _set_pragmas(database)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import apsw
 
-from rankd.adapters.sqlite.database import FolderLock, translated
+from rankd.adapters.sqlite.database import PRIVATE_FILE, FolderLock, prepare, translated
 from rankd.adapters.sqlite.lane import Lane
 from rankd.errors import LedgerUnavailable
 from rankd.model.facts import Fact, decode, encode
@@ -55,9 +55,9 @@ class SpoolFile:
                 spool._lock.release()
 
     def _connect(self) -> apsw.Connection:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._lock = FolderLock(self._folder)
+        self._lock = prepare(self._folder)
         database = apsw.Connection(str(self._folder / FILE))
+        (self._folder / FILE).chmod(PRIVATE_FILE)
         database.pragma("journal_mode", "WAL")
         database.pragma("synchronous", "FULL")
         if database.pragma("synchronous") != 2:

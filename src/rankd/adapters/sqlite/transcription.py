@@ -17,7 +17,7 @@ from pathlib import Path
 import apsw
 
 from rankd.adapters.sqlite.backup import PART, insist_on_empty, keep
-from rankd.adapters.sqlite.database import attach_read_only, translated_errors
+from rankd.adapters.sqlite.database import PRIVATE_FILE, attach_read_only, translated_errors
 from rankd.adapters.sqlite.migration import migrate
 from rankd.adapters.sqlite.statements import QUERIES, fetch
 from rankd.model.facts import Position
@@ -44,6 +44,7 @@ def transcribing(source: Path, folder: Path) -> Iterator[Progress]:
         insist_on_empty(folder)
         copy = apsw.Connection(str(folder / PART), flags=_FLAGS)
         try:
+            (folder / PART).chmod(PRIVATE_FILE)
             copy.pragma("journal_mode", "OFF")
             copy.pragma("synchronous", "OFF")  # Synced once, when it is whole.
             migrate(copy)

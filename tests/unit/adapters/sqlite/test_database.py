@@ -1,18 +1,25 @@
 """The file and its folder: who may open it, and what is refused."""
 
+import asyncio
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import apsw
 import pytest
+from tests.disks import small_disk
 
+import rankd
 from rankd.adapters.sqlite import SQLiteLedger, database
-from rankd.adapters.sqlite.database import Durability
+from rankd.adapters.sqlite.database import Durability, translated
+from rankd.adapters.sqlite.following import FollowedLedger
 from rankd.adapters.sqlite.migration import APPLICATION_ID
+from rankd.adapters.sqlite.spool import SpoolFile
 from rankd.errors import LedgerCorrupt, LedgerInUse, LedgerUnavailable
 from rankd.model.facts import ScoreSubmitted
 from rankd.model.window import Instant
+from rankd.testing.faults import disk_full, io_error
 
 pytestmark = pytest.mark.anyio
 NOW = Instant(1_763_000_000_000_000)
@@ -126,3 +133,62 @@ async def test_closing_leaves_one_file_and_no_wal(tmp_path: Path) -> None:
         "ledger.db",
         "ledger.lock",
     ]
+
+
+def modes(folder: Path) -> dict[str, int]:
+    return {
+        str(path.relative_to(folder)): path.stat().st_mode & 0o777
+        for path in (folder, *folder.rglob("*"))
+    }
+
+
+async def test_a_data_folder_is_its_owners_alone(tmp_path: Path) -> None:
+    folder, copy, second = tmp_path / "d", tmp_path / "copy", tmp_path / "second"
+    async with rankd.aopen(folder) as ranks:
+        await (await ranks.board("b")).submit("ann", 1)
+        await ranks.save()
+        found = modes(folder)
+        await ranks.backup(copy)
+    async with SpoolFile.open(folder / "spool") as spool:
+        await spool.put([ScoreSubmitted("b", "ann", scores=(1,), key="k")])
+        found |= modes(folder)
+    async for _ in SQLiteLedger.restore(copy, second):
+        pass
+    found |= {f"copy/{name}": mode for name, mode in modes(copy).items()}
+    found |= {f"second/{name}": mode for name, mode in modes(second).items()}
+    assert {"ledger.db", "ledger.db-wal", "ledger.db-shm", "ledger.lock"} < found.keys()
+    assert {"spool/spool.db", "spool/spool.db-wal", "copy/ledger.db"} < found.keys()
+    assert {name: oct(mode) for name, mode in found.items() if mode & 0o077} == {}
+
+
+def test_a_folder_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+    asyncio.run(begun(tmp_path))
+    tmp_path.chmod(0o2755)
+    (tmp_path / "ledger.db").chmod(0o644)
+    (tmp_path / "ledger.lock").chmod(0o664)
+    asyncio.run(opened(tmp_path))
+    assert {mode & 0o077 for mode in modes(tmp_path).values()} == {0}
+    assert tmp_path.stat().st_mode & 0o7777 == 0o2700
+
+
+@pytest.mark.parametrize(
+    ("error", "said"), [(disk_full, "no space is left"), (io_error, "reports an error")]
+)
+def test_an_error_of_the_disk_is_told_in_words(error: Callable[[], apsw.Error], said: str) -> None:
+    told = str(translated(error()))
+    assert said in told and "SQLITE_" in told and "injected" not in told
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["by its writer", "beside it"])
+async def test_a_backup_onto_a_full_disk_says_so(tmp_path: Path, beside: bool) -> None:
+    facts = [ScoreSubmitted("b", f"p{n}", scores=(n,), key=f"{n}") for n in range(20_000)]
+    with small_disk(tmp_path / "small", 1 << 20) as small:
+        async with SQLiteLedger.open(tmp_path / "d") as ledger:
+            await ledger.append(facts, now=NOW)
+            async with FollowedLedger.open(tmp_path / "d") as followed:
+                with pytest.raises(LedgerUnavailable, match="no space is left on the disk"):
+                    async for _ in (followed if beside else ledger).backup(small / "copy"):
+                        pass
+        with pytest.raises(LedgerUnavailable, match="No space left"):
+            async for _ in SQLiteLedger.restore(tmp_path / "d", small / "second"):
+                pass

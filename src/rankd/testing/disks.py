@@ -1,0 +1,61 @@
+"""Small disks that really fill: a tmpfs of a few bytes, mounted for one test.
+
+Only a process that may mount has them (root, or the root of a namespace of its own). What has to
+run everywhere uses the faults of ``faults.py``, which tell SQLite the same.
+"""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+FILLER = "filler"
+"""The file that takes up the rest of a disk."""
+
+_CHUNK_BYTES = 64 << 10
+
+
+class CannotMount(Exception):
+    """This process may not mount a disk."""
+
+
+@contextmanager
+def small_disk(folder: Path, size_bytes: int) -> Iterator[Path]:
+    """Mount a disk of so many bytes at a folder, which is made. Raises CannotMount."""
+    folder.mkdir(exist_ok=True)
+    options = f"size={size_bytes},mode=0700"
+    _run("mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder))
+    try:
+        yield folder
+    finally:
+        _run("umount", "--lazy", str(folder))
+
+
+def fill(disk: Path) -> None:
+    """Take up all that is left on a disk."""
+    with (disk / FILLER).open("ab", buffering=0) as file:
+        for size in (_CHUNK_BYTES, 4_096, 1):
+            try:
+                while file.write(bytes(size)) == size:
+                    pass
+            except OSError:
+                continue
+
+
+def empty(disk: Path) -> None:
+    """Give back what ``fill`` took."""
+    (disk / FILLER).unlink(missing_ok=True)
+
+
+def make_read_only(disk: Path, *, read_only: bool = True) -> None:
+    """Let a mounted disk be read only, or written again. Raises CannotMount."""
+    _run("mount", "-o", f"remount,{'ro' if read_only else 'rw'}", str(disk))
+
+
+def _run(*command: str) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError as exc:
+        raise CannotMount(str(exc)) from exc
+    if done.returncode:
+        raise CannotMount(done.stderr.strip())

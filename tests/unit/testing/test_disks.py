@@ -1,0 +1,35 @@
+"""A small disk really fills, and has room again; where nobody may mount, that is said."""
+
+import errno
+from pathlib import Path
+
+import pytest
+from tests.disks import small_disk
+
+from rankd.testing import disks
+
+
+def test_small_disk_fills_and_empties(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small", 256 << 10) as disk:
+        (disk / "kept").write_bytes(b"kept")
+        for _ in range(2):
+            disks.fill(disk)
+            with pytest.raises(OSError) as refusal, (disk / "tried").open("wb", 0) as tried:
+                tried.write(bytes(1))
+            assert refusal.value.errno == errno.ENOSPC
+            disks.empty(disk)
+            (disk / "more").write_bytes(bytes(100 << 10))
+        disks.make_read_only(disk)
+        with pytest.raises(OSError):
+            (disk / "more").unlink()
+        disks.make_read_only(disk, read_only=False)
+        assert (disk / "kept").read_bytes() == b"kept"
+    assert list((tmp_path / "small").iterdir()) == []
+
+
+def test_a_process_that_may_not_mount_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(disks.CannotMount), disks.small_disk(tmp_path / "small", 1 << 20):
+        pass
