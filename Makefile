@@ -19,7 +19,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 NATIVE := $(wildcard src/rankd/rank/*.[ch] src/rankd/forms/*.[ch] src/rankd/*/*.pyx)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench sanitize soak docs format lock clean
+.PHONY: help run test check wheel bench sanitize soak docs format lock clean
 .DELETE_ON_ERROR:
 
 help:  ## Say what the verbs are.
@@ -32,28 +32,33 @@ test: check $(VENV)/.servers $(VENV)/.valkey $(VENV)/.pooler  ## Everything a co
 	@echo "running the tests, some minutes"
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
-check: $(VENV)/.package  ## What can be told without running: lint, format, types, imports.
+check: $(VENV)/.package $(VENV)/.tools  ## What can be told without running: lint, format, types, imports.
 	@echo "checking lint, format, types and imports, about half a minute"
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
+
+wheel: $(VENV)/.run  ## Build a wheel into dist/, the native parts included.
+	@rm -rf build/lib* build/bdist* dist/rankd-*.whl
+	@$(PIP) wheel --no-build-isolation --no-deps --wheel-dir dist .
+	@ls dist/rankd-*.whl
 
 bench: $(VENV)/.package $(VENV)/.servers $(VENV)/.bench  ## Measure, and write benchmarks/results.
 	$(BIN)/python -m benchmarks $(SIZES) $(if $(QUESTIONS),--questions $(QUESTIONS))
 
-sanitize: $(VENV)/.package  ## The native parts under AddressSanitizer and UBSan.
+sanitize: $(VENV)/.package $(VENV)/.tools  ## The native parts under AddressSanitizer and UBSan.
 	PATH="$(abspath $(BIN)):$$PATH" sh tests/sanitize/run.sh
 
-soak: $(VENV)/.package  ## A hundred million operations on the native list, each answer judged.
+soak: $(VENV)/.package $(VENV)/.tools  ## A hundred million operations on the native list, each answer judged.
 	$(BIN)/python tests/property/rank_soak.py --seconds 3600 --operations 100000000 $(ARGS)
 
 docs: $(VENV)/.docs  ## Build the documentation into site/; a broken link fails.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet && echo site/index.html
 
-format: $(VENV)/.package  ## Let ruff lay out the code and mend what it can.
+format: $(VENV)/.tools  ## Let ruff lay out the code and mend what it can.
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
 lock:  ## Choose new versions for requirements/ (needs uv).
-	set -e; for group in dev bench docs; do uv pip compile --quiet --upgrade --universal --python-version 3.11 \
-	  --no-header --group $$group pyproject.toml -o requirements/$$group.txt; done
+	set -e; for group in dev run bench docs; do uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	  --no-header $$of_dev --group $$group pyproject.toml -o requirements/$$group.txt; of_dev="-c requirements/dev.txt"; done
 
 clean:  ## Remove everything that was built, and the environment.
 	rm -rf $(VENV) build dist site src/*.egg-info src/rankd/*/*.so src/rankd/rank/_ranklist.c src/rankd/forms/_native.c
@@ -64,13 +69,17 @@ $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rankd needs Python 3.11 or later: make PYTHON=...")'
 	@echo "making $(VENV), some seconds" && $(PYTHON) -m venv $(VENV) && touch $@
 
-$(VENV)/.tools: requirements/dev.txt $(VENV)/.python
+$(VENV)/.run: requirements/run.txt $(VENV)/.python
+	@echo "fetching and installing what the service needs into $(VENV), some seconds"
+	@$(PIP) install -r requirements/run.txt && touch $@
+
+$(VENV)/.tools: requirements/dev.txt $(VENV)/.run
 	@echo "fetching and installing tools into $(VENV), about a minute"
 	@$(PIP) install -r requirements/dev.txt && touch $@
 
 # The import is the proof: setup.py lets a missing compiler pass, the tests must not, unless they
 # are asked to judge the stand-in (RANKD_PURE=1).
-$(VENV)/.package: pyproject.toml setup.py src/rankd/_version.py $(NATIVE) $(VENV)/.tools
+$(VENV)/.package: pyproject.toml setup.py src/rankd/_version.py $(NATIVE) $(VENV)/.run
 	@echo "compiling the native parts, about half a minute"
 	@$(PIP) install --no-build-isolation --no-deps --editable .
 	@[ -n "$$RANKD_PURE" ] || $(BIN)/python -c 'import rankd.rank._ranklist, rankd.forms._native' || \
