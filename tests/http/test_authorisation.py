@@ -324,8 +324,11 @@ def test_key_limited_to_boards_sets_no_attributes(fast_lane: bool) -> None:
             gold = {**SCORE, "attributes": {"league": "gold"}}
             await service.told("POST", "/v1/boards/other/scores", gold, key=admin)
             before = service.rankd.position
-            for scope in ("submit", "admin"):
-                limited = (await service.new_key(scope, boards=["mine"], key=admin))["key"]
+            keys = [
+                (await service.new_key(scope, boards=["mine"], key=admin))["key"]
+                for scope in ("submit", "admin")
+            ]
+            for limited in keys:
                 for attributes in ({"league": "bronze"}, {"other": 1}, {}):
                     item = {**SCORE, "attributes": attributes}
                     items = [{"board": "mine", **SCORE}, {"board": "mine", **item}]
@@ -340,7 +343,7 @@ def test_key_limited_to_boards_sets_no_attributes(fast_lane: bool) -> None:
                         assert "attributes" in told["detail"]
             assert service.rankd.position == before + 2, "nothing but the two keys is recorded"
             nothing = {**SCORE, "attributes": None}
-            await service.told("POST", "/v1/boards/mine/scores", nothing, key=limited)
+            await service.told("POST", "/v1/boards/mine/scores", nothing, key=keys[0])
             segment = "/v1/boards/other/standings?segment=league:gold"
             assert (await service.told("GET", segment, key=admin))["total"] == 1
 
