@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,10 +29,13 @@ class Site(NamedTuple):
         self.client.post(f"/v1/boards/{board}/scores", json=sent).raise_for_status()
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    command = [sys.executable, "-m", "rankd", "serve", "--port", "0", "--data", str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+@contextmanager
+def serving_site(folder: Path, *options: str) -> Iterator[Site]:
+    """Serve a folder on a free port until the block ends."""
+    command = [sys.executable, "-m", "rankd", "serve", "--port", "0", "--data", str(folder)]
+    with subprocess.Popen(
+        [*command, *options], stdout=subprocess.PIPE, text=True, cwd=folder
+    ) as process:
         assert process.stdout is not None
         try:
             line = process.stdout.readline()
@@ -41,6 +45,12 @@ def site(tmp_path: Path) -> Iterator[Site]:
                 yield Site(url, client, process)
         finally:
             process.terminate()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with serving_site(tmp_path) as served:
+        yield served
 
 
 @pytest.fixture(scope="package")

@@ -1,10 +1,14 @@
 """The live page in a real browser: it shows, it follows, it asks for a key, and names stay text."""
 
 import json
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 from tests.browser.chromium import Page
-from tests.browser.conftest import Site
+from tests.browser.conftest import Site, serving_site
+
+from rankd.testing.servers import postgres_server
 
 ROWS = """[...document.querySelectorAll('#rows tr')].map(
     row => [...row.children].map(cell => cell.innerText.trim()))"""
@@ -175,6 +179,23 @@ def test_a_service_that_went_away_is_said_to_be_gone(page: Page, site: Site) -> 
     page.wait_for("document.getElementById('trouble').textContent.includes('does not answer')")
     page.wait_for("'stale' in document.body.dataset")
     assert rows(page), "what was known is still shown"
+
+
+def test_stale_answers_are_not_called_live(page: Page, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        postgres = stack.enter_context(ExitStack())
+        ledger = postgres.enter_context(postgres_server(durable=True)).url
+        site = stack.enter_context(serving_site(tmp_path, "--ledger", ledger))
+        site.define("arena")
+        site.submit("arena", "ada", 1)
+        page.open(site.url)
+        shown(page, "ada")
+        page.wait_for("document.getElementById('state-text').textContent === 'Live'")
+        postgres.close()
+        page.wait_for("document.getElementById('state-text').textContent === 'Stale'")
+        page.wait_for("'stale' in document.body.dataset")
+        assert "may be old" in text(page, "trouble")
+        assert rows(page), "the last known standings are still shown"
 
 
 def test_a_key_is_asked_for_and_kept_in_this_tab_only(page: Page, site: Site) -> None:

@@ -339,7 +339,7 @@ class Api:
         """Read a page; whoever has it already is told so, and no other page has its tag."""
         answer = self.read(path, query)
         etag, body = answer.headers["etag"], answer.body
-        seen = _encode([body[name] for name in (*WHICH, "total", "standings")])
+        seen = _encode([value for name, value in body.items() if name != "as_of"])
         assert self._etags.setdefault(seen, etag) == etag
         assert len(set(self._etags.values())) == len(self._etags)
         if self.turn(5) == 0:

@@ -5,6 +5,8 @@ from contextlib import suppress
 from hashlib import blake2b
 from typing import Any
 
+from msgspec.structs import replace
+
 from rankd import wire
 from rankd.api import shown
 from rankd.api.body import decode_body
@@ -279,8 +281,8 @@ def _moment(service: Service) -> tuple[int, int, bool]:
 
 
 def _ready_made(page: FoundPage, board: Any, *, stale: bool, private: bool) -> Response:
-    # The position moves with every write anywhere; what people see of this page may not.
-    seen = repr((page.ranking, page.total)).encode() + shown.rows_of(page, board)
+    # All of the body but the position, which moves with every write anywhere.
+    seen = shown.page(replace(page, as_of=Position(0)), board, stale=stale)
     etag = b'"%s"' % blake2b(seen, digest_size=12).hexdigest().encode()
     return Response(
         shown.page(page, board, stale=stale),

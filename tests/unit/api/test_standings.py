@@ -342,3 +342,39 @@ async def test_an_answer_from_what_is_kept_says_so_and_is_as_new_as_was_asked_fo
         assert (everywhere["as_of"], everywhere["stale"]) == (here, True)
         index.cut = False
         assert (await at.told("list_standings", B, min_position=here + 1))["stale"] is False
+
+
+async def test_tag_changes_when_the_same_rows_become_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(managers, "MEND_SECONDS", 3_600.0)
+    index, kept, clock, ledger = FarIndex(), MemoryStandings(), SetClock(), SharedLedger()
+    async with running(
+        ledger=ledger,
+        build=bare,
+        clock=clock,
+        reading=nullcontext(),
+        shared=Shared(cast("Any", index)),
+        archive=kept,
+        listing=(listing := Listing(kept, 10, 3_600.0)),
+        manages=False,
+    ) as rankd:
+        gate = Gate(lambda: rankd.book, loopback=True)
+        at = Working(Service(rankd, ledger, gate, clock, False, rankd), clock, cast("Any", ledger))
+        await at.define()
+        await at.submit("p", 1)
+        await Lister(cast("Any", rankd.projector), listing).copy()
+        fresh = await page(at)
+        index.cut = True
+        stale = await page(at, tag(fresh), min_position=rankd.position)
+        assert (stale.status, b'"stale":true' in stale.body) == (200, True)
+        assert stale.body.replace(b'"stale":true', b'"stale":false') == fresh.body
+
+
+async def test_tag_of_a_page_with_cursors_stays_while_other_boards_change() -> None:
+    async with working() as at:
+        await at.define()
+        await at.submit("p", 2)
+        await at.submit("q", 1)
+        first = await page(at, limit=1)
+        assert b'"next_cursor":"' in first.body
+        await at.define("other")
+        assert tag(await page(at, limit=1)) == tag(first)

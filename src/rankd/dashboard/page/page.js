@@ -12,6 +12,7 @@ const HIDDEN_MS = 30000; // A tab in the background needs only to be roughly rig
 const FAILING_MS_MAX = 30000;
 const REFUSED_MS = 10000; // What was refused once will be again, until somebody changes something.
 const ANSWER_MS_MAX = 8000;
+const STALE_TEXT = "The service has lost touch with its data. What you see may be old. This page keeps trying.";
 const BOARDS_MS = 15000; // Definitions, windows and the server's clock change rarely.
 const SHIFT_MS = 6000; // A movement can be read for so long; half of it in full colour.
 const GLIDE_MS = 550;
@@ -165,9 +166,10 @@ function answered() {
   const back = failures > 0;
   failures = 0;
   answeredAt = new Date();
-  showState("live", "Live");
-  showTrouble("");
-  delete document.body.dataset.stale;
+  const stale = listStale || pinnedStale;
+  showState(stale ? "lost" : "live", stale ? "Stale" : "Live");
+  showTrouble(stale ? STALE_TEXT : "");
+  document.body.toggleAttribute("data-stale", stale);
   if (back) say("The service answers again.");
 }
 
@@ -218,6 +220,8 @@ let boardsAt = -Infinity;
 let serverAhead = 0; // Milliseconds by which the server's clock is ahead of this one.
 let listTag = "";
 let listOf = "";
+let listStale = false; // Part of what the tag stands for: an answer 304 leaves it as it is.
+let pinnedStale = false;
 
 async function refresh(mine) {
   if (performance.now() - boardsAt > BOARDS_MS || !boards.length) await readBoards(mine);
@@ -602,17 +606,20 @@ const near = new List(at("neighbours"), true);
 function forgetList() {
   top25.clear();
   listTag = "";
+  listStale = false;
 }
 
 function forgetPinned() {
   near.clear();
   pinnedAgainAt = 0;
+  pinnedStale = false;
   at("pinned").hidden = true;
   at("find-note").hidden = true;
 }
 
 function showList(page, tag) {
   listTag = tag;
+  listStale = page.stale;
   setText("total", grouped(page.total));
   at("nobody").hidden = page.standings.length > 0;
   top25.show(page.standings);
@@ -620,6 +627,7 @@ function showList(page, tag) {
 }
 
 function showPinned(page) {
+  pinnedStale = Boolean(page.stale);
   const own = page.absent ? null : page.standings.find((each) => each.player === choice.player);
   at("pinned").hidden = !own;
   at("find-note").hidden = Boolean(own);
