@@ -139,3 +139,14 @@ async def test_an_empty_ledger_has_its_schema_and_no_facts(url: str) -> None:
         assert await ledger.head() == Position(0)
     (row,) = await ask(url, QUERIES["schema_exists"])
     assert tuple(row) == (True, True, True)
+
+
+async def test_windows_that_were_archived_before_tell_where_they_were_closed(url: str) -> None:
+    steps = [f"CREATE SCHEMA {Address.parse(url).schema}"]
+    for number in range(1, 9):
+        steps += [MIGRATIONS[number], f"INSERT INTO rankd.schema_version VALUES ({number})"]
+    steps.append("INSERT INTO rankd.sealed_windows VALUES ('b', 'daily:1', 7, 2)")
+    await do(url, ";\n".join(steps))
+    await assert_it_works(url)
+    rows = await ask(url, "SELECT since, total, sealed_position FROM rankd.sealed_windows")
+    assert [tuple(row) for row in rows] == [(7, 2, 7)]

@@ -1,13 +1,18 @@
 """What is kept of standings in PostgreSQL, beside the promises: for people, and at which cost."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 from tests.simulation.postgres_servers import new_ledger, postgres
+from tests.unit.core.doubles import DAY, SetClock, bare
 
 from rankd.adapters.postgres import PostgresLedger
 from rankd.adapters.postgres.statements import QUERIES
+from rankd.core import managers
+from rankd.core.service import running
 from rankd.errors import LedgerCorrupt, LedgerUnavailable
 from rankd.model.facts import Position
 from rankd.model.standing import Rank
@@ -136,3 +141,37 @@ async def test_a_closed_ledger_keeps_nothing(ledger: PostgresLedger) -> None:
     ):
         with pytest.raises(LedgerUnavailable, match="closed"):
             await call
+
+
+async def test_an_archived_window_is_joined_with_when_it_began_and_ended(
+    ledger: PostgresLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it was closed in its time or by a definition that left it out."""
+    monkeypatch.setattr(managers, "ARCHIVE_SECONDS", 0.02)
+    clock = SetClock()
+    async with running(
+        ledger=ledger, build=bare, clock=clock, reading=nullcontext(), archive=ledger
+    ) as rankd:
+        await rankd.define("b", {"windows": ["all", "daily"]})
+        await rankd.redefine("b", {"windows": ["all", "daily", "weekly"]})
+        await rankd.submit("b", [{"player": "p", "score": 3}, {"player": "q", "score": 2}])
+        clock.time += DAY
+        await rankd.sealer.turn()
+        await rankd.redefine("b", {"windows": ["all", "daily"]})
+        joined = """
+            SELECT sealed.window_id, sealed.total, windows.opened_at < windows.sealed_at,
+                   windows.since < sealed.sealed_position, count(standings.player)
+              FROM rankd.sealed_windows AS sealed
+              JOIN rankd.windows AS windows USING (board, window_id, sealed_position)
+              JOIN rankd.sealed_standings AS standings
+                ON (standings.board, standings.window_id, standings.since)
+                   = (sealed.board, sealed.window_id, sealed.since)
+             GROUP BY 1, 2, 3, 4 ORDER BY 1"""
+        async with asyncio.timeout(60):
+            while len(await ledger._rows(joined)) < 2:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.02)
+        assert [tuple(row) for row in await ledger._rows(joined)] == [
+            ("daily:2026-11-14", 2, True, True, 2),
+            ("weekly:2026-W46", 2, True, True, 2),
+        ]
+        assert len(await ledger.sealed_windows()) == 2, "each is joined with one"

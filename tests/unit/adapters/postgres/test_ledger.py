@@ -234,6 +234,32 @@ async def test_windows_tell_when_they_were_opened_and_closed(ledger: PostgresLed
     ]
 
 
+async def test_a_window_that_a_definition_leaves_out_was_closed_by_it(
+    ledger: PostgresLedger,
+) -> None:
+    def defined(*windows: str) -> BoardDefined:
+        return BoardDefined("b", {}, windows=tuple(map(OpenWindow, windows)))
+
+    await ledger.append([defined("all", "cup")], now=instant(2025, 11, 1))
+    await ledger.append([defined("all")], now=instant(2025, 11, 2))
+    await ledger.append([defined("all", "cup")], now=instant(2025, 11, 3))
+    await ledger.append([BoardRetired("b")], now=instant(2025, 11, 4))
+    await ledger.append([defined("all")], now=instant(2025, 11, 5))
+    rows = await ask(
+        ledger,
+        "SELECT window_id, since, sealed_position, extract(day FROM sealed_at AT TIME ZONE 'UTC')"
+        " FROM rankd.windows ORDER BY 1, 2",
+    )
+    assert rows == [
+        ("all", 1, None, None),
+        ("all", 2, None, None),
+        ("all", 3, None, None),
+        ("all", 5, None, None),
+        ("cup", 1, 2, 2),
+        ("cup", 3, None, None),
+    ]
+
+
 async def test_an_append_says_who_made_it(ledger: PostgresLedger) -> None:
     await ledger.append([fact(), fact()], now=NOW)
     assert await ask(ledger, "SELECT first, last, node FROM rankd.appends") == [(1, 2, "one")]
