@@ -19,6 +19,7 @@ from rankd.api.access import Gate
 from rankd.api.metrics import render
 from rankd.api.service import Service
 from rankd.core import supervisor
+from rankd.core.clock_monitor import ClockMonitor
 from rankd.core.intake import Intake
 from rankd.core.lister import Lister, Listing
 from rankd.core.managers import (
@@ -51,6 +52,7 @@ LOOPS: dict[str, tuple[type, str]] = {
     "keeper": (Keeper, "run"),
     "archiver": (Archiver, "run"),
     "lister": (Lister, "run"),
+    "clock": (ClockMonitor, "run"),
 }
 """Every background loop of an engine, and where it is."""
 
