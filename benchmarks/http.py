@@ -10,7 +10,6 @@ appendfsync always. Reads beside the writes have their own connections, and thei
 
 import asyncio
 import random
-import re
 import shutil
 import statistics
 import subprocess
@@ -20,11 +19,19 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import rankd
 from benchmarks.figures import Goal, quotient
 from benchmarks.http_ceiling import HEADERS, Ceiling
+from benchmarks.http_load import (
+    HOST,
+    Load,
+    read_wrk,
+    require_wrk,
+    started_service,
+    started_wrk,
+)
 from benchmarks.machine import resident_bytes
 from benchmarks.progress import tell
 from benchmarks.questions import Asked, answer, find, judged, row
@@ -32,10 +39,8 @@ from rankd.testing.servers import redis_server
 
 NAME = "http"
 QUESTION = "What does the service reach over HTTP?"
-SECONDS = 5
 ROUNDS = 3
 BATCH = 8_192
-HOST = "http://127.0.0.1"
 
 NAKAMA = {"rank": 3_200, "top": 920, "around": 1_420, "write": 2_500}
 """What Nakama 3.40 reached on such a machine, requests a second."""
@@ -87,22 +92,14 @@ end""",
 }
 
 
-class Load(NamedTuple):
-    """What wrk saw."""
-
-    per_second: float
-    p99_ms: float
-
-
 def run(asked: Asked) -> dict[str, Any]:
     """Measure, and judge by the goals."""
-    if shutil.which("wrk") is None:
-        sys.exit("wrk is not installed: apt-get install wrk")
+    require_wrk()
     rows = _idle()
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         _fill(Path(folder), asked.players)
-        port, _ = stack.enter_context(_service(Path(folder)))
+        port, _ = stack.enter_context(started_service(Path(folder)))
         rows += _reads(port, asked.players)
         rows += _writes(port, asked.players)
     if asked.redis:
@@ -233,18 +230,6 @@ def _fill(folder: Path, players: int) -> None:
 
 
 @contextmanager
-def _service(folder: Path) -> Iterator[tuple[int, subprocess.Popen[str]]]:
-    command = [sys.executable, "-m", "rankd", "serve", "--port", "0", "--data", str(folder)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            yield int(line.rsplit(":", 1)[1]), process
-        finally:
-            process.terminate()
-
-
-@contextmanager
 def _constant(size: int) -> Iterator[int]:
     command = [sys.executable, "-m", "benchmarks.http", "--constant", str(size)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -261,7 +246,7 @@ def _idle() -> list[dict[str, Any]]:
     for _ in range(ROUNDS):
         with tempfile.TemporaryDirectory() as folder:
             started = time.perf_counter()
-            with _service(Path(folder)) as (_, process):
+            with started_service(Path(folder)) as (_, process):
                 seconds.append(time.perf_counter() - started)
                 time.sleep(1)
                 memory.append((resident_bytes(process.pid) or 0) / 1e6)
@@ -274,29 +259,13 @@ def _idle() -> list[dict[str, Any]]:
 # --------------------------------------------------------------------------------- load
 
 
-@contextmanager
-def _wrk(port: int, script: str, players: int, *, connections: int) -> Iterator[Any]:
-    with tempfile.NamedTemporaryFile("w", suffix=".lua") as file:
-        file.write(_PREAMBLE % (players, port) + script)
-        file.flush()
-        command = ["wrk", "-t1", f"-c{connections}", f"-d{SECONDS}", "--latency", "-s", file.name]
-        with subprocess.Popen(
-            [*command, f"{HOST}:{port}"], stdout=subprocess.PIPE, text=True
-        ) as process:
-            yield process
-
-
 def load(port: int, name: str, players: int, *, connections: int) -> Load:
-    with _wrk(port, _LUA[name], players, connections=connections) as process:
-        return _read(process.communicate()[0])
+    with started_wrk(port, _script(port, name, players), connections=connections) as process:
+        return read_wrk(process)
 
 
-def _read(told: str) -> Load:
-    assert "Non-2xx" not in told, told
-    rate = re.search(r"Requests/sec:\s+([\d.]+)", told)
-    p99 = re.search(r"99%\s+([\d.]+)(us|ms|s)", told)
-    assert rate and p99, told
-    return Load(float(rate[1]), float(p99[1]) * {"us": 1e-3, "ms": 1, "s": 1e3}[p99[2]])
+def _script(port: int, name: str, players: int) -> str:
+    return _PREAMBLE % (players, port) + _LUA[name]
 
 
 def _answer_bytes(port: int, path: str) -> int:
@@ -337,9 +306,9 @@ def _writes(port: int, players: int) -> Iterator[dict[str, Any]]:
     loads, beside = [], []
     for _ in range(ROUNDS):
         loads.append(load(port, "submit", players, connections=256))
-        with _wrk(port, _LUA["rank"], players, connections=2) as reading:
+        with started_wrk(port, _script(port, "rank", players), connections=2) as reading:
             load(port, "submit", players, connections=256)
-            beside.append(_read(reading.communicate()[0]))
+            beside.append(read_wrk(reading))
     yield _median("durable submissions, 256 connections", loads)
     tell("http: durable submissions, each with a key")
     yield _median(
