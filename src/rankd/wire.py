@@ -367,6 +367,31 @@ class Facts(Read, gc=False, kw_only=True):
     """Give it as ``after`` to go on; null at the end."""
 
 
+class ClockStep(Struct):
+    """A step of the clock that ledger time does not follow yet."""
+
+    offset_seconds: float
+    """The clock minus the time counted on."""
+    seen_seconds: float
+    """How long ago it was first seen."""
+    believed_after_seconds: float
+    """How long it must last, unless it is confirmed."""
+
+
+class ClockBody(Struct):
+    """Ledger time beside the machine's clock."""
+
+    ledger_time: str
+    machine_time: str
+    offset_seconds: float
+    """Ledger time minus the machine's clock."""
+    step: ClockStep | None
+    problem: str | None
+    """How the two differ and what to do; null if they agree."""
+    confirmed_seconds: float | None = None
+    """The step that this request confirmed; null if there was none."""
+
+
 class Health(Struct):
     """Whether the service answers, and whether it should be asked."""
 

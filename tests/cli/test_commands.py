@@ -52,6 +52,14 @@ def test_a_board_is_defined_shown_changed_and_retired(ask: Run, tmp_path: Path) 
     assert "cup" not in ask("board", "list").out
 
 
+def test_clock_is_shown_and_has_no_step_to_confirm(ask: Run) -> None:
+    shown = parsed(ask("clock", "show", "--json"))
+    assert (shown["step"], shown["problem"]) == (None, None)
+    assert ask("clock", "show").out.startswith("ledger time    20")
+    confirmed = ask("clock", "confirm")
+    assert (confirmed.code, confirmed.err) == (0, "there is no step to confirm\n")
+
+
 def test_scores_are_submitted_and_standings_read(ask: Run, client: Client) -> None:
     client.define("arena")
     first = parsed(ask("submit", "arena", "ann", 100, "--json"))

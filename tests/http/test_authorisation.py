@@ -83,6 +83,8 @@ ROWS: dict[str, Row] = {
     "create_key": Row("admin", "/v1/keys", {"scopes": ["read"]}, success=201),
     "list_keys": Row("admin", "/v1/keys"),
     "revoke_key": Row("admin", "/v1/keys/{spare}"),
+    "get_clock": Row("admin", "/v1/clock"),
+    "confirm_clock": Row("admin", "/v1/clock:confirm"),
     "classic_score": _on_board(f"{_OLD}/score", CLASSIC, "submit"),
     "classic_increment": _on_board(f"{_OLD}/score/increment", DELTA, "submit"),
     "classic_user_score": _on_board("/api/v1/scores", CLASSIC, "submit"),

@@ -96,6 +96,8 @@ class Reached(msgspec.Struct, array_like=True, tag="reached"):
     position: int
     failure: str = ""
     """Why the writer takes nothing, if that is so."""
+    clock_confirmations: int = 0
+    """How many steps of the clock were confirmed: the worker's clock makes the same step."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -237,7 +239,8 @@ class Receiver:
                     await view.projector.reach(Position(told + 1))
             told = view.position
             failure = view.ledger_failure
-            frame = _frame(Reached(told, "" if failure is None else str(failure)))
+            confirmations = view.clock.confirmations
+            frame = _frame(Reached(told, "" if failure is None else str(failure), confirmations))
             for worker in self._workers:
                 _mention(worker, frame)
 
@@ -256,7 +259,7 @@ class Following(Protocol):
 
     supervisor: Supervisor
 
-    def hear(self, position: Position, failure: str = "") -> None:
+    def hear(self, position: Position, failure: str = "", clock_confirmations: int = 0) -> None:
         """Note how far the ledger is, and why the writer takes nothing, if it says so."""
 
     def miss(self, failure: RankdError) -> None:
@@ -345,7 +348,9 @@ class Forwarder:
                 self._silent_seconds = 0.0
                 message = _to_worker(body)
                 if isinstance(message, Reached):
-                    self._follower.hear(Position(message.position), message.failure)
+                    self._follower.hear(
+                        Position(message.position), message.failure, message.clock_confirmations
+                    )
                 elif (answer := self._underway.get(message.number)) and not answer.done():
                     answer.set_result(message)
         except Exception:

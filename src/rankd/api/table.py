@@ -1,7 +1,18 @@
 """The one table of routes: it drives the router, the fast lane, the documentation and the tests."""
 
 from rankd import wire
-from rankd.api import boards, classic, keys, openapi, operations, players, scores, standings, trail
+from rankd.api import (
+    boards,
+    classic,
+    clock,
+    keys,
+    openapi,
+    operations,
+    players,
+    scores,
+    standings,
+    trail,
+)
 from rankd.api.routes import Param, Route
 from rankd.errors import (
     BoardDiffers,
@@ -333,6 +344,7 @@ ROUTES: tuple[Route, ...] = (
         responses={200: wire.Facts},
     ),
     *keys.ROUTES,
+    *clock.ROUTES,
     *classic.ROUTES,
     *operations.ROUTES,
     *openapi.ROUTES,

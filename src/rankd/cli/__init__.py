@@ -10,6 +10,7 @@ from rankd._version import __version__
 from rankd.cli.bench import bench
 from rankd.cli.board import board
 from rankd.cli.care import backup, rebuild, restore, verify
+from rankd.cli.clock import clock
 from rankd.cli.demo import demo
 from rankd.cli.doctor import doctor
 from rankd.cli.exporting import export
@@ -24,7 +25,7 @@ from rankd.cli.watch import watch
 __all__ = ["main"]
 
 _SECTIONS = {
-    "Service": (serve, demo, doctor, bench),
+    "Service": (serve, demo, doctor, bench, clock),
     "Boards and scores": (board, submit, top, standing, around, watch),
     "In and out": (import_, export),
     "Care of a data folder": (verify, rebuild, backup, restore),

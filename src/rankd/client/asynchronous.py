@@ -157,5 +157,7 @@ class AsyncClient:
     create_key = _calling(calls.create_key)
     keys = _calling(calls.keys)
     revoke_key = _calling(calls.revoke_key)
+    clock = _calling(calls.clock)
+    confirm_clock = _calling(calls.confirm_clock)
     health = _calling(calls.health)
     ready = _calling(calls.ready)

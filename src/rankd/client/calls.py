@@ -127,6 +127,7 @@ _read_facts = _reader(wire.Facts)
 _read_key = _reader(shapes.Key)
 _read_keys = _reader(shapes.Keys)
 _read_health = _reader(wire.Health)
+_read_clock = _reader(wire.ClockBody)
 _read_board = _reader(wire.BoardBody)
 _read_preview = _reader(wire.Preview)
 _read_receipt = _reader(wire.Receipt)
@@ -669,6 +670,16 @@ def revoke_key(id: str) -> Call[wire.Done]:
         names={"id": id},
         repeatable=False,
     )
+
+
+def clock() -> Call[wire.ClockBody]:
+    """Return ledger time beside the machine's clock, and a step that is not believed yet."""
+    return Call(method="GET", path="/v1/clock", read=_read_clock)
+
+
+def confirm_clock() -> Call[wire.ClockBody]:
+    """Believe a step of the clock now instead of once it has lasted."""
+    return Call(method="POST", path="/v1/clock:confirm", read=_read_clock)
 
 
 def health() -> Call[wire.Health]:

@@ -192,5 +192,7 @@ class Client:
     create_key = _calling(calls.create_key)
     keys = _calling(calls.keys)
     revoke_key = _calling(calls.revoke_key)
+    clock = _calling(calls.clock)
+    confirm_clock = _calling(calls.confirm_clock)
     health = _calling(calls.health)
     ready = _calling(calls.ready)

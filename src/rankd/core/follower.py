@@ -39,6 +39,8 @@ class Follower(View):
         self._writer_failure: RankdError | None = None
         """Why the writer takes nothing, as it says itself or by its silence."""
         self._silent = False
+        self._clock_confirmations: int | None = None
+        """Of the writer, as last heard."""
         self._behind: IndexBehind | None = None
         self._due: tuple[Position, float] | None = None
         """A position that is not folded yet, and when it was told of, by the loop's clock."""
@@ -67,9 +69,17 @@ class Follower(View):
 
     # ---------------------------------------------------------------- word from the writer
 
-    def hear(self, position: Position, failure: str = "") -> None:
-        """Note how far the ledger is, and why the writer takes nothing, if it says so."""
+    def hear(self, position: Position, failure: str = "", clock_confirmations: int = 0) -> None:
+        """Note how far the ledger is, and why the writer takes nothing, if it says so.
+
+        A step of the clock that was confirmed to the writer is confirmed here, too.
+        """
         self._silent = False
+        if self._clock_confirmations is not None and (
+            clock_confirmations > self._clock_confirmations
+        ):
+            self.clock.confirm()
+        self._clock_confirmations = clock_confirmations
         self._note_writer(LedgerUnavailable(failure, applied="no") if failure else None)
         if position <= self.position:
             return

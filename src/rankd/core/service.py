@@ -33,7 +33,7 @@ from rankd.core.preview import Preview, preview
 from rankd.core.projector import Projector, Tell
 from rankd.core.recovery import Build, Home, Shared, filling, folded, recover
 from rankd.core.replicas import Replicas
-from rankd.core.steady_clock import LASTING_SECONDS, SteadyClock
+from rankd.core.steady_clock import LASTING_SECONDS, SteadyClock, Step
 from rankd.core.supervisor import Supervisor
 from rankd.core.turns import windows_at
 from rankd.core.view import Spooled, View
@@ -500,6 +500,15 @@ class Rankd(View):
         if all(key.id != id for key in self.book.keys.values()):
             raise UnknownKey(id)
         return await self._put(KeyRevoked(id, actor))
+
+    # -------------------------------------------------------------------------- clock
+
+    def confirm_clock(self) -> Step | None:
+        """Believe the step of the clock that is being doubted; return it, None if there is none.
+
+        Windows turn with the next look. Retention still waits until time has lasted.
+        """
+        return self.clock.confirm()
 
     # -------------------------------------------------------------------------- care
 

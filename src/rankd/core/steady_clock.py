@@ -2,8 +2,8 @@
 
 A wall clock may be set, by a person, by NTP or by a fault; a counter of elapsed time may not. The
 steady clock goes on by the counter and follows the wall clock in small differences only. A larger
-one is a *step*. It is reported and not followed until it has lasted. A restart confirms it, since
-the clock is believed at a start.
+one is a *step*. It is reported and not followed until it has lasted or an operator confirms it. A
+restart confirms it too, since the clock is believed at a start.
 
 1. Between two readings ``now`` grows by the elapsed time, give or take 1/SLEW_PART of it, unless
    a step was believed in between.
@@ -72,6 +72,8 @@ class SteadyClock:
         self.wall = wall
         self.lasting_seconds = lasting_seconds
         self.step: Step | None = None
+        self.confirmations = 0
+        """How many steps were confirmed."""
         self._counting = wall if isinstance(wall, CountingClock) else None
         self._lasting = int(lasting_seconds * 1_000_000)
         self._recorded = recorded
@@ -124,7 +126,7 @@ class SteadyClock:
             if step is None:
                 _log.warning(
                     "the clock stepped by %s; ledger time goes on without it until it has lasted "
-                    "%d s; a restart confirms it",
+                    "%d s or is confirmed: rankd clock confirm",
                     shown_span(difference),
                     self.lasting_seconds,
                 )
@@ -154,8 +156,13 @@ class SteadyClock:
         if step is not None:
             counter = self._counter()
             _log.warning("the clock's step by %s was confirmed", shown_span(step.offset))
+            self.confirmations += 1
             self._believe(self._read(counter), counter)
         return step
+
+    def doubted_seconds(self) -> float:
+        """Return how long ago the step was first seen that is being doubted; 0 without one."""
+        return 0.0 if self.step is None else (self._counter() - self.step.since) / 1_000_000
 
     def refer(self, time: Instant, *, counter: int) -> None:
         """Follow a reference that showed ``time`` when the counter was there.
@@ -213,7 +220,7 @@ def clock_problem(clock: SteadyClock, ledger_time: Instant) -> str | None:
         return (
             f"the clock stepped by {shown_span(clock.step.offset)}, which ledger time does not "
             f"follow until it has lasted {clock.lasting_seconds:g} s: set the clock right, or "
-            "restart to confirm the step"
+            "confirm the step: rankd clock confirm"
         )
     offset = clock.wall.now() - now
     if abs(offset) > STEP_MICROSECONDS and clock.referenced:

@@ -303,6 +303,11 @@ class RanksHandle(Printed):
         """Whether anything outlives the process."""
         return self._opened.engine.durable
 
+    @property
+    def clock_problem(self) -> str | None:
+        """How ledger time and the clock differ and what to do; None if they agree."""
+        return self._opened.engine.rankd.clock_problem
+
     def _words(self) -> Words:
         yield "boards", list(self._opened.engine.rankd.book.boards)
         yield "position", self.position
@@ -357,6 +362,16 @@ class RanksWriter(RanksHandle):
     async def erase(self, player: str, *, reason: str | None = None) -> Position:
         """Forget a person: the profile and the friends go, entries stay without a name."""
         return await self._opened.rankd.erase(player, reason=reason)
+
+    # ---------------------------------------------------------------------------- clock
+
+    async def confirm_clock(self) -> float | None:
+        """Believe a step of the clock now instead of once it has lasted.
+
+        Return its seconds; None if there is no step that is being doubted.
+        """
+        step = self._opened.rankd.confirm_clock()
+        return None if step is None else step.offset / 1_000_000
 
     # ----------------------------------------------------------------------------- care
 

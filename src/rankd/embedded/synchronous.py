@@ -200,6 +200,13 @@ class Ranks(AnsweredRanks):
         """Forget a person: the profile and the friends go, entries stay without a name."""
         return self._thread.write(self._ranks.erase(player, reason=reason))
 
+    def confirm_clock(self) -> float | None:
+        """Believe a step of the clock now instead of once it has lasted.
+
+        Return its seconds; None if there is no step that is being doubted.
+        """
+        return self._thread.write(self._ranks.confirm_clock())
+
     def save(self, *, progress: Show = None) -> Position:
         """Save the index, so that the next start is quick; return the position it is saved at."""
         return self._thread.write(self._ranks.save(progress=progress))

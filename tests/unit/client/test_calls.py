@@ -49,6 +49,8 @@ EVERY: list[tuple[str, Call[Any]]] = [
     ("create_key", calls.create_key(["read"], boards=["b"], title="t")),
     ("list_keys", calls.keys()),
     ("revoke_key", calls.revoke_key("abc")),
+    ("get_clock", calls.clock()),
+    ("confirm_clock", calls.confirm_clock()),
     ("healthz", calls.health()),
     ("readyz", calls.ready()),
 ]

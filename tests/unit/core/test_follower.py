@@ -5,7 +5,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from tests.unit.core.doubles import FaultyLedger, SetClock, bare, engine, kept_in, state_of
+from tests.unit.core.doubles import (
+    DAY,
+    NOON,
+    FaultyLedger,
+    MachineClock,
+    SetClock,
+    bare,
+    engine,
+    kept_in,
+    state_of,
+)
 
 from rankd.adapters.memory.ledger import MemoryLedger
 from rankd.core import follower as module
@@ -167,6 +177,20 @@ class HeldLedger(FaultyLedger):
     async def read(self, *, after: Position, limit: int) -> Sequence[Recorded]:
         await self.may_read.wait()
         return await super().read(after=after, limit=limit)
+
+
+async def test_follower_confirms_a_step_that_was_confirmed_to_the_writer() -> None:
+    machine = MachineClock()
+    async with following(
+        ledger=FaultyLedger(), build=bare, clock=machine, tell=lambda _: None
+    ) as follower:
+        follower.hear(Position(0), clock_confirmations=3)
+        machine.step(DAY)
+        assert follower.ledger_time == NOON
+        follower.hear(Position(0), clock_confirmations=3)
+        assert follower.ledger_time == NOON
+        follower.hear(Position(0), clock_confirmations=4)
+        assert follower.ledger_time == NOON + DAY
 
 
 async def test_a_snapshot_that_is_replaced_while_it_is_loaded_is_not_taken_for_damaged(

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.unit.core.doubles import DAY, MachineClock
 
 import rankd
 from rankd.core.reader import at_once
@@ -397,3 +398,13 @@ def test_what_is_said_of_players_is_checked(tmp_path: Path) -> None:
             with pytest.raises(InvalidProfile):
                 use()
         assert ranks.position == before
+
+
+def test_step_of_the_clock_is_confirmed(tmp_path: Path) -> None:
+    machine = MachineClock()
+    with rankd.open(tmp_path, clock=machine) as ranks:
+        assert (ranks.clock_problem, ranks.confirm_clock()) == (None, None)
+        machine.step(DAY)
+        assert "rankd clock confirm" in (ranks.clock_problem or "")
+        assert ranks.confirm_clock() == 86_400
+        assert ranks.clock_problem is None
