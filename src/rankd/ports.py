@@ -13,7 +13,15 @@ that where ``immediate`` says so.
 """
 
 from asyncio import Task
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, overload, runtime_checkable
 
 import msgspec
@@ -630,6 +638,12 @@ class RankIndex(Protocol):
 
     async def count(self, ranking: Ranking, at: Position | None = None) -> int:
         """Return how many entries a ranking has."""
+
+    def player_ids(self, count: int) -> Iterator[Sequence[str]]:
+        """Yield the ids of players with an entry, about ``count`` at a time, in no order.
+
+        The index may change in between. Nothing where an index is not walked by its players.
+        """
 
     async def count_below(
         self, ranking: Ranking, order_key: bytes, player: str = "", at: Position | None = None

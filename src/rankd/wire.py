@@ -308,6 +308,22 @@ class Profile(Struct):
     stale: bool = False
 
 
+class PlayerItem(Struct, gc=False):
+    """A player in a list of players."""
+
+    player: str
+    name: str | None
+    attributes: dict[str, str | int | bool]
+
+
+class Players(Read, gc=False, kw_only=True):
+    """Players whose name or id begins as asked, in the order of their ids."""
+
+    players: list[PlayerItem]
+    next_after: str | None
+    """Give it as ``after`` to go on; null at the end."""
+
+
 class Done(Struct):
     """A write that leaves nothing to tell but where it was recorded."""
 

@@ -57,6 +57,13 @@ def test_every_call_is_answered(client: Client) -> None:
     assert client.projection("all", rank=1).score == 20
     assert client.projection("all", percentile=100).score == 20
     assert client.standings("ann").name == "Ann"
+    assert [one.window for one in client.standings("ann", window="daily").standings] == [
+        client.standing("all", "ann", window="daily").window
+    ]
+    merged = client.merge_profile("ann", attributes={"guild": "x"})
+    assert merged.attributes == {"guild": "x", "region": "eu"}
+    assert [one.player for one in client.players("an").players] == ["ann"]
+    assert [one.player for one in client.walk_players("an", limit=1)] == ["ann"]
     assert [item.build for item in client.history("all", "ann").facts] == ["1.0"]
     assert [item.score for item in client.walk_history("all", "ann", limit=1)] == [10]
     assert [row.rank for row in client.walk("all", limit=1)] == [1, 2, 3]

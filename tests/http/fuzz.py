@@ -48,6 +48,9 @@ _API = [
     get(_BOARD + b"/projection?score=5"),
     get(_BOARD + b"/windows"),
     get(b"/v1/players/p1/standings"),
+    get(b"/v1/players/p1/standings?window=daily"),
+    get(b"/v1/players?query=p"),
+    get(b"/v1/facts?since=2026-11-14T00:00:00Z"),
     get(b"/api/v1/leaderboard/rank/p1"),
     get(b"/top/3"),
     *(
@@ -59,6 +62,7 @@ _API = [
     post(b"/v1/scores:batch", _BATCH),
     post(_BOARD + b"/standings:lookup", b'{"players":["p1","p9"]}'),
     post(b"/v1/players/p1", b'{"name":"Ada","friends":["p2"]}', method=b"PUT"),
+    post(b"/v1/players/p1", b'{"attributes":{"region":null,"level":3}}', method=b"PATCH"),
     post(b"/v1/boards/b", b'{"ties":"dense"}', method=b"PUT"),
     post(b"/ingest/score", b'{"player_id":"p1","score":4}'),
 ]

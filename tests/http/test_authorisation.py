@@ -76,6 +76,8 @@ ROWS: dict[str, Row] = {
     "player_history": _on_board(f"{_BOARD}/history/p1"),
     "player_standings": Row("read", f"{_PLAYER}/standings", player=True),
     "put_player": Row("submit", _PLAYER, {"name": "Ada"}),
+    "patch_player": Row("submit", _PLAYER, {"attributes": {"region": "eu"}}),
+    "find_players": Row("read", "/v1/players?query=a", player=True),
     "get_player": Row("read", _PLAYER, player=True),
     "erase_player": Row("moderate", _PLAYER),
     "put_friends": Row("submit", f"{_PLAYER}/friends", {"friends": ["p2"]}),

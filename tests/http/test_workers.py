@@ -206,6 +206,9 @@ def test_a_connection_reads_its_own_writes_without_asking_for_a_position(served:
                 player = f"own-{pid}-{number % 3}"
                 told(each, "PUT", f"/v1/players/{player}", {"name": f"Name {number}"})
                 assert told(each, "GET", f"/v1/players/{player}")["name"] == f"Name {number}"
+                told(each, "PATCH", f"/v1/players/{player}", {"attributes": {"number": number}})
+                known = told(each, "GET", f"/v1/players/{player}")
+                assert (known["name"], known["attributes"]["number"]) == (f"Name {number}", number)
                 receipt = submit(each, player, number).body
                 standing = told(each, "GET", f"/v1/boards/b/standings/{player}")
                 assert standing["as_of"] >= receipt["position"]

@@ -297,22 +297,38 @@ BOARD_DEFINITION = fields(
 )
 
 _FRIENDS: Schema = {"type": "array", "items": PLAYER, "maxItems": FRIENDS_MAX}
+_PLAYER_NAME = maybe(
+    text(
+        NAME_BYTES_MAX,
+        f"Up to {NAME_GRAPHEMES_MAX} letters as people count them and {NAME_BYTES_MAX} "
+        "bytes; something can be seen, no control or direction characters.",
+    )
+)
 PLAYER_PROFILE = fields(
     "What people say of a player. A field that is left out stays as it is; null forgets it.",
     {
-        "name": maybe(
-            text(
-                NAME_BYTES_MAX,
-                f"Up to {NAME_GRAPHEMES_MAX} letters as people count them and {NAME_BYTES_MAX} "
-                "bytes; something can be seen, no control or direction characters.",
-            )
-        ),
+        "name": _PLAYER_NAME,
         "attributes": maybe(
             {**ATTRIBUTES, "description": "What is to be ranked by, all of it: region, country."}
         ),
         "friends": maybe({**_FRIENDS, "description": "All of them."}),
     },
     examples=[{"name": "Ada", "attributes": {"region": "eu"}}, {"name": "Ada Lovelace"}],
+)
+PLAYER_PATCH = fields(
+    "What changes of a player's profile. What is left out stays as it is; null forgets it.",
+    {
+        "name": _PLAYER_NAME,
+        "attributes": maybe(
+            {
+                **ATTRIBUTES,
+                "additionalProperties": maybe(ATTRIBUTES["additionalProperties"]),
+                "description": "Those that change; null forgets one, the others stay.",
+            }
+        ),
+        "friends": maybe({**_FRIENDS, "description": "All of them."}),
+    },
+    examples=[{"attributes": {"region": "eu", "guild": None}}],
 )
 PLAYER_FRIENDS = fields(
     "A player's friends, all of them.",
@@ -397,6 +413,7 @@ BY_OPERATION: dict[str, Schema] = {
     "submit_scores": ref("Batch"),
     "lookup_standings": ref("Lookup"),
     "put_player": ref("PlayerProfile"),
+    "patch_player": ref("PlayerPatch"),
     "put_friends": ref("PlayerFriends"),
     "create_key": ref("NewKey"),
     "classic_score": ref("ClassicScore"),
@@ -413,6 +430,7 @@ COMPONENTS: dict[str, Schema] = {
     "BatchSubmission": BATCH_SUBMISSION,
     "Batch": BATCH,
     "PlayerProfile": PLAYER_PROFILE,
+    "PlayerPatch": PLAYER_PATCH,
     "PlayerFriends": PLAYER_FRIENDS,
     "Lookup": LOOKUP,
     "NewKey": NEW_KEY,

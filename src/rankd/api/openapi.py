@@ -295,7 +295,9 @@ def _parameter(param: Param) -> dict[str, Any]:
 def schema_of(param: Param) -> dict[str, Any]:
     """Return what a parameter of a query accepts."""
     schema: dict[str, Any] = {"type": "string", "maxLength": param.length_max}
-    if param.kind is int:
+    if param.time:
+        schema["format"] = "date-time"
+    elif param.kind is int:
         schema = {"type": "integer", "minimum": param.low, "maximum": param.high}
     elif param.kind is bool:
         schema = {"type": "boolean"}

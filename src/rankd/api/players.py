@@ -12,12 +12,46 @@ from rankd.errors import FieldError, InvalidProfile, UnknownPlayer
 async def put_player(service: Service, request: Request) -> Response:
     """Change a player's profile: what is not named stays as it is, and null forgets.
 
-    The answer is the profile after it.
+    Attributes and friends are replaced whole: attributes that are not named are gone, and the
+    player leaves the segments made of them. PATCH keeps them. The answer is the profile after it.
     """
     actor = service.gate.admit(request, "submit")
     player = request.params["player"]
     await service.writer.profile(player, decode_body(request, dict[str, Any]), actor=actor.name)
     return Response(wire.encode(_shown(service, player)))
+
+
+async def patch_player(service: Service, request: Request) -> Response:
+    """Merge into a player's profile: attributes that are not named stay, and null forgets one.
+
+    As a JSON merge patch (RFC 7396): friends are replaced whole. The answer is the profile after
+    it; what changes nothing is not recorded.
+    """
+    actor = service.gate.admit(request, "submit")
+    player, body = request.params["player"], decode_body(request, dict[str, Any])
+    await service.writer.merge_profile(player, body, actor=actor.name)
+    return Response(wire.encode(_shown(service, player)))
+
+
+async def find_players(service: Service, request: Request) -> Response:
+    """Return players whose name or id begins so, in the order of their ids.
+
+    Players of whom nothing but scores is known are among them where this node has an index of its
+    own; over an index in Redis, only those with a profile or friends.
+    """
+    service.gate.admit(request, "read")
+    query, view = request.query, service.rankd
+    found = await service.search.find(query["query"], after=query["after"], limit=query["limit"])
+    body = wire.Players(
+        players=[
+            wire.PlayerItem(player, name, dict(attributes))
+            for player, name, attributes in found.players
+        ],
+        next_after=found.next_after,
+        as_of=view.position,
+        stale=view.stale,
+    )
+    return Response(wire.encode(body))
 
 
 async def get_player(service: Service, request: Request) -> Response:

@@ -29,6 +29,8 @@ from rankd.errors import (
     RankdError,
 )
 from rankd.model.board import shown_name
+from rankd.model.submission import A_TIME, read_instant
+from rankd.model.window import Instant
 
 TEXT_LENGTH_MAX = 256
 """How long a text in a query may be, unless its parameter says otherwise."""
@@ -98,10 +100,14 @@ class Param:
     high: int = 2**63 - 1
     length_max: int = TEXT_LENGTH_MAX
     choices: tuple[str, ...] = ()
+    time: bool = False
+    """Whether the text is a time of RFC 3339, and the value an Instant."""
     doc: str = ""
 
     def accepts(self) -> str:
         """Say what is taken, as a sentence that follows the name."""
+        if self.time:
+            return f"must be {A_TIME}"
         if self.kind is int:
             return f"must be a whole number from {self.low} to {self.high}"
         if self.kind is bool:
@@ -112,6 +118,8 @@ class Param:
 
     def read(self, text: str) -> int | str | bool | None:
         """Return the value of a text, or None if it is not one of those accepted."""
+        if self.time:
+            return _instant(text)
         if self.kind is int:
             if not _WHOLE_NUMBER.fullmatch(text):
                 return None
@@ -122,6 +130,13 @@ class Param:
         if self.choices and text not in self.choices:
             return None
         return text if len(text) <= self.length_max else None
+
+
+def _instant(text: str) -> Instant | None:
+    try:
+        return read_instant(text)
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from rankd.api.access import Gate
 from rankd.api.pages import Pages
+from rankd.core.search import PlayerSearch
 from rankd.core.service import Rankd
 from rankd.core.view import View
 from rankd.model.window import Instant
@@ -30,6 +31,7 @@ class Service:
     engine: Rankd | None = None
     """What writes; None where another process does, and writes are handed on to it."""
     pages: Pages = field(default_factory=Pages)
+    search: PlayerSearch = field(init=False)
     public_pages: tuple[str, ...] = ()
     """Boards whose pages any cache may keep, also where it takes a key to read them."""
     stopping: Callable[[], bool] = lambda: False
@@ -39,6 +41,9 @@ class Service:
     """What it does."""
     spools: bool = False
     """Whether the process that writes lets scores wait on disk, where this is another one."""
+
+    def __post_init__(self) -> None:
+        self.search = PlayerSearch(self.rankd)
 
     @property
     def writer(self) -> Rankd:

@@ -408,10 +408,10 @@ def _read_share(text: str) -> float:
 
 
 async def player_standings(service: Service, request: Request) -> Response:
-    """Return one player on every board."""
+    """Return one player on every board, or on every board with the window that is named."""
     await _admitted(service, request)
     player, rankd = request.params["player"], service.rankd
-    found = await rankd.reader.standings(player)
+    found = await rankd.reader.standings(player, request.query["window"])
     body = wire.Everywhere(
         player=player,
         name=rankd.book.profile(player).name,

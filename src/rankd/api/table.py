@@ -23,6 +23,7 @@ from rankd.errors import (
     InvalidProfile,
     InvalidSubmission,
     NotRanked,
+    Overloaded,
     ScoreOutOfBounds,
     SubmissionKeyReused,
     SubmissionRejected,
@@ -67,6 +68,11 @@ SUBMITTING = (
     ScoreOutOfBounds,
     SubmissionRejected,
     SubmissionKeyReused,
+)
+
+BETWEEN = (
+    Param(name="since", time=True, doc="recorded at this time or later, as 2026-11-14T09:30:00Z"),
+    Param(name="until", time=True, doc="recorded before this time"),
 )
 
 REASON = Param(name="reason", length_max=REASON_LENGTH_MAX, doc="kept in the audit trail")
@@ -271,6 +277,7 @@ ROUTES: tuple[Route, ...] = (
         params=(
             _limit(FACTS_LIMIT_DEFAULT, "how many"),
             Param(name="before", kind=int, low=1, doc="next_before of the page before"),
+            *BETWEEN,
         ),
         responses={200: wire.History},
         errors=(UnknownBoard, InvalidProfile),
@@ -281,7 +288,14 @@ ROUTES: tuple[Route, ...] = (
         operation="player_standings",
         handler=standings.player_standings,
         scope="read",
-        params=(WHICH[2],),
+        params=(
+            Param(
+                name="window",
+                doc="as of one board, such as daily; boards without it are left out. "
+                "If absent, each board's own: all, or its first",
+            ),
+            WHICH[2],
+        ),
         responses={200: wire.Everywhere},
         errors=(IndexBehind,),
     ),
@@ -295,6 +309,35 @@ ROUTES: tuple[Route, ...] = (
         writes=True,
         responses={200: wire.Profile},
         errors=(InvalidProfile,),
+    ),
+    Route(
+        method="PATCH",
+        path=_PLAYER,
+        operation="patch_player",
+        handler=players.patch_player,
+        scope="submit",
+        body=dict,
+        writes=True,
+        responses={200: wire.Profile},
+        errors=(InvalidProfile,),
+    ),
+    Route(
+        method="GET",
+        path="/v1/players",
+        operation="find_players",
+        handler=players.find_players,
+        scope="read",
+        params=(
+            Param(
+                name="query",
+                required=True,
+                doc="how the name or the id begins; capitals are as small letters in names",
+            ),
+            _limit(PAGE_LIMIT_DEFAULT, "how many"),
+            Param(name="after", doc="next_after of the page before"),
+        ),
+        responses={200: wire.Players},
+        errors=(InvalidPage, Overloaded),
     ),
     Route(
         method="GET",
@@ -340,6 +383,7 @@ ROUTES: tuple[Route, ...] = (
             Param(name="board"),
             Param(name="player"),
             Param(name="actor", doc="the id of the key that wrote it"),
+            *BETWEEN,
         ),
         responses={200: wire.Facts},
     ),

@@ -1,5 +1,6 @@
 """The audit trail: what was recorded, by whom, in which order."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -21,6 +22,8 @@ from rankd.model.facts import (
 )
 from rankd.model.profile import check_player
 from rankd.model.standing import shown_score
+from rankd.model.window import Instant
+from rankd.ports import LedgerReader
 
 SCANNED_FACTS_MAX = 65_536
 """Looked at for one answer; a rare player's next page may need several calls."""
@@ -36,12 +39,14 @@ async def player_history(service: Service, request: Request) -> Response:
     page = service.rankd.book.page(board)
     before, limit = request.query["before"], request.query["limit"]
     as_of = service.rankd.position  # The ledger goes on while it is read.
-    end = as_of + 1 if before is None else min(before, as_of + 1)
+    earlier, last = await _between(service.ledger, request.query, as_of)
+    # What an earlier board of this name was sent, which is retired now, is not this one's.
+    first = max(page.since, earlier + 1)
+    end = last + 1 if before is None else min(before, last + 1)
     found: list[wire.HistoryItem] = []
     scanned = 0
-    # What an earlier board of this name was sent, which is retired now, is not this one's.
-    while end > page.since and len(found) < limit and scanned < SCANNED_FACTS_MAX:
-        start = max(page.since, end - READ_FACTS)
+    while end > first and len(found) < limit and scanned < SCANNED_FACTS_MAX:
+        start = max(first, end - READ_FACTS)
         facts = await service.ledger.read(after=Position(start - 1), limit=end - start)
         for recorded in reversed(facts):
             fact = recorded.fact
@@ -60,11 +65,36 @@ async def player_history(service: Service, request: Request) -> Response:
         board=board,
         player=player,
         facts=found,
-        next_before=end if end > page.since else None,
+        next_before=end if end > first else None,
         as_of=as_of,
         stale=service.rankd.stale,
     )
     return Response(wire.encode(body))
+
+
+async def _between(
+    ledger: LedgerReader, query: Mapping[str, Any], through: Position
+) -> tuple[Position, Position]:
+    """Return the last position before ``since``, and the last one before ``until``."""
+    since, until = query["since"], query["until"]
+    earlier = Position(0) if since is None else await _last_before(ledger, since, through)
+    return earlier, through if until is None else await _last_before(ledger, until, through)
+
+
+async def _last_before(ledger: LedgerReader, time: Instant, through: Position) -> Position:
+    """Return the last position whose fact was recorded before a time; 0 if none was.
+
+    Facts are in the order of the ledger's time, so that some thirty of them tell.
+    """
+    low, high = Position(0), through
+    while low < high:
+        middle = Position((low + high + 1) // 2)
+        facts = await ledger.read(after=Position(middle - 1), limit=1)
+        if facts and facts[0].position <= high and facts[0].at < time:
+            low = facts[0].position
+        else:
+            high = Position(middle - 1)
+    return low
 
 
 def _terms(page: BoardPage | None, position: Position, fact: ScoreSubmitted) -> Board | None:
@@ -100,18 +130,20 @@ async def list_facts(service: Service, request: Request) -> Response:
     query = request.query
     after, limit = Position(query["after"]), query["limit"]
     as_of = service.rankd.position  # The ledger may be further, and goes on while it is read.
+    earlier, last = await _between(service.ledger, query, as_of)
+    after = max(after, earlier)
     found: list[wire.FactItem] = []
-    scanned, ended = 0, after >= as_of
+    scanned, ended = 0, after >= last
     while len(found) < limit and scanned < SCANNED_FACTS_MAX and not ended:
         facts = await service.ledger.read(after=after, limit=READ_FACTS)
-        facts = [recorded for recorded in facts if recorded.position <= as_of]
+        facts = [recorded for recorded in facts if recorded.position <= last]
         for recorded in facts:
             after, scanned = recorded.position, scanned + 1
             if _wanted(recorded.fact, query):
                 found.append(_shown(recorded, service.rankd.book))
                 if len(found) == limit:
                     break
-        ended = after >= as_of or not facts
+        ended = after >= last or not facts
     body = wire.Facts(
         facts=found,
         next_after=None if ended else after,

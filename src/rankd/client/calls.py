@@ -117,6 +117,7 @@ _read_done = _reader(wire.Done)
 _read_page = _reader(wire.Page)
 _read_found = _reader(wire.Found)
 _read_profile = _reader(wire.Profile)
+_read_players = _reader(wire.Players)
 _read_boards = _reader(wire.Boards)
 _read_windows = _reader(wire.Windows)
 _read_standing = _reader(wire.Standing)
@@ -503,9 +504,11 @@ def projection(  # noqa: PLR0913 - three questions about any ranking
     return Call(method="GET", path=path, read=_read_projection, names=names)
 
 
-def standings(player: str, *, min_position: int | None = None) -> Call[wire.Everywhere]:
-    """Return where a player stands on every board."""
-    path = _path("/v1/players/{}/standings", player, min_position=min_position)
+def standings(
+    player: str, *, window: str | None = None, min_position: int | None = None
+) -> Call[wire.Everywhere]:
+    """Return where a player stands on every board, or on those that have the window."""
+    path = _path("/v1/players/{}/standings", player, window=window, min_position=min_position)
     return Call(method="GET", path=path, read=_read_everywhere, names={"player": player})
 
 
@@ -536,28 +539,51 @@ def walk(
 
 
 def history(
-    board: str, player: str, *, limit: int | None = None, before: int | None = None
+    board: str,
+    player: str,
+    *,
+    limit: int | None = None,
+    before: int | None = None,
+    since: str | None = None,
+    until: str | None = None,
 ) -> Call[wire.History]:
-    """Return a player's submissions to a board, newest first."""
-    path = _path("/v1/boards/{}/history/{}", board, player, limit=limit, before=before)
+    """Return a player's submissions to a board, newest first.
+
+    ``since`` and ``until`` are times of RFC 3339: recorded then or later, and before then.
+    """
+    path = _path(
+        "/v1/boards/{}/history/{}",
+        board,
+        player,
+        limit=limit,
+        before=before,
+        since=since,
+        until=until,
+    )
     names = {"board": board, "player": player}
     return Call(method="GET", path=path, read=_read_history, names=names)
 
 
 def walk_history(
-    board: str, player: str, *, limit: int = PAGE_LIMIT_MAX
+    board: str,
+    player: str,
+    *,
+    limit: int = PAGE_LIMIT_MAX,
+    since: str | None = None,
+    until: str | None = None,
 ) -> Pages[wire.History, wire.HistoryItem]:
     """Yield all of a player's submissions to a board, newest first."""
 
+    def from_there(before: int | None) -> Call[wire.History]:
+        return history(board, player, limit=limit, before=before, since=since, until=until)
+
     def following(found: wire.History) -> Call[wire.History] | None:
-        if found.next_before is None:
-            return None
-        return history(board, player, limit=limit, before=found.next_before)
+        return None if found.next_before is None else from_there(found.next_before)
 
-    return Pages(history(board, player, limit=limit), lambda found: found.facts, following)
+    return Pages(from_there(None), lambda found: found.facts, following)
 
 
-def facts(
+def facts(  # noqa: PLR0913 - by what facts are chosen
     *,
     after: int | None = None,
     limit: int | None = None,
@@ -565,15 +591,28 @@ def facts(
     board: str | None = None,
     player: str | None = None,
     actor: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
 ) -> Call[wire.Facts]:
-    """Return the audit trail from a position on."""
+    """Return the audit trail from a position on.
+
+    ``since`` and ``until`` are times of RFC 3339: recorded then or later, and before then.
+    """
     path = _path(
-        "/v1/facts", after=after, limit=limit, kind=kind, board=board, player=player, actor=actor
+        "/v1/facts",
+        after=after,
+        limit=limit,
+        kind=kind,
+        board=board,
+        player=player,
+        actor=actor,
+        since=since,
+        until=until,
     )
     return Call(method="GET", path=path, read=_read_facts)
 
 
-def walk_facts(
+def walk_facts(  # noqa: PLR0913 - by what facts are chosen
     *,
     after: int = 0,
     limit: int = PAGE_LIMIT_MAX,
@@ -581,12 +620,21 @@ def walk_facts(
     board: str | None = None,
     player: str | None = None,
     actor: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
 ) -> Pages[wire.Facts, wire.FactItem]:
     """Yield the audit trail from a position on, to its end."""
 
     def from_there(position: int) -> Call[wire.Facts]:
         return facts(
-            after=position, limit=limit, kind=kind, board=board, player=player, actor=actor
+            after=position,
+            limit=limit,
+            kind=kind,
+            board=board,
+            player=player,
+            actor=actor,
+            since=since,
+            until=until,
         )
 
     def following(found: wire.Facts) -> Call[wire.Facts] | None:
@@ -613,18 +661,55 @@ def set_profile(
 ) -> Call[wire.Profile]:
     """Set what a player is called and ranked by, and who its friends are.
 
-    What is not given stays as it is; None forgets it.
+    What is not given stays as it is; None forgets it. Attributes and friends are replaced whole:
+    ``merge_profile`` leaves the attributes alone that are not named.
     """
-    given = {"name": name, "attributes": attributes, "friends": friends}
+    return _profiled("PUT", player, name=name, attributes=attributes, friends=friends)
+
+
+def merge_profile(
+    player: str,
+    *,
+    name: str | UnsetType | None = UNSET,
+    attributes: Mapping[str, str | int | bool | None] | UnsetType | None = UNSET,
+    friends: Sequence[str] | UnsetType | None = UNSET,
+) -> Call[wire.Profile]:
+    """Do what ``set_profile`` does, but for the attributes: those that are not named stay.
+
+    An attribute that is None is forgotten.
+    """
+    return _profiled("PATCH", player, name=name, attributes=attributes, friends=friends)
+
+
+def _profiled(method: str, player: str, **given: object) -> Call[wire.Profile]:
+    said = {field: value for field, value in given.items() if value is not UNSET}
     return Call(
-        method="PUT",
+        method=method,
         path=_path("/v1/players/{}", player),
-        body=encoded(
-            {field: said for field, said in given.items() if said is not UNSET}, InvalidProfile
-        ),
+        body=encoded(said, InvalidProfile),
         read=_read_profile,
         names={"player": player},
     )
+
+
+def players(
+    query: str, *, limit: int | None = None, after: str | None = None
+) -> Call[wire.Players]:
+    """Return players whose name or id begins so, in the order of their ids."""
+    path = _path("/v1/players", query=query, limit=limit, after=after)
+    return Call(method="GET", path=path, read=_read_players)
+
+
+def walk_players(
+    query: str, *, limit: int = PAGE_LIMIT_MAX
+) -> Pages[wire.Players, wire.PlayerItem]:
+    """Yield every player whose name or id begins so, in the order of their ids."""
+
+    def following(found: wire.Players) -> Call[wire.Players] | None:
+        after = found.next_after
+        return None if after is None else players(query, limit=limit, after=after)
+
+    return Pages(players(query, limit=limit), lambda found: found.players, following)
 
 
 def set_friends(player: str, friends: Sequence[str]) -> Call[wire.Profile]:

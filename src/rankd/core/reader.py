@@ -15,7 +15,14 @@ import msgspec
 from rankd.core.book import Book, Open, Sealed, Terms
 from rankd.core.kept import KeptStandings
 from rankd.core.projector import Projector
-from rankd.errors import FieldError, IndexForgot, IndexUnavailable, InvalidPage, NotRanked
+from rankd.errors import (
+    FieldError,
+    IndexForgot,
+    IndexUnavailable,
+    InvalidPage,
+    NotRanked,
+    UnknownWindow,
+)
 from rankd.model.board import Scores
 from rankd.model.facts import Position
 from rankd.model.order import Order, score_part
@@ -455,13 +462,21 @@ class Reader:
         ]
 
     @_settled
-    async def standings(self, player: str) -> list[tuple[Ranking, Standing]]:
-        """Return where a player stands on every board, in its default window."""
+    async def standings(
+        self, player: str, window: str | None = None
+    ) -> list[tuple[Ranking, Standing]]:
+        """Return where a player stands on every board that has the window.
+
+        None is each board's default window; a board between two seasons has none.
+        """
         everywhere = []
-        for name, page in self._book.boards.items():
-            if page.default not in page.windows:
-                continue  # Between two seasons.
-            where = self.where(name)
+        for name, page in list(self._book.boards.items()):
+            if window is None and page.default not in page.windows:
+                continue
+            try:
+                where = self.where(name, window)
+            except UnknownWindow:
+                continue
             found = await self._rank(where, player)
             if found is not None:
                 everywhere.append((where.ranking, await self._standing(where, player, found)))

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rankd.core.book import BoardPage
+from rankd.core.book import BoardPage, Profile
 from rankd.core.clock_monitor import ClockMonitor, note_start
 from rankd.core.comparison import compare, fold_shadow
 from rankd.core.draft import Draft
@@ -49,6 +49,7 @@ from rankd.errors import (
 )
 from rankd.model.board import Board, Writes
 from rankd.model.facts import (
+    Attributes,
     AttributesSet,
     BoardDefined,
     BoardRedefined,
@@ -68,6 +69,7 @@ from rankd.model.profile import (
     check_new_player,
     check_player,
     read_friends,
+    read_merge,
     read_profile,
     read_reason,
 )
@@ -84,6 +86,9 @@ DRAFT_BEHIND_MAX = 1_000
 
 DRAFT_PASSES_MAX = 50
 """How often a draft goes after a head that runs ahead of it. Then the writer waits all the same."""
+
+MERGE_TRIES_MAX = 100
+"""How often a profile is merged while other nodes append all the time."""
 
 DEFINITION_TRIES_MAX = 100
 """How often a definition is tried while other nodes append all the time."""
@@ -451,12 +456,41 @@ class Rankd(View):
         """
         self._check_player(player)
         facts = _profiled(player, read_profile(body), actor)
-        if "friends" in body:
-            given = () if body["friends"] is None else body["friends"]
-            facts.append(FriendsSet(player, read_friends(given, player=player), actor))
+        facts += _befriended(player, body, actor)
         if not facts:
             return self.position
         return (await self._intake.put(facts))[-1].position
+
+    async def merge_profile(
+        self, player: str, body: Mapping[str, object], *, actor: str | None = None
+    ) -> Position:
+        """Do what ``profile`` does, but for the attributes: those that are not named stay.
+
+        An attribute that is null goes. What changes nothing is not recorded.
+        """
+        self._check_player(player)
+        said, more = read_merge(body), _befriended(player, body, actor)
+        if not isinstance(body.get("attributes"), Mapping):
+            return await self.profile(player, body, actor=actor)
+        return await self._own(self._merge(player, said, more, actor))
+
+    async def _merge(
+        self, player: str, said: Said, more: Sequence[Fact], actor: str | None
+    ) -> Position:
+        """Record attributes put together of those known at the head, and at no other position."""
+        async with self._intake.turn():
+            for _ in range(MERGE_TRIES_MAX):
+                await self._intake.pursue()
+                known = self.book.profile(player)
+                merged = said.merged(known.attributes)
+                if not more and _says_nothing_new(said, merged, known):
+                    return self.position
+                facts = [*_profiled(player, said._replace(attributes=merged), actor), *more]
+                after, now = self.position, self._intake.now()
+                answers = await self._intake.record_after(facts, now=now, after=after)
+                if answers is not None:
+                    return answers[-1].position
+        raise LedgerUnavailable("other nodes append all the time; try again", applied="no")
 
     async def set_friends(
         self, player: str, friends: object, *, actor: str | None = None
@@ -566,6 +600,20 @@ async def _told(work: Callable[[Tell], Coroutine[Any, Any, None]]) -> AsyncItera
 
 def _has_key(item: Item) -> bool:
     return isinstance(item, Mapping) and item.get("key") is not None
+
+
+def _says_nothing_new(said: Said, merged: Attributes, known: Profile) -> bool:
+    """Whether a profile is as said already. By its text: to Python ``True`` and 1 are the same."""
+    same_name = "name" not in said.fields or said.name == known.name
+    return same_name and repr(merged) == repr(dict(sorted(known.attributes.items())))
+
+
+def _befriended(player: str, body: Mapping[str, object], actor: str | None) -> list[Fact]:
+    """Return what records the friends that a body names, if it does. Raises InvalidProfile."""
+    if "friends" not in body:
+        return []
+    given = () if body["friends"] is None else body["friends"]
+    return [FriendsSet(player, read_friends(given, player=player), actor)]
 
 
 def _profiled(player: str, said: Said, actor: str | None) -> list[Fact]:

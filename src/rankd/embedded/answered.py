@@ -158,6 +158,6 @@ class AnsweredRanks(RanksHandle):
         """Return the names of the boards there are."""
         return self._answer(self._ranks.boards())
 
-    def standings(self, player: str) -> dict[str, Standing]:
-        """Return where a player stands on every board, by the board's name."""
-        return self._answer(self._ranks.standings(player))
+    def standings(self, player: str, *, window: str | None = None) -> dict[str, Standing]:
+        """Return where a player stands, by the board's name, on every board with the window."""
+        return self._answer(self._ranks.standings(player, window=window))

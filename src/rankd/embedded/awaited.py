@@ -13,6 +13,7 @@ from msgspec import UNSET, UnsetType
 from rankd.core.intake import BATCH_FACTS_MAX, Answer
 from rankd.core.preview import Preview
 from rankd.core.reader import Found, Page, Projected, Reader
+from rankd.core.search import FoundPlayer
 from rankd.embedded.opening import Opened
 from rankd.embedded.wanted import Wanted
 from rankd.errors import (
@@ -355,6 +356,32 @@ class RanksWriter(RanksHandle):
         said = {field: value for field, value in given.items() if value is not UNSET}
         return await self._opened.rankd.profile(player, said)
 
+    async def merge_profile(
+        self,
+        player: str,
+        *,
+        name: str | UnsetType | None = UNSET,
+        attributes: Mapping[str, str | int | bool | None] | UnsetType | None = UNSET,
+    ) -> Position:
+        """Change a player's name or some of its attributes; those that are not named stay.
+
+        An attribute that is None is forgotten. A call that changes nothing records nothing.
+        """
+        given = {"name": name, "attributes": attributes}
+        said = {field: value for field, value in given.items() if value is not UNSET}
+        return await self._opened.rankd.merge_profile(player, said)
+
+    async def players(
+        self, query: str, *, limit: int = PAGE_LIMIT_DEFAULT, after: str | None = None
+    ) -> list[FoundPlayer]:
+        """Return players whose name or id begins so, in the order of their ids.
+
+        ``after`` is the last id of the page before. Raises InvalidPage.
+        """
+        self._opened.refuse_if_closed()
+        found = await self._opened.search.find(query, after=after, limit=limit)
+        return found.players
+
     async def set_friends(self, player: str, friends: Sequence[str]) -> Position:
         """Set a player's friends, all of them."""
         return await self._opened.rankd.set_friends(player, friends)
@@ -419,9 +446,9 @@ class AwaitedRanks(RanksWriter):
         """Return the names of the boards there are."""
         return list(self._opened.rankd.book.boards)
 
-    async def standings(self, player: str) -> dict[str, Standing]:
-        """Return where a player stands on every board, by the board's name."""
-        found = await self._opened.rankd.reader.standings(check_player(player))
+    async def standings(self, player: str, *, window: str | None = None) -> dict[str, Standing]:
+        """Return where a player stands, by the board's name, on every board with the window."""
+        found = await self._opened.rankd.reader.standings(check_player(player), window)
         return {ranking.board: standing for ranking, standing in found}
 
 

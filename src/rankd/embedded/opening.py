@@ -14,6 +14,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
+from rankd.core.search import PlayerSearch
 from rankd.core.service import Rankd
 from rankd.errors import LedgerUnavailable
 from rankd.wiring import Engine
@@ -79,6 +80,7 @@ class Opened:
         self.immediate = running.engine.rankd.immediate
         """Whether no read ever suspends: the same for as long as it is open, whoever stands in."""
         self.running = running
+        self.search = PlayerSearch(running.engine.rankd)
         self._origin = origin
         self._process = os.getpid()
         self._stopped = False

@@ -16,12 +16,14 @@ from msgspec import UNSET, UnsetType
 
 from rankd.core.preview import Preview
 from rankd.core.reader import at_once
+from rankd.core.search import FoundPlayer
 from rankd.embedded.answered import AnsweredBoard, AnsweredRanks
 from rankd.embedded.opening import Opened
 from rankd.embedded.wanted import Wanted
 from rankd.errors import LedgerUnavailable
 from rankd.model.facts import Position
 from rankd.model.receipt import Receipt
+from rankd.model.standing import PAGE_LIMIT_DEFAULT
 from rankd.model.submission import Item
 from rankd.terminal import Show
 from rankd.wiring import Folder
@@ -191,6 +193,30 @@ class Ranks(AnsweredRanks):
         What is not given stays as it is; None forgets it.
         """
         return self._thread.write(self._ranks.profile(player, name=name, attributes=attributes))
+
+    def merge_profile(
+        self,
+        player: str,
+        *,
+        name: str | UnsetType | None = UNSET,
+        attributes: Mapping[str, str | int | bool | None] | UnsetType | None = UNSET,
+    ) -> Position:
+        """Change a player's name or some of its attributes; those that are not named stay.
+
+        An attribute that is None is forgotten. A call that changes nothing records nothing.
+        """
+        return self._thread.write(
+            self._ranks.merge_profile(player, name=name, attributes=attributes)
+        )
+
+    def players(
+        self, query: str, *, limit: int = PAGE_LIMIT_DEFAULT, after: str | None = None
+    ) -> list[FoundPlayer]:
+        """Return players whose name or id begins so, in the order of their ids.
+
+        ``after`` is the last id of the page before. Raises InvalidPage.
+        """
+        return self._thread.write(self._ranks.players(query, limit=limit, after=after))
 
     def set_friends(self, player: str, friends: Sequence[str]) -> Position:
         """Set a player's friends, all of them."""

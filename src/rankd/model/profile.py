@@ -9,6 +9,7 @@ from rankd.model.board import TURNING, UNPRINTABLE, shown_name
 from rankd.model.facts import Attributes
 from rankd.model.letters import count_letters, is_visible
 from rankd.model.submission import (
+    ATTRIBUTES_MAX,
     NEW_PLAYER,
     Errors,
     read_attributes,
@@ -45,6 +46,17 @@ class Said(NamedTuple):
     """Those that it names: ``name``, ``attributes``. The others are to stay as they are."""
     name: str | None
     attributes: Attributes
+    removed: frozenset[str] = frozenset()
+    """Attributes that are to go where the others are merged."""
+
+    def merged(self, known: Mapping[str, str | int | bool]) -> Attributes:
+        """Return the attributes after a merge. Raises InvalidProfile if there are too many."""
+        left = {name: value for name, value in known.items() if name not in self.removed}
+        merged = dict(sorted({**left, **self.attributes}.items()))
+        if len(merged) > max(ATTRIBUTES_MAX, len(known)):
+            message = f"come to more than {ATTRIBUTES_MAX} with those that are known"
+            raise InvalidProfile([FieldError("attributes", message)])
+        return merged
 
 
 def read_profile(body: object) -> Said:
@@ -67,6 +79,19 @@ def read_profile(body: object) -> Said:
     if errors:
         raise InvalidProfile(errors)
     return Said(frozenset(body) & {"name", "attributes"}, name, attributes)
+
+
+def read_merge(body: object) -> Said:
+    """Return what a body says of a profile that is merged: an attribute that is null goes.
+
+    Raises InvalidProfile.
+    """
+    given = body.get("attributes") if isinstance(body, Mapping) else None
+    if not isinstance(body, Mapping) or not isinstance(given, Mapping):
+        return read_profile(body)
+    kept = {name: value for name, value in given.items() if value is not None}
+    said = read_profile({**body, "attributes": kept})
+    return said._replace(removed=frozenset(given) - frozenset(kept))
 
 
 def read_friends(friends: object, *, player: str) -> tuple[str, ...]:

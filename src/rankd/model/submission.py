@@ -317,6 +317,9 @@ def at_item(place: int, error: Invalid) -> InvalidSubmission:
 
 # ----------------------------------------------------------------- reading a request
 
+A_TIME = "a time such as 2026-11-14T09:30:00Z"
+"""What is asked for where a time is expected."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _RFC_3339 = re.compile(
@@ -485,14 +488,21 @@ def _text_reader(bytes_max: int) -> Callable[[object, str, Errors], str]:
     return lambda value, path, errors: _read_text(value, path, bytes_max, errors)
 
 
+def read_instant(text: str) -> Instant:
+    """Return the instant that a time of RFC 3339 names. Raises ValueError."""
+    if not _RFC_3339.fullmatch(text):
+        raise ValueError("not a time of RFC 3339")
+    return (datetime.fromisoformat(text.upper()) - _EPOCH) // _MICROSECOND
+
+
 def _read_at(value: object, path: str, errors: Errors) -> Instant:
     try:
-        if not isinstance(value, str) or not _RFC_3339.fullmatch(value):
-            raise ValueError(value)
-        return (datetime.fromisoformat(value.upper()) - _EPOCH) // _MICROSECOND
+        if isinstance(value, str):
+            return read_instant(value)
     except ValueError:
-        errors.append(FieldError(path, "must be a time such as 2026-11-14T09:30:00Z"))
-        return 0
+        pass
+    errors.append(FieldError(path, f"must be {A_TIME}"))
+    return 0
 
 
 def _refuse_unchecked(_value: object, path: str, errors: Errors) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.unit.api.handling import working
 
-from rankd.errors import InvalidProfile, UnknownPlayer
+from rankd.errors import InvalidPage, InvalidProfile, UnknownPlayer
 
 pytestmark = pytest.mark.anyio
 P = {"player": "p"}
@@ -129,6 +129,8 @@ async def test_friends_are_set_all_at_once() -> None:
         ("put_player", {"nickname": "x"}, "nickname"),
         ("put_player", {"name": ""}, "name"),
         ("put_player", {"attributes": {"level": 1.5}}, "attributes.level"),
+        ("patch_player", {"attributes": {"level": 1.5}}, "attributes.level"),
+        ("patch_player", {"friends": 5, "attributes": {}}, "friends"),
     ],
 )
 async def test_what_cannot_be_said_of_a_player_is_refused(
@@ -178,3 +180,72 @@ async def test_where_others_append_too_forgetting_is_always_recorded(
     async with working() as at:
         monkeypatch.setattr(type(at.ledger), "shared", True)
         assert await at.told("erase_player", P) == {"position": 1}
+
+
+async def test_a_merge_leaves_a_player_in_the_segments_it_does_not_name() -> None:
+    async with working() as at:
+        await at.define(segments=["region", "guild"])
+        await at.submit("p", 5, attributes={"region": "eu", "guild": "x"})
+        told = await at.told("patch_player", P, {"attributes": {"guild": "y"}, "name": "Ann"})
+        assert (told["name"], told["attributes"]) == ("Ann", {"guild": "y", "region": "eu"})
+        for segment, total in (("region:eu", 1), ("guild:x", 0), ("guild:y", 1)):
+            page = await at.told("list_standings", {"board": "b"}, segment=segment)
+            assert page["total"] == total, segment
+        told = await at.told("patch_player", P, {"attributes": {"guild": None}})
+        assert told["attributes"] == {"region": "eu"}
+        async for _ in at.service.writer.verify():
+            pass
+
+
+async def test_a_merge_that_changes_nothing_records_nothing() -> None:
+    async with working() as at:
+        await at.told("patch_player", P, {"name": "Ann", "attributes": {"vip": True}})
+        before = at.service.rankd.position
+        await at.told("patch_player", P, {"name": "Ann", "attributes": {"vip": True}})
+        await at.told("patch_player", P, {"attributes": {"gone": None}})
+        await at.told("patch_player", P, {})
+        assert at.service.rankd.position == before
+        told = await at.told("patch_player", P, {"attributes": {"vip": 1}})
+        assert told["attributes"]["vip"] is not True
+        assert at.service.rankd.position == before + 1
+
+
+async def test_merges_at_the_same_time_all_count() -> None:
+    async with working() as at:
+        asked = [
+            asyncio.create_task(at.told("patch_player", P, {"attributes": {f"a{n}": n}}))
+            for n in range(8)
+        ]
+        await asyncio.gather(*asked)
+        told = await at.told("get_player", P)
+        assert told["attributes"] == {f"a{n}": n for n in range(8)}
+
+
+async def test_players_are_found_by_the_beginning_of_a_name_or_an_id() -> None:
+    async with working() as at:
+        await at.define()
+        for player in ("ann", "anton", "bob", "zed"):
+            await at.submit(player, 1)
+        await at.told("put_player", {"player": "zed"}, {"name": "ANTONIA"})
+        await at.told("put_player", {"player": "x1"}, {"name": "Änne", "attributes": {"a": 1}})
+        await at.told("put_friends", {"player": "lonely"}, {"friends": ["ann"]})
+
+        async def found(query: str, **more: Any) -> list[str]:
+            told = await at.told("find_players", query=query, **more)
+            return [one["player"] for one in told["players"]]
+
+        assert await found("an") == ["ann", "anton", "zed"]
+        assert await found("än") == ["x1"]
+        assert await found("AN") == ["zed"]
+        assert await found("lone") == ["lonely"]
+        assert await found("nobody") == []
+        told = await at.told("find_players", query="x")
+        assert told["players"] == [{"player": "x1", "name": "Änne", "attributes": {"a": 1}}]
+        page = await at.told("find_players", query="an", limit=2)
+        assert page["next_after"] == "anton"
+        assert await found("an", limit=2, after="anton") == ["zed"]
+        assert (await at.told("find_players", query="an", limit=3))["next_after"] is None
+        with pytest.raises(InvalidPage):
+            await at.ask("find_players", query="")
+        await at.ask("erase_player", {"player": "x1"})
+        assert await found("x") == []

@@ -215,3 +215,22 @@ def test_only_pages_take_any_query() -> None:
 def test_a_query_that_cannot_be_decoded_is_malformed(query: str) -> None:
     with pytest.raises(MalformedRequest):
         PAGE.read_query(query)
+
+
+@pytest.mark.parametrize(
+    ("text", "instant"),
+    [
+        ("1970-01-01T00:00:01Z", 1_000_000),
+        ("1970-01-01t01:00:00.000001%2B01:00", 1),
+        ("1970-01-01", None),
+        ("yesterday", None),
+        ("2026-13-01T00:00:00Z", None),
+    ],
+)
+def test_a_time_in_a_query_is_an_instant(text: str, instant: int | None) -> None:
+    asked = route("GET", "/a", Param(name="since", time=True))
+    if instant is None:
+        with pytest.raises(InvalidRequest, match="must be a time such as 2026-11-14T09:30:00Z"):
+            asked.read_query(f"since={text}")
+    else:
+        assert asked.read_query(f"since={text}")["since"] == instant

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.unit.api.handling import Working, working
+from tests.unit.core.doubles import HOUR
 
 from rankd.api import trail
 from rankd.errors import LedgerUnavailable, UnknownBoard
@@ -230,3 +231,54 @@ async def test_a_ledger_that_cannot_be_read_is_told() -> None:
         for operation, params in (("list_facts", None), ("player_history", P)):
             with pytest.raises(LedgerUnavailable):
                 await at.ask(operation, params)
+
+
+async def test_facts_and_histories_are_told_of_a_range_of_time() -> None:
+    """From its first instant on, and before its last."""
+    async with working() as at:
+        await at.define(rule="sum")
+        noon, recorded = at.clock.time, []
+        for hours in range(6):
+            at.clock.time = noon + hours * HOUR
+            recorded.append((await at.submit("p", hours))["position"])
+            await at.submit("other", hours)
+
+        async def both(**query: Any) -> tuple[list[int], list[int]]:
+            facts = await at.told("list_facts", player="p", **query)
+            mine = await at.told("player_history", P, **query)
+            assert (facts["next_after"], mine["next_before"]) == (None, None)
+            told = (facts["facts"], reversed(mine["facts"]))
+            first, second = ([item["position"] for item in each] for each in told)
+            return first, second
+
+        since, until = noon + 2 * HOUR, noon + 4 * HOUR
+        assert await both(since=since) == (recorded[2:], recorded[2:])
+        assert await both(until=until) == (recorded[:4], recorded[:4])
+        assert await both(since=since, until=until) == (recorded[2:4], recorded[2:4])
+        assert await both(since=since + 1, until=until + 1) == (recorded[3:5], recorded[3:5])
+        assert await both(since=until, until=since) == ([], [])
+        assert await both(since=noon - 1, until=noon) == ([], [])
+        assert await both(since=noon + 6 * HOUR) == ([], [])
+        page = await at.told("player_history", P, since=since, limit=2)
+        assert [item["position"] for item in page["facts"]] == [recorded[5], recorded[4]]
+        rest = await at.told("player_history", P, since=since, before=page["next_before"])
+        assert [item["position"] for item in rest["facts"]] == [recorded[3], recorded[2]]
+
+
+async def test_a_range_of_time_is_found_by_few_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with working() as at:
+        await at.define()
+        noon = at.clock.time
+        for n in range(1_000):
+            at.clock.time = noon + n
+            await at.submit("p", n)
+        read, reads = at.ledger.read, []
+
+        async def counted(*, after: Position, limit: int) -> Any:
+            reads.append(limit)
+            return await read(after=after, limit=limit)
+
+        monkeypatch.setattr(at.ledger, "read", counted)
+        told = await at.told("list_facts", since=noon + 500, until=noon + 510)
+        assert len(told["facts"]) == 10
+        assert len(reads) <= 2 * 10 + 1

@@ -18,6 +18,7 @@ ROUTER = Router(ROUTES)
 
 WHICH: dict[str, Any] = {"window": "daily:-1", "segment": "region:eu", "min_position": 7}
 
+BETWEEN: dict[str, Any] = {"since": "2026-11-14T09:30:00+01:00", "until": "2026-11-15T00:00:00Z"}
 EVERY: list[tuple[str, Call[Any]]] = [
     ("put_board", calls.define("b", {"rule": "sum"}, apply=True)),
     ("put_board", calls.define("b")),
@@ -36,15 +37,19 @@ EVERY: list[tuple[str, Call[Any]]] = [
     ("list_friends", calls.friends("b", "p", **WHICH)),
     ("get_projection", calls.projection("b", score=[1, 2], **WHICH)),
     ("list_windows", calls.windows("b")),
-    ("player_history", calls.history("b", "p", limit=3, before=9)),
-    ("player_standings", calls.standings("p", min_position=7)),
+    ("player_history", calls.history("b", "p", limit=3, before=9, **BETWEEN)),
+    ("player_standings", calls.standings("p", window="daily", min_position=7)),
     ("put_player", calls.set_profile("p", name="Ann", friends=["q"])),
+    ("patch_player", calls.merge_profile("p", attributes={"region": "eu", "guild": None})),
+    ("find_players", calls.players("an", limit=3, after="ann")),
     ("get_player", calls.profile("p")),
     ("erase_player", calls.erase("p", reason="asked")),
     ("put_friends", calls.set_friends("p", ["q"])),
     (
         "list_facts",
-        calls.facts(after=1, limit=2, kind="score_submitted", board="b", player="p", actor="a"),
+        calls.facts(
+            after=1, limit=2, kind="score_submitted", board="b", player="p", actor="a", **BETWEEN
+        ),
     ),
     ("create_key", calls.create_key(["read"], boards=["b"], title="t")),
     ("list_keys", calls.keys()),
@@ -209,3 +214,26 @@ def test_history_and_facts_go_on_where_they_are_told() -> None:
     assert "after=4" in next_facts.path
     assert "board=b" in next_facts.path
     assert facts.following(msgspec.structs.replace(trail, next_after=None)) is None
+
+
+def test_a_walk_in_a_range_of_time_stays_in_it() -> None:
+    some = wire.History(board="b", player="p", facts=[], next_before=4, as_of=9)
+    trail = wire.Facts(facts=[], next_after=4, as_of=9)
+    for following in (
+        calls.walk_history("b", "p", **BETWEEN).following(some),
+        calls.walk_facts(**BETWEEN).following(trail),
+    ):
+        assert following is not None
+        query = found_by(following).route.read_query(following.path.partition("?")[2])
+        assert query["since"] == 1_794_645_000_000_000
+        assert query["until"] == 1_794_700_800_000_000
+
+
+def test_players_go_on_behind_the_last_of_a_page() -> None:
+    found = wire.Players(players=[], next_after="p 1", as_of=9)
+    pages = calls.walk_players("p", limit=2)
+    following = pages.following(found)
+    assert following is not None
+    query = found_by(following).route.read_query(following.path.partition("?")[2])
+    assert (query["query"], query["after"], query["limit"]) == ("p", "p 1", 2)
+    assert pages.following(msgspec.structs.replace(found, next_after=None)) is None

@@ -372,3 +372,14 @@ async def test_what_is_not_there_and_what_is_closed_is_asked_for_one_by_one() ->
         assert seeking(rankd.reader, "daily") and seeking(rankd.reader, "daily:2026-11-15")
         assert not seeking(rankd.reader, "daily:2026-11-14")
         assert not seeking(rankd.reader, "daily:-1")
+
+
+async def test_a_player_is_found_in_one_window_of_the_boards_that_have_it() -> None:
+    async with engine(FaultyLedger(), SetClock()) as rankd:
+        await rankd.define("b", {"rule": "best", "windows": ["all"]})
+        await rankd.define("c", {"rule": "best", "windows": ["all", "daily"]})
+        for board in ("b", "c"):
+            await rankd.submit(board, [{"player": "p", "score": 1}])
+        found = await rankd.reader.standings("p", "daily")
+        assert [(one.board, one.window) for one, _ in found] == [("c", "daily:2026-11-14")]
+        assert await rankd.reader.standings("p", "daily:2026-11-13") == []

@@ -179,6 +179,45 @@ async def test_reads_made_between_two_waits_agree(ranks: AsyncRanks) -> None:
     assert sum(int(each.score) for each in board.top()) == 401
 
 
+async def test_a_player_is_found_in_one_window_of_every_board(ranks: AsyncRanks) -> None:
+    for name, windows in (("arena", ["all"]), ("race", ["all", "daily"])):
+        board = await ranks.board(name, windows=windows)
+        await board.submit("ann", 1)
+    assert list(ranks.standings("ann")) == ["arena", "race"]
+    assert list(ranks.standings("ann", window="daily")) == ["race"]
+    assert ranks.standings("ann", window="hourly") == {}
+
+
+# ------------------------------------------------------------------------------- players
+
+
+async def test_merged_attributes_leave_the_others_as_they_are(ranks: AsyncRanks) -> None:
+    board = await ranks.board("arena", segments=["region", "guild"])
+    await board.submit("ann", 5, attributes={"region": "eu", "guild": "owls"})
+    at = await ranks.merge_profile("ann", name="Ann", attributes={"guild": "bats", "level": 3})
+    assert [len(board.top(segment=one)) for one in ("region:eu", "guild:owls", "guild:bats")] == [
+        1,
+        0,
+        1,
+    ]
+    assert await ranks.merge_profile("ann", attributes={"level": 3}) == at == ranks.position
+    await ranks.merge_profile("ann", attributes={"level": None})
+    assert await ranks.players("a") == [("ann", "Ann", {"guild": "bats", "region": "eu"})]
+    await ranks.merge_profile("ann", name=None, attributes=None)
+    assert await ranks.players("ann") == [("ann", None, {})]
+
+
+async def test_players_are_found_page_by_page(ranks: AsyncRanks) -> None:
+    board = await ranks.board("arena")
+    await board.submit_many([("anton", 1), ("ann", 2), ("bob", 3)])
+    first = await ranks.players("an", limit=1)
+    assert [one.player for one in first] == ["ann"]
+    rest = await ranks.players("an", after=first[-1].player)
+    assert [one.player for one in rest] == ["anton"]
+    with pytest.raises(InvalidPage):
+        await ranks.players("")
+
+
 # -------------------------------------------------------------- boards, awaited and in hand
 
 
@@ -311,6 +350,8 @@ async def test_a_closed_engine_refuses_every_call(tmp_path: Path) -> None:
         ranks.verify,
         ranks.rebuild,
         lambda: ranks.profile("ann"),
+        lambda: ranks.merge_profile("ann"),
+        lambda: ranks.players("ann"),
         lambda: ranks.erase("ann"),
         lambda: ranks.backup(tmp_path / "copy"),
     ]

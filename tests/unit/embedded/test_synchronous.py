@@ -153,6 +153,8 @@ def test_a_closed_engine_refuses_every_call(tmp_path: Path) -> None:
         ranks.verify,
         ranks.rebuild,
         lambda: ranks.profile("ann"),
+        lambda: ranks.merge_profile("ann"),
+        lambda: ranks.players("ann"),
         lambda: ranks.erase("ann"),
         lambda: ranks.backup(tmp_path / "copy"),
     ]
@@ -388,6 +390,8 @@ def test_what_is_said_of_players_is_checked(tmp_path: Path) -> None:
             lambda: ranks.profile(""),
             lambda: ranks.profile("ann", name="\u202eevil"),
             lambda: ranks.profile("ann", attributes={"a b": 1}),
+            lambda: ranks.merge_profile(""),
+            lambda: ranks.merge_profile("ann", attributes={"a b": 1}),
             lambda: ranks.set_friends("ann", "bob"),
             lambda: ranks.set_friends("ann", [""]),
             lambda: ranks.erase(""),

@@ -12,9 +12,11 @@ from rankd.model.profile import (
     check_new_player,
     check_player,
     read_friends,
+    read_merge,
     read_profile,
     read_reason,
 )
+from rankd.model.submission import ATTRIBUTES_MAX
 
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466"
 WAVE = "\U0001f44b\U0001f3fd"
@@ -160,3 +162,39 @@ def test_a_reason_is_a_sentence_or_nothing() -> None:
         with pytest.raises(InvalidProfile) as refusal:
             read_reason(wrong)
         assert fields_of(refusal) == ["reason"]
+
+
+# -------------------------------------------------------------------------------- merges
+
+
+def test_a_merge_keeps_what_it_does_not_name_and_null_takes_away() -> None:
+    said = read_merge({"attributes": {"region": "us", "guild": None}})
+    assert said.merged({"guild": "x", "level": 3}) == {"level": 3, "region": "us"}
+    assert said.merged({}) == {"region": "us"}
+    assert read_merge({"attributes": None, "name": None}) == read_profile(
+        {"attributes": None, "name": None}
+    )
+
+
+def test_a_merge_is_held_to_the_bound_of_attributes() -> None:
+    known: dict[str, str | int | bool] = {f"a{n}": n for n in range(ATTRIBUTES_MAX)}
+    assert len(read_merge({"attributes": {"a0": 5}}).merged(known)) == ATTRIBUTES_MAX
+    with pytest.raises(InvalidProfile) as refused:
+        read_merge({"attributes": {"more": 1}}).merged(known)
+    assert fields_of(refused) == ["attributes"]
+    assert "more" in read_merge({"attributes": {"more": 1, "a0": None}}).merged(known)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"attributes": {"level": 1.5, "x": None}}, "attributes.level"),
+        ({"attributes": 5}, "attributes"),
+        ({"nickname": "x", "attributes": {}}, "nickname"),
+        ([], ""),
+    ],
+)
+def test_a_merge_that_cannot_be_read_is_refused(body: object, field: str) -> None:
+    with pytest.raises(InvalidProfile) as refused:
+        read_merge(body)
+    assert fields_of(refused) == [field]

@@ -15,10 +15,10 @@ everything from then on: it can be thrown away, and the ledger or a snapshot giv
 
 from array import array
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import repeat
+from itertools import accumulate, pairwise, repeat
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
@@ -548,6 +548,11 @@ class NativeIndex:
         self._expect_at(at)
         entries = self._sound().rankings.get(ranking)
         return 0 if entries is None else len(entries.ranks)
+
+    def player_ids(self, count: int) -> Iterator[Sequence[str]]:
+        for _, lengths, text in self._players.blocks(count):
+            ends = list(accumulate(lengths, initial=0))
+            yield [text[start:end].decode() for start, end in pairwise(ends)]
 
     async def count_below(
         self, ranking: Ranking, order_key: bytes, player: str = "", at: Position | None = None

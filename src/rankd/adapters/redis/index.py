@@ -15,7 +15,7 @@ import secrets
 import sys
 from array import array
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from types import MappingProxyType
@@ -525,6 +525,11 @@ class RedisIndex:
     async def count(self, ranking: Ranking, at: Position | None = None) -> int:
         there = private(ranking, self._owner)
         return await self._as_of(at, lambda reading: reading.total(there, at))
+
+    def player_ids(self, count: int) -> Iterator[Sequence[str]]:
+        """Yield nothing: entries are spread over as many hashes as there are rankings."""
+        del count
+        return iter(())
 
     async def count_below(
         self, ranking: Ranking, order_key: bytes, player: str = "", at: Position | None = None

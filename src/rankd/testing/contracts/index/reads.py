@@ -25,6 +25,11 @@ from rankd.testing.contracts.index.moves import (
 class ReadPromises:
     """What is there is told exactly, and what is not there is no failure."""
 
+    async def test_players_with_an_entry_are_walked_or_none_is(self, index: RankIndex) -> None:
+        await fold(index, placed("ann", 1), placed("bob", 2), opened=[FOREVER])
+        found = [player for some in index.player_ids(1) for player in some]
+        assert sorted(found) == ([] if index.shared else ["ann", "bob"])
+
     # -------------------------------------------------------------- (5) what is not there
 
     async def test_reads_of_a_ranking_that_does_not_exist_find_nothing(
