@@ -327,9 +327,11 @@ with rankd.open(sys.argv[1]) as ranks:
         os._exit(0)
     board.submit("ann", 1)
 with rankd.open(sys.argv[1]) as ranks:
-    print("parent", ranks.board("b").submit("ann", 1).score)
+    score = ranks.board("b").submit("ann", 1).score
     os.write(told, b"x")
-    print(os.waitpid(child, 0)[1])
+    status = os.waitpid(child, 0)[1]
+    print("parent", score)
+    print(status)
     ranks.verify()
 """
 
