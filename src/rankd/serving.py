@@ -18,6 +18,7 @@ from rankd.api.access import Gate, ReadToken
 from rankd.api.descriptors import fit_connections, watching
 from rankd.api.forwarding import forwarding
 from rankd.api.limits import limits_of
+from rankd.api.metrics import collect
 from rankd.api.roles import MANAGER, MANAGING, QUERY, ROLES, routes_of
 from rankd.api.server import Ready, listen, serve
 from rankd.api.service import Service
@@ -191,7 +192,7 @@ def _check_role(settings: Settings) -> None:
         raise InvalidSetting(setting="role", source="the settings", problem=problem)
 
 
-async def worker(settings: Settings, socket: str, *, clock: Clock) -> None:
+async def worker(settings: Settings, socket: str, process: str, *, clock: Clock) -> None:
     """Serve reads over an index of one's own, and hand writes on to the process at a socket."""
     place = Place.chosen(settings)
     async with AsyncExitStack() as stack:
@@ -199,9 +200,6 @@ async def worker(settings: Settings, socket: str, *, clock: Clock) -> None:
             followed(place, clock=clock, tell=lambda _: None)
         )
         await stack.enter_async_context(watching(follower.supervisor))
-        forwarder = await stack.enter_async_context(
-            forwarding(socket, follower, settings.ledger_silence_seconds)
-        )
         gate = Gate(
             lambda: follower.book,
             loopback=is_loopback(settings.host),
@@ -217,13 +215,18 @@ async def worker(settings: Settings, socket: str, *, clock: Clock) -> None:
             public_pages=settings.public_pages,
             node=place.node,
             role=settings.role,
+            process=process,
             spools=settings.spool,
+        )
+        silence = settings.ledger_silence_seconds
+        forwarder = await stack.enter_async_context(
+            forwarding(socket, follower, silence, figures=lambda: collect(working))
         )
         stop = await stack.enter_async_context(_any_of(forwarder.gone, follower.ended))
 
         def ready(_host: str, _port: int) -> None:
             settle_down()
-            forwarder.say_listening()
+            forwarder.say_listening(process)
 
         await serve(
             forwarder.routes(routes_of(settings.role, ROUTES)),

@@ -21,7 +21,7 @@ def main() -> None:
     task = msgspec.json.decode(os.environ[WORKER_VARIABLE], type=WorkerTask)
     settings = msgspec.convert(task.settings, Settings)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(worker(settings, task.socket, clock=WallClock()))
+        runner.run(worker(settings, task.socket, task.process, clock=WallClock()))
 
 
 if __name__ == "__main__":

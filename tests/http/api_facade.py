@@ -7,10 +7,13 @@ made of it: all of its fields and no other, each of its type, numbers digit for 
 
 import http.client
 import json
+import socket
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -215,10 +218,24 @@ def asked(
 
 
 def pid_of(connection: http.client.HTTPConnection) -> int:
-    """Which process answers on a connection."""
-    text = asked(connection, "GET", "/metrics").body.decode()
-    line = next(line for line in text.splitlines() if line.startswith("rankd_info{"))
-    return int(line.partition('pid="')[2].partition('"')[0])
+    """Which process answers on a connection: the one that holds its other end."""
+    asked(connection, "GET", "/healthz")
+    inode = _inode_of_peer(connection.sock)
+    for opened in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):  # Closed meanwhile, or another user's.
+            if str(opened.readlink()) == f"socket:[{inode}]":
+                return int(opened.parts[2])
+    raise AssertionError("no process holds the other end")
+
+
+def _inode_of_peer(sock: socket.socket) -> str:
+    here, there = sock.getsockname()[1], sock.getpeername()[1]
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        ports = [int(address.partition(":")[2], 16) for address in fields[1:3]]
+        if ports == [there, here]:
+            return fields[9]
+    raise AssertionError("the connection is gone")
 
 
 def connections(port: int, processes: int) -> list[http.client.HTTPConnection]:

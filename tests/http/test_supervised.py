@@ -16,7 +16,8 @@ from rankd.adapters.memory.copies import MemoryCopies
 from rankd.adapters.memory.standings import MemoryStandings
 from rankd.adapters.sqlite.spool import SpoolFile
 from rankd.api.access import Gate
-from rankd.api.metrics import render
+from rankd.api.exposition import render
+from rankd.api.metrics import collect
 from rankd.api.service import Service
 from rankd.core import supervisor
 from rankd.core.clock_monitor import ClockMonitor
@@ -139,10 +140,10 @@ async def test_failing_loop_is_told_restarted_and_forgotten(
             return await health(at) == (503, "unavailable", told)
 
         await until(fails)
-        assert samples(render(at.service))[f'rankd_manager_up{{manager="{name}"}}'] == 0
+        assert samples(render(collect(at.service)))[f'rankd_manager_up{{manager="{name}"}}'] == 0
         mended.set()
         await until(lambda: _is_ready(at))
-        figures = samples(render(at.service))
+        figures = samples(render(collect(at.service)))
         assert figures[f'rankd_manager_up{{manager="{name}"}}'] == 1
         assert figures[f'rankd_manager_restarts_total{{manager="{name}"}}'] >= 1
         assert f"{name} failed; restart in" in caplog.text and "Traceback" in caplog.text

@@ -6,6 +6,9 @@ client cannot tell which process it met. In the other direction the writer says 
 has come, and a worker reads on at once; with each response, too, and the worker hands a response on
 when its own index is there. So a connection reads what it wrote.
 
+The figures of all processes go the same way: a worker hands a scrape on, and the writer asks each
+worker for its own.
+
 The writer says something several times a second. If it is not heard of for a while (its process
 stands still), requests under way are answered ``unknown``, further ones are refused, and reads say
 that they may be stale, until it is heard again.
@@ -23,6 +26,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -30,9 +34,11 @@ import msgspec
 
 from rankd.api import problems
 from rankd.api.exchange import Request, Response
+from rankd.api.exposition import Family
 from rankd.api.logs import RequestLog
 from rankd.api.routes import Route
 from rankd.api.service import Service
+from rankd.api.worker_metrics import Session, WorkerMetrics
 from rankd.core.supervisor import Supervisor
 from rankd.errors import LedgerUnavailable, Overloaded, RankdError, RequestTooLarge
 from rankd.model.facts import Position
@@ -47,7 +53,8 @@ UNDERWAY_MAX = 4_096
 """Requests of one worker that wait for the writer; one more is refused at once."""
 
 UNSENT_BYTES_MAX = 64 << 20
-"""Waiting in a worker for a writer that does not read; then requests are refused at once."""
+"""Waiting in a worker for a writer that does not read; then requests are refused at once. A worker
+that leaves so much unread is not asked for its figures."""
 
 SOCKET = "writer"
 """The name of the socket, in a folder that is made for it."""
@@ -89,6 +96,22 @@ class Answered(msgspec.Struct, array_like=True, tag="response"):
 class Listening(msgspec.Struct, array_like=True, tag="listening"):
     """A worker takes connections."""
 
+    process: str
+    """What it is called."""
+
+
+class Report(msgspec.Struct, array_like=True, tag="report"):
+    """The figures of a worker are wanted."""
+
+    number: int
+
+
+class Figures(msgspec.Struct, array_like=True, tag="figures"):
+    """The figures of a worker."""
+
+    number: int
+    families: list[Family]
+
 
 class Reached(msgspec.Struct, array_like=True, tag="reached"):
     """The ledger has come so far, and takes writes or not."""
@@ -101,8 +124,8 @@ class Reached(msgspec.Struct, array_like=True, tag="reached"):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_to_writer = msgspec.msgpack.Decoder(Handed | Listening).decode
-_to_worker = msgspec.msgpack.Decoder(Answered | Reached).decode
+_to_writer = msgspec.msgpack.Decoder(Handed | Listening | Figures).decode
+_to_worker = msgspec.msgpack.Decoder(Answered | Reached | Report).decode
 
 
 def _frame(message: msgspec.Struct) -> bytes:
@@ -123,15 +146,23 @@ async def _frames(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
             return
 
 
+def _is_handed_on(route: Route) -> bool:
+    """Whether a worker leaves a route to the process that writes."""
+    return route.writes or route.gathers
+
+
 # ------------------------------------------------------------------------------- writer
 
 
 class Receiver:
     """The writer's side."""
 
-    def __init__(self, routes: Iterable[Route], service: Service) -> None:
-        self._routes = {route.operation: route for route in routes if route.writes}
+    def __init__(
+        self, routes: Iterable[Route], service: Service, metrics: WorkerMetrics | None = None
+    ) -> None:
+        self._routes = {route.operation: route for route in routes if _is_handed_on(route)}
         self._service = service
+        self._metrics = metrics or WorkerMetrics()
         self._workers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._on_listening: Callable[[], None] = lambda: None
@@ -179,11 +210,17 @@ class Receiver:
     async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._workers.add(writer)
         room = asyncio.Semaphore(UNDERWAY_MAX)
+        session: Session | None = None
         try:
             async for body in _frames(reader):
                 message = _to_writer(body)
                 if isinstance(message, Listening):
+                    session = self._metrics.join(message.process, partial(_ask_figures, writer))
                     self._on_listening()
+                    continue
+                if isinstance(message, Figures):
+                    if session is not None:
+                        session.take(message.number, message.families)
                     continue
                 await room.acquire()
                 await writer.drain()  # One that hears no answers asks for nothing more.
@@ -195,6 +232,8 @@ class Receiver:
             pass  # It went away while it was waited for.
         finally:
             self._workers.discard(writer)
+            if session is not None:
+                self._metrics.leave(session)
             writer.close()
 
     async def _serve(self, handed: Handed, writer: asyncio.StreamWriter) -> None:
@@ -213,10 +252,11 @@ class Receiver:
             handed.body,
             handed.client,
         )
+        route = self._routes[handed.operation]
         try:
-            return await self._routes[handed.operation].handler(self._service, request)
+            return await route.handler(self._service, request)
         except RankdError as exc:
-            response = problems.refusal(exc, request_id=request.request_id, writes=True)
+            response = problems.refusal(exc, request_id=request.request_id, writes=route.writes)
             self._log.refused(
                 request.request_id,
                 status=response.status,
@@ -227,7 +267,7 @@ class Receiver:
             return response
         except Exception:
             _log.exception("request %s failed", request.request_id)
-            return problems.internal(request_id=request.request_id, writes=True)
+            return problems.internal(request_id=request.request_id, writes=route.writes)
 
     async def _tell(self) -> None:
         """Say how far the ledger has come, after each commit and now and then without one."""
@@ -243,6 +283,12 @@ class Receiver:
             frame = _frame(Reached(told, "" if failure is None else str(failure), confirmations))
             for worker in self._workers:
                 _mention(worker, frame)
+
+
+def _ask_figures(worker: asyncio.StreamWriter, number: int) -> None:
+    """Ask, unless the worker has long stopped reading."""
+    if not worker.is_closing() and worker.transport.get_write_buffer_size() <= UNSENT_BYTES_MAX:
+        worker.write(_frame(Report(number)))
 
 
 def _mention(worker: asyncio.StreamWriter, frame: bytes) -> None:
@@ -277,8 +323,10 @@ class Forwarder:
         writer: asyncio.StreamWriter,
         follower: Following,
         silence_seconds: float = SILENCE_SECONDS,
+        figures: Callable[[], Iterable[Family]] = tuple,
     ) -> None:
         self._writer = writer
+        self._figures = figures
         self._follower = follower
         self._silence_seconds = silence_seconds
         self._silent_seconds = 0.0
@@ -291,19 +339,29 @@ class Forwarder:
         """Return the table of a worker: what writes is handed on."""
         return tuple(
             replace(route, handler=self._handler(route), prepare_taking=None)
-            if route.writes
+            if _is_handed_on(route)
             else route
             for route in routes
         )
 
     def _handler(self, route: Route) -> Any:
-        async def hand_on(_service: Service, request: Request) -> Response:
-            return await self._forward(route.operation, request)
+        async def hand_on(service: Service, request: Request) -> Response:
+            if route.writes:
+                return await self._forward(route.operation, request)
+            try:
+                return (await self._ask(route.operation, request)).response
+            except RankdError:
+                return await route.handler(service, request)
 
         hand_on.__doc__ = route.handler.__doc__
         return hand_on
 
     async def _forward(self, operation: str, request: Request) -> Response:
+        answered = await self._ask(operation, request)
+        await self._follower.follow_to(Position(answered.position))
+        return answered.response
+
+    async def _ask(self, operation: str, request: Request) -> Answered:
         if self.gone.is_set():
             raise LedgerUnavailable("the process that writes is gone", applied="no")
         if self._is_silent:
@@ -328,18 +386,16 @@ class Forwarder:
         )
         self._writer.write(_frame(handed))
         try:
-            answered = await answer
+            return await answer
         finally:
             self._underway.pop(number, None)
-        await self._follower.follow_to(Position(answered.position))
-        return answered.response
 
     def _unsent(self) -> int:
         return self._writer.transport.get_write_buffer_size()
 
-    def say_listening(self) -> None:
+    def say_listening(self, process: str) -> None:
         """Tell the writer that this worker takes connections."""
-        self._writer.write(_frame(Listening()))
+        self._writer.write(_frame(Listening(process)))
 
     async def run(self, reader: asyncio.StreamReader) -> None:
         """Take what the writer says until it is gone."""
@@ -351,6 +407,9 @@ class Forwarder:
                     self._follower.hear(
                         Position(message.position), message.failure, message.clock_confirmations
                     )
+                elif isinstance(message, Report):
+                    figures = Figures(message.number, list(self._figures()))
+                    self._writer.write(_frame(figures))
                 elif (answer := self._underway.get(message.number)) and not answer.done():
                     answer.set_result(message)
         except Exception:
@@ -392,11 +451,14 @@ def _plain(headers: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
 
 @asynccontextmanager
 async def forwarding(
-    path: str, follower: Following, silence_seconds: float = SILENCE_SECONDS
+    path: str,
+    follower: Following,
+    silence_seconds: float = SILENCE_SECONDS,
+    figures: Callable[[], Iterable[Family]] = tuple,
 ) -> AsyncIterator[Forwarder]:
     """Reach the writer at a path."""
     reader, writer = await asyncio.open_unix_connection(path)
-    forwarder = Forwarder(writer, follower, silence_seconds)
+    forwarder = Forwarder(writer, follower, silence_seconds, figures)
     tasks = [
         asyncio.create_task(forwarder.run(reader), name="forwarder"),
         follower.supervisor.start("forwarding", forwarder.watch),

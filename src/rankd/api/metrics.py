@@ -1,81 +1,87 @@
-"""Figures for Prometheus, in its text format."""
+"""Figures for Prometheus: those of this process, and of all that serve with it."""
 
 import os
 import resource
 from collections.abc import Iterator, Sequence
 
 from rankd._version import __version__
+from rankd.api import exposition
+from rankd.api.exposition import Family, label, one
 from rankd.api.service import Service
 from rankd.core.supervisor import ManagerState
 
 
-def render(service: Service) -> bytes:
-    """Return every figure as it is now."""
-    return "".join(_lines(service)).encode()
+async def scrape(service: Service) -> bytes:
+    """Return the figures of all processes; on a worker those that it knows without the writer."""
+    if service.engine is None:
+        return exposition.render(exposition.partial(list(collect(service))))
+    workers = await service.workers()
+    return exposition.render(exposition.merge(list(collect(service)), workers))
 
 
-def _lines(service: Service) -> Iterator[str]:
+def collect(service: Service) -> Iterator[Family]:
+    """Yield every figure of this process as it is now."""
+    yield Family("rankd_info", "gauge", "each", "The processes that serve.", {_labels(service): 1})
+    yield from _engine(service)
+    yield from _spool(service)
+    yield from _managers(list(service.rankd.supervisor.states()))
+    yield from _process()
+
+
+def _engine(service: Service) -> Iterator[Family]:
     rankd = service.rankd
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    yield _one("rankd_info", "gauge", "Which process this is.", 1, _who(service))
-    yield _one("rankd_position", "counter", "The last position folded.", rankd.position)
-    yield _one("rankd_boards", "gauge", "Boards that are defined.", len(rankd.book.boards))
-    yield _one("rankd_profiles", "gauge", "Players with a profile.", len(rankd.book.profiles))
+    boards, profiles = len(rankd.book.boards), len(rankd.book.profiles)
     ledger_up, index_up = rankd.ledger_failure is None, rankd.index_failure is None
-    yield _one("rankd_up", "gauge", "1 while scores are taken.", int(service.writable))
-    yield _one("rankd_ledger_up", "gauge", "1 while the ledger can be reached.", int(ledger_up))
-    yield _one("rankd_index_up", "gauge", "1 while the index is there.", int(index_up))
-    yield _one("rankd_waiting_facts", "gauge", "Facts that wait for a commit.", rankd.waiting)
-    waiting, taken, handed_in, dropped = rankd.spooled or (0, 0, 0, 0)
-    yield _one("rankd_spooled_facts", "gauge", "Scores that wait on disk.", waiting)
-    yield _one("rankd_spooled_total", "counter", "Scores that had to wait on disk.", taken)
-    yield _one("rankd_handed_in_total", "counter", "Scores that wait no more.", handed_in)
-    yield _one("rankd_dropped_total", "counter", "Of these, those that count nowhere.", dropped)
-    yield _one("rankd_commits_total", "counter", "Appends to the ledger.", rankd.commits)
-    yield _one("rankd_unsaved_facts", "gauge", "A start folds so many.", rankd.unsaved)
-    yield from _managers(list(rankd.supervisor.states()))
-    offset = f"{rankd.clock_offset / 1_000_000:.3f}"
+    offset = round(rankd.clock_offset / 1_000_000, 3)
+    yield one("rankd_position", "counter", "writer", "The last position folded.", rankd.position)
+    yield one("rankd_boards", "gauge", "writer", "Boards that are defined.", boards)
+    yield one("rankd_profiles", "gauge", "writer", "Players with a profile.", profiles)
+    yield one("rankd_up", "gauge", "min", "1 while scores are taken.", int(service.writable))
+    help = "1 while the ledger can be reached."
+    yield one("rankd_ledger_up", "gauge", "min", help, int(ledger_up))
+    yield one("rankd_index_up", "gauge", "min", "1 while the index is there.", int(index_up))
+    help = "Facts that wait for a commit."
+    yield one("rankd_waiting_facts", "gauge", "writer", help, rankd.waiting)
+    yield one("rankd_commits_total", "counter", "writer", "Appends to the ledger.", rankd.commits)
+    yield one("rankd_unsaved_facts", "gauge", "writer", "A start folds so many.", rankd.unsaved)
     help = "Ledger time minus this machine's clock."
-    yield _one("rankd_clock_offset_seconds", "gauge", help, offset)
-    cpu = usage.ru_utime + usage.ru_stime
-    yield _one("process_cpu_seconds_total", "counter", "Processor time.", f"{cpu:.2f}")
+    yield one("rankd_clock_offset_seconds", "gauge", "writer", help, offset)
+
+
+def _spool(service: Service) -> Iterator[Family]:
+    waiting, taken, handed_in, dropped = service.rankd.spooled or (0, 0, 0, 0)
+    yield one("rankd_spooled_facts", "gauge", "writer", "Scores that wait on disk.", waiting)
+    help = "Scores that had to wait on disk."
+    yield one("rankd_spooled_total", "counter", "writer", help, taken)
+    yield one("rankd_handed_in_total", "counter", "writer", "Scores that wait no more.", handed_in)
+    help = "Of these, those that count nowhere."
+    yield one("rankd_dropped_total", "counter", "writer", help, dropped)
+
+
+def _managers(states: Sequence[ManagerState]) -> Iterator[Family]:
+    names = [label(manager=state.name) for state in states]
+    up = dict(zip(names, [int(state.failure is None) for state in states], strict=True))
+    restarts = dict(zip(names, [state.restarts for state in states], strict=True))
+    help = "0 while a background loop fails."
+    yield Family("rankd_manager_up", "gauge", "min", help, up)
+    help = "Restarts of background loops that failed."
+    yield Family("rankd_manager_restarts_total", "counter", "sum", help, restarts)
+
+
+def _process() -> Iterator[Family]:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    cpu = round(usage.ru_utime + usage.ru_stime, 2)
+    yield one("process_cpu_seconds_total", "counter", "sum", "Processor time.", cpu)
+    help = "Most memory ever held."
     peak = usage.ru_maxrss * 1024
-    yield _one("process_resident_memory_max_bytes", "gauge", "Most memory ever held.", peak)
+    yield one("process_resident_memory_max_bytes", "gauge", "sum", help, peak)
 
 
-def _managers(states: Sequence[ManagerState]) -> Iterator[str]:
-    labels = [f'{{manager="{state.name}"}}' for state in states]
-    up = [int(state.failure is None) for state in states]
-    restarts = [state.restarts for state in states]
-    shown = "0 while a background loop fails."
-    yield _many("rankd_manager_up", "gauge", shown, labels, up)
-    shown = "Restarts of background loops that failed."
-    yield _many("rankd_manager_restarts_total", "counter", shown, labels, restarts)
-
-
-def _who(service: Service) -> str:
-    """Say whose figures these are: of several processes, the system chooses which one answers."""
-    named = {
-        "version": __version__,
-        "node": service.node,
-        "role": service.role,
-        "process": "worker" if service.engine is None else "writer",
-        "pid": str(os.getpid()),
-    }
-    shown = ",".join(f'{name}="{_escaped(value)}"' for name, value in named.items())
-    return f"{{{shown}}}"
-
-
-def _escaped(value: str) -> str:
-    for mark, instead in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n")):
-        value = value.replace(mark, instead)
-    return value
-
-
-def _one(name: str, kind: str, help: str, value: object, labels: str = "") -> str:
-    return _many(name, kind, help, [labels], [value])
-
-
-def _many(name: str, kind: str, help: str, labels: Sequence[str], values: Sequence[object]) -> str:
-    lines = (f"{name}{one} {value}\n" for one, value in zip(labels, values, strict=True))
-    return f"# HELP {name} {help}\n# TYPE {name} {kind}\n{''.join(lines)}"
+def _labels(service: Service) -> str:
+    return label(
+        version=__version__,
+        node=service.node,
+        role=service.role,
+        process=service.process,
+        pid=str(os.getpid()),
+    )

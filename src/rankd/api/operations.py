@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from rankd import wire
 from rankd.api.exchange import HTML, Request, Response
-from rankd.api.metrics import render
+from rankd.api.metrics import scrape
 from rankd.api.openapi import DOCS_PAGE, document
 from rankd.api.roles import INGEST, QUERY
 from rankd.api.routes import Route
@@ -78,9 +78,9 @@ def _health(service: Service, status: str, code: int, problem: str | None = None
 
 
 async def metrics(service: Service, request: Request) -> Response:
-    """Return figures for Prometheus."""
+    """Return the figures of all processes, for Prometheus."""
     del request
-    return Response(render(service), content_type=METRICS_TYPE)
+    return Response(await scrape(service), content_type=METRICS_TYPE)
 
 
 async def openapi(service: Service, request: Request) -> Response:
@@ -110,7 +110,7 @@ ROUTES = (
         handler=readyz,
         responses={200: wire.Health, 503: wire.Health},
     ),
-    Route(method="GET", path="/metrics", operation="metrics", handler=metrics),
+    Route(method="GET", path="/metrics", operation="metrics", handler=metrics, gathers=True),
     Route(method="GET", path="/openapi.json", operation="openapi", handler=openapi),
     Route(method="GET", path="/docs", operation="docs", handler=docs, any_query=True),
 )

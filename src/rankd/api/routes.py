@@ -170,6 +170,8 @@ class Route:
     """A bound of its own, where the service's would be too small or too generous."""
     writes: bool = False
     """Whether a problem's answer has to say if anything was applied."""
+    gathers: bool = False
+    """Whether the process that writes answers for all, and another only where it cannot."""
     responses: Mapping[int, Any] = field(default_factory=dict)
     """What it answers with: the type of each status, for the documentation."""
     errors: tuple[type[RankdError], ...] = ()

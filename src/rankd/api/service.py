@@ -1,10 +1,11 @@
 """What handlers work with: the engine, the gate, and the bounds in force."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from rankd.api.access import Gate
+from rankd.api.exposition import WRITER, WorkerFigures
 from rankd.api.pages import Pages
 from rankd.core.search import PlayerSearch
 from rankd.core.service import Rankd
@@ -16,6 +17,10 @@ MIN_POSITION_SECONDS_MAX = 5.0
 """How long a read waits for the position it asks for."""
 
 EVERY_BOARD = "*"
+
+
+async def _no_workers() -> Sequence[WorkerFigures]:
+    return ()
 
 
 @dataclass(slots=True)
@@ -39,6 +44,10 @@ class Service:
     """What this node is called."""
     role: str = "all"
     """What it does."""
+    process: str = WRITER
+    """What this process is called, among those of the node."""
+    workers: Callable[[], Awaitable[Sequence[WorkerFigures]]] = _no_workers
+    """Asks the processes beside the one that writes for their figures."""
     spools: bool = False
     """Whether the process that writes lets scores wait on disk, where this is another one."""
 

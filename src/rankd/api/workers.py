@@ -12,6 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ import msgspec
 from rankd.api.forwarding import Receiver
 from rankd.api.service import Service
 from rankd.api.table import ROUTES
+from rankd.api.worker_metrics import WorkerMetrics
 from rankd.core.supervisor import Supervisor
 from rankd.settings import Settings
 
@@ -38,6 +40,13 @@ class WorkerTask(msgspec.Struct):
 
     settings: dict[str, Any]
     socket: str
+    process: str
+    """What it is called."""
+
+
+def names(count: int) -> list[str]:
+    """Return what so many workers are called."""
+    return [f"worker-{number}" for number in range(1, count + 1)]
 
 
 class Workers:
@@ -62,10 +71,11 @@ class Workers:
 
     def start(self, supervisor: Supervisor) -> list[asyncio.Task[None]]:
         """Keep all of them running."""
-        names = [f"worker-{number}" for number in range(1, self._count + 1)]
-        return [supervisor.start(name, self._keep_one) for name in names]
+        return [
+            supervisor.start(name, partial(self._keep_one, name)) for name in names(self._count)
+        ]
 
-    async def _keep_one(self) -> None:
+    async def _keep_one(self, name: str) -> None:
         while not self._stopping:
             # In a session of its own: ctrl-c on the terminal is for the service to hear, which
             # lets its workers finish. One that stopped by itself would be started again.
@@ -73,7 +83,7 @@ class Workers:
                 sys.executable,
                 "-m",
                 WORKER_MODULE,
-                env=self._environment(await self._address()),
+                env=self._environment(await self._address(), name),
                 stdin=asyncio.subprocess.DEVNULL,
                 start_new_session=True,
             )
@@ -84,8 +94,8 @@ class Workers:
                 _log.error("worker %d ended with %d; another is started", process.pid, code)
                 await asyncio.sleep(RESTART_SECONDS)
 
-    def _environment(self, socket: str) -> dict[str, str]:
-        task = WorkerTask(asdict(self._settings), socket)
+    def _environment(self, socket: str, name: str) -> dict[str, str]:
+        task = WorkerTask(asdict(self._settings), socket, name)
         return {**os.environ, WORKER_VARIABLE: msgspec.json.encode(task).decode()}
 
     async def ready(self) -> None:
@@ -110,7 +120,9 @@ class Workers:
 @asynccontextmanager
 async def workers(service: Service, settings: Settings, count: int) -> AsyncIterator[None]:
     """Run so many workers beside this process, which writes for them."""
-    receiver = Receiver(ROUTES, service)
+    metrics = WorkerMetrics(names(count))
+    service.workers = metrics.collect
+    receiver = Receiver(ROUTES, service, metrics)
     beside = Workers(settings, receiver.address, count)
     async with receiver.listening(beside.note_listening):
         keeping = beside.start(service.rankd.supervisor)

@@ -133,7 +133,7 @@ class Writer(NamedTuple):
         async with forwarding.forwarding(address, heard, silence_seconds) as forwarder:
             routes = {route.operation: route for route in forwarder.routes(self.handlers.routes())}
             met = self.listened[0]
-            forwarder.say_listening()
+            forwarder.say_listening("worker-1")
             await until(lambda: self.listened[0] > met)
             yield Worker(forwarder, routes)
 
@@ -235,7 +235,7 @@ async def test_each_gets_its_own_answer_in_whatever_order_they_come(writer: Writ
 async def test_the_writer_hears_who_takes_connections(writer: Writer) -> None:
     async with writer.worker() as one:
         assert writer.listened == [1]
-        one.forwarder.say_listening()
+        one.forwarder.say_listening("worker-1")
         await until(lambda: writer.listened == [2])
 
 

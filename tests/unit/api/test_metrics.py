@@ -8,7 +8,8 @@ import pytest
 from tests.unit.api.handling import working
 
 from rankd._version import __version__
-from rankd.api.metrics import render
+from rankd.api.exposition import render
+from rankd.api.metrics import collect
 from rankd.errors import LedgerUnavailable
 
 pytestmark = pytest.mark.anyio
@@ -48,7 +49,7 @@ async def test_figures_tell_how_the_engine_is() -> None:
         for score in range(3):
             await at.submit("p", score)
         await at.ask("put_player", {"player": "p"}, {"name": "Ann"})
-        found = samples(render(at.service))
+        found = samples(render(collect(at.service)))
         assert found["rankd_position"] == at.service.rankd.position == 5
         assert (found["rankd_boards"], found["rankd_profiles"]) == (1, 1)
         assert (found["rankd_up"], found["rankd_waiting_facts"]) == (1, 0)
@@ -63,13 +64,13 @@ async def test_an_engine_that_takes_no_more_says_so() -> None:
         at.ledger.fail(applied="unknown")
         with pytest.raises(LedgerUnavailable):
             await at.submit("p", 1)
-        assert samples(render(at.service))["rankd_up"] == 0
+        assert samples(render(collect(at.service)))["rankd_up"] == 0
 
 
 async def test_figures_say_which_process_they_are_of() -> None:
     async with working() as at:
-        for engine, process in ((at.service.engine, "writer"), (None, "worker")):
-            service = replace(at.service, engine=engine, node='a "b" \\', role="query")
+        for process in ("writer", "worker-1"):
+            service = replace(at.service, process=process, node='a "b" \\', role="query")
             who = f'node="a \\"b\\" \\\\",role="query",process="{process}",pid="{os.getpid()}"'
             labels = f'version="{__version__}",{who}'
-            assert f"\nrankd_info{{{labels}}} 1\n" in render(service).decode()
+            assert f"\nrankd_info{{{labels}}} 1\n" in render(collect(service)).decode()

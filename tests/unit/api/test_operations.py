@@ -17,7 +17,8 @@ from tests.unit.core.doubles import FarIndex, LosableLedger, SetClock, bare
 from rankd.adapters.memory.standings import MemoryStandings
 from rankd.adapters.sqlite.spool import SpoolFile
 from rankd.api.access import Gate
-from rankd.api.metrics import render
+from rankd.api.exposition import render
+from rankd.api.metrics import collect
 from rankd.api.service import Service
 from rankd.core import managers
 from rankd.core.joint import Joint
@@ -53,7 +54,7 @@ class Node:
         return answer.status, body["status"], body.get("problem") or ""
 
     def figures(self) -> dict[str, float]:
-        return samples(render(self.at.service))
+        return samples(render(collect(self.at.service)))
 
     async def lose_ledger(self) -> None:
         self.ledger.lose()
@@ -206,7 +207,7 @@ async def test_a_worker_says_that_scores_wait_where_the_writer_lets_them() -> No
             service = replace(found.at.service, engine=None, spools=spools)
             body = json.loads((await found.at._replace(service=service).ask("readyz")).body)
             assert f"(it is lost): {writes}" in body["problem"]
-            assert samples(render(service))["rankd_up"] == spools
+            assert samples(render(collect(service)))["rankd_up"] == spools
 
 
 async def test_what_waited_is_told_when_it_was_handed_in(

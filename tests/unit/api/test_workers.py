@@ -104,7 +104,7 @@ async def test_a_worker_is_told_the_settings_and_where_the_writer_is(system: Sys
     assert process.how["start_new_session"] is True, "ctrl-c is for the service to hear"
     assert process.how["stdin"] == asyncio.subprocess.DEVNULL
     task = msgspec.json.decode(process.how["env"][WORKER_VARIABLE], type=WorkerTask)
-    assert task.socket == "/run/1/writer"
+    assert (task.socket, task.process) == ("/run/1/writer", "worker-1")
     assert asdict(msgspec.convert(task.settings, Settings)) == asdict(settings)
     await beside.stop()
     await ended(running)
@@ -120,7 +120,7 @@ async def test_one_that_ends_is_started_again_and_asks_anew_where_the_writer_is(
     await system.until_started(3)
     assert "ended with -9; another is started" in caplog.text
     task = msgspec.json.decode(system.started[2].how["env"][WORKER_VARIABLE], type=WorkerTask)
-    assert task.socket == "/run/3/writer"
+    assert (task.socket, task.process) == ("/run/3/writer", "worker-1")
     await beside.stop()
     await ended(running)
     told = [signal.SIGTERM]
