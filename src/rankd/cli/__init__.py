@@ -15,18 +15,22 @@ from rankd.cli.demo import demo
 from rankd.cli.doctor import doctor
 from rankd.cli.exporting import export
 from rankd.cli.failing import Commands
+from rankd.cli.history import history
 from rankd.cli.importing import import_
 from rankd.cli.keys import keys
+from rankd.cli.player import player
 from rankd.cli.scores import submit
 from rankd.cli.serve import serve
 from rankd.cli.standings import around, standing, top
+from rankd.cli.status import status
 from rankd.cli.watch import watch
 
 __all__ = ["main"]
 
 _SECTIONS = {
-    "Service": (serve, demo, doctor, bench, clock),
+    "Service": (serve, demo, status, doctor, bench, clock),
     "Boards and scores": (board, submit, top, standing, around, watch),
+    "Players": (player, history),
     "In and out": (import_, export),
     "Care of a data folder": (verify, rebuild, backup, restore),
     "Access": (keys,),

@@ -22,6 +22,9 @@ RETRIES_MAX = 2
 TIMEOUT_SECONDS = 30.0
 """A person would rather wait than try again: a changed board may be folded anew."""
 
+BRIEF_SECONDS = 5.0
+"""For those who ask whether a service answers at all."""
+
 Command = Callable[..., Any]
 
 
@@ -34,25 +37,29 @@ class Reach:
     data: str | None
 
     @contextmanager
-    def client(self, *, create: bool = False, patient: bool = False) -> Iterator["Client"]:
+    def client(
+        self, *, create: bool = False, patient: bool = False, brief: bool = False
+    ) -> Iterator["Client"]:
         """Connect; with ``create``, to a data folder that may not be there yet.
 
-        A ``patient`` one stays with a service that is being restarted.
+        A ``patient`` one stays with a service that is being restarted, a ``brief`` one asks once.
         """
-        with self.client_and_attributes(create=create, patient=patient) as (client, _):
+        with self.client_and_attributes(create=create, patient=patient, brief=brief) as (client, _):
             yield client
 
     @contextmanager
     def client_and_attributes(
-        self, *, create: bool = False, patient: bool = False
+        self, *, create: bool = False, patient: bool = False, brief: bool = False
     ) -> Iterator[tuple["Client", "Attributes | None"]]:
         """Connect as ``client`` does; and tell players' attributes, where they are at hand."""
         from rankd.client import Client, Policy
 
         if self.data is None:
             try:
-                policy = Policy() if patient else Policy(retries_max=RETRIES_MAX)
-                client = Client(self.url, self.key, timeout=TIMEOUT_SECONDS, policy=policy)
+                retries = 0 if brief else RETRIES_MAX
+                policy = Policy() if patient else Policy(retries_max=retries)
+                timeout = BRIEF_SECONDS if brief else TIMEOUT_SECONDS
+                client = Client(self.url, self.key, timeout=timeout, policy=policy)
             except ValueError as exc:
                 raise click.UsageError(str(exc)) from None
             with client:

@@ -40,10 +40,10 @@ def submit(reach: Reach, as_json: bool, **given: Any) -> None:
     """
     what = _submitted(
         given["score"],
-        _pairs("--column", "minutes=12", given["columns"]),
+        pairs("--column", "minutes=12", given["columns"]),
         delta=given["delta"],
     )
-    if attributes := _pairs("--attribute", "region=eu", given["attributes"]):
+    if attributes := pairs("--attribute", "region=eu", given["attributes"]):
         what["attributes"] = attributes
     with reach.client() as client:
         receipt = client.submit(given["board"], given["player"], key=given["key"], **what)
@@ -71,7 +71,7 @@ def _submitted(score: str | None, columns: dict[str, str], *, delta: bool) -> di
     return {**what, "columns": columns} if columns else what
 
 
-def _pairs(option: str, example: str, given: Iterable[str]) -> dict[str, str]:
+def pairs(option: str, example: str, given: Iterable[str]) -> dict[str, str]:
     """Return what was given as NAME=VALUE, each name once."""
     found: dict[str, str] = {}
     for text in given:

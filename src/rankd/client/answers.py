@@ -118,7 +118,8 @@ class Attempts(Generic[T]):
     def _read(self, outcome: Response | Lost) -> RankdError | None:
         if isinstance(outcome, Lost):
             return _tell(Unreachable(outcome.problem), self._without_answer(sent=outcome.sent))
-        if outcome.status >= 300 and outcome.status != 304:
+        answers = self._call.answers | {304}
+        if outcome.status >= 300 and outcome.status not in answers:
             return error_of(outcome, self._call)
         try:
             self.result = self._call.read(outcome)

@@ -164,3 +164,4 @@ class AsyncClient:
     confirm_clock = _calling(calls.confirm_clock)
     health = _calling(calls.health)
     ready = _calling(calls.ready)
+    status = _calling(calls.status)

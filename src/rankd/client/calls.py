@@ -57,6 +57,8 @@ class Call(Generic[T]):
     headers: Mapping[str, str] = field(default_factory=dict)
     names: Mapping[str, object] = field(default_factory=dict)
     """What it is about, by the words that errors use: board, player, window."""
+    answers: frozenset[int] = frozenset()
+    """Statuses beside those below 300 whose body is read as the answer, not raised as an error."""
     repeatable: bool = True
     """Whether a second time changes nothing: it may be sent again though the first arrived."""
 
@@ -775,3 +777,8 @@ def health() -> Call[wire.Health]:
 def ready() -> Call[wire.Health]:
     """Say whether requests should be sent there. Raises Unavailable if not."""
     return Call(method="GET", path="/readyz", read=_read_health)
+
+
+def status() -> Call[wire.Health]:
+    """Return whether the service takes requests, and why it does not if it answers that."""
+    return Call(method="GET", path="/readyz", read=_read_health, answers=frozenset({503}))

@@ -199,3 +199,4 @@ class Client:
     confirm_clock = _calling(calls.confirm_clock)
     health = _calling(calls.health)
     ready = _calling(calls.ready)
+    status = _calling(calls.status)

@@ -172,3 +172,13 @@ def test_the_service_is_given_the_time_it_asks_for_within_reason() -> None:
 
 def test_an_error_from_elsewhere_has_nothing_to_tell_but_its_code() -> None:
     assert told(errors.UnknownBoard("b")) == ("unknown_board", None, None, None)
+
+
+def test_a_status_that_is_an_answer_is_read_and_not_raised() -> None:
+    body = b'{"status":"unavailable","position":3,"durable":true,"problem":"lost"}'
+    attempts = Attempts(calls.status(), Policy())
+    assert attempts.judge(Response(503, {}, body)) is None
+    assert attempts.result.problem == "lost"
+    attempts = Attempts(calls.status(), Policy())
+    with pytest.raises(Refused, match="not rankd"):
+        attempts.judge(Response(503, {}, b"<html>"))

@@ -58,6 +58,7 @@ EVERY: list[tuple[str, Call[Any]]] = [
     ("confirm_clock", calls.confirm_clock()),
     ("healthz", calls.health()),
     ("readyz", calls.ready()),
+    ("readyz", calls.status()),
 ]
 
 

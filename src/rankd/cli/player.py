@@ -1,0 +1,194 @@
+"""Players: finding them, showing them, and changing their profiles."""
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rankd.cli.failing import Commands, plain
+from rankd.cli.reaching import Reach, json_option, reaching
+from rankd.cli.scores import pairs
+from rankd.cli.show import add, print_json, print_tables, score, stale, table, written
+from rankd.errors import UnknownPlayer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from rankd import wire
+    from rankd.client import Client
+
+COUNT_MAX = 1000
+
+
+@click.group(cls=Commands)
+def player() -> None:
+    """Find and show players; change their names, attributes and friends."""
+
+
+# --------------------------------------------------------------------------------- find
+
+
+@player.command()
+@click.argument("query")
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(1, COUNT_MAX),
+    default=10,
+    show_default=True,
+    help="How many.",
+)
+@click.option("--after", metavar="PLAYER", help="Go on behind this id.")
+@json_option
+@reaching()
+def find(reach: Reach, query: str, limit: int, after: str | None, as_json: bool) -> None:
+    """List players whose name or id begins with QUERY, in the order of their ids.
+
+    Names are compared without regard to capitals, ids exactly.
+    """
+    with reach.client() as client:
+        found = client.players(query, limit=limit, after=after)
+    if as_json:
+        print_json(found)
+        return
+    shown = table("player", "name", "attributes", whole=["player"])
+    for one in found.players:
+        add(shown, one.player, one.name, written(one.attributes))
+    print_tables(shown)
+    if found.next_after is not None:
+        click.echo(f"there are more: --after {plain(found.next_after)}", err=True)
+
+
+# --------------------------------------------------------------------------------- show
+
+
+@player.command()
+@click.argument("player")
+@click.option("--window", metavar="WINDOW", help="Standings in this window, such as daily.")
+@json_option
+@reaching()
+def show(reach: Reach, player: str, window: str | None, as_json: bool) -> None:
+    """Show a player's profile, and where it stands on every board.
+
+    With --json the profile, as the API has it, and its `standings`.
+    """
+    with reach.client() as client:
+        everywhere = client.standings(player, window=window)
+        known = _known(client, everywhere)
+    if as_json:
+        from msgspec.structs import asdict
+
+        print_json({**asdict(known), "standings": everywhere.standings})
+        return
+    name = f" ({plain(known.name)})" if known.name else ""
+    click.echo(f"{plain(known.player)}{name} · as of {known.as_of:,}{stale(known.stale)}")
+    if known.attributes or known.friends:
+        print_tables("", _profile_table(known))
+    if everywhere.standings:
+        print_tables("", _standings_table(everywhere.standings))
+
+
+def _known(client: "Client", everywhere: "wire.Everywhere") -> "wire.Profile":
+    """Return a player's profile; an empty one where nothing but scores is known."""
+    from rankd import wire
+
+    player = everywhere.player
+    try:
+        return client.profile(player)
+    except UnknownPlayer:
+        if not (everywhere.standings or client.standings(player).standings):
+            raise
+    return wire.Profile(player, None, {}, [], everywhere.as_of, stale=everywhere.stale)
+
+
+def _profile_table(known: "wire.Profile") -> "Table":
+    shown = table("", "")
+    for name, value in known.attributes.items():
+        add(shown, name, written(value))
+    if known.friends:
+        add(shown, "friends", ", ".join(known.friends))
+    return shown
+
+
+def _standings_table(standings: Iterable["wire.OnBoard"]) -> "Table":
+    numbers = ("rank", "of", "score", "percentile")
+    shown = table("board", "window", *numbers, right=numbers, whole=["board", "window"])
+    for one in standings:
+        percentile = f"{one.percentile:g}"
+        add(shown, one.board, one.window, one.rank, one.total, score(one.score), percentile)
+    return shown
+
+
+# ---------------------------------------------------------------------------------- set
+
+
+@player.command("set")
+@click.argument("player")
+@click.option("--name", metavar="NAME", help="What to call the player.")
+@click.option(
+    "--attribute",
+    "attributes",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An attribute: region=eu, level=7, vip=true. The others stay. May be repeated.",
+)
+@click.option(
+    "--remove",
+    "removed",
+    multiple=True,
+    metavar="NAME",
+    help="Forget this attribute. May be repeated.",
+)
+@click.option(
+    "--friend",
+    "friends",
+    multiple=True,
+    metavar="PLAYER",
+    help="A friend; those that are not named are friends no longer. May be repeated.",
+)
+@json_option
+@reaching()
+def set_(reach: Reach, player: str, as_json: bool, **given: Any) -> None:
+    """Change a player's name, attributes or friends.
+
+    Attributes that are not named stay as they are. Whole numbers, true and false are kept as such,
+    everything else as text; quotes make text of a number: level='"7"'.
+    """
+    said = _said(given["name"], given["attributes"], given["removed"], given["friends"])
+    if not said:
+        raise click.UsageError("nothing to set: give --name, --attribute, --remove or --friend")
+    with reach.client() as client:
+        known = client.merge_profile(player, **said)
+    if as_json:
+        print_json(known)
+        return
+    name = f" ({plain(known.name)})" if known.name else ""
+    click.echo(f"{plain(known.player)}{name} · as of {known.as_of:,}")
+    print_tables("", _profile_table(known))
+
+
+def _said(
+    name: str | None, attributes: Iterable[str], removed: Iterable[str], friends: Iterable[str]
+) -> dict[str, Any]:
+    said: dict[str, Any] = {} if name is None else {"name": name}
+    values: dict[str, Any] = {
+        name: _value(text) for name, text in pairs("--attribute", "region=eu", attributes).items()
+    }
+    for each in removed:
+        if each in values:
+            raise click.UsageError(f"--attribute and --remove both name {each}")
+        values[each] = None
+    if values:
+        said["attributes"] = values
+    if named := list(friends):
+        said["friends"] = named
+    return said
+
+
+def _value(text: str) -> str | int | bool:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, str | int) else text
