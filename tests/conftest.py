@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.not_tested import MARK, reasons
 from tests.standins import PURE, WARNING
 
 from rankd.adapters.sqlite import recent
@@ -31,6 +32,14 @@ def pytest_configure(config: pytest.Config) -> None:
     """Warnings are errors, but not the one that says what was asked for."""
     if PURE:
         config.addinivalue_line("filterwarnings", f"ignore:{WARNING}")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """End with what this machine could not test, so that a gap is not taken for a pass."""
+    if told := reasons(terminalreporter.stats.get("skipped", [])):
+        terminalreporter.write_sep("=", f"{MARK} on this machine", red=True, bold=True)
+        for reason in told:
+            terminalreporter.write_line(reason, red=True)
 
 
 @pytest.fixture(autouse=True)

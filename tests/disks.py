@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import pytest
+from tests.not_tested import not_tested
 
 from rankd.testing import disks
 
@@ -16,5 +16,5 @@ def small_disk(folder: Path, size_bytes: int) -> Iterator[Path]:
         try:
             disk = stack.enter_context(disks.small_disk(folder, size_bytes))
         except disks.CannotMount as exc:
-            pytest.skip(f"a disk that really fills has to be mounted: {exc}")
+            not_tested("a disk that really fills", f"it has to be mounted: {exc}")
         yield disk

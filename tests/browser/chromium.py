@@ -10,7 +10,6 @@ import fcntl
 import json
 import os
 import select
-import shutil
 import signal
 import tempfile
 import time
@@ -18,7 +17,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+from rankd.testing import debian
+from rankd.testing.servers import chromium_binary
 
 PATIENCE_SECONDS = 60.0
 """Nothing takes this long on a machine that is merely busy."""
@@ -43,18 +43,8 @@ OPTIONS = (
 )
 
 
-class NoBrowser(Exception):
-    """There is none here that answers."""
-
-
-def found() -> str:
-    """Return where Chromium is. Raises NoBrowser."""
-    named = os.environ.get("RANKD_CHROMIUM")
-    names = (named,) if named else NAMES
-    for name in names:
-        if path := shutil.which(name):
-            return path
-    raise NoBrowser(f"there is no {' or '.join(names)}; RANKD_CHROMIUM can name another")
+class BrowserFailed(Exception):
+    """The browser does not answer."""
 
 
 class Page:
@@ -77,7 +67,7 @@ class Page:
             self.call(f"{domain}.enable")
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """Send a command and return its result. Raises NoBrowser if nobody answers."""
+        """Send a command and return its result. Raises BrowserFailed if nothing answers."""
         self._last += 1
         sent = {"id": self._last, "method": method, "params": params}
         if self._session is not None:
@@ -95,7 +85,7 @@ class Page:
             ready, _, _ = select.select([self._answers], [], [], max(0, until - time.monotonic()))
             part = os.read(self._answers, 1 << 16) if ready else b""
             if not part:
-                raise NoBrowser("it does not answer")
+                raise BrowserFailed("it does not answer")
             self._read += part
         text, _, self._read = self._read.partition(b"\0")
         return dict(json.loads(text))
@@ -158,8 +148,8 @@ class Page:
 
 @contextmanager
 def browser() -> Iterator[Page]:
-    """Start Chromium with one empty page. Raises NoBrowser where there is none that answers."""
-    program = found()
+    """Start Chromium with one empty page. Raises ServerMissing or BrowserFailed."""
+    program = chromium_binary()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         theirs_in, commands = _pipe()
         answers, theirs_out = _pipe()
@@ -169,9 +159,9 @@ def browser() -> Iterator[Page]:
             (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
             (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
         ]
-        arguments = [program, *OPTIONS, f"--user-data-dir={profile}", "about:blank"]
-        home = {**os.environ, "HOME": profile}
-        started = os.posix_spawn(program, arguments, home, file_actions=actions, setpgroup=0)
+        arguments = [str(program), *OPTIONS, f"--user-data-dir={profile}", "about:blank"]
+        given = {**os.environ, **debian.environment(program), "HOME": profile}
+        started = os.posix_spawn(program, arguments, given, file_actions=actions, setpgroup=0)
         os.close(theirs_in)
         os.close(theirs_out)
         try:

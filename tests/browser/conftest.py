@@ -9,7 +9,10 @@ from typing import NamedTuple
 
 import httpx
 import pytest
-from tests.browser.chromium import NoBrowser, Page, browser
+from tests.browser.chromium import Page, browser
+from tests.not_tested import not_tested
+
+from rankd.testing.servers import ServerMissing, chromium_binary
 
 READY = "rankd ready on "
 
@@ -56,14 +59,11 @@ def site(tmp_path: Path) -> Iterator[Site]:
 @pytest.fixture(scope="package")
 def chromium() -> Iterator[Page]:
     try:
-        found = browser()
-        page = found.__enter__()
-    except NoBrowser as exc:
-        pytest.skip(f"the page is not looked at, for there is no browser here: {exc}")
-    try:
+        chromium_binary()
+    except ServerMissing as missing:
+        not_tested("the live page in a browser", missing)
+    with browser() as page:
         yield page
-    finally:
-        found.__exit__(None, None, None)
 
 
 @pytest.fixture

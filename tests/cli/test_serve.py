@@ -160,7 +160,10 @@ def test_a_service_that_does_not_come_to_listen_says_only_why(service: Served) -
     assert done.err.count("\n") == 1
 
 
-@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux sets another's limits")
+@pytest.mark.skipif(
+    not hasattr(resource, "prlimit"),
+    reason="NOT TESTED, few descriptors: no prlimit here",
+)
 def test_log_tells_of_a_service_without_a_free_file_descriptor(tmp_path: Path) -> None:
     with serving(tmp_path) as served:
         pid, address = served.process.pid, httpx.URL(served.url)

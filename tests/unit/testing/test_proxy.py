@@ -129,7 +129,7 @@ async def test_it_counts_those_who_are_there_at_one_time() -> None:
 
 
 @pytest.mark.skipif(
-    sys.platform != "linux", reason="only Linux tells what a loop has not heard yet"
+    sys.platform != "linux", reason="NOT TESTED, unheard ends: only Linux tells of them"
 )
 async def test_whoever_let_go_unheard_is_not_counted() -> None:
     async with echo_behind_proxy() as (_, proxy):

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.not_tested import not_tested
 
 from rankd.testing import servers
 from rankd.testing.redis_servers import redis_binaries
@@ -29,3 +30,9 @@ def test_redis_and_valkey_are_told_apart(tmp_path: Path, monkeypatch: pytest.Mon
     valkey.unlink()
     assert redis_binaries() == {"7.0.1": newer, "6.2.9": older}
     assert servers.main(["valkey"]) == 1
+
+
+def test_valkey_is_here_to_be_tested() -> None:
+    """Tests of an index run on every server that is found, and would pass without this one."""
+    if not any(version.startswith("valkey-") for version in redis_binaries()):
+        not_tested("an index in Valkey", "there is no valkey-server")

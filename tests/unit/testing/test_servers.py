@@ -143,7 +143,7 @@ def test_a_server_that_was_stopped_by_a_test_still_goes() -> None:
     assert not alive(server.pid)
 
 
-@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks processes up in /proc")
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="NOT TESTED, the watchdog: no /proc")
 @pytest.mark.parametrize("name", ["redis_server", "postgres_server"])
 def test_a_starter_that_is_killed_leaves_nothing(name: str) -> None:
     program = (
@@ -188,6 +188,8 @@ class TestFinding:
     def bare_machine(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv("PATH", str(tmp_path))
         monkeypatch.setattr(servers, "_DEBIAN_POSTGRES", tmp_path / "debian")
+        monkeypatch.setattr(servers, "_SYSTEM_ROOT", tmp_path / "system")
+        monkeypatch.delenv("RANKD_CHROMIUM", raising=False)
         monkeypatch.setattr(sys, "prefix", str(tmp_path))
         monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
 
@@ -226,3 +228,21 @@ class TestFinding:
         binary.touch()
         assert servers.pgbouncer_binary() == binary
         assert servers.main(["pgbouncer"]) == 0
+
+    def test_a_browser_is_taken_from_where_it_was_unpacked(self, tmp_path: Path) -> None:
+        with pytest.raises(ServerMissing, match="unpack Debian's package"):
+            servers.chromium_binary()
+        shell = tmp_path / "servers/chromium/usr/lib/chromium/chromium-headless-shell"
+        shell.parent.mkdir(parents=True)
+        shell.touch()
+        assert servers.chromium_binary() == shell
+        assert servers.main(["chromium", "haproxy"]) == 1
+
+    def test_a_browser_that_was_named_is_taken(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in ("chromium", "another"):
+            (tmp_path / name).touch(mode=0o755)
+        assert servers.chromium_binary() == tmp_path / "chromium"
+        monkeypatch.setenv("RANKD_CHROMIUM", "another")
+        assert servers.chromium_binary() == tmp_path / "another"

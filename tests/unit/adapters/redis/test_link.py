@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from redis.asyncio import Redis
+from tests.not_tested import not_tested
 
 from rankd.adapters.redis import RedisIndex
 from rankd.adapters.redis.address import Address
@@ -274,7 +275,7 @@ async def test_tls() -> None:
             with pytest.raises(IndexUnavailable):
                 await opened(server.url.partition("?")[0])  # Nobody vouches for it.
     if not spoke:
-        pytest.skip("NOT TESTED, an index over TLS: no server here speaks it")
+        not_tested("an index over TLS", "no server here speaks it")
 
 
 # ------------------------------------------------------------------------------------ replicas
