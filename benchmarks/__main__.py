@@ -7,6 +7,7 @@ from pathlib import Path
 
 try:
     from benchmarks import (
+        attributes,
         clients,
         closing,
         embedded,
@@ -32,6 +33,7 @@ OTHERS = {
     embedded.NAME: (embedded.run, 1_000_000),
     start.NAME: (start.run, 10_000_000),
     closing.NAME: (closing.run, 10_000_000),
+    attributes.NAME: (attributes.run, 1),
     http.NAME: (http.run, 1_000_000),
     http_realistic.NAME: (http_realistic.run, 1_000_000),
     clients.NAME: (clients.run, 10_000),

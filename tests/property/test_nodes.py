@@ -23,6 +23,8 @@ from rankd.adapters.memory.copies import MemoryCopies
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.ledger import MemoryLedger
 from rankd.adapters.sqlite.spool import SpoolFile
+from rankd.core.book import Book
+from rankd.core.entrants import Entrants
 from rankd.core.joint import LOOK_SECONDS, Joint
 from rankd.core.managers import Copyist, Drainer
 from rankd.core.notes import VERSION, Heading, take_notes
@@ -510,7 +512,20 @@ async def mended(projector: Joint) -> None:
 
 def seen(projector: Projector, index: Any) -> tuple[bytes, list[bytes]]:
     heading = Heading(VERSION, projector.checkpoint, projector.at, b"", Position(0), {})
-    return index.digest(), list(take_notes(projector.book, heading))
+    book = projector.book.copy()
+    book.entrants = Entrants()  # These need only be enough: see `entrants_are_complete`.
+    for page in book.boards.values():
+        page.traced = True
+    return index.digest(), list(take_notes(book, heading))
+
+
+async def entrants_are_complete(book: Book, index: Any) -> None:
+    """Make sure that whoever has an entry is looked for when its attributes change."""
+    for page in book.segmented.values():
+        for opened in page.windows.values() if page.traced else ():
+            entries, _, _ = await index.read(opened.ranking, first=Rank(1), limit=1_000)
+            for entry in entries:
+                assert page.since in book.entrants.boards_of(entry.player)
 
 
 async def live(seed: int, *, shares: bool = False, fills: bool = False) -> Cluster:
@@ -540,10 +555,12 @@ async def agree(cluster: Cluster) -> None:
         index = cluster.index if cluster.shares else projector.index
         found = seen(projector, index)
         assert found == seen(scratch, scratch.index), "a node sees something else"
+        await entrants_are_complete(projector.book, index)
         if isinstance(projector, Joint):
             assert projector._behind is not None
             behind = seen(projector._behind, index)
             assert sorted(behind[1]) == sorted(found[1]), "the book behind is another"
+            await entrants_are_complete(projector._behind.book, index)
             if projector.spare is not None:
                 spare = projector.spare
                 assert seen(spare, spare.index) == found, "its copy is another"

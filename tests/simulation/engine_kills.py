@@ -3,13 +3,13 @@
     python -m tests.simulation.engine_kills [--kills N] [--seed S]
 
 A child runs an engine on a folder: submissions with and without keys, deltas, batches, boards that
-are redefined, retired and defined anew, windows that turn every few milliseconds, profiles, saves,
-all at once. It writes a diary to a pipe, which outlives it: before each call what it is about to
-do, after it what it was told. Its parent reads along and kills it somewhere, opens what is left
-and judges it by one rule: what was acknowledged is there once, where it was said to be; what was
-refused is not there; what nobody heard of is there whole or not at all, and sent again with its
-key it counts once. Then the sums are right, and the engine agrees with its ledger. The next life
-goes on with the same folder.
+are redefined, retired and defined anew, windows that turn every few milliseconds, profiles,
+attributes that move players between segments of many boards, saves, all at once. It writes a diary
+to a pipe, which outlives it: before each call what it is about to do, after it what it was told.
+Its parent reads along and kills it somewhere, opens what is left and judges it by one rule: what
+was acknowledged is there once, where it was said to be; what was refused is not there; what nobody
+heard of is there whole or not at all, and sent again with its key it counts once. Then the sums are
+right, and the engine agrees with its ledger. The next life goes on with the same folder.
 
 Every call bears a mark of its own, as the name of who made it, so that its facts can be told.
 
@@ -73,6 +73,15 @@ BOARDS: dict[str, list[dict[str, Any]]] = {
     ],
     "brief": [{"rule": "best", "windows": ["all"], "limits": {"score_max": 50}}],
 }
+CROWD: dict[str, list[dict[str, Any]]] = {
+    f"crowd-{number}": [
+        {"rule": "best", "windows": ["all", "daily"], "segments": list(segments)},
+        {"rule": "best", "windows": ["all", "daily"], "segments": ["region", "league"]},
+    ]
+    for number, segments in enumerate(((), ("region",), ("league",), ("region", "league")) * 5)
+}
+"""Many boards whose segments are made of the same attributes."""
+EVERY_BOARD = BOARDS | CROWD
 SUMS = ("sum", "shifts")
 """Boards of which a dictionary and a plus sign know the right answer."""
 
@@ -154,11 +163,11 @@ class Load:
         self._rankd, self._life, self._pipe = rankd, life, pipe
         self._random = Random(f"{seed}/{life}")
         self._number = 0
-        self._turns = dict.fromkeys(BOARDS, 0)
+        self._turns = dict.fromkeys(EVERY_BOARD, 0)
         self._redefining = asyncio.Lock()
 
     async def run(self) -> None:
-        for name, definitions in BOARDS.items():
+        for name, definitions in EVERY_BOARD.items():
             if name not in self._rankd.book.boards:
                 await self._do(self._define(name, definitions[0]))
         await asyncio.gather(*[self._work() for _ in range(WORKERS)])
@@ -195,7 +204,7 @@ class Load:
 
     async def _submit(self) -> None:
         random, mark = self._random, self._mark()
-        board = random.choice(tuple(BOARDS))
+        board = random.choice(tuple(random.choice((BOARDS, CROWD))))
         many = random.choice((1, 1, 1, 2, 25))
         items = [self._item(f"{mark}/{place}") for place in range(many)]
         sound = all("key" in item for item in items)
@@ -220,8 +229,9 @@ class Load:
         item["delta" if random.random() < 0.3 else "score"] = random.randint(-5, 60)
         if random.random() < 0.6:
             item["key"] = key
-        if random.random() < 0.2:
-            item["attributes"] = {"region": random.choice(("eu", "us"))}
+        if random.random() < 0.3:
+            league = random.randint(1, 40)
+            item["attributes"] = {"region": random.choice(("eu", "us")), "league": league}
         if random.random() < 0.2:
             item["metadata"] = {"at": key}
         return item
@@ -242,9 +252,9 @@ class Load:
         await self._rankd.sealer.turn()
 
     async def _redefine(self) -> None:
-        name = self._random.choice([name for name, ways in BOARDS.items() if len(ways) > 1])
+        name = self._random.choice([name for name, ways in EVERY_BOARD.items() if len(ways) > 1])
         self._turns[name] += 1
-        ways = BOARDS[name]
+        ways = EVERY_BOARD[name]
         mark, definition = self._mark(), ways[self._turns[name] % len(ways)]
 
         async def work() -> Told:

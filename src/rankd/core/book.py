@@ -8,11 +8,12 @@ Nothing here is decided: the book only remembers what a fact says happened.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from copy import copy
 from datetime import timedelta
 from typing import NamedTuple, TypeVar
 
+from rankd.core.entrants import Entrants
 from rankd.errors import UnknownBoard, UnknownWindow
 from rankd.model.board import Board, Scores
 from rankd.model.facts import (
@@ -146,7 +147,17 @@ class SealedWindows(dict[str, Sealed]):
 class BoardPage:
     """One board's page of the book."""
 
-    __slots__ = ("alias", "default", "defined_at", "earlier", "sealed", "since", "terms", "windows")
+    __slots__ = (
+        "alias",
+        "default",
+        "defined_at",
+        "earlier",
+        "sealed",
+        "since",
+        "terms",
+        "traced",
+        "windows",
+    )
 
     def __init__(self, board: Board, position: Position, *, alias: str | None = None) -> None:
         self.since = position
@@ -159,6 +170,9 @@ class BoardPage:
         """The open ones, by the name of their recurrence, in the order of the definition."""
         self.sealed = SealedWindows()
         """The closed ones, by id, oldest first."""
+        self.traced = True
+        """Whether every player with an entry is among the book's entrants. False if entries were
+        made while the board had no segments, or are of a snapshot that kept no entrants."""
         self.adopt(board, position)
 
     def adopt(self, board: Board, position: Position) -> None:
@@ -278,11 +292,15 @@ def name_of_window(text: str) -> str:
     return text.partition(":")[0].partition(EDITION)[0]
 
 
+Known = Mapping[str, str | int | bool]
+"""Attributes of a player, by name."""
+
+
 class Profile(NamedTuple):
     """What is known of a player."""
 
     name: str | None
-    attributes: Mapping[str, str | int | bool]
+    attributes: Known
 
 
 NOBODY = Profile(None, {})
@@ -295,6 +313,12 @@ class Book:
         self.boards: dict[str, BoardPage] = {}
         self.profiles: dict[str, Profile] = {}
         self.friends: dict[str, tuple[str, ...]] = {}
+        self.entrants = Entrants()
+        self._segmented: dict[Position, BoardPage] | None = None
+        """The boards with segments, by the position of their first definition; None until needed,
+        and after a change of boards."""
+        self._untraced: list[BoardPage] = []
+        """Those of them on which any player may have an entry."""
         self.keys: dict[bytes, KeyCreated] = {}
         """The keys that open something, by their digests."""
         self.locked = False
@@ -310,7 +334,8 @@ class Book:
         book = copy(self)
         book.boards = {name: page.copy() for name, page in self.boards.items()}
         book.profiles, book.friends = dict(self.profiles), dict(self.friends)
-        book.keys = dict(self.keys)
+        book.keys, book.entrants = dict(self.keys), self.entrants.copy()
+        book.forget_segmented()
         return book
 
     def page(self, board: str) -> BoardPage:
@@ -330,6 +355,48 @@ class Book:
             return []
         return segments_of(page.board, self.profiles[player].attributes)
 
+    @property
+    def segmented(self) -> Mapping[Position, BoardPage]:
+        """The boards with segments, by the position of their first definition, in that order."""
+        if self._segmented is None:
+            pages = self.boards.values()
+            self._segmented = {page.since: page for page in pages if page.board.segments}
+            self._untraced = [page for page in self._segmented.values() if not page.traced]
+        return self._segmented
+
+    def forget_segmented(self) -> None:
+        """Have the boards with segments found again, after a change of boards."""
+        self._segmented = None
+
+    def trace(self, page: BoardPage) -> None:
+        """Note that every player with an entry on a board is among the entrants."""
+        page.traced = True
+        self.forget_segmented()
+
+    def enter(self, page: BoardPage, player: str) -> None:
+        """Note that a player submits to a board, if the board has segments."""
+        if page.board.segments:
+            self.entrants.add(player, page.since)
+
+    def sweep_entrants(self) -> None:
+        """Forget some entrants of retired boards. Only when no fact is to be taken back."""
+        if not self.entrants.swept:
+            self.entrants.sweep({page.since for page in self.boards.values()})
+
+    def concerned(self, player: str, changed: Set[str]) -> list[BoardPage]:
+        """Return the boards, in their order, on which changed attributes may move a player."""
+        boards = self.segmented
+        entered = [boards[since] for since in self.entrants.boards_of(player) if since in boards]
+        pages = {page.since: page for page in (*entered, *self._untraced)}
+        return [
+            page for _, page in sorted(pages.items()) if not changed.isdisjoint(page.board.segments)
+        ]
+
+    def news(self, player: str, attributes: Attributes) -> Attributes:
+        """Return those of a submission's attributes that differ from the known ones."""
+        known = self.profile(player).attributes
+        return {name: value for name, value in attributes.items() if differs(known, name, value)}
+
     def note_attributes(self, player: str, attributes: Attributes) -> None:
         """Take over what a submission says of a player, beside what was known."""
         known = self.profile(player)
@@ -343,7 +410,7 @@ class Book:
             case BoardDefined():
                 self._define(fact, position, recorded.at)
             case BoardRetired():
-                self.boards.pop(fact.board, None)
+                self._retire(fact)
             case WindowOpened():
                 self._open(fact)
             case WindowSealed():
@@ -375,8 +442,15 @@ class Book:
         attributes = known.attributes if isinstance(fact, NameSet) else fact.attributes or {}
         self.profiles[fact.player] = Profile(name, attributes)
 
+    def _retire(self, fact: BoardRetired) -> None:
+        page = self.boards.pop(fact.board, None)
+        if page is not None:
+            self.entrants.retire(page.since)
+            self.forget_segmented()
+
     def _define(self, fact: BoardDefined, position: Position, at: Instant) -> None:
         board = Board.define(fact.board, fact.definition)
+        self.forget_segmented()
         page = self.boards.get(fact.board)
         if page is None:
             page = self.boards[fact.board] = BoardPage(board, position)
@@ -386,6 +460,7 @@ class Book:
                 if window.id not in going_on:
                     self._seal(page, window.id, position, at)
             page.earlier.append((page.defined_at, page.board))
+            page.traced = page.traced and bool(page.board.segments)
             page.adopt(board, position)
         windows = [page.opened(window) for window in fact.windows]
         page.windows = {opened.window.name: opened for opened in windows}
@@ -457,6 +532,7 @@ class Bookmark:
             book.keys, book.locked = self._keys
         if self._boards is not None:
             book.boards = self._boards | self._pages
+            book.forget_segmented()
 
 
 def _put_back(noted: dict[str, T], before: Mapping[str, T | None]) -> None:
@@ -467,7 +543,19 @@ def _put_back(noted: dict[str, T], before: Mapping[str, T | None]) -> None:
             noted[id] = known
 
 
-def segments_of(board: Board, attributes: Mapping[str, str | int | bool]) -> list[str]:
+def differs(known: Known, name: str, value: str | int | bool) -> bool:
+    """Whether a value is another one than the known. True and 1 are two values."""
+    before = known.get(name)
+    return before != value or type(before) is not type(value)
+
+
+def differing(before: Known, after: Known) -> set[str]:
+    """Return the names of the attributes that differ, or that only one of the two has."""
+    changed = {name for name, value in after.items() if differs(before, name, value)}
+    return changed | (before.keys() - after.keys())
+
+
+def segments_of(board: Board, attributes: Known) -> list[str]:
     """Return the segments of a board that a player with these attributes is in."""
     return [f"{name}:{_shown(attributes[name])}" for name in board.segments if name in attributes]
 

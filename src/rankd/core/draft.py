@@ -15,6 +15,7 @@ from itertools import count
 
 from rankd.core.admission import NOT_REFUSED, Admission
 from rankd.core.book import BoardPage, Book
+from rankd.core.entrants import Entrants
 from rankd.core.fold import Batch, Fold
 from rankd.core.turns import NEVER
 from rankd.errors import IndexUnavailable
@@ -50,9 +51,12 @@ class Draft:
         page: BoardPage,
         board: Board,
         *,
+        entrants: Entrants,
         refusals_final: bool = True,
     ) -> None:
         self.board = board
+        self.entrants = entrants
+        """Those of the living board's book: they are complete once the draft takes its place."""
         self.refusals_final = refusals_final
         self._ledger = ledger
         self._index = index
@@ -61,7 +65,7 @@ class Draft:
         self._alias = f"{DRAFT}{next(_numbers)}:{board.name}"
         self._page = BoardPage(board, page.since, alias=self._alias)
         self._book = Book()
-        self._book.boards[board.name] = self._page
+        self._book.boards[board.name], self._book.entrants = self._page, entrants
         self._fold = Fold(index, self._book, _never)
         self._translator = Translator(board)
         self._admission = Admission(ledger, page)
@@ -101,7 +105,7 @@ class Draft:
                 if (fact.defined or self._since) >= self._since:
                     await self._submit(begun, fact, recorded)
             case ScoreSubmitted() if fact.attributes:
-                await self._merge(begun, fact)
+                await self._fold.merge_attributes(begun, fact.player, fact.attributes)
             case BoardDefined() if ours and fact.board == self.board.name:
                 self._translator.define(
                     recorded.position, Board.define(fact.board, fact.definition)
@@ -126,13 +130,7 @@ class Draft:
         if translated is not None:
             await self._fold.submit(begun, translated, recorded, refused=refusal.windows)
         elif fact.attributes:
-            await self._merge(begun, fact)
-
-    async def _merge(self, begun: Batch, fact: ScoreSubmitted) -> None:
-        assert fact.attributes is not None
-        merged = {**self._book.profile(fact.player).attributes, **fact.attributes}
-        await self._fold.change_segments(begun, fact.player, merged)
-        self._book.note_attributes(fact.player, fact.attributes)
+            await self._fold.merge_attributes(begun, fact.player, fact.attributes)
 
     async def _stage(self, begun: Batch) -> None:
         if begun.moves or begun.opened or begun.dropped:
@@ -203,5 +201,5 @@ class Draft:
         return self._page
 
 
-async def _never(_begun: Batch, _recorded: Recorded) -> None:
+async def _never(_begun: Batch, _recorded: Recorded) -> bool:
     raise AssertionError("a draft is of one definition")

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from rankd.core.book import BoardPage, Book, Open, segments_of
+from rankd.core.book import BoardPage, Book, Open, differing, segments_of
 from rankd.core.told import ReceiptsOf, Told
 from rankd.model.board import ScoreRule, Scores
 from rankd.model.facts import (
@@ -116,8 +116,10 @@ class Batch:
         return len(self.moves) - 1
 
 
-Redefine = Callable[[Batch, Recorded], Awaitable[None]]
-"""Have the windows that a new definition changes folded again, and adopted with the batch."""
+Redefine = Callable[[Batch, Recorded], Awaitable[bool]]
+"""Have the windows that a new definition changes folded again, and adopted with the batch.
+
+Return whether the players in them are among the book's entrants."""
 
 
 class Fold:
@@ -156,7 +158,7 @@ class Fold:
         width = 0
         for place in range(start, len(facts)):
             fact = facts[place].fact
-            if type(fact) is not ScoreSubmitted or fact.attributes:
+            if type(fact) is not ScoreSubmitted or (fact.attributes and self._tells_news(fact)):
                 return place
             if fact.board != seen:
                 seen = fact.board
@@ -170,6 +172,10 @@ class Fold:
             if not plain or (no_delta if fact.scores is None else len(fact.scores) != width):
                 return place
         return len(facts)
+
+    def _tells_news(self, fact: ScoreSubmitted) -> bool:
+        """Whether a submission says something of its player that is not known yet."""
+        return bool(self._book.news(fact.player, fact.attributes or {}))
 
     def _intricate_until(self, facts: Sequence[Recorded], start: int) -> int:
         """Let what replaces or drops rankings be alone.
@@ -250,18 +256,22 @@ class Fold:
             if isinstance(fact, ScoreSubmitted) and fact.board in self._book.boards:
                 for _, ranking, _ in self._book.boards[fact.board].windows.values():
                     likely[ranking, fact.player] = None
-            if isinstance(fact, _OF_SEGMENTS) and getattr(fact, "attributes", True):
-                likely |= dict.fromkeys(self._in_segments(fact.player))
+            if isinstance(fact, _OF_SEGMENTS):
+                likely |= dict.fromkeys(self._in_segments(fact))
         places = list(likely)
         found = await self._index.order_keys(places, at=after)
         return dict(zip(places, found, strict=True))
 
-    def _in_segments(self, player: str) -> Iterator[Place]:
-        """Yield where a player is looked for when the segments change that it is in."""
-        for page in self._book.boards.values():
-            if page.board.segments:
-                for _, ranking, _ in page.windows.values():
-                    yield ranking, player
+    def _in_segments(self, fact: "_OfSegments") -> Iterator[Place]:
+        """Yield where a player is looked for if a fact changes the segments that it is in."""
+        player, known = fact.player, self._book.profile(fact.player).attributes
+        if isinstance(fact, ScoreSubmitted):
+            changed = set(self._book.news(player, fact.attributes or {}))
+        else:
+            changed = differing(known, getattr(fact, "attributes", None) or {})
+        for page in self._book.concerned(player, changed) if changed else ():
+            for _, ranking, _ in page.windows.values():
+                yield ranking, player
 
     async def _fold_one(self, begun: Batch, recorded: Recorded) -> None:
         fact = recorded.fact
@@ -306,9 +316,12 @@ class Fold:
             begun.opened[opened.ranking] = opened.terms.shape
 
     async def _define(self, begun: Batch, recorded: Recorded, fact: BoardDefined) -> None:
-        if fact.board in self._book.boards:
-            await self._redefine(begun, recorded)  # It needs the page as it was.
+        before, traced = self._book.boards.get(fact.board), False
+        if before is not None:  # It needs the page as it was.
+            traced = await self._redefine(begun, recorded) and not before.board.segments
         self._book.note(recorded)
+        if traced:  # With its first segments all windows were folded again.
+            self._book.trace(self._book.boards[fact.board])
         drafted = set(begun.adopted.values())
         for opened in self._book.boards[fact.board].windows.values():
             if opened.ranking not in drafted:
@@ -333,10 +346,9 @@ class Fold:
         if page is None or not counts_on(page, fact):
             return  # The board was retired while it waited: it is recorded, and counts nowhere.
         fact = in_terms_of(page, fact)
+        self._book.enter(page, fact.player)
         if fact.attributes:
-            merged = {**self._book.profile(fact.player).attributes, **fact.attributes}
-            await self.change_segments(begun, fact.player, merged)
-            self._book.note_attributes(fact.player, fact.attributes)
+            await self.merge_attributes(begun, fact.player, fact.attributes)
         segments = self._book.segments(page, fact.player)
         outcomes: dict[str, _Outcome] = {}
         for name, opened in page.windows.items():
@@ -382,10 +394,18 @@ class Fold:
 
     # ...... segments
 
+    async def merge_attributes(self, begun: Batch, player: str, attributes: Attributes) -> None:
+        """Take over what a submission says of a player, and move it between segments."""
+        if news := self._book.news(player, attributes):
+            known = self._book.profile(player).attributes
+            await self.change_segments(begun, player, {**known, **news})
+            self._book.note_attributes(player, news)
+
     async def change_segments(self, begun: Batch, player: str, attributes: Attributes) -> None:
         """Move a player from the segments it was in to those it is in now, in every open window."""
         before = self._book.profile(player).attributes
-        for page in self._book.boards.values():
+        changed = differing(before, attributes)
+        for page in self._book.concerned(player, changed) if changed else ():
             old, new = segments_of(page.board, before), segments_of(page.board, attributes)
             if old == new:
                 continue
@@ -408,6 +428,7 @@ class Fold:
                 _put_in_segment(begun, opened, segment, player, order_key, metadata)
 
 
+_OfSegments = ScoreSubmitted | PlayerProfiled | PlayerErased
 _OF_SEGMENTS = (ScoreSubmitted, PlayerProfiled, PlayerErased)
 """What may move a player from one segment to another."""
 

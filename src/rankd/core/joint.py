@@ -344,6 +344,7 @@ class Joint(Projector):
     async def _note(self, facts: Sequence[Recorded]) -> Receipts:
         """Note facts in the book, and fold them into the node's own copy; return what that told."""
         note_all(self.book, facts)
+        self.book.sweep_entrants()
         self._touch(facts)
         self.checkpoint, self.at = facts[-1].position, facts[-1].at
         if self.spare is not None and not self.spare_waits:
@@ -503,6 +504,7 @@ class Joint(Projector):
 
     def _reach_behind(self, behind: Projector, last: Recorded) -> None:
         behind.checkpoint, behind.at = last.position, last.at
+        behind.book.sweep_entrants()
         self._floor = max(self._floor, last.position)
 
     async def _restored(self) -> Projector:
@@ -565,5 +567,10 @@ def note_all(book: Book, facts: Sequence[Recorded]) -> None:
         fact = recorded.fact
         if not isinstance(fact, ScoreSubmitted):
             book.note(recorded)
-        elif fact.attributes and counts_on(book.boards.get(fact.board), fact):
-            book.note_attributes(fact.player, fact.attributes)
+            continue
+        page = book.boards.get(fact.board)
+        if page is None or not counts_on(page, fact):
+            continue
+        book.enter(page, fact.player)
+        if fact.attributes and (news := book.news(fact.player, fact.attributes)):
+            book.note_attributes(fact.player, news)

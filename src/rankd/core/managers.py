@@ -228,7 +228,8 @@ class Copyist:
 
     def _every(self) -> int:
         book = self._intake.projector.book
-        return max(self._every_facts, len(book.profiles) + len(book.friends))
+        players = len(book.profiles) + len(book.friends) + len(book.entrants)
+        return max(self._every_facts, players)
 
     async def _heading(self) -> Heading | None:
         """Return what a copy begins with; None in the middle of an append, which has no link."""

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from rankd.core.book import BoardPage, Book, Open, Profile, Sealed, Terms
+from rankd.core.entrants import Entrants
 from rankd.errors import SnapshotDamaged
 from rankd.model.board import Board
 from rankd.model.facts import KeyCreated, OpenWindow, Position
@@ -65,12 +66,17 @@ class NotedBoard(msgspec.Struct, tag="board", array_like=True):
     windows: list[OpenWindow]
     sealed: list[NotedSealed]
     earlier: list[tuple[Position, dict[str, Any]]]
+    traced: bool = False
 
 
 class NotedProfiles(msgspec.Struct, tag="profiles", array_like=True):
-    """Some players' profiles."""
+    """Some players' profiles, or some players and the boards with segments they submitted to.
+
+    The two share a frame so that an older version, which knows no entrants, reads past them.
+    """
 
     profiles: list[tuple[str, str | None, dict[str, str | int | bool]]]
+    entrants: list[tuple[str, tuple[Position, ...]]] = []
 
 
 class NotedFriends(msgspec.Struct, tag="friends", array_like=True):
@@ -102,7 +108,7 @@ def take_notes(book: Book, heading: Heading) -> Iterator[bytes]:
         NotedKeys(list(book.keys.values()), book.locked),
         *map(_note_page, book.boards.values()),
     ]
-    return _frames(heading, few, dict(book.profiles), dict(book.friends))
+    return _frames(heading, few, dict(book.profiles), dict(book.friends), book.entrants.copy())
 
 
 def _frames(
@@ -110,6 +116,7 @@ def _frames(
     few: Sequence[Frame],
     profiles: dict[str, Profile],
     friends: dict[str, tuple[str, ...]],
+    entrants: Entrants,
 ) -> Iterator[bytes]:
     yield _encode(heading)
     yield from map(_encode, few)
@@ -119,6 +126,9 @@ def _frames(
     circles = iter(friends.items())
     while several := list(islice(circles, PLAYERS_PER_FRAME)):
         yield _encode(NotedFriends(several))
+    entered = iter(entrants)
+    while players := list(islice(entered, PLAYERS_PER_FRAME)):
+        yield _encode(NotedProfiles([], players))
 
 
 def _note_page(page: BoardPage) -> NotedBoard:
@@ -130,6 +140,7 @@ def _note_page(page: BoardPage) -> NotedBoard:
         [OpenWindow(window.id, window.start, window.end) for window, *_ in page.windows.values()],
         [_note_sealed(sealed) for sealed in page.sealed.values()],
         [(position, board.definition()) for position, board in page.earlier],
+        page.traced,
     )
 
 
@@ -160,8 +171,10 @@ def read_notes(frames: Iterable[bytes]) -> Noted:
                     book.locked = locked
                 case NotedBoard():
                     book.boards[frame.name] = _read_page(frame)
-                case NotedProfiles(profiles):
+                case NotedProfiles(profiles, entrants):
                     book.profiles |= {id: Profile(name, known) for id, name, known in profiles}
+                    living = {page.since for page in book.boards.values()} if entrants else ()
+                    book.entrants.update(entrants, living)
                 case NotedFriends(friends):
                     book.friends |= dict(friends)
     except msgspec.MsgspecError as exc:
@@ -174,7 +187,7 @@ def read_notes(frames: Iterable[bytes]) -> Noted:
 
 def _read_page(noted: NotedBoard) -> BoardPage:
     page = BoardPage(Board.define(noted.name, noted.definition), noted.since)
-    page.defined_at = noted.defined_at
+    page.defined_at, page.traced = noted.defined_at, noted.traced
     page.earlier = [(at, Board.define(noted.name, before)) for at, before in noted.earlier]
     windows: list[Open] = [page.opened(window) for window in noted.windows]
     page.windows = {opened.window.name: opened for opened in windows}

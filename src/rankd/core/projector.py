@@ -66,6 +66,7 @@ class Projector:
         for part in self._fold.parted(facts):
             parts.append(await self._fold.fold(part, after=self.checkpoint))
             self.checkpoint, self.at = part.facts[-1].position, part.facts[-1].at
+        self.book.sweep_entrants()
         if self._awaited:
             self._tell_those_who_wait()
         return merged(parts)
@@ -149,7 +150,7 @@ class Projector:
         """Return how many entries the index has in all rankings."""
         return sum([await self.index.count(ranking) for ranking in await self.index.shapes()])
 
-    async def _redefine(self, begun: Batch, recorded: Recorded) -> None:
+    async def _redefine(self, begun: Batch, recorded: Recorded) -> bool:
         fact = recorded.fact
         assert isinstance(fact, BoardDefined)
         page = self.book.boards[fact.board]
@@ -160,10 +161,18 @@ class Projector:
             await draft.discard()
             draft = None
         if draft is None and refolded(page.board, board):
-            draft = Draft(self._ledger, self.index, page, board, refusals_final=final)
+            draft = Draft(
+                self._ledger,
+                self.index,
+                page,
+                board,
+                entrants=self.book.entrants,
+                refusals_final=final,
+            )
         if draft is not None:
             await draft.catch_up(through=Position(recorded.position - 1))
             await draft.adopt(begun, fact, recorded.at)
+        return draft is not None and draft.entrants is self.book.entrants
 
 
 def keyed(

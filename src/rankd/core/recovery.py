@@ -20,6 +20,7 @@ from rankd.core.notes import Noted, read_notes
 from rankd.core.projector import FACTS_TOGETHER_MAX, Projector, Tell
 from rankd.errors import IndexUnavailable, InvalidSetting, SnapshotDamaged
 from rankd.model.facts import Position
+from rankd.model.standing import Rank
 from rankd.ports import Copies, LedgerReader, Progress, RankIndex, SharedIndex, Snapshots
 
 FILLED_ENTRIES_MAX = 10_000_000
@@ -30,6 +31,9 @@ NOTHING_LINKED = b""
 
 BUSY_SECONDS = 0.25
 """How often to look whether another node has filled the index."""
+
+TRACED_TOGETHER = 4_096
+"""How many entries are read at once to find the players of a board."""
 
 _log = logging.getLogger(__name__)
 
@@ -98,6 +102,7 @@ async def recover(
             at=heading.at,
         )
         owed = {Position(at): body for at, body in heading.owed.items() if at > kept}
+        await find_entrants(noted.book, home.index)
     await projector.catch_up(through=head, tell=tell, receipts_after=kept, receipts=owed)
     link = await ledger.link_at(head) or NOTHING_LINKED
     return Recovered(home, projector, saved, owed, link)
@@ -172,6 +177,21 @@ async def _fill(joint: Joint, filler: Filler, tell: Tell) -> None:
 def folded(ledger: LedgerReader, home: Home) -> Projector:
     """Return a projector that knows nothing yet."""
     return Projector(ledger=ledger, index=home.index, book=Book())
+
+
+async def find_entrants(book: Book, index: RankIndex) -> None:
+    """Note the players that the index has on boards whose entrants the book does not all know."""
+    for page in [page for page in book.segmented.values() if not page.traced]:
+        for opened in page.windows.values():
+            first, total = 1, 1
+            while first <= total:
+                entries, total, _ = await index.read(
+                    opened.ranking, first=Rank(first), limit=TRACED_TOGETHER
+                )
+                for entry in entries:
+                    book.enter(page, entry.player)
+                first += TRACED_TOGETHER
+        book.trace(page)
 
 
 async def _load(ledger: LedgerReader, home: Home, tell: Tell) -> Noted | None:

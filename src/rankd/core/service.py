@@ -271,7 +271,8 @@ class Rankd(View):
         async with self._defining:
             page = self.book.page(name)
             check_redefinition(page.board, board)
-            draft = Draft(self._ledger, self._intake.projector.index, page, board)
+            index, entrants = self._intake.projector.index, self.book.entrants
+            draft = Draft(self._ledger, index, page, board, entrants=entrants)
             try:
                 await draft.catch_up(through=self.position)
                 return await preview(self.reader, page, draft)
@@ -306,7 +307,8 @@ class Rankd(View):
         """Record a changed definition, once what it changes is folded nearly to the head."""
         projector, before = self._intake.projector, page.board
         if refolded(before, board):
-            draft = Draft(self._ledger, projector.index, page, board)
+            entrants = projector.book.entrants
+            draft = Draft(self._ledger, projector.index, page, board, entrants=entrants)
             try:
                 for _ in range(DRAFT_PASSES_MAX):
                     if draft.position >= self.position - DRAFT_BEHIND_MAX:

@@ -296,7 +296,8 @@ async def test_a_draft_that_went_with_the_index_before_is_not_taken_for_an_empty
         await rankd.define("b", BOARD)
         await play(rankd, first=0, many=100)
         page, board = rankd.book.page("b"), Board.define("b", {**BOARD, "direction": "lower"})
-        draft = Draft(ledger, joint_of(rankd).shared, page, board)
+        entrants = rankd.book.entrants
+        draft = Draft(ledger, joint_of(rankd).shared, page, board, entrants=entrants)
         await draft.catch_up(through=rankd.position)
         async for _ in rankd.rebuild():
             pass

@@ -1,7 +1,7 @@
 """The fold: whichever way facts go through it, and wherever they are parted, they mean the same."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 from hypothesis import given
@@ -18,11 +18,12 @@ from tests.unit.core.histories import STEPS, History, Step
 
 from rankd.adapters.memory.index import NativeIndex
 from rankd.core.book import Book
+from rankd.core.entrants import SWEPT_TOGETHER
 from rankd.core.projector import Projector
 from rankd.model.facts import Position, Recorded
 from rankd.model.receipt import Receipt
 from rankd.model.standing import Rank
-from rankd.ports import Ledger, Placed, Ranking
+from rankd.ports import Ledger, Placed, Ranking, Run, Verdicts
 
 pytestmark = pytest.mark.anyio
 
@@ -162,3 +163,94 @@ async def test_who_is_known_before_the_board_is_in_its_segment() -> None:
         ("profile", ("ann", "us")), ("define", ("arena", REGIONS)), submit("ann", 1)
     )
     assert [entry.player for entry in (await in_segments(ledger, facts))["us"]] == ["ann"]
+
+
+# ------------------------------------------------------------------- cost of attributes
+
+
+class CountingIndex(NativeIndex):
+    """An index that counts the entries it is asked for, and the submissions it judges itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = self.judged = 0
+
+    async def order_keys(
+        self, entries: Sequence[tuple[Ranking, str]], at: Position | None = None
+    ) -> Sequence[bytes | None]:
+        self.asked += len(entries)
+        return await super().order_keys(entries, at)
+
+    async def judge(
+        self, runs: Sequence[Run], *, after: Position, through: Position
+    ) -> Sequence[Sequence[Verdicts]] | None:
+        self.judged += sum(len(run.players) for run in runs)
+        return await super().judge(runs, after=after, through=through)
+
+
+BOARDS_BESIDE = 50
+LASTING = {"rule": "best", "windows": ["all"], "segments": ["region"]}
+PLAIN = {"rule": "best", "windows": ["all"]}
+
+
+async def counted_for(*steps: Step, definition: Mapping[str, object] = LASTING) -> CountingIndex:
+    """Return what the last of some steps asks of an index with many boards."""
+    beside = [("define", (f"beside-{n}", LASTING)) for n in range(BOARDS_BESIDE)]
+    ledger, facts = await recorded(*beside, ("define", ("arena", definition)), *steps)
+    index = CountingIndex()
+    folded = Folded(ledger, index)
+    await folded.fold(facts[:-1], [])
+    index.asked = index.judged = 0
+    await folded.fold(facts[-1:], [])
+    return index
+
+
+async def test_changed_attributes_are_looked_up_where_their_player_is() -> None:
+    for step in (submit("ann", 2, "us"), ("profile", ("ann", "us")), ("erase", ("ann",))):
+        index = await counted_for(submit("ann", 1, "eu"), submit("bob", 1, "eu"), step)
+        assert index.asked == 1, step
+
+
+async def test_changed_attributes_without_a_segment_cost_no_lookup() -> None:
+    definition = {**LASTING, "segments": ["league"]}
+    index = await counted_for(
+        submit("ann", 1, "eu"), ("profile", ("ann", "us")), definition=definition
+    )
+    assert index.asked == 0
+
+
+async def test_unchanged_attributes_cost_no_lookup_of_their_own() -> None:
+    index = await counted_for(submit("ann", 1, "eu"), submit("ann", 2, "eu"))
+    assert index.asked == 1  # Of the submission.
+    index = await counted_for(submit("ann", 1, "eu"), ("profile", ("ann", "eu")))
+    assert index.asked == 0
+
+
+async def test_unchanged_attributes_are_judged_in_place() -> None:
+    index = await counted_for(submit("ann", 1, "eu"), submit("ann", 2, "eu"), definition=PLAIN)
+    assert (index.asked, index.judged) == (0, 1)
+
+
+async def test_changed_attributes_are_looked_up_where_segments_came_later() -> None:
+    index = await counted_for(
+        submit("ann", 1, "eu"),
+        ("redefine", ("arena", LASTING)),
+        ("profile", ("ann", "us")),
+        definition=PLAIN,
+    )
+    assert index.asked == 1
+    assert await index.count(Ranking("arena", "all", "region:us")) == 1
+
+
+async def test_retired_boards_leave_no_entrants() -> None:
+    players = [f"p{number}" for number in range(2 * SWEPT_TOGETHER)]
+    ledger, facts = await recorded(
+        ("define", ("arena", LASTING)),
+        *[submit(player, 1) for player in players],
+        ("retire", ("arena",)),
+        ("define", ("arena", PLAIN)),
+        submit("ann", 1),
+        submit("ann", 1),
+    )
+    folded = await Folded(ledger, NativeIndex()).fold(facts, range(len(facts)))
+    assert len(folded.projector.book.entrants) == 0

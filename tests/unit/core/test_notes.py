@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from tests.unit.core.doubles import FaultyLedger, SetClock, engine, page_of
@@ -12,8 +13,9 @@ from rankd.core import notes
 from rankd.core.book import Book
 from rankd.core.notes import VERSION, Heading, read_notes, take_notes
 from rankd.errors import SnapshotDamaged
-from rankd.model.facts import KeyCreated, KeyRevoked, Position, Recorded
+from rankd.model.facts import BoardDefined, KeyCreated, KeyRevoked, Position, Recorded
 
+DEFINITION = {"rule": "best", "windows": ["all"], "segments": ["region"]}
 HEADING = Heading(VERSION, Position(7), 5, b"link", Position(3), {4: b"receipt"})
 
 
@@ -27,6 +29,8 @@ def said(book: Book) -> dict[str, object]:
         "profiles": dict(book.profiles),
         "friends": dict(book.friends),
         "keys": (dict(book.keys), book.locked),
+        "entrants": dict(book.entrants),
+        "traced": {name: page.traced for name, page in book.boards.items()},
     }
 
 
@@ -59,6 +63,8 @@ def test_players_are_noted_however_many_frames_they_fill(monkeypatch: pytest.Mon
     for number in range(10):
         book.note_attributes(f"p{number}", {"region": "eu"})
         book.friends[f"p{number}"] = ("ann",)
+        book.entrants.add(f"p{number}", Position(1))
+    book.note(Recorded(Position(1), 0, BoardDefined("b", DEFINITION)))
     again = read_notes(take_notes(book, HEADING)).book
     assert said(again) == said(book)
 
@@ -84,3 +90,28 @@ def test_that_there_was_a_key_is_noted_though_there_is_none_now() -> None:
     kept = read_notes(take_notes(book, HEADING)).book
     assert (list(kept.keys), kept.locked) == ([], True)
     assert not read_notes(take_notes(Book(), HEADING)).book.locked
+
+
+class OlderProfiles(msgspec.Struct, tag="profiles", array_like=True):
+    """A frame as versions wrote it that noted no entrants."""
+
+    profiles: list[tuple[str, str | None, dict[str, str | int | bool]]]
+
+
+def test_notes_without_entrants_leave_boards_untraced() -> None:
+    book = Book()
+    book.note(Recorded(Position(1), 0, BoardDefined("b", DEFINITION)))
+    heading, keys, board = take_notes(book, HEADING)
+    older = msgspec.msgpack.encode(msgspec.msgpack.decode(board)[:-1])
+    profiles = msgspec.msgpack.encode(OlderProfiles([("ann", None, {"region": "eu"})]))
+    again = read_notes([heading, keys, older, profiles]).book
+    assert (again.boards["b"].traced, len(again.entrants)) == (False, 0)
+    assert again.profile("ann").attributes == {"region": "eu"}
+
+
+def test_frames_with_entrants_are_read_by_versions_that_know_none() -> None:
+    book = Book()
+    book.note(Recorded(Position(1), 0, BoardDefined("b", DEFINITION)))
+    book.entrants.add("ann", Position(1))
+    *_, last = take_notes(book, HEADING)
+    assert msgspec.msgpack.decode(last, type=OlderProfiles).profiles == []

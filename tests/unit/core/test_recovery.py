@@ -21,6 +21,7 @@ from tests.unit.core.doubles import (
 from tests.unit.core.histories import STEPS, History, Step
 
 from rankd.adapters.memory.index import NativeIndex
+from rankd.core.entrants import Entrants
 from rankd.core.intake import Answer
 from rankd.core.projector import BEGINNING
 from rankd.core.recovery import Home, recover
@@ -257,3 +258,15 @@ def test_a_life_after_a_snapshot_goes_on_as_if_there_had_been_none(
     tmp_path_factory: pytest.TempPathFactory, steps: Sequence[Sequence[Step]], ends: Sequence[int]
 ) -> None:
     asyncio.run(lives(steps, ends, tmp_path_factory.mktemp("index")))
+
+
+async def test_entrants_are_found_in_the_index_of_a_snapshot_without_them(tmp_path: Path) -> None:
+    ledger, board = FaultyLedger(), {**BOARD, "segments": ["region"]}
+    async with engine(ledger, build=kept_in(tmp_path)) as rankd:
+        await rankd.define("b", board)
+        await submit(rankd, 1)
+        page, since = rankd.book.page("b"), rankd.book.page("b").since
+        page.traced, rankd.book.entrants = False, Entrants()
+        await rankd.save()
+    found = (await recover(ledger, kept_in(tmp_path), ignore)).projector.book
+    assert (dict(found.entrants), found.page("b").traced) == ({"p": (since,)}, True)
