@@ -30,6 +30,7 @@ RankdError
 │   ├── UnknownPlayer
 │   ├── NothingToBackUp
 │   ├── LedgerNotCopied
+│   ├── NoLedger
 │   └── LedgerInUse
 ├── Unavailable    may succeed later: retry with back-off, same key       (503)
 │   ├── LedgerUnavailable
@@ -257,6 +258,16 @@ class LedgerNotCopied(Refused):
     """The facts of one ledger are not those of another, or not yet, where they must be."""
 
     code = "ledger_not_copied"
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+class NoLedger(Refused):
+    """A folder or database holds no ledger where one is needed, or other content instead."""
+
+    code = "no_ledger"
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem)

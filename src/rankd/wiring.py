@@ -19,18 +19,20 @@ from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.ledger import MemoryLedger
 from rankd.adapters.memory.snapshot import SnapshotFolder
 from rankd.adapters.sqlite import SQLiteLedger
-from rankd.adapters.sqlite.database import FILE
+from rankd.adapters.sqlite.closed import ClosedLedger
+from rankd.adapters.sqlite.database import FILE, holds_ledger
+from rankd.adapters.sqlite.database import insist_on_ledger as insist_on_folder
 from rankd.adapters.sqlite.following import FollowedLedger
 from rankd.adapters.sqlite.spool import FOLDER as SPOOL
 from rankd.adapters.sqlite.spool import SpoolFile
 from rankd.core.follower import Follower, following
 from rankd.core.lister import Listing
 from rankd.core.recovery import FILLED_ENTRIES_MAX, Build, Home, Shared
-from rankd.core.service import Rankd, running
+from rankd.core.service import Rankd, running, verify_saved
 from rankd.core.steady_clock import LASTING_SECONDS
 from rankd.core.supervisor import Supervisor
 from rankd.core.transfer import Transfer, insist_on_copied
-from rankd.errors import InvalidSetting, LedgerInUse, LedgerUnavailable
+from rankd.errors import InvalidSetting, LedgerInUse
 from rankd.model.facts import Position
 from rankd.model.window import Instant
 from rankd.ports import Clock, CopyTarget, Finding, Ledger, LedgerReader, Progress, SharedIndex
@@ -314,38 +316,76 @@ async def times_of(place: Place) -> Times:
         from rankd.adapters.postgres import times
 
         return Times(*await times(place.ledger))
-    if not (place.folder / FILE).exists():
+    if not holds_ledger(place.folder):
         return Times(None, None)
-    async with FollowedLedger.open(place.folder) as ledger:
+    async with alone(place.folder) as ledger:
         facts = await ledger.read(after=Position(max(await ledger.head() - 1, 0)), limit=1)
         return Times(facts[-1].at if facts else None, None)
 
 
 @asynccontextmanager
-async def alone(folder: Folder) -> AsyncIterator[SQLiteLedger | FollowedLedger]:
-    """Open the ledger of a folder without an engine; if another process has it, only to read it."""
+async def alone(folder: Folder) -> AsyncIterator[FollowedLedger]:
+    """Open the ledger of a folder without an engine, to read it; another process may have it."""
     async with AsyncExitStack() as stack:
-        opened: SQLiteLedger | FollowedLedger
+        opened: FollowedLedger
         try:
-            opened = await stack.enter_async_context(SQLiteLedger.open(Path(folder)))
+            opened = await stack.enter_async_context(ClosedLedger.open(Path(folder)))
         except LedgerInUse:
             opened = await stack.enter_async_context(FollowedLedger.open(Path(folder)))
         yield opened
+
+
+class Verified(NamedTuple):
+    """The outcome of a check that found nothing wrong."""
+
+    position: Position
+    """Up to where the ledger was checked."""
+    compared: bool
+    """Whether its saved index was compared with it."""
+
+
+async def verify_folder(folder: Path, tell: Callable[[Progress], None]) -> Verified:
+    """Check the ledger and the saved index of a folder, and write nothing. Raises Corrupt.
+
+    The index of a service that has the folder open is in that service's memory.
+    """
+    async with alone(folder) as ledger:
+        position, closed = await ledger.head(), isinstance(ledger, ClosedLedger)
+        async for progress in ledger.verify():
+            tell(progress)
+        if closed:
+            async for progress in verify_saved(ledger, building(folder / INDEX), tell):
+                tell(progress)
+    return Verified(position, compared=closed)
+
+
+def examine_folder(folder: Path) -> None:
+    """Raise NoLedger or LedgerNotCopied for a folder that no command works on."""
+    holds_ledger(folder)
+
+
+async def insist_on_ledger(place: Place) -> None:
+    """Raise NoLedger for a place in PostgreSQL with no ledger yet: to open it would make one."""
+    _postgres(place, Supervisor())  # Whether its driver is there.
+    from rankd.adapters.postgres import insist_on_begun
+
+    await insist_on_begun(place.ledger)
 
 
 async def restoration(backup: Folder, into: Folder | Place) -> AsyncIterator[Progress]:
     """Copy a backup, or a ledger elsewhere, into an empty folder or ledger; verify the copy."""
     source, target = Place.of(backup), Place.of(into)
     if source.folder is not None and target.folder is not None:
-        async for progress in SQLiteLedger.restore(source.folder, target.folder):
-            yield progress
+        async with ClosedLedger.open(source.folder) as closed:
+            async for progress in closed.backup(target.folder):
+                yield progress
         return
     async with AsyncExitStack() as stack:
-        if source.folder is not None and not (source.folder / FILE).exists():
-            raise LedgerUnavailable(f"{source.folder} holds no ledger", applied="no")
+        if source.folder is not None:
+            insist_on_folder(source.folder)
         transfer = Transfer(
-            await stack.enter_async_context(_copied(source, copying=False)),
-            await stack.enter_async_context(_copied(target, copying=True)),
+            await stack.enter_async_context(_copied(source)),
+            await stack.enter_async_context(_copied(target, copying=_shown(source))),
             named=_shown(source),
             into=_shown(target),
         )
@@ -353,12 +393,12 @@ async def restoration(backup: Folder, into: Folder | Place) -> AsyncIterator[Pro
             yield progress
 
 
-def _copied(place: Place, *, copying: bool) -> AbstractAsyncContextManager[CopyTarget]:
+def _copied(place: Place, *, copying: str | None = None) -> AbstractAsyncContextManager[CopyTarget]:
     """Open a ledger that is copied, or that one is copied into."""
     if place.folder is not None:
         return SQLiteLedger.open(place.folder, copying=copying)
     patient = replace(place, node="restore", silence_seconds=COPY_SILENCE_SECONDS)
-    return _postgres(patient, Supervisor(), copying=copying)
+    return _postgres(patient, Supervisor(), copying=copying is not None)
 
 
 async def _insist_on_facts_of_folder(place: Place, ledger: Ledger) -> None:
@@ -368,7 +408,7 @@ async def _insist_on_facts_of_folder(place: Place, ledger: Ledger) -> None:
     into = _without_password(place.ledger)
     command = f"rankd restore {quote(str(place.folder))} --data {quote(into)}"
     await insist_on_copied(
-        FollowedLedger.open(place.folder),
+        alone(place.folder),
         ledger,
         named=str(place.folder),
         into=into,

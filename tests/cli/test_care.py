@@ -2,15 +2,19 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 from tests.cli.running import run, serving
+from tests.disks import small_disk
 
 import rankd
 from rankd.client import Client
 from rankd.embedded import WallClock
+from rankd.errors import LedgerNotCopied, NoLedger
 from rankd.model.window import Instant
+from rankd.testing.disks import make_read_only
 
 
 def test_a_folder_is_filled_verified_backed_up_and_restored(tmp_path: Path) -> None:
@@ -43,6 +47,103 @@ def test_a_folder_with_nothing_in_it_is_not_made_into_one(tmp_path: Path) -> Non
         assert done.code == 1
         assert "holds no data" in done.err
         assert not (tmp_path / "nowhere").exists()
+
+
+def content(folder: Path) -> dict[str, tuple[int, int, bytes]]:
+    """Return all that a write would change: names, modes, times and bytes."""
+    found = {}
+    for path in [folder, *folder.rglob("*")]:
+        stat = path.stat()
+        data = path.read_bytes() if path.is_file() else b""
+        found[str(path.relative_to(folder))] = (stat.st_mode, stat.st_mtime_ns, data)
+    return found
+
+
+def test_verify_writes_nothing(tmp_path: Path) -> None:
+    with rankd.open("d") as ranks:
+        ranks.board("b").submit("ann", 5)
+        ranks.save()
+        shutil.copytree("d", "killed")  # As a process leaves it that is killed now, with a WAL.
+        ranks.backup("copy")
+    for folder in ("d", "killed", "copy"):
+        (tmp_path / folder).chmod(0o755)
+        before = content(tmp_path / folder)
+        done = run("verify", "--data", folder)
+        assert done.code == 0, done.err
+        assert f"{folder} is whole: 2 facts, and the index agrees" in done.out
+        assert content(tmp_path / folder) == before
+    assert (tmp_path / "killed" / "ledger.db-wal").stat().st_size
+
+
+def test_a_backup_on_a_disk_that_can_only_be_read_is_verified(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 8 << 20) as disk:
+        with rankd.open("d") as ranks:
+            ranks.board("b").submit("ann", 5)
+            ranks.backup(disk / "copy")
+            shutil.copytree("d", disk / "killed")
+        make_read_only(disk)
+        for folder in ("copy", "killed"):
+            done = run("verify", "--data", disk / folder, "--json")
+            assert done.code == 0, done.err
+            assert json.loads(done.out)["position"] == 2
+        assert run("restore", disk / "copy", "--data", "again").code == 0
+    assert "again is whole: 2 facts" in run("verify", "--data", "again").out
+
+
+COMMANDS = (
+    ["verify"],
+    ["rebuild"],
+    ["backup", "elsewhere"],
+    ["serve", "--port", "0"],
+    ["board", "list"],
+    ["board", "apply", "b", "--yes"],
+    ["keys", "create", "--scope", "admin"],
+    ["top", "b"],
+    ["submit", "b", "ann", "5"],
+    ["export", "b"],
+    ["import", "scores.csv", "--board", "b"],
+    ["doctor"],
+)
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("ledger.db.part", "repeat it, or remove the folder"),
+        ("ledger.copying", "repeat the `rankd restore` that began it"),
+        ("ledger.db-wal", "holds no ledger"),
+        ("thesis.tex", "name the folder of a ledger, or an empty one"),
+        ("index/current", "holds no ledger"),
+    ],
+)
+def test_every_command_refuses_a_part_of_a_ledger_and_other_content(
+    tmp_path: Path, file: str, said: str
+) -> None:
+    (tmp_path / "scores.csv").write_text("player,score\nann,10\n")
+    (tmp_path / "d" / file).parent.mkdir(parents=True)
+    (tmp_path / "d" / file).write_text("something")
+    before = content(tmp_path / "d")
+    for command in COMMANDS:
+        done = run(*command, "--data", "d")
+        assert done.code == 1, command
+        told = done.out if command == ["doctor"] else done.err
+        assert said in told, command
+    with pytest.raises((LedgerNotCopied, NoLedger), match="d"):
+        rankd.open("d")
+    found = content(tmp_path / "d")
+    del before["."], found["."]  # The doctor makes a scratch ledger there, and removes it.
+    assert found == before
+
+
+@pytest.mark.parametrize("name", [".gitkeep", "lost+found", "rankd.toml", "ledger.lock"])
+def test_a_folder_of_no_content_is_empty(tmp_path: Path, name: str) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / name).touch()
+    assert run("verify", "--data", "d").code == 1
+    assert [path.name for path in (tmp_path / "d").iterdir()] == [name]
+    with rankd.open("d") as ranks:
+        ranks.board("b").submit("ann", 5)
+    assert run("verify", "--data", "d").code == 0
 
 
 class Minutes:

@@ -13,7 +13,7 @@ from rankd.adapters.sqlite import SQLiteLedger
 from rankd.adapters.sqlite.database import FILE
 from rankd.adapters.sqlite.following import FollowedLedger
 from rankd.adapters.sqlite.ledger import WAL_PAGES_MAX
-from rankd.errors import LedgerUnavailable
+from rankd.errors import NoLedger
 from rankd.model.facts import Fact, Position, Recorded, ScoreSubmitted
 from rankd.model.window import Instant
 from rankd.ports import Appended, FirstUse, Kept, Ledger, LedgerReader, Progress
@@ -132,7 +132,7 @@ class TestFollowedLedger(LedgerContract):
 
 @pytest.mark.anyio
 async def test_where_there_is_no_ledger_nothing_is_begun(tmp_path: Path) -> None:
-    with pytest.raises(LedgerUnavailable):
+    with pytest.raises(NoLedger):
         async with FollowedLedger.open(tmp_path):
             pass
     assert not (tmp_path / FILE).exists()

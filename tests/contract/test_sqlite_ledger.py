@@ -10,8 +10,11 @@ from rankd.adapters.sqlite import SQLiteLedger
 from rankd.errors import LedgerNotCopied
 from rankd.ports import CopyTarget
 from rankd.testing.contracts import CopyTargetContract, LedgerContract
+from rankd.wiring import restoration
 
 _: type[CopyTarget] = SQLiteLedger  # mypy sees whether the methods are those of the port.
+
+SOURCE = "another ledger"
 
 
 class TestSQLiteLedger(LedgerContract):
@@ -43,7 +46,7 @@ class TestSQLiteCopyTarget(CopyTargetContract):
 
     @pytest.fixture
     async def ledger(self, stack: AsyncExitStack, tmp_path: Path) -> SQLiteLedger:
-        return await stack.enter_async_context(SQLiteLedger.open(tmp_path, copying=True))
+        return await stack.enter_async_context(SQLiteLedger.open(tmp_path, copying=SOURCE))
 
     @pytest.fixture
     def reopen(
@@ -53,7 +56,8 @@ class TestSQLiteCopyTarget(CopyTargetContract):
 
         async def reopened(copying: bool) -> SQLiteLedger:
             await opened[-1].close()
-            opening = SQLiteLedger.open(ledger.folder, copying=copying)
+            source = SOURCE if copying else None
+            opening = SQLiteLedger.open(ledger.folder, copying=source)
             opened.append(await stack.enter_async_context(opening))
             return opened[-1]
 
@@ -65,6 +69,6 @@ class TestSQLiteCopyTarget(CopyTargetContract):
         await ledger.begin_copy("the old ledger")
         await ledger.close()
         with pytest.raises(LedgerNotCopied, match="the old ledger"):
-            async for _ in SQLiteLedger.restore(tmp_path, tmp_path / "restored"):
+            async for _ in restoration(tmp_path, tmp_path / "restored"):
                 pass
         assert not (tmp_path / "restored").exists()

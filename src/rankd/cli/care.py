@@ -12,7 +12,7 @@ from rankd.cli.choosing import NATIVE, Chosen, data_option
 from rankd.cli.failing import Failed
 from rankd.cli.reaching import json_option
 from rankd.cli.show import print_json
-from rankd.errors import LedgerInUse, NothingToBackUp, count
+from rankd.errors import NothingToBackUp, count
 from rankd.settings import shown_place
 
 if TYPE_CHECKING:
@@ -26,16 +26,12 @@ if TYPE_CHECKING:
 def verify(at: Chosen, as_json: bool) -> None:
     """Check every fact of a ledger, and its index against them.
 
-    An index that nodes share is compared while they serve. Of a folder that a service has open,
-    the facts are checked up to now; the index is in that service's memory, and is not compared.
+    Nothing is written to a folder: it may be a backup on a disk that can only be read. Of one that
+    a service has open, the facts are checked up to now; the index is in that service's memory, and
+    is not compared. An index that nodes share is compared while they serve.
     """
     at.insist()
-    try:
-        position = asyncio.run(_with_engine(at, lambda rankd: rankd.verify()))
-        compared = True
-    except LedgerInUse:
-        position = asyncio.run(_verify_beside(at.data))
-        compared = False
+    position, compared = asyncio.run(_verify(at))
     if as_json:
         found = {"place": at.shown, "whole": True, "position": position}
         print_json({**found, "index_compared": compared})
@@ -47,17 +43,16 @@ def verify(at: Chosen, as_json: bool) -> None:
     click.echo(f"{at.shown} is whole: {count(position, 'fact')}, {says}")
 
 
-async def _verify_beside(folder: str) -> int:
-    """Check the ledger that a service has open; return up to where."""
+async def _verify(at: Chosen) -> tuple[int, bool]:
+    """Check a ledger; return up to where, and whether an index was compared with it."""
     from rankd.terminal import showing
-    from rankd.wiring import alone
+    from rankd.wiring import insist_on_ledger, verify_folder
 
+    if at.elsewhere:
+        await insist_on_ledger(at.place())
+        return await _with_engine(at, lambda rankd: rankd.verify()), True
     with showing(True) as tell:
-        async with alone(folder) as ledger:
-            position = await ledger.head()
-            async for progress in ledger.verify():
-                tell(progress)
-    return position
+        return await verify_folder(Path(at.data), tell)
 
 
 @click.command()

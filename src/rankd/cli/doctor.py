@@ -123,6 +123,12 @@ def _python() -> Finding:
 
 def _ledger(data: Path) -> Iterator[Finding]:
     """Make a ledger where the data is, and read back what SQLite does there."""
+    from rankd.wiring import examine_folder
+
+    try:
+        examine_folder(data)
+    except RankdError as exc:
+        yield Finding("data folder", str(exc), "no command works on it as it is")
     there = next((folder for folder in (data, *data.absolute().parents) if folder.is_dir()), data)
     try:
         with tempfile.TemporaryDirectory(dir=there, prefix=".rankd-doctor-") as scratch:

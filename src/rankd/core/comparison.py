@@ -7,8 +7,9 @@ asked; then both sides go on to a later one, and the same entries are compared t
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Protocol
 
-from rankd.core.intake import Intake
 from rankd.core.projector import Projector
 from rankd.errors import IndexDiffers, IndexForgot, IndexUnavailable
 from rankd.model.facts import Position
@@ -28,7 +29,33 @@ MOMENTS_MAX = 20
 """How often the same entries are looked at before an index counts as too busy to be compared."""
 
 
-async def fold_shadow(shadow: Projector, intake: Intake) -> AsyncIterator[Progress]:
+class Writing(Protocol):
+    """The part of an intake that a comparison needs."""
+
+    projector: Projector
+
+    def turn(self) -> AbstractAsyncContextManager[None]:
+        """Hold the writer between two batches."""
+
+    async def pursue(self) -> None:
+        """Fold what other nodes have appended."""
+
+
+class Still:
+    """A projector that no intake writes to."""
+
+    def __init__(self, projector: Projector) -> None:
+        self.projector = projector
+
+    def turn(self) -> AbstractAsyncContextManager[None]:
+        """Wait for nothing."""
+        return nullcontext()
+
+    async def pursue(self) -> None:
+        """Do nothing: there are no other nodes."""
+
+
+async def fold_shadow(shadow: Projector, intake: Writing) -> AsyncIterator[Progress]:
     """Fold the ledger into a shadow, nearly as far as the engine is."""
     while shadow.checkpoint < (here := intake.projector.checkpoint):
         through = min(here, Position(shadow.checkpoint + SHADOW_FACTS))
@@ -39,7 +66,7 @@ async def fold_shadow(shadow: Projector, intake: Intake) -> AsyncIterator[Progre
             break  # Writes go on meanwhile: who waits for the last of them waits for ever.
 
 
-async def compare(shadow: Projector, intake: Intake) -> AsyncIterator[Progress]:
+async def compare(shadow: Projector, intake: Writing) -> AsyncIterator[Progress]:
     """Compare every entry of the engine's index with a shadow's. Raises IndexDiffers."""
     rankings, done = await _rankings(shadow, intake), 0
     entries = await shadow.count_entries()
@@ -51,7 +78,7 @@ async def compare(shadow: Projector, intake: Intake) -> AsyncIterator[Progress]:
             yield Progress(done, max(done, entries), "comparing")
 
 
-async def _rankings(shadow: Projector, intake: Intake) -> list[Ranking]:
+async def _rankings(shadow: Projector, intake: Writing) -> list[Ranking]:
     """Return the rankings that either side has."""
     both: dict[Ranking, None] = {}
     async with intake.turn():
@@ -63,7 +90,7 @@ async def _rankings(shadow: Projector, intake: Intake) -> list[Ranking]:
 
 
 async def _compare_some(
-    shadow: Projector, intake: Intake, ranking: Ranking, first: Rank
+    shadow: Projector, intake: Writing, ranking: Ranking, first: Rank
 ) -> tuple[int, int]:
     for _ in range(MOMENTS_MAX):
         try:
@@ -75,7 +102,7 @@ async def _compare_some(
     raise IndexUnavailable("the index moves on too fast to be compared")
 
 
-async def _meet(shadow: Projector, intake: Intake) -> Position:
+async def _meet(shadow: Projector, intake: Writing) -> Position:
     """Bring both to where the ledger is; return where that is."""
     await intake.pursue()
     projector = intake.projector
@@ -86,7 +113,7 @@ async def _meet(shadow: Projector, intake: Intake) -> Position:
 
 
 async def _compare_at(
-    at: Position, shadow: Projector, intake: Intake, ranking: Ranking, first: Rank
+    at: Position, shadow: Projector, intake: Writing, ranking: Ranking, first: Rank
 ) -> tuple[int, int]:
     index = intake.projector.index
     ours, theirs = [

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rankd.core.book import BoardPage, Profile
 from rankd.core.clock_monitor import ClockMonitor, note_start
-from rankd.core.comparison import compare, fold_shadow
+from rankd.core.comparison import Still, compare, fold_shadow
 from rankd.core.draft import Draft
 from rankd.core.intake import Answer, HandedIn, Intake, Overtaken
 from rankd.core.joint import Joint
@@ -76,7 +76,7 @@ from rankd.model.profile import (
 from rankd.model.redefinition import check_redefinition, refolded
 from rankd.model.submission import Item, at_item, read_facts
 from rankd.model.window import Instant
-from rankd.ports import Archive, Clock, Ledger, Loop, Progress, Spool
+from rankd.ports import Archive, Clock, Ledger, LedgerReader, Loop, Progress, Spool
 
 if TYPE_CHECKING:
     from rankd.core.filler import Filler
@@ -673,6 +673,16 @@ _UNBUILT_LIMITS = ("gain_per_minute_max", "submissions_per_minute_max")
 
 def _is_about(field: str, unbuilt: Sequence[FieldError]) -> bool:
     return any(field == name or field.startswith(f"{name}.") for name, _ in unbuilt)
+
+
+async def verify_saved(ledger: LedgerReader, build: Build, tell: Tell) -> AsyncIterator[Progress]:
+    """Compare the saved index of a ledger that is closed with its facts. Raises IndexDiffers."""
+    found = Still((await recover(ledger, build, tell)).projector)
+    shadow = folded(ledger, Home(build().index, None))
+    async for progress in fold_shadow(shadow, found):
+        yield progress
+    async for progress in compare(shadow, found):
+        yield progress
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
-from rankd.errors import Corrupt, LedgerNotCopied, LedgerUnavailable, count
+from rankd.errors import Corrupt, LedgerNotCopied, LedgerUnavailable, NoLedger, count
 from rankd.model.facts import Position, Recorded, encode
 from rankd.ports import CopyTarget, Kept, Ledger, LedgerReader, Progress
 
@@ -115,7 +115,9 @@ async def insist_on_copied(
             head = await folder.head()
             if reached >= head or (reached and not await _agree(folder, ledger, reached)):
                 return
-    except (Corrupt, LedgerUnavailable):
+    except NoLedger:
+        return
+    except (Corrupt, LedgerUnavailable, LedgerNotCopied):
         if not reached:
             raise
         return

@@ -18,8 +18,8 @@ In the order in which they are best read:
     statements.py    the queries of sql/queries.sql by their names, and the schema's history
 """
 
-from rankd.adapters.postgres.examination import examine, times
+from rankd.adapters.postgres.examination import examine, insist_on_begun, times
 from rankd.adapters.postgres.ledger import PostgresLedger
 from rankd.adapters.postgres.line import Patience
 
-__all__ = ["Patience", "PostgresLedger", "examine", "times"]
+__all__ = ["Patience", "PostgresLedger", "examine", "insist_on_begun", "times"]

@@ -5,6 +5,7 @@ import asyncpg  # type: ignore[import-untyped]
 from rankd.adapters.postgres.database import Address, Connection, connect, leave, problems
 from rankd.adapters.postgres.failures import VENDOR, translated
 from rankd.adapters.postgres.statements import QUERIES, SCHEMA_VERSION
+from rankd.errors import NoLedger
 from rankd.model.window import Instant
 from rankd.ports import Finding
 
@@ -46,6 +47,21 @@ async def times(url: str) -> tuple[Instant | None, Instant]:
             await leave(connection, seconds_max=SECONDS_MAX)
     except VENDOR as exc:
         raise translated(exc, where=address.where) from exc
+
+
+async def insist_on_begun(url: str) -> None:
+    """Raise NoLedger if there is no ledger at a URL, and change nothing."""
+    address = Address.parse(url)
+    try:
+        connection = await connect(address, node="doctor", pooled=True, seconds_max=SECONDS_MAX)
+        try:
+            found = await connection.fetchrow(address.sql(QUERIES["schema_exists"]))
+        finally:
+            await leave(connection, seconds_max=SECONDS_MAX)
+    except VENDOR as exc:
+        raise translated(exc, where=address.where) from exc
+    if not found["begun"]:
+        raise NoLedger(f"the schema {address.schema} at {address.where} holds no ledger yet")
 
 
 async def _server(connection: Connection, address: Address) -> list[Finding]:

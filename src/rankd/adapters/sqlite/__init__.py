@@ -11,6 +11,7 @@ In the order in which they are best read:
     backup.py        a second copy, made while the first goes on
     following.py     the ledger as another process writes it
     transcription.py a second copy of that
+    closed.py        the ledger while no process has it open, read without a write
     database.py      the file and its folder: lock, pragmas, schema, and the vendor's errors
     migration.py     from an older schema to this one
     statements.py    the queries of sql/queries.sql by their names, and how to ask them

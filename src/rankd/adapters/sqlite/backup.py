@@ -1,48 +1,113 @@
-"""A second copy of a ledger, made by the process that has it open while it goes on.
+"""A second copy of a ledger: a folder with a ledger in it, closed.
 
-The copy is made by the connection that writes, a few pages between one append and the next:
-SQLite then carries each later append into the copy by itself, where a copy made by any other
-connection would have to begin again with every append. So a backup holds all that was appended
-before its last step. How another process makes one is in transcription.py.
+The process that has the ledger open copies it with the connection that writes, a few pages between
+one append and the next: SQLite then carries each later append into the copy by itself, where a copy
+made by any other connection would have to begin again with every append. So a backup holds all that
+was appended before its last step. How another process makes one meanwhile is in transcription.py;
+to restore is to copy a ledger that is closed (closed.py).
 
-A backup is a folder with a ledger in it, closed. To restore is to copy it into an empty folder.
-Neither is called done before the copy was read from end to end and its chain found whole.
+The file has its name only when it is whole and verified. Until then the folder holds a part, from
+its first moment on, and is refused by whoever opens it.
 """
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
 
 from rankd.adapters.sqlite.database import (
+    COPYING,
     FILE,
-    PRIVATE_FILE,
+    PART,
+    content_of,
+    listed,
+    mark,
     prepare,
-    refuse_if_unfinished,
     sync_folder,
     translated_errors,
 )
-from rankd.errors import FieldError, InvalidRequest, LedgerCorrupt
+from rankd.errors import FieldError, InvalidRequest
 from rankd.ports import Progress
 
 STEP_PAGES = 256
 """A megabyte: an append never waits longer than for that."""
 
-PART = f"{FILE}.part"
-"""The copy until it is whole: whoever finds it knows that something was cut short."""
+
+class CopyFolder:
+    """An empty folder that a ledger is copied into: locked, and marked as partial until kept.
+
+    Raises InvalidRequest for a folder with a ledger or other content, and LedgerInUse. The part of
+    a copy that was cut off is begun anew.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.part = folder / PART
+        with translated_errors():
+            _insist_on_empty(folder)
+            begun = not self.part.exists()
+            if begun:
+                mark(folder, PART)
+            try:
+                self._lock = prepare(folder)
+            except BaseException:
+                if begun:
+                    self.part.unlink()
+                raise
+            self._begin()
+
+    def _begin(self) -> None:
+        try:
+            _insist_on_empty(self._folder)  # Another process may have been quicker.
+            self.part.with_name(f"{PART}-journal").unlink(missing_ok=True)
+            mark(self._folder, PART)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def connect(self, flags: int = apsw.SQLITE_OPEN_READWRITE) -> apsw.Connection:
+        """Open the part to write it."""
+        copy = apsw.Connection(str(self.part), flags=flags)
+        copy.pragma("journal_mode", "OFF")
+        copy.pragma("synchronous", "OFF")  # Synced once, when it is whole.
+        return copy
+
+    def sync(self) -> None:
+        """Make the part durable."""
+        with self.part.open("r+b") as copy:
+            os.fsync(copy.fileno())
+
+    def keep(self) -> None:
+        """Give the part its name."""
+        self.part.rename(self._folder / FILE)
+        sync_folder(self._folder)
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        self._lock.release()
+
+
+def _insist_on_empty(folder: Path) -> None:
+    for name in (FILE, COPYING):
+        if (folder / name).exists():
+            problem = f"{folder} holds a ledger already ({name}); name an empty one"
+            raise InvalidRequest([FieldError("folder", problem)])
+    if content := [name for name in content_of(folder) if not name.startswith(PART)]:
+        problem = f"{folder} holds other files ({listed(content)}); name an empty one"
+        raise InvalidRequest([FieldError("folder", problem)])
 
 
 class RunningBackup:
     """The copying of one database into a folder, in steps, on the thread of its connection."""
 
     def __init__(self, source: apsw.Connection, folder: Path) -> None:
-        insist_on_empty(folder)
-        self._folder = folder
-        self._target = apsw.Connection(str(folder / PART))
-        (folder / PART).chmod(PRIVATE_FILE)
-        self._target.pragma("synchronous", "OFF")  # Synced once, when it is whole.
-        self._backup = self._target.backup("main", source, "main")
+        self._into = CopyFolder(folder)
+        try:
+            self._target = self._into.connect()
+            self._backup = self._target.backup("main", source, "main")
+        except BaseException:
+            self._into.close()
+            raise
 
     def step(self) -> Progress | None:
         """Copy a few pages; return how far it is, or None once the copy is whole and synced."""
@@ -50,46 +115,19 @@ class RunningBackup:
             self._backup.step(STEP_PAGES)
             total = self._backup.page_count
             return Progress(total - self._backup.remaining, total, "copying")
-        self.close()
-        keep(self._folder)
+        self._finish()
+        self._into.sync()
         return None
 
+    def keep(self) -> None:
+        """Give the copy its name, once it is verified."""
+        self._into.keep()
+
     def close(self) -> None:
-        """Let go. Before the end, this leaves only the part behind."""
+        """Let go. Before ``keep``, this leaves only the part behind."""
+        self._finish()
+        self._into.close()
+
+    def _finish(self) -> None:
         self._backup.close(force=True)
         self._target.close()
-
-
-def keep(folder: Path) -> None:
-    """Make a finished copy durable and give it its name."""
-    part = folder / PART
-    with part.open("r+b") as copy:
-        os.fsync(copy.fileno())
-    part.rename(folder / FILE)
-    sync_folder(folder)
-
-
-def copying(source: Path, folder: Path) -> Iterator[Progress]:
-    """Copy a closed ledger's file into a folder, and tell after each step how far it is."""
-    with translated_errors():
-        refuse_if_unfinished(source)
-        if (source / f"{FILE}-wal").exists() or (source / PART).exists():
-            raise LedgerCorrupt(f"{source} is not a finished backup")
-        total = (source / FILE).stat().st_size
-        insist_on_empty(folder)
-        with (source / FILE).open("rb") as whole, (folder / PART).open("wb") as copy:
-            (folder / PART).chmod(PRIVATE_FILE)
-            while data := whole.read(STEP_PAGES * 4_096):
-                copy.write(data)
-                yield Progress(copy.tell(), total, "copying")
-        keep(folder)
-
-
-def insist_on_empty(folder: Path) -> None:
-    """Make the folder if it is missing. Raises InvalidRequest if it holds a ledger already."""
-    torn, taken = "what is left of a copy that was cut short", "a ledger already"
-    for name, what in ((PART, torn), (FILE, taken), (f"{FILE}-wal", taken)):
-        if (folder / name).exists():
-            problem = f"{folder} holds {what} ({name}); name an empty one"
-            raise InvalidRequest([FieldError("folder", problem)])
-    prepare(folder).release()

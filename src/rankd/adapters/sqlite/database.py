@@ -26,6 +26,7 @@ from rankd.errors import (
     LedgerInUse,
     LedgerNotCopied,
     LedgerUnavailable,
+    NoLedger,
     RankdError,
 )
 
@@ -33,6 +34,15 @@ FILE = "ledger.db"
 LOCK = "ledger.lock"
 COPYING = "ledger.copying"
 """There while another ledger is copied into this one, and when that was broken off."""
+
+PART = f"{FILE}.part"
+"""The file of a backup or restore until it is whole and verified."""
+
+IGNORED = frozenset(
+    {LOCK, COPYING, FILE, f"{FILE}-journal", f"{FILE}-shm", "lost+found", "rankd.toml"}
+)
+"""Names that an empty folder may hold: those of a first start or copy that was cut short, the
+settings, and the one that a file system makes. Hidden files are ignored too."""
 
 SQLITE_VERSION_MIN = (3, 51, 3)
 """Before it, a WAL that is reset at the wrong moment can lose what was committed."""
@@ -53,6 +63,9 @@ _OTHERS = 0o077
 """What a mode gives to anybody but the owner."""
 
 _COPIED_BYTES = 1 << 20
+
+_NAMED_MAX = 3
+"""How many files that are in the way are named."""
 
 _LEVELS = {"OFF": 0, "NORMAL": 1, "FULL": 2, "EXTRA": 3}
 
@@ -147,6 +160,36 @@ class FolderLock:
         os.close(self._file)
 
 
+@contextmanager
+def lock_against_writers(folder: Path) -> Iterator[None]:
+    """Keep others from opening a ledger to write. Writes nothing; raises LedgerInUse.
+
+    A folder without a lock file was never opened where it is, or can only be read.
+    """
+    with translated_errors():
+        number = _lock_to_read(folder)
+    try:
+        yield
+    finally:
+        if number is not None:
+            os.close(number)
+
+
+def _lock_to_read(folder: Path) -> int | None:
+    try:
+        number = os.open(folder / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(number, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as exc:
+        os.close(number)
+        if isinstance(exc, BlockingIOError):
+            raise LedgerInUse(str(folder)) from None
+        raise
+    return number
+
+
 _locks: WeakSet[FolderLock] = WeakSet()
 """Those that are held."""
 
@@ -183,21 +226,91 @@ def make_private(folder: Path) -> None:
 
 def note_copy(folder: Path, source: str | None) -> None:
     """Note that a ledger is being copied into this folder, and from where; None if it is whole."""
-    if source is None:
-        (folder / COPYING).unlink(missing_ok=True)
-    else:
-        with (folder / COPYING).open("w", encoding="utf-8") as note:
-            (folder / COPYING).chmod(PRIVATE_FILE)
-            note.write(source)
-            note.flush()
-            os.fsync(note.fileno())
+    if source is not None:
+        mark(folder, COPYING, source)
+        return
+    (folder / COPYING).unlink(missing_ok=True)
     sync_folder(folder)
 
 
-def refuse_if_unfinished(folder: Path) -> None:
-    """Refuse a folder that holds only a part of what was to be copied there."""
+def mark(folder: Path, name: str, text: str = "") -> None:
+    """Write a small file durably. A folder that is made for it never lacks it.
+
+    A copy that is killed at its very beginning must not leave an empty folder: that would be taken
+    for the place of a new ledger.
+    """
+    if folder.exists():
+        _write(folder / name, text)
+        return
+    new = folder.absolute().with_name(f".{folder.absolute().name}.new")
+    new.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    _write(new / name, text)
+    new.rename(folder)
+    sync_folder(folder.absolute().parent)
+
+
+def _write(path: Path, text: str) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        path.chmod(PRIVATE_FILE)
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    sync_folder(path.parent)
+
+
+def holds_ledger(folder: Path, *, copying: bool = False) -> bool:
+    """Return whether a folder holds a ledger; False if it is empty or absent. Writes nothing.
+
+    Raises LedgerNotCopied for a part of one, unless a copy is to go on there, and NoLedger if the
+    folder holds anything else.
+    """
+    with translated_errors():
+        _refuse_partial(folder, copying=copying)
+        if _has_bytes(folder / FILE):
+            return True
+        if content := content_of(folder):
+            raise NoLedger(
+                f"{folder} holds no ledger ({FILE}), but other files ({listed(content)}): name "
+                "the folder of a ledger, or an empty one for a new ledger; if this was one, "
+                "`rankd restore` makes another from its backup, in an empty folder"
+            )
+        return False
+
+
+def insist_on_ledger(folder: Path) -> None:
+    """Raise what ``holds_ledger`` raises, and NoLedger for an empty or absent folder."""
+    if not holds_ledger(folder):
+        raise NoLedger(f"{folder} holds no ledger; name the folder of one")
+
+
+def content_of(folder: Path) -> list[str]:
+    """Return the names in a folder that are neither ignored nor hidden, sorted."""
+    if not folder.is_dir():
+        return []
+    wal = f"{FILE}-wal"
+    names = {path.name for path in folder.iterdir()} - IGNORED
+    if not _has_bytes(folder / wal):
+        names.discard(wal)
+    return sorted(name for name in names if not name.startswith("."))
+
+
+def listed(names: list[str]) -> str:
+    """Return the first of some names as text."""
+    return ", ".join(names[:_NAMED_MAX]) + (", …" if len(names) > _NAMED_MAX else "")
+
+
+def _has_bytes(file: Path) -> bool:
+    return file.exists() and file.stat().st_size > 0
+
+
+def _refuse_partial(folder: Path, *, copying: bool) -> None:
     note = folder / COPYING
-    if note.exists():
+    if (folder / PART).exists():
+        raise LedgerNotCopied(
+            f"{folder} holds only a part of a ledger ({PART}): a `rankd restore` or `rankd "
+            "backup` into it was cut off, or goes on; repeat it, or remove the folder"
+        )
+    if note.exists() and not copying:
         raise LedgerNotCopied(
             f"a copy of {note.read_text(encoding='utf-8')} into {folder} was not finished; repeat "
             "the `rankd restore` that began it, and it goes on where it ended"
@@ -273,6 +386,51 @@ def connect_reader(folder: Path, *, vfs: str | None = None) -> apsw.Connection:
     return database
 
 
+def connect_closed(file: Path) -> apsw.Connection:
+    """Open the file of a ledger that no process has open. Nothing is written, there or beside it.
+
+    So it may be on a disk that is full or can only be read. One of an older schema is migrated in a
+    temporary copy. Raises NoLedger if there is no ledger in the file.
+    """
+    database = _connect_closed(file)
+    try:
+        if not _insist_on_our_file(database):
+            raise NoLedger(f"{file} holds no ledger: the making of one was cut short")
+        if database.pragma("user_version") == SCHEMA_VERSION:
+            return database
+        copy = _migrated(database)
+    except BaseException:
+        database.close()
+        raise
+    database.close()
+    return copy
+
+
+def _connect_closed(file: Path) -> apsw.Connection:
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    uri = file.absolute().as_uri()
+    if not _has_bytes(file.with_name(f"{file.name}-wal")):
+        return apsw.Connection(f"{uri}?immutable=1", flags=flags)
+    # A process that died left commits in its WAL. In exclusive mode the index of a WAL is in
+    # memory, where else SQLite would make a file; the lock for it needs a file one may write.
+    database = apsw.Connection(f"{uri}?mode=ro", flags=flags, vfs="unix-none")
+    database.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    database.pragma("locking_mode", "EXCLUSIVE")
+    return database
+
+
+def _migrated(database: apsw.Connection) -> apsw.Connection:
+    copy = apsw.Connection("")  # A temporary file that SQLite removes.
+    try:
+        with copy.backup("main", database, "main") as backup:
+            backup.step()
+        migrate(copy)
+    except BaseException:
+        copy.close()
+        raise
+    return copy
+
+
 def attach_read_only(database: apsw.Connection, folder: Path, name: str) -> None:
     """Let a connection to another file read the ledger in a folder as well, under a name."""
     uri = f"{(folder / FILE).absolute().as_uri()}?mode=ro"
@@ -311,17 +469,19 @@ def _insist_on_sqlite() -> None:
         )
 
 
-def _insist_on_our_file(database: apsw.Connection) -> None:
+def _insist_on_our_file(database: apsw.Connection) -> bool:
+    """Refuse a file of another program or a newer schema; return whether there is one."""
     ours, version = database.pragma("application_id"), database.pragma("user_version")
     tables = database.execute("SELECT count(*) FROM sqlite_schema").get
     if (ours, version, tables) == (0, 0, 0):
-        return  # A new file, or one whose making was cut short.
+        return False  # A new file, or one whose making was cut short.
     if ours != APPLICATION_ID:
         raise LedgerCorrupt(f"{FILE} is a database of another program")
     if version > SCHEMA_VERSION:
         raise LedgerCorrupt(
             f"{FILE} has schema {version}, this rankd knows {SCHEMA_VERSION}: use a newer rankd"
         )
+    return True
 
 
 def _set_pragmas(database: apsw.Connection) -> None:

@@ -14,21 +14,26 @@ from typing import TypeVar
 
 import apsw
 
-from rankd.adapters.sqlite.database import FILE, connect_reader, insist_on_our_version
+from rankd.adapters.sqlite.backup import CopyFolder
+from rankd.adapters.sqlite.database import (
+    connect_closed,
+    connect_reader,
+    insist_on_ledger,
+    insist_on_our_version,
+)
 from rankd.adapters.sqlite.keys import hash_of
 from rankd.adapters.sqlite.lane import Lane, stepwise
 from rankd.adapters.sqlite.ledger import (
     lacking_receipts,
+    last_position,
     look_for,
     used_before,
-    verified,
     verifying,
 )
 from rankd.adapters.sqlite.reading import Reader
 from rankd.adapters.sqlite.recent import RecentKeys
 from rankd.adapters.sqlite.statements import QUERIES, fetch
 from rankd.adapters.sqlite.transcription import transcribing
-from rankd.errors import LedgerUnavailable
 from rankd.model.facts import Position, Recorded
 from rankd.ports import FirstUse, Progress
 
@@ -47,8 +52,7 @@ class FollowedLedger:
     @asynccontextmanager
     async def open(cls, folder: Path) -> AsyncIterator["FollowedLedger"]:
         """Open the ledger in a folder to read it."""
-        if not (folder / FILE).exists():
-            raise LedgerUnavailable(f"{folder} holds no ledger", applied="no")
+        insist_on_ledger(folder)
         followed = cls(folder)
         await followed._lane.open(partial(connect_reader, folder))
         try:
@@ -61,8 +65,7 @@ class FollowedLedger:
         return await self._run(partial(self._in_order.read, after=after, limit=limit))
 
     async def head(self) -> Position:
-        rows = await self._run(partial(fetch, query=QUERIES["last_block"]))
-        return Position(rows[0][0]) if rows else Position(0)
+        return await self._run(last_position)
 
     async def first_use(self, *, board: str, key: str) -> FirstUse | None:
         names = {(board, key): hash_of(board, key)}
@@ -89,15 +92,21 @@ class FollowedLedger:
     async def verify(self) -> AsyncIterator[Progress]:
         """Check everything up to the head of this moment, but for SQLite's own structures."""
         head = await self.head()
-        async for progress in verifying(self._folder, head, structures=False):
+        connect = partial(connect_reader, self._folder)
+        async for progress in verifying(connect, head, structures=False):
             yield progress
 
     async def backup(self, folder: Path) -> AsyncIterator[Progress]:
-        """Copy all up to the head of this moment into an empty folder, then verify the copy."""
-        async for progress in stepwise(transcribing(self._folder, folder)):
-            yield progress
-        async for progress in verified(folder):
-            yield progress
+        """Copy all up to the head of this moment into an empty folder, and verify the copy."""
+        into = CopyFolder(folder)
+        try:
+            async for progress in stepwise(transcribing(self._folder, into)):
+                yield progress
+            async for progress in verifying(partial(connect_closed, into.part), None):
+                yield progress
+            into.keep()
+        finally:
+            into.close()
 
     async def _run(self, work: Callable[[apsw.Connection], T]) -> T:
         return await self._lane.run(work)

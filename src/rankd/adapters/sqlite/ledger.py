@@ -24,21 +24,23 @@ from typing import ClassVar, NamedTuple, TypeVar, overload
 import apsw
 import msgspec
 
-from rankd.adapters.sqlite.backup import RunningBackup, copying
+from rankd.adapters.sqlite.backup import RunningBackup
 from rankd.adapters.sqlite.block import BLOCK_FACTS_MAX, GENESIS, seal
 from rankd.adapters.sqlite.database import (
+    PART,
     Durability,
     FolderLock,
+    connect_closed,
     connect_reader,
     connect_writer,
     durability,
+    holds_ledger,
     note_copy,
     prepare,
-    refuse_if_unfinished,
     translated,
 )
 from rankd.adapters.sqlite.keys import Name, fingerprint_of, hash_of, name_of, names_of, plain
-from rankd.adapters.sqlite.lane import Lane, stepwise
+from rankd.adapters.sqlite.lane import Lane
 from rankd.adapters.sqlite.players import Changes, changes, project
 from rankd.adapters.sqlite.reading import Reader, facts_at
 from rankd.adapters.sqlite.recent import RecentKeys
@@ -75,7 +77,7 @@ class SQLiteLedger:
     durable: ClassVar[bool] = True
     shared: ClassVar[bool] = False
 
-    def __init__(self, folder: Path, *, vfs: str | None = None, copying: bool = False) -> None:
+    def __init__(self, folder: Path, *, vfs: str | None = None, copying: str | None = None) -> None:
         self.folder = folder
         self._copying = copying
         self.durability: Durability
@@ -91,12 +93,12 @@ class SQLiteLedger:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, folder: Path, *, vfs: str | None = None, copying: bool = False
+        cls, folder: Path, *, vfs: str | None = None, copying: str | None = None
     ) -> AsyncIterator["SQLiteLedger"]:
-        """Open the ledger in a folder, or begin one there.
+        """Open the ledger in a folder, or begin one in an empty or absent folder.
 
-        Raises LedgerInUse, and LedgerNotCopied for a copy that was not finished, unless it is
-        opened for ``copying``.
+        Raises LedgerInUse, NoLedger for a folder with other content, and LedgerNotCopied for a copy
+        that was not finished, unless it is opened for ``copying`` from the ledger of that name.
         """
         ledger = cls(folder, vfs=vfs, copying=copying)
         await ledger._open()
@@ -115,9 +117,11 @@ class SQLiteLedger:
             raise
 
     def _lock_and_connect(self) -> apsw.Connection:
+        copying = self._copying is not None
+        if not holds_ledger(self.folder, copying=copying) and self._copying is not None:
+            note_copy(self.folder, self._copying)
         self._lock = prepare(self.folder)
-        if not self._copying:
-            refuse_if_unfinished(self.folder)
+        holds_ledger(self.folder, copying=copying)  # A copy may have come before the lock.
         return connect_writer(self.folder, vfs=self._vfs)
 
     def _learn(self, database: apsw.Connection) -> None:
@@ -343,29 +347,16 @@ class SQLiteLedger:
     async def verify(self) -> AsyncIterator[Progress]:
         """Check everything up to the head of this moment, on a thread of its own."""
         self._refuse_if_broken()
-        async for progress in verifying(self.folder, self._tail.head, vfs=self._vfs):
+        connect = partial(connect_reader, self.folder, vfs=self._vfs)
+        async for progress in verifying(connect, self._tail.head):
             yield progress
 
     # -------------------------------------------------------------------------- backup
 
     async def backup(self, folder: Path) -> AsyncIterator[Progress]:
-        """Copy the ledger into an empty folder while it goes on, then verify the copy."""
+        """Copy the ledger into an empty folder while it goes on, and verify the copy."""
         self._refuse_if_broken()
-        running = await self._writer.run(lambda database: RunningBackup(database, folder))
-        try:
-            while (progress := await self._writer.run(lambda _: running.step())) is not None:
-                yield progress
-        finally:
-            await self._writer.run(lambda _: running.close())
-        async for progress in verified(folder):
-            yield progress
-
-    @classmethod
-    async def restore(cls, backup: Path, folder: Path) -> AsyncIterator[Progress]:
-        """Copy a backup into an empty folder, then verify the copy."""
-        async for progress in stepwise(copying(backup, folder)):
-            yield progress
-        async for progress in verified(folder):
+        async for progress in backing_up(self._writer, folder):
             yield progress
 
     # ---------------------------------------------------------------------- checkpoint
@@ -381,13 +372,17 @@ class SQLiteLedger:
 
 
 async def verifying(
-    folder: Path, head: Position, *, vfs: str | None = None, structures: bool = True
+    connect: Callable[[], apsw.Connection], head: Position | None, *, structures: bool = True
 ) -> AsyncIterator[Progress]:
-    """Check a ledger that somebody has open up to a position, by a connection of its own."""
-    lane, verify = Lane("verifier"), partial(verification, head=head, structures=structures)
-    await lane.open(partial(connect_reader, folder, vfs=vfs))
+    """Check a ledger by a connection of its own, up to a position, or all of it."""
+
+    def verify(database: apsw.Connection) -> Iterator[Progress]:
+        through = last_position(database) if head is None else head
+        return verification(database, through, structures=structures)
+
+    lane, steps = Lane("verifier"), list[Iterator[Progress]]()
+    await lane.open(connect)
     try:
-        steps: list[Iterator[Progress]] = []
         await lane.run(lambda database: steps.append(verify(database)))
         while (progress := await lane.run(lambda _: next(steps[0], None))) is not None:
             yield progress
@@ -395,11 +390,23 @@ async def verifying(
         await lane.close()
 
 
-async def verified(folder: Path) -> AsyncIterator[Progress]:
-    """Open the ledger in a folder, and verify all of it."""
-    async with SQLiteLedger.open(folder) as ledger:
-        async for progress in ledger.verify():
+async def backing_up(lane: Lane, folder: Path) -> AsyncIterator[Progress]:
+    """Copy the ledger of a lane into an empty folder, and verify the copy before it counts."""
+    running = await lane.run(lambda database: RunningBackup(database, folder))
+    try:
+        while (progress := await lane.run(lambda _: running.step())) is not None:
             yield progress
+        async for progress in verifying(partial(connect_closed, folder / PART), None):
+            yield progress
+        await lane.run(lambda _: running.keep())
+    finally:
+        await lane.run(lambda _: running.close())
+
+
+def last_position(database: apsw.Connection) -> Position:
+    """Return the last position of a ledger; 0 if it has none."""
+    rows = fetch(database, QUERIES["last_block"])
+    return Position(rows[0][0]) if rows else Position(0)
 
 
 # ------------------------------------------------------------------ numbers, keys, rows

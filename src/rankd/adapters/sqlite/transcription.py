@@ -16,8 +16,8 @@ from pathlib import Path
 
 import apsw
 
-from rankd.adapters.sqlite.backup import PART, insist_on_empty, keep
-from rankd.adapters.sqlite.database import PRIVATE_FILE, attach_read_only, translated_errors
+from rankd.adapters.sqlite.backup import CopyFolder
+from rankd.adapters.sqlite.database import attach_read_only, translated_errors
 from rankd.adapters.sqlite.migration import migrate
 from rankd.adapters.sqlite.statements import QUERIES, fetch
 from rankd.model.facts import Position
@@ -34,25 +34,21 @@ REST_SHARE = 0.5
 
 REST_SECONDS_MAX = 0.1
 
-_FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
+_FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI
 _HASH_LOW, _HASHES = -(1 << 63), 1 << 64
 
 
-def transcribing(source: Path, folder: Path) -> Iterator[Progress]:
-    """Copy the ledger of a folder into an empty one, and tell after each step how far it is."""
+def transcribing(source: Path, into: CopyFolder) -> Iterator[Progress]:
+    """Copy the ledger of a folder into another, and tell after each step how far it is."""
     with translated_errors():
-        insist_on_empty(folder)
-        copy = apsw.Connection(str(folder / PART), flags=_FLAGS)
+        copy = into.connect(_FLAGS)
         try:
-            (folder / PART).chmod(PRIVATE_FILE)
-            copy.pragma("journal_mode", "OFF")
-            copy.pragma("synchronous", "OFF")  # Synced once, when it is whole.
             migrate(copy)
             attach_read_only(copy, source, "original")
             yield from _rested(_steps(copy))
         finally:
             copy.close()
-        keep(folder)
+        into.sync()
 
 
 def _rested(steps: Iterator[Progress]) -> Iterator[Progress]:

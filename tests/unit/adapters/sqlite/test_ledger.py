@@ -14,6 +14,7 @@ from rankd.errors import InvalidRequest, LedgerCorrupt, LedgerUnavailable
 from rankd.model.facts import Fact, PlayerErased, PlayerProfiled, Position, ScoreSubmitted
 from rankd.model.window import Instant
 from rankd.ports import Kept
+from rankd.wiring import restoration
 
 pytestmark = pytest.mark.anyio
 NOW = Instant(1_763_000_000_000_000)
@@ -224,7 +225,7 @@ async def test_a_restored_backup_goes_on(tmp_path: Path) -> None:
         async for _ in ledger.backup(tmp_path / "copy"):
             pass
         link = await ledger.chain_head()
-    async for _ in SQLiteLedger.restore(tmp_path / "copy", tmp_path / "restored"):
+    async for _ in restoration(tmp_path / "copy", tmp_path / "restored"):
         pass
     async with SQLiteLedger.open(tmp_path / "restored") as ledger:
         assert await ledger.chain_head() == link
@@ -239,7 +240,7 @@ async def test_neither_backup_nor_restore_overwrites_a_ledger(tmp_path: Path) ->
             async for _ in ledger.backup(tmp_path / "other"):
                 pass
     with pytest.raises(InvalidRequest, match="other holds a ledger already"):
-        async for _ in SQLiteLedger.restore(tmp_path / "ledger", tmp_path / "other"):
+        async for _ in restoration(tmp_path / "ledger", tmp_path / "other"):
             pass
 
 
@@ -253,5 +254,5 @@ async def test_a_damaged_backup_is_not_restored_in_silence(tmp_path: Path) -> No
     data[-3_000] ^= 1
     file.write_bytes(data)
     with pytest.raises(LedgerCorrupt):
-        async for _ in SQLiteLedger.restore(tmp_path / "copy", tmp_path / "restored"):
+        async for _ in restoration(tmp_path / "copy", tmp_path / "restored"):
             pass

@@ -207,7 +207,7 @@ async def test_a_copy_in_one_transaction_finds_a_key_that_is_there_twice(tmp_pat
         Recorded(Position(position), Instant(NOW + position), fact)
         for position, fact in enumerate(keyed(*(f"{n}" for n in range(20)), "3"), 1)
     ]
-    async with SQLiteLedger.open(tmp_path, copying=True) as ledger:
+    async with SQLiteLedger.open(tmp_path, copying="another") as ledger:
         with pytest.raises(LedgerNotCopied, match="was used before"):
             await ledger.take_over(facts)
         await ledger.take_over(facts[:-1])

@@ -9,7 +9,6 @@ import apsw
 import pytest
 
 from rankd.adapters.sqlite import SQLiteLedger, transcription
-from rankd.adapters.sqlite.backup import PART
 from rankd.adapters.sqlite.database import FILE
 from rankd.adapters.sqlite.following import FollowedLedger
 from rankd.adapters.sqlite.ledger import WAL_PAGES_MAX
@@ -136,9 +135,9 @@ async def test_nothing_is_copied_over_anything(tmp_path: Path) -> None:
         FollowedLedger.open(tmp_path / "ledger") as followed,
     ):
         await append(ledger, some(3))
-        (tmp_path / "torn").mkdir()
-        (tmp_path / "torn" / PART).touch()
-        for name, found in (("ledger", "a ledger already"), ("torn", "cut short")):
+        (tmp_path / "other").mkdir()
+        (tmp_path / "other" / "thesis.tex").touch()
+        for name, found in (("ledger", "a ledger already"), ("other", "thesis.tex")):
             with pytest.raises(InvalidRequest, match=rf"^folder .*{name} holds .*{found}"):
                 await _done(followed.backup(tmp_path / name))
 
