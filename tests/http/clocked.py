@@ -11,7 +11,7 @@ import signal
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -65,10 +65,17 @@ def environment(**more: str) -> dict[str, str]:
 
 
 @contextmanager
-def serving(home: Path, *options: str, clock: Path | None = None) -> Iterator[Served]:
+def serving(
+    home: Path,
+    *options: str,
+    clock: Path | None = None,
+    module: str = "rankd",
+    env: Mapping[str, str] | None = None,
+) -> Iterator[Served]:
     """Serve ``home/data`` on a free port until the block ends; by a clock that is given, if any."""
-    log = home / "service.log"
-    module, more = ("tests.http.clocked", {CLOCK_VARIABLE: str(clock)}) if clock else ("rankd", {})
+    log, more = home / "service.log", dict(env or {})
+    if clock is not None:
+        module, more = "tests.http.clocked", {**more, CLOCK_VARIABLE: str(clock)}
     with log.open("a") as err:
         process = subprocess.Popen(
             [sys.executable, "-m", module, "serve", "--data", str(home / "data"), *options],
