@@ -48,6 +48,7 @@ RankdError
     ├── UnknownFact
     ├── UnreadableFact
     ├── LedgerCorrupt
+    │   └── LedgerTooNew
     ├── IndexDiffers
     └── SnapshotDamaged
 
@@ -547,6 +548,16 @@ class LedgerCorrupt(Corrupt):
     def __init__(self, problem: str, *, position: int | None = None) -> None:
         super().__init__(problem if position is None else f"at position {position}: {problem}")
         self.problem, self.position = problem, position
+
+
+class LedgerTooNew(LedgerCorrupt):
+    """The schema of the ledger is of a newer version of the program. Nothing is damaged."""
+
+    code = "ledger_too_new"
+
+    def __init__(self, place: str, *, schema: int, known: int) -> None:
+        super().__init__(f"{place} has schema {schema}, this rankd knows {known}")
+        self.schema, self.known = schema, known
 
 
 class IndexDiffers(Corrupt):

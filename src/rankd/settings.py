@@ -86,7 +86,7 @@ class Settings:
         Doc("Of each ranking, how many are kept in PostgreSQL while Redis is lost.", 0, 10_000),
     ] = 1_000
     top_list_seconds: Annotated[
-        float, Doc("How old such a list may become before it is taken anew.", 0.1, 3600)
+        float, Doc("Age in seconds at which such a list is made anew.", 0.1, 3600)
     ] = 10.0
     replica_reads: Annotated[
         tuple[str, ...], Doc("Boards that may be read from replicas of Redis, * for all of them.")
@@ -206,8 +206,13 @@ class Setting(NamedTuple):
             return f"takes {', '.join(self.choices)}; anything else is not supported yet"
         if self.kind is str:
             return "takes a text that is not empty"
-        noun = "a whole number" if self.kind is int else "a number"
-        return f"takes {noun} from {self.low:g} to {self.high:g}"
+        return f"takes {'a whole number' if self.kind is int else 'a number'} {self.range()}"
+
+    def range(self) -> str:
+        """Return the least and the greatest number, every digit of them."""
+        assert self.low is not None and self.high is not None
+        low, high = (f"{bound:f}".rstrip("0").rstrip(".") for bound in (self.low, self.high))
+        return f"from {low or '0'} to {high}"
 
     def read(self, given: Any, source: str) -> Any:
         """Return the value that was given. Raises InvalidSetting."""

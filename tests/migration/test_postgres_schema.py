@@ -12,7 +12,7 @@ from tests.simulation.postgres_servers import new_ledger, postgres
 from rankd.adapters.postgres import PostgresLedger
 from rankd.adapters.postgres.database import Address
 from rankd.adapters.postgres.statements import MIGRATIONS, QUERIES, SCHEMA_VERSION
-from rankd.errors import LedgerCorrupt
+from rankd.errors import LedgerCorrupt, LedgerTooNew
 from rankd.model.facts import Position, ScoreSubmitted
 from rankd.model.window import Instant
 from rankd.testing.servers import PostgresServer
@@ -90,7 +90,7 @@ async def test_every_version_becomes_this_one(url: str, version: int) -> None:
 async def test_a_schema_from_the_future_is_left_alone(url: str) -> None:
     await assert_it_works(url)
     await do(url, f"INSERT INTO rankd.schema_version VALUES ({SCHEMA_VERSION + 1})")
-    with pytest.raises(LedgerCorrupt, match="use a newer rankd"):
+    with pytest.raises(LedgerTooNew, match=f"has schema {SCHEMA_VERSION + 1}"):
         async with PostgresLedger.open(url):
             pass
     await do(url, f"DELETE FROM rankd.schema_version WHERE version > {SCHEMA_VERSION}")

@@ -184,3 +184,13 @@ def test_every_variable_that_the_project_reads_is_known() -> None:
     assert {"RANKD_PURE", "RANKD_HYPOTHESIS"} <= found
     assert found <= OTHER_VARIABLES | {row.environment for row in TABLE}
     assert resolve(environment=dict.fromkeys(OTHER_VARIABLES, "x")) == Settings()
+
+
+def test_bounds_are_told_digit_for_digit() -> None:
+    for row in TABLE:
+        if row.high is not None:
+            assert row.accepts().endswith(f" to {row.high:.0f}"), row.name
+    with pytest.raises(InvalidSetting, match=r"a whole number from 1024 to 1073741824$"):
+        resolve(command_line={"request_body_bytes_max": "1"})
+    with pytest.raises(InvalidSetting, match=r"a number from 0\.01 to 3600$"):
+        resolve(command_line={"send_seconds_max": "0"})

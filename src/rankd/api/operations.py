@@ -26,7 +26,8 @@ async def readyz(service: Service, request: Request) -> Response:
     if service.stopping():
         return _health(service, "stopping", 503, "the service is stopping")
     if service.engine is not None and service.engine.ended:
-        return _health(service, "failed", 503, "the ledger failed; restart to recover")
+        lost = service.engine.ledger_failure
+        return _health(service, "failed", 503, f"the ledger failed ({lost}); restart to recover")
     failing = [state for state in service.rankd.supervisor.states() if state.failure is not None]
     problems = [*_problems(service), *map(_failed, failing)]
     if not problems:

@@ -60,6 +60,7 @@ KINDS: dict[type[RankdError], Kind] = {
     ),
     errors.NothingToBackUp: Kind(409, "Nothing to back up"),
     errors.LedgerNotCopied: Kind(409, "Ledger not copied", "the ledger is not whole yet"),
+    errors.NoLedger: Kind(409, "No ledger", "there is no ledger where one is needed"),
     errors.LedgerInUse: Kind(409, "Ledger in use", "another process has the ledger open"),
     errors.InvalidSetting: Kind(409, "Invalid setting", "a setting has a value it cannot have"),
     errors.MalformedRequest: Kind(400, "Malformed"),
@@ -83,10 +84,13 @@ KINDS: dict[type[RankdError], Kind] = {
     errors.TooManyConnections: Kind(503, "Too many connections"),
     errors.Stopping: Kind(503, "Stopping"),
     errors.TokenKeysUnavailable: Kind(503, "Token keys unavailable"),
+    **dict.fromkeys(
+        (errors.UnknownFact, errors.LedgerTooNew),
+        Kind(500, "Ledger of a newer version", "this node is older than the ledger: upgrade it"),
+    ),
     errors.Corrupt: Kind(500, "Corrupt", "a promise does not hold; an operator has to look"),
     **dict.fromkeys(
         (
-            errors.UnknownFact,
             errors.UnreadableFact,
             errors.LedgerCorrupt,
             errors.IndexDiffers,

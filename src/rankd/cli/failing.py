@@ -12,6 +12,8 @@ import click
 
 from rankd.errors import InvalidSetting, RankdError
 
+NEW_ENOUGH = "run a rankd at least as new as the one that wrote the ledger; nothing was changed"
+
 HINTS = {
     "unreachable": "is `rankd serve` running there? Name it with --url, or a folder with --data",
     "unauthenticated": "give a key with RANKD_KEY; `rankd keys create` makes one for whoever has "
@@ -25,6 +27,8 @@ HINTS = {
     "ledger_in_use": "stop it first, or work on a backup, which `rankd backup` makes meanwhile; "
     "what reads and submits can speak to its service with --url instead",
     "ledger_corrupt": "stop, keep a copy of the ledger as it is, and restore the last backup",
+    "unknown_fact": NEW_ENOUGH,
+    "ledger_too_new": NEW_ENOUGH,
     "index_differs": "`rankd rebuild` folds it anew from the ledger",
     "snapshot_damaged": "`rankd rebuild` folds the index anew",
     "key_reused": "use another submission key",

@@ -7,7 +7,7 @@ is cut short was not begun.
 
 from rankd.adapters.postgres.database import Address, Connection
 from rankd.adapters.postgres.statements import MIGRATIONS, QUERIES, SCHEMA_VERSION
-from rankd.errors import LedgerCorrupt
+from rankd.errors import LedgerCorrupt, LedgerTooNew
 
 
 async def migrate(connection: Connection, address: Address) -> None:
@@ -30,8 +30,6 @@ async def _version(connection: Connection, address: Address) -> int:
         return 0
     version: int = await connection.fetchval(address.sql(QUERIES["schema_version"]))
     if version > SCHEMA_VERSION:
-        raise LedgerCorrupt(
-            f"the schema {address.schema} has version {version}, this rankd knows"
-            f" {SCHEMA_VERSION}: use a newer rankd"
-        )
+        place = f"the ledger in {address.schema}"
+        raise LedgerTooNew(place, schema=version, known=SCHEMA_VERSION)
     return version

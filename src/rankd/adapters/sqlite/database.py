@@ -25,6 +25,7 @@ from rankd.errors import (
     LedgerCorrupt,
     LedgerInUse,
     LedgerNotCopied,
+    LedgerTooNew,
     LedgerUnavailable,
     NoLedger,
     RankdError,
@@ -478,9 +479,7 @@ def _insist_on_our_file(database: apsw.Connection) -> bool:
     if ours != APPLICATION_ID:
         raise LedgerCorrupt(f"{FILE} is a database of another program")
     if version > SCHEMA_VERSION:
-        raise LedgerCorrupt(
-            f"{FILE} has schema {version}, this rankd knows {SCHEMA_VERSION}: use a newer rankd"
-        )
+        raise LedgerTooNew(FILE, schema=version, known=SCHEMA_VERSION)
     return True
 
 

@@ -12,7 +12,7 @@ from rankd.adapters.sqlite.database import FILE, LOCK, PART
 from rankd.adapters.sqlite.following import FollowedLedger
 from rankd.adapters.sqlite.migration import APPLICATION_ID
 from rankd.adapters.sqlite.statements import MIGRATIONS, SCHEMA_VERSION
-from rankd.errors import InvalidRequest, LedgerCorrupt, LedgerInUse, NoLedger
+from rankd.errors import InvalidRequest, LedgerCorrupt, LedgerInUse, LedgerTooNew, NoLedger
 from rankd.model.facts import Position, ScoreSubmitted
 from rankd.model.window import Instant
 from rankd.ports import LedgerReader
@@ -85,7 +85,7 @@ async def test_a_newer_schema_is_named(tmp_path: Path) -> None:
     file = apsw.Connection(str(tmp_path / FILE))
     file.pragma("user_version", SCHEMA_VERSION + 1)
     file.close()
-    with pytest.raises(LedgerCorrupt, match="use a newer rankd"):
+    with pytest.raises(LedgerTooNew, match=f"has schema {SCHEMA_VERSION + 1}"):
         await verify(tmp_path)
 
 

@@ -16,7 +16,7 @@ from rankd.adapters.sqlite.database import Durability, translated
 from rankd.adapters.sqlite.following import FollowedLedger
 from rankd.adapters.sqlite.migration import APPLICATION_ID
 from rankd.adapters.sqlite.spool import SpoolFile
-from rankd.errors import LedgerCorrupt, LedgerInUse, LedgerUnavailable
+from rankd.errors import LedgerCorrupt, LedgerInUse, LedgerTooNew, LedgerUnavailable
 from rankd.model.facts import ScoreSubmitted
 from rankd.model.window import Instant
 from rankd.testing.faults import disk_full, io_error
@@ -104,7 +104,7 @@ async def test_a_file_of_another_program_is_left_alone(tmp_path: Path) -> None:
 async def test_a_newer_schema_is_named(tmp_path: Path) -> None:
     await begun(tmp_path)
     changed(tmp_path, "user_version", 99)
-    with pytest.raises(LedgerCorrupt, match="schema 99"):
+    with pytest.raises(LedgerTooNew, match="has schema 99"):
         await opened(tmp_path)
 
 
