@@ -1,4 +1,4 @@
-"""The two extensions, and their switches; everything else is in pyproject.toml.
+"""The three extensions, and their switches; everything else is in pyproject.toml.
 
 RANKD_PURE=1      do not build them: what they do is done in Python instead, slowly
 RANKD_DEBUG=1     assertions on and optimisation off
@@ -13,6 +13,7 @@ from setuptools import Extension, setup
 ROOMS = {
     "rankd.rank._ranklist": Path("src/rankd/rank"),
     "rankd.forms._native": Path("src/rankd/forms"),
+    "rankd.api._request_head": Path("src/rankd/api"),
 }
 
 

@@ -83,7 +83,9 @@ CORPUS: dict[str, Entry] = {
     "encoded slash": Entry(get(b"/v1/boards/a%2Fb/standings/p%C3%A9"), (200,)),
     "encoded literal": Entry(get(b"/v1/b%6Fards/g/standings/p"), (200,)),
     "decoded once": Entry(post(b"/v1/echo/%2541", b""), (200,)),
-    "headers reach": Entry(post(b"/v1/echo/x?q=1", b"abc", b"X-A:  b ", b"X-Empty:"), (200,)),
+    "headers reach": Entry(
+        post(b"/v1/echo/x?q=1", b"abc", b"Accept:  b ", b"If-None-Match:", b"X-A: 1"), (200,)
+    ),
     "keep-alive": Entry(get(AROUND, b"Connection: keep-alive"), (200,)),
     "keep-alive in capitals": Entry(get(AROUND, b"CONNECTION: Keep-Alive"), (200,)),
     "post without length": Entry(get(b"/v1/echo/x", method=b"POST"), (200,)),
@@ -134,6 +136,9 @@ CORPUS: dict[str, Entry] = {
     ),
     "absolute target": Entry(get(b"http://t/v1/large"), (200,)),
     "repeated header": Entry(post(b"/v1/echo/x", b"", b"X-A: 1", b"X-A: 2"), (200,)),
+    "repeated tag": Entry(
+        post(b"/v1/echo/x", b"", b"If-None-Match: 1", b"If-None-Match: 2"), (200,)
+    ),
     "high bytes in a header": Entry(post(b"/v1/echo/x", b"", b"X-A: \xe9"), (200,)),
     "quotes in a target": Entry(get(b'/v1/boards/g/standings/"<p>"'), (200,)),
     "fragment": Entry(get(AROUND + b"#top"), (200,)),

@@ -19,7 +19,7 @@ from tests.http.wire import DATE, Wire, from_the_loop, without_what_varies
 from tests.unit.core.doubles import FaultyLedger, SetClock, engine
 from uvicorn.server import ServerState
 
-from rankd.api import heads
+from rankd.api import plans
 from rankd.api.access import Gate, ReadToken
 from rankd.api.app import App
 from rankd.api.connection import Connection
@@ -185,7 +185,7 @@ HEADERS: dict[str, dict[str, str]] = {
     "known": {"if_none_match": '"an-etag"'},
     "origin": {"origin": ORIGIN},
     "foreign origin": {"origin": "https://elsewhere.example"},
-    "large": {"x_more": "x" * heads.BLOCK_BYTES_MAX},
+    "large": {"accept": "a;" + "x" * plans.KEY_BYTES_MAX},
     "two lines": {"accept": "*/*", "connection": "keep-alive"},
 }
 NOT_AT_ONCE = {"origin", "foreign origin", "large"}

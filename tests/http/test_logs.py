@@ -73,6 +73,7 @@ def test_no_secret_is_ever_logged(
     access_log: bool,
     fast_lane: bool,
     caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -88,6 +89,7 @@ def test_no_secret_is_ever_logged(
         for record in caplog.records
         if not record.name.startswith(("httpx", "httpcore"))  # The test's own client.
     ]
+    lines += capsys.readouterr().err.splitlines()
     assert any("refused" in line for line in lines)
     assert any(" GET /v1/boards/b/standings 200 " in line for line in lines) == access_log
     for secret in secrets:

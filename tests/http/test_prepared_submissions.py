@@ -25,7 +25,7 @@ from tests.http.lanes import (
 )
 from tests.http.running import run
 
-from rankd.api import heads
+from rankd.api import plans
 
 
 class Case(NamedTuple):
@@ -120,7 +120,7 @@ CASES: dict[str, Case] = {
     "both keys": Case([keyed("p1", 5, "k", idempotency_key=key) for key in "kkll"], 0),
     "origin": Case([post(PLAIN, origin=ORIGIN)] * 2, 0),
     "no such board": Case([post(PLAIN, "/v1/boards/none/scores")] * 2, 0),
-    "large head": Case([post(PLAIN, x_more="x" * heads.BLOCK_BYTES_MAX)] * 2, 0),
+    "large head": Case([post(PLAIN, accept="a;" + "x" * plans.KEY_BYTES_MAX)] * 2, 0),
     "closing": Case([post(PLAIN), post(PLAIN, connection="close")], 0),
     "query": Case([post(PLAIN, f"{SCORES}?more=1")] * 2, 0),
 }

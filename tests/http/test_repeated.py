@@ -20,6 +20,9 @@ from tests.http.lanes import (
 )
 from tests.http.running import run
 
+from rankd.api.request_head import parse_head
+from rankd.api.routes import PageAnswering
+
 PAGES = ("", "?limit=3", "?limit=4&window=daily", "?from_rank=2&limit=2&segment=region:eu")
 
 
@@ -28,10 +31,13 @@ def page(ask: str, **headers: str) -> bytes:
 
 
 async def repeated(line: Line, sent: bytes) -> bool:
-    """Whether the next answer to this is a letter that was sent before."""
-    known = line.protocol._questions.repeated(sent)  # type: ignore[attr-defined]
-    found: bool = known is not None and known._find() is not None
-    return found
+    """Whether the next answer to this is a page that was sent before."""
+    head = parse_head(sent, 65536, 100)
+    assert head is not None
+    plan = line.protocol._plans.find(head)  # type: ignore[attr-defined]
+    answering = plan.answering
+    found = isinstance(answering, PageAnswering) and answering.find() is not None
+    return found and plan.admission(head, 0.0) is not None
 
 
 @pytest.mark.parametrize("name", HEADERS)

@@ -11,6 +11,7 @@ import msgspec
 
 from rankd.api.body import decode_body
 from rankd.api.exchange import Request, Response, json_response
+from rankd.api.request_head import SIGNIFICANT
 from rankd.api.routes import Param, Route
 from rankd.errors import LedgerUnavailable, NotRanked, Overloaded
 
@@ -69,7 +70,9 @@ async def echo(service: Service, request: Request) -> Response:
             "query": request.query,
             "body": request.body.decode("latin-1"),
             "headers": {
-                name.decode(): text.decode("latin-1") for name, text in request.headers.items()
+                name.decode(): text.decode("latin-1")
+                for name, text in sorted(request.headers.items())
+                if name in SIGNIFICANT
             },
             "client": request.client,
         }

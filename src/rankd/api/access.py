@@ -16,17 +16,20 @@ to it, so a request that says it was forwarded, or that was sent to another name
 """
 
 import hmac
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from hashlib import sha256
+from time import time
+from typing import NamedTuple
 
 import msgspec
 
 from rankd.api.exchange import Request
-from rankd.api.limits import Limits
+from rankd.api.limits import Limits, players_of
 from rankd.api.routes import Scope
 from rankd.core.book import Book
-from rankd.errors import Forbidden, Unauthenticated
+from rankd.errors import Forbidden, RankdError, Unauthenticated
 from rankd.model.board import Writes
 from rankd.model.facts import KeyCreated
 
@@ -48,6 +51,8 @@ class Actor(msgspec.Struct, frozen=True, gc=False):
     """The player whose token it is; it may act for nobody else."""
     limited: bool = False
     """Whether it is a key for some boards only."""
+    until: float = math.inf
+    """When its token expires, by the clock of the system, in seconds."""
 
     @property
     def may_create(self) -> bool:
@@ -62,8 +67,28 @@ class Actor(msgspec.Struct, frozen=True, gc=False):
 
 ANYBODY = Actor(None)
 
+
+class Admission(NamedTuple):
+    """The right to ask something again, for as long as boards and keys stay as they are."""
+
+    actor: Actor
+    until: float
+    """By the clock of the system, in seconds."""
+    key: str | None = None
+    """The id of the key, which rate limits count."""
+
+
 ReadToken = Callable[[bytes], Actor]
 """Returns the player whose token it is. Raises Unauthenticated."""
+
+VERIFIED_TOKENS_MAX = 10_000
+"""Tokens remembered as verified; all are forgotten when there are more."""
+
+VERIFIED_BYTES_MAX = 1024
+"""A longer token is verified each time, so that the memory has a bound."""
+
+VERIFIED_SECONDS_MAX = 60.0
+"""A token is verified again after this time: its key may have been withdrawn."""
 
 
 class Gate:
@@ -81,6 +106,12 @@ class Gate:
         self._loopback = loopback
         self._token = token
         self._limits = limits
+        self._verified: dict[bytes, Admission] = {}
+
+    @property
+    def counts(self) -> bool:
+        """Whether requests are counted against rate limits."""
+        return self._limits is not None
 
     @property
     def open(self) -> bool:
@@ -99,11 +130,8 @@ class Gate:
         elif self._token is None or shown.count(b".") != 2:
             _find(self._book(), _bearer(shown))
 
-    def lasts(self, request: Request) -> bool:
-        """Whether whoever was admitted may ask the same again, for as long as the book is as it is.
-
-        Not where requests are counted, and not with a player's token, which has its own end.
-        """
+    def admits_plainly(self, request: Request) -> bool:
+        """Whether admission depends on a key alone: nothing is counted, and no token is shown."""
         shown = request.headers.get(b"authorization", b"")
         return self._limits is None and (self._token is None or shown.count(b".") != 2)
 
@@ -111,45 +139,96 @@ class Gate:
         """Return who asks. Raises Unauthenticated, Forbidden and RateLimited.
 
         ``board`` is the board it is about; a request about several is admitted once for each, and
-        counts once for each. What a player's token submits is counted by ``count_scores``.
+        counts once for each. The scores that a player's token submits count in ``count_scores``.
         """
-        if self._limits is not None:
-            self._limits.take_address(request)
+        limits = None if request.counted else self._limits
+        if limits is not None:
+            limits.take_address(request.client, request.headers.get(b"x-forwarded-for"))
+        found = self._identify(request)
+        if limits is not None and isinstance(found, KeyCreated):
+            limits.take_key(found.id)
+        if limits is not None and isinstance(found, Admission) and scope != "submit":
+            limits.take_player(found.actor.player or "")
+        actor = self._authorize(found, scope, board)
+        if limits is not None and scope == "submit" and actor.player is None:
+            limits.take_players(players_of(request.body, board))
+        return actor
+
+    def admission(
+        self, request: Request, scope: Scope, board: str | None = None
+    ) -> Admission | None:
+        """Return the right to ask the same again, without counting; None if there is none."""
+        try:
+            found = self._identify(request)
+            actor = self._authorize(found, scope, board)
+        except RankdError:
+            return None  # The key may have been revoked while the first request was answered.
+        if isinstance(found, Admission):
+            return found
+        return Admission(actor, math.inf, None if found is None else found.id)
+
+    def count_again(
+        self, admission: Admission, client: str, forwarded_for: bytes | None, player: str | None
+    ) -> None:
+        """Count a request of an admission, as ``admit`` does. Raises RateLimited.
+
+        ``player`` is the one a score is submitted for; None if the request reads.
+        """
+        limits = self._limits
+        if limits is None:
+            return
+        limits.take_address(client, forwarded_for)
+        if admission.key is not None:
+            limits.take_key(admission.key)
+        if player is not None:
+            limits.take_players([player])
+        elif admission.actor.player is not None:
+            limits.take_player(admission.actor.player)
+
+    def _identify(self, request: Request) -> KeyCreated | Admission | None:
+        """Return the key or the token that is shown; None while anybody may ask."""
         book = self._book()
         shown = request.headers.get(b"authorization")
         if shown is None:
             if book.locked or not self._loopback:
                 raise Unauthenticated
             _check_local(request)
-            actor = ANYBODY
-        else:
-            secret = _bearer(shown)
-            if self._token is not None and secret.count(b".") == 2:
-                return self._admit_player(self._token(secret), scope, board)
-            actor = self._admit_key(_find(book, secret), scope, board)
-        if self._limits is not None and scope == "submit":
-            self._limits.take_submitted(request, board)
-        return actor
+            return None
+        secret = _bearer(shown)
+        if self._token is not None and secret.count(b".") == 2:
+            return self._verify(self._token, secret)
+        return _find(book, secret)
+
+    def _verify(self, read: ReadToken, token: bytes) -> Admission:
+        """Return the admission of a token, which is not verified again for a while."""
+        now = time()
+        known = self._verified.get(token)
+        if known is not None and now < known.until:
+            return known
+        actor = read(token)
+        found = Admission(actor, min(actor.until, now + VERIFIED_SECONDS_MAX))
+        if len(token) <= VERIFIED_BYTES_MAX:
+            if len(self._verified) >= VERIFIED_TOKENS_MAX:
+                self._verified.clear()
+            self._verified[token] = found
+        return found
+
+    def _authorize(
+        self, found: KeyCreated | Admission | None, scope: Scope, board: str | None
+    ) -> Actor:
+        """Return the actor, if it may do this on this board. Raises Forbidden."""
+        if found is None:
+            return ANYBODY
+        if isinstance(found, Admission):
+            return self._authorize_player(found.actor, scope, board)
+        return _authorize_key(found, scope, board)
 
     def count_scores(self, actor: Actor, scores: int = 1) -> None:
         """Count each score that a player's token submits. Raises RateLimited and InvalidRequest."""
         if self._limits is not None and actor.player is not None:
             self._limits.take_player(actor.player, scores)
 
-    def _admit_key(self, key: KeyCreated, scope: Scope, board: str | None) -> Actor:
-        if self._limits is not None:
-            self._limits.take_key(key.id)
-        if scope not in key.scopes and "admin" not in key.scopes:
-            raise Forbidden(f"the key does not have the scope {scope}")
-        if key.boards is None:
-            return Actor(key.id)
-        if board is None or board not in key.boards:
-            raise Forbidden("the key is not for this board")
-        return Actor(key.id, limited=True)
-
-    def _admit_player(self, actor: Actor, scope: Scope, board: str | None) -> Actor:
-        if self._limits is not None and actor.player is not None and scope != "submit":
-            self._limits.take_player(actor.player)
+    def _authorize_player(self, actor: Actor, scope: Scope, board: str | None) -> Actor:
         if scope == "read":
             return actor
         if scope != "submit" or board is None:
@@ -158,6 +237,16 @@ class Gate:
         if page is not None and page.board.writes is not Writes.CLIENT:
             raise Forbidden("this board takes scores from servers only")
         return actor
+
+
+def _authorize_key(key: KeyCreated, scope: Scope, board: str | None) -> Actor:
+    if scope not in key.scopes and "admin" not in key.scopes:
+        raise Forbidden(f"the key does not have the scope {scope}")
+    if key.boards is None:
+        return Actor(key.id)
+    if board is None or board not in key.boards:
+        raise Forbidden("the key is not for this board")
+    return Actor(key.id, limited=True)
 
 
 def _find(book: Book, secret: bytes) -> KeyCreated:

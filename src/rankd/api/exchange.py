@@ -42,6 +42,8 @@ class Request(msgspec.Struct, gc=False):
     client: str = ""
     """The address at the other end of the connection; a proxy's, if there is one."""
     _request_id: str = ""
+    counted: bool = False
+    """Whether rate limits have counted it already."""
 
     @property
     def request_id(self) -> str:

@@ -338,7 +338,7 @@ class Forwarder:
     def routes(self, routes: Iterable[Route]) -> tuple[Route, ...]:
         """Return the table of a worker: what writes is handed on."""
         return tuple(
-            replace(route, handler=self._handler(route), prepare_taking=None)
+            replace(route, handler=self._handler(route), plan=None)
             if _is_handed_on(route)
             else route
             for route in routes

@@ -11,13 +11,13 @@ whoever is being counted.
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any
 
 import msgspec
 
-from rankd.api.exchange import Request
 from rankd.errors import FieldError, InvalidRequest, InvalidSetting, RateLimited
 from rankd.settings import Settings
 
@@ -26,6 +26,9 @@ BUCKETS_MAX = 100_000
 
 FORWARDED_MAX = 16
 """Addresses of X-Forwarded-For that are looked at: more proxies than stand in any row."""
+
+ADDRESSES_MAX = 16_384
+"""Addresses kept as they were read, with the header that told them: some 10 MB."""
 
 IPV6_PREFIX = 64
 """One household or one rented server has all of these addresses, and may change at will."""
@@ -79,6 +82,18 @@ class Buckets:
         while len(self._buckets) > self._buckets_max:
             self._buckets.popitem(last=False)
 
+    def take_one(self, name: str) -> None:
+        """Take one request out of one bucket. Raises RateLimited."""
+        now = self._now()
+        level = self._held(name, now)
+        if level < 1:
+            self.take([name])  # Which refuses.
+        buckets = self._buckets
+        buckets[name] = (level - 1, now)
+        buckets.move_to_end(name)
+        if len(buckets) > self._buckets_max:
+            buckets.popitem(last=False)
+
     def _held(self, name: str, now: float) -> float:
         known = self._buckets.get(name)
         if known is None:
@@ -100,15 +115,15 @@ class Limits:
         self._proxies = read_networks(settings.trusted_proxies)
         self._burst = settings.rate_burst
 
-    def take_address(self, request: Request) -> None:
+    def take_address(self, client: str, forwarded_for: bytes | None) -> None:
         """Count a request for where it comes from, before anything of it is believed."""
         if self._addresses is not None:
-            self._addresses.take([address_of(request, self._proxies)])
+            self._addresses.take_one(address_of(client, forwarded_for, self._proxies))
 
     def take_key(self, id: str) -> None:
         """Count a request for the key it shows."""
         if self._keys is not None:
-            self._keys.take([id])
+            self._keys.take_one(id)
 
     def take_player(self, player: str, scores: int = 1) -> None:
         """Count a request, or each score of a batch, for the player whose token it shows.
@@ -122,10 +137,14 @@ class Limits:
             raise InvalidRequest([FieldError("scores", message)])
         self._players.take([player], scores)
 
-    def take_submitted(self, request: Request, board: str | None) -> None:
+    def take_players(self, players: Sequence[str]) -> None:
         """Count a submission for each player it is made for, once."""
-        if self._players is not None:
-            self._players.take(players_of(request.body, board))
+        if self._players is None:
+            return
+        if len(players) == 1:
+            self._players.take_one(players[0])
+        else:
+            self._players.take(players)
 
 
 def limits_of(settings: Settings, *, now: Callable[[], float]) -> Limits | None:
@@ -172,23 +191,25 @@ def read_networks(texts: Iterable[str]) -> tuple[Network, ...]:
         ) from None
 
 
-def address_of(request: Request, proxies: tuple[Network, ...]) -> str:
+def address_of(client: str, forwarded_for: bytes | None, proxies: tuple[Network, ...]) -> str:
     """Return where a request comes from, as far as that can be trusted; of IPv6 the network."""
-    found = _client_of(request, proxies)
-    return request.client if found is None else _household(found)
+    return _addresses(client, forwarded_for if proxies else None, proxies)[1]
 
 
-def client_of(request: Request, proxies: tuple[Network, ...]) -> str:
+def client_of(client: str, forwarded_for: bytes | None, proxies: tuple[Network, ...]) -> str:
     """Return the address that a request comes from, as far as that can be trusted."""
-    return str(_client_of(request, proxies) or request.client)
+    return _addresses(client, forwarded_for if proxies else None, proxies)[0]
 
 
-def _client_of(request: Request, proxies: tuple[Network, ...]) -> Address | None:
-    found = _read_address(request.client)
-    forwarded = request.headers.get(b"x-forwarded-for") if proxies else None
-    if found is not None and forwarded is not None and _is_one_of(found, proxies):
-        return _behind(found, forwarded, proxies)
-    return found
+@lru_cache(ADDRESSES_MAX)
+def _addresses(
+    client: str, forwarded_for: bytes | None, proxies: tuple[Network, ...]
+) -> tuple[str, str]:
+    """Return the address of a client, and the one that is counted."""
+    found = _read_address(client)
+    if found is not None and forwarded_for is not None and _is_one_of(found, proxies):
+        found = _behind(found, forwarded_for, proxies)
+    return (client, client) if found is None else (str(found), _household(found))
 
 
 def _behind(proxy: Address, forwarded: bytes, proxies: tuple[Network, ...]) -> Address:

@@ -34,4 +34,4 @@ def _left(role: str, route: Route) -> Route:
     async def handler(_service: Any, _request: Request) -> NoReturn:
         raise Misdirected(role)
 
-    return replace(route, handler=handler, hot=False, quick=None, prepare=None, prepare_taking=None)
+    return replace(route, handler=handler, hot=False, quick=None, plan=None)

@@ -38,40 +38,51 @@ TEXT_LENGTH_MAX = 256
 Scope = Literal["read", "submit", "moderate", "admin"]
 Handler = Callable[[Any, Request], Coroutine[Any, Any, Response]]
 Quick = Callable[[Any, Request], Response | None]
-Prepared = Callable[[Sequence[str]], Sequence[bytes | None] | None]
-"""Gives the bodies of the answers for other values of the path's last parameter, each None where
-the handler has to look; None altogether if what it was prepared from has changed."""
 Answered = Callable[[Response | Exception | None], None]
-"""Told the answer, or what went wrong; None if the handler has to look at the request after all."""
-
-
-Ask = Callable[[str, Answered], bool]
-
-
-class Asking(NamedTuple):
-    """What answers another value of the path's last parameter some time; False if it never does."""
-
-    ask: Ask
-
-
-Prepare = Callable[[Any, Request], Prepared | Asking | None]
+"""Takes the answer, or an error; None if the handler has to look at the request after all."""
 AllAnswered = Callable[[Sequence[bytes | Response | Exception | None]], None]
-"""Told what ``Answered`` is of many requests, in their order; bytes are the body of a plain 200."""
+"""Takes the same for many requests, in their order; bytes are the body of a plain 200."""
+InForce = Callable[[], bool]
+"""Returns whether requests may still be answered in this way."""
 
 
-class Take(NamedTuple):
-    """What has requests answered some time that differ in nothing but their bodies."""
+class WordAnswering(NamedTuple):
+    """Answers requests that differ in the last parameter of their paths, many at once."""
 
-    read: Callable[[bytes], Any]
-    """Returns what a body says, None in doubt."""
-    hand_in: Callable[[list[Any], AllAnswered], bool]
-    """Takes what some bodies say and has them answered; False if they never will be."""
+    answer: Callable[[Sequence[str]], Sequence[bytes | None] | None]
+    """Returns the body for each value, None where the handler has to look; None altogether if this
+    is no longer in force."""
+    in_force: InForce
 
 
-PrepareTaking = Callable[[Any, Request], Take | None]
-Repeated = Callable[[], Response | None]
-"""Gives the answer to a request that is the same to the byte as an earlier one; None in doubt."""
-PrepareRepeated = Callable[[Any, Request], Repeated | None]
+class RemoteAnswering(NamedTuple):
+    """The same where the index has to be waited for, one at a time."""
+
+    ask: Callable[[str, Answered], bool]
+    """Answers some time; returns False if this is no longer in force."""
+    in_force: InForce
+
+
+class BodyAnswering(NamedTuple):
+    """Answers requests that differ in their bodies."""
+
+    read: Callable[[bytes, Any], Any]
+    """Returns the submission in a body, made by an actor; None if the handler has to look."""
+    submit: Callable[[list[Any], AllAnswered], bool]
+    """Answers submissions some time; returns False if this is no longer in force."""
+    in_force: InForce
+
+
+class PageAnswering(NamedTuple):
+    """Answers requests that do not differ at all."""
+
+    find: Callable[[], Response | None]
+    """Returns the answer; None if the handler has to look."""
+    in_force: InForce
+
+
+RouteAnswering = WordAnswering | RemoteAnswering | BodyAnswering | PageAnswering
+MakePlan = Callable[[Any, Request], RouteAnswering | None]
 
 _BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,19}")
@@ -154,13 +165,9 @@ class Route:
     """Whether the fast lane may serve it. See ``drive`` for what its handler may wait on."""
     quick: Quick | None = None
     """Answers at once what needs no waiting, as the handler would; None where the handler must."""
-    prepare: Prepare | None = None
-    """Works out all that requests like this one have in common, but for the last parameter; None
-    where each has to be looked at. What it gives answers with 200 and JSON that nobody stores."""
-    prepare_taking: PrepareTaking | None = None
-    """The same for requests that differ in nothing but their bodies, and are answered later."""
-    prepare_repeated: PrepareRepeated | None = None
-    """The same for requests that do not differ at all."""
+    plan: MakePlan | None = None
+    """Works out all that requests like this one have in common, beside who may ask; None where each
+    has to be looked at. Its answers are 200, and JSON that is not stored unless they say more."""
     params: tuple[Param, ...] = ()
     any_query: bool = False
     """Whether any query is taken and left unread: links to pages carry what others hung on them."""

@@ -13,7 +13,7 @@ from rankd.api import receipts, shown
 from rankd.api.access import ANYBODY, Actor
 from rankd.api.body import decode_body
 from rankd.api.exchange import JSON, Request, Response
-from rankd.api.routes import AllAnswered, Take
+from rankd.api.routes import AllAnswered, BodyAnswering
 from rankd.api.service import Service
 from rankd.core.intake import Answer, Overtaken
 from rankd.errors import (
@@ -61,24 +61,19 @@ _QUOTES, _QUOTES_WITH_KEY = 6, 10
 """In a plain submission without escapes. More of them, and a field is there twice."""
 
 
-def prepare_submission(service: Service, request: Request) -> Take | None:
-    """Return what takes plain submissions to one board, each as ``submit_score`` would."""
+def plan_submission(service: Service, request: Request) -> BodyAnswering | None:
+    """Take plain submissions to one board, each as ``submit_score`` would."""
     view, writer = service.rankd, service.writer
     projector, book, revision = view.projector, view.book, view.book.revision
     page = book.boards.get(request.params["board"])
-    if page is None or b"idempotency-key" in request.headers or not service.gate.lasts(request):
+    if page is None or b"idempotency-key" in request.headers:
         return None
     if not takes_plain(page.board) or not _says_json(request):
         return None
-    try:
-        actor = service.gate.admit(request, "submit", page.board.name)
-    except RankdError:
-        return None  # The handler says so.
     board, keys_as_now = page.board, not page.earlier
-    assert actor.player is None, "a player's admission does not last"
 
-    def read(body: bytes) -> ScoreSubmitted | None:
-        if b"\\" in body:
+    def read(body: bytes, actor: Actor) -> ScoreSubmitted | None:
+        if b"\\" in body or actor.player is not None:
             return None
         try:
             plain = _decode_plain(body)
@@ -89,8 +84,11 @@ def prepare_submission(service: Service, request: Request) -> Take | None:
             return None
         return read_plain(board, plain.player, plain.score, plain.key, actor=actor.name)
 
-    def hand_in(facts: list[ScoreSubmitted], answered: AllAnswered) -> bool:
-        if book.revision != revision or view.projector is not projector:
+    def in_force() -> bool:
+        return book.revision == revision and view.projector is projector
+
+    def submit(facts: list[ScoreSubmitted], answered: AllAnswered) -> bool:
+        if not in_force():
             return False
         try:
             writer.hand_in(
@@ -100,7 +98,7 @@ def prepare_submission(service: Service, request: Request) -> Take | None:
             return False
         return True
 
-    return Take(read, hand_in)
+    return BodyAnswering(read, submit, in_force)
 
 
 def _answer(
@@ -236,7 +234,7 @@ def _plain_items(service: Service, request: Request) -> list[_PlainItem] | None:
     body = request.body
     if not _says_json(request) or b"\\" in body:
         return None
-    if not service.gate.lasts(request):
+    if not service.gate.admits_plainly(request):
         return None  # Players have their own keys and rights, and counting has its own order.
     try:
         items = _decode_plain_batch(body).scores

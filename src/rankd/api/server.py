@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 
 from rankd.api.app import App
 from rankd.api.connection import Connection
-from rankd.api.fastlane import FastLane, Memory
+from rankd.api.fastlane import FastLane, Shared
 from rankd.api.routes import Route, Router
 from rankd.settings import Settings
 
@@ -156,7 +156,7 @@ def protocol_config(app: App) -> uvicorn.Config:
     """Return uvicorn's configuration: our protocol, and nothing that guesses."""
     protocol: Callable[..., Connection] = functools.partial(Connection, app)
     if app.settings.fast_lane:
-        protocol = functools.partial(FastLane, Memory(app))
+        protocol = functools.partial(FastLane, Shared(app))
     return uvicorn.Config(
         app,
         http=cast("type[asyncio.Protocol]", protocol),

@@ -11,7 +11,7 @@ from rankd import wire
 from rankd.api import shown
 from rankd.api.body import decode_body
 from rankd.api.exchange import Request, Response, known_tag
-from rankd.api.routes import Answered, Asking, Prepared, Repeated
+from rankd.api.routes import Answered, PageAnswering, RemoteAnswering, RouteAnswering, WordAnswering
 from rankd.api.service import MIN_POSITION_SECONDS_MAX, Service
 from rankd.core.reader import LOOKUP_PLAYERS_MAX, Where
 from rankd.core.reader import Page as FoundPage
@@ -105,8 +105,8 @@ def standing_now(service: Service, request: Request) -> Response | None:
     return _response(service, request, shown.ranked(found, where, player, reader.name(player)))
 
 
-def prepare_standing(service: Service, request: Request) -> Prepared | Asking | None:
-    """Return what tells the standings of any players in the ranking that is asked for."""
+def plan_standing(service: Service, request: Request) -> RouteAnswering | None:
+    """Answer for any players of the ranking that is asked for."""
     profiles = service.rankd.book.profiles
 
     def telling(where: Where) -> Telling:
@@ -120,11 +120,11 @@ def prepare_standing(service: Service, request: Request) -> Prepared | Asking | 
 
         return tell
 
-    return _prepare(service, request, telling) or _prepare_asking(service, request, telling)
+    return _plan_words(service, request, telling) or _plan_remote(service, request, telling)
 
 
-def prepare_around(service: Service, request: Request) -> Prepared | None:
-    """Return what tells the neighbourhoods of any players in the ranking that is asked for."""
+def plan_around(service: Service, request: Request) -> WordAnswering | None:
+    """Answer with the neighbours of any players of the ranking that is asked for."""
     above, below = request.query["above"], request.query["below"]
     around = service.rankd.reader.around_now
 
@@ -139,26 +139,25 @@ def prepare_around(service: Service, request: Request) -> Prepared | None:
 
         return tell
 
-    return _prepare(service, request, telling)
+    return _plan_words(service, request, telling)
 
 
 Telling = Callable[[Sequence[str], Places], list[bytes]]
 """Tells of players who were found."""
 
 
-def _prepare(
+def _plan_words(
     service: Service, request: Request, telling: Callable[[Where], Telling]
-) -> Prepared | None:
-    """Return what finds players until the book changes, and then has them answered."""
-    view, where = service.rankd, _lasting(service, request)
-    seek = None if where is None else view.reader.seeker(where)
+) -> WordAnswering | None:
+    """Answer from the index of this process."""
+    where = _lasting(service, request)
+    seek = None if where is None else service.rankd.reader.seeker(where)
     if where is None or seek is None:
         return None
-    tell = telling(where)
-    projector, book, revision = view.projector, view.book, view.book.revision
+    tell, in_force = telling(where), _in_force(service)
 
-    def prepared(players: Sequence[str]) -> Sequence[bytes | None] | None:
-        if book.revision != revision or view.projector is not projector:
+    def answer(players: Sequence[str]) -> Sequence[bytes | None] | None:
+        if not in_force():
             return None
         found = seek(players)
         if 0 not in found.ranks:
@@ -167,22 +166,18 @@ def _prepare(
         told = iter(tell(there, seek(there)) if there else ())
         return [next(told) if rank else None for rank in found.ranks]
 
-    return prepared
+    return WordAnswering(answer, in_force)
 
 
-def _prepare_asking(
+def _plan_remote(
     service: Service, request: Request, telling: Callable[[Where], Telling]
-) -> Asking | None:
-    """Return what does so where the index has to be waited for."""
+) -> RemoteAnswering | None:
+    """Answer from an index that has to be waited for."""
     view, where = service.rankd, _lasting(service, request)
     ask = None if where is None else view.reader.asker(where)
     if where is None or ask is None or view.has_replicas(where.ranking.board):
         return None
-    tell = telling(where)
-    projector, book, revision = view.projector, view.book, view.book.revision
-
-    def in_force() -> bool:
-        return book.revision == revision and view.projector is projector
+    tell, in_force = telling(where), _in_force(service)
 
     def asking(player: str, answered: Answered) -> bool:
         def told(found: Ranked | None) -> None:
@@ -196,22 +191,27 @@ def _prepare_asking(
 
         return in_force() and ask(player, told)
 
-    return Asking(asking)
+    return RemoteAnswering(asking, in_force)
+
+
+def _in_force(service: Service) -> Callable[[], bool]:
+    """Return whether boards, keys and freshness are still as they are now."""
+    view = service.rankd
+    projector, book, revision = view.projector, view.book, view.book.revision
+    return lambda: book.revision == revision and view.projector is projector
 
 
 def _lasting(service: Service, request: Request) -> Where | None:
     """Return the ranking that all requests like this one are about, if it stays the same."""
     view, query = service.rankd, request.query
-    if query["min_position"] is not None or view.stale or not service.gate.lasts(request):
+    if query["min_position"] is not None or view.stale:
         return None
     if ":-" in (query["window"] or ""):
-        return None  # Which window that is, the clock decides.
-    board = request.params["board"]
-    try:  # Anew: while the first of them waited, its key may have been revoked, the board retired.
-        service.gate.admit(request, "read", board)
-        return view.reader.where(board, query["window"], query["segment"])
+        return None  # The clock decides which window that is.
+    try:
+        return view.reader.where(request.params["board"], query["window"], query["segment"])
     except RankdError:
-        return None  # The handler says so.
+        return None  # The board may have been retired meanwhile.
 
 
 async def list_standings(service: Service, request: Request) -> Response:
@@ -252,19 +252,16 @@ def standings_now(service: Service, request: Request) -> Response | None:
     return _unless_known(request, response)
 
 
-def prepare_page(service: Service, request: Request) -> Repeated | None:
-    """Return what does so for requests that are the same to the byte."""
+def plan_page(service: Service, request: Request) -> PageAnswering | None:
+    """Answer with a page that was made already, for as long as it is true."""
     if b"if-none-match" in request.headers or _lasting(service, request) is None:
         return None
-    view, pages, asked = service.rankd, service.pages, _asked(service, request)
-    projector, book, revision = view.projector, view.book, view.book.revision
+    pages, asked, in_force = service.pages, _asked(service, request), _in_force(service)
 
-    def prepared() -> Response | None:
-        if book.revision != revision or view.projector is not projector:
-            return None
-        return pages.find(_moment(service), asked)
+    def find() -> Response | None:
+        return pages.find(_moment(service), asked) if in_force() else None
 
-    return prepared
+    return PageAnswering(find, in_force)
 
 
 def _asked(service: Service, request: Request) -> tuple[object, ...]:

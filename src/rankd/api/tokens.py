@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from jwt.exceptions import InvalidSubjectError
 
-from rankd.api.access import Actor
+from rankd.api.access import Actor, ReadToken
 from rankd.errors import InvalidSetting, TokenKeysUnavailable, Unauthenticated
 from rankd.http_client.async_transport import AsyncTransport
 from rankd.http_client.endpoint import Endpoint, basic_authorization
@@ -107,7 +107,7 @@ class TokenReader:
             raise Unauthenticated("the token's sub is not the id of a player")
         if expired:
             raise Unauthenticated("the token has expired")
-        return Actor(f"player:{player}", player)
+        return Actor(f"player:{player}", player, until=claims["exp"] + LEEWAY_SECONDS)
 
     def _kid(self, token: bytes) -> str | None:
         """Return the name of the key, once the header holds nothing that we refuse."""
@@ -182,7 +182,7 @@ async def _reading_none() -> Any:
 
 def reading_tokens(
     settings: Settings, *, now: Callable[[], float]
-) -> AbstractAsyncContextManager[Callable[[bytes], Actor] | None]:
+) -> AbstractAsyncContextManager[ReadToken | None]:
     """Yield what reads the tokens that are set; None if none are. Raises InvalidSetting."""
     given = {
         "jwt_algorithm": settings.jwt_algorithm,

@@ -23,13 +23,6 @@ class Form:
     def fill_each(self, columns: Sequence[Any], start: int, end: int) -> list[bytes]:
         """Return the form filled in for each of some rows."""
 
-class Gap:
-    """A text with a gap, in which a word may stand. Same behaviour as ``plain.Gap``, in C."""
-
-    def __init__(self, before: bytes, behind: bytes, letters: bytes, longest: int) -> None: ...
-    def word_in(self, data: bytes) -> str | None:
-        """Return the word that fills the gap where this is the whole text, otherwise None."""
-
 def enclose(head: bytes, bodies: Iterable[object], size_max: int) -> list[bytes | None]:
     """Return each body behind a head, its size and a blank line; None for what is no such body.
 

@@ -284,39 +284,6 @@ cdef int _write_raw(object value) except -1:
     return _wrote(fm_put(&_text, PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw)))
 
 
-cdef class Gap:
-    cdef bytes _before, _behind
-    cdef Py_ssize_t _longest
-    cdef bint _may[256]
-
-    def __cinit__(self, bytes before not None, bytes behind not None, bytes letters not None,
-                  Py_ssize_t longest):
-        """Keep what stands around the gap, and which letters a word in it may have."""
-        cdef int byte
-        if any(byte >= 128 for byte in letters):
-            raise ValueError("the letters of a word are ASCII")
-        self._before, self._behind, self._longest = before, behind, longest
-        for byte in range(256):
-            self._may[byte] = byte in letters
-
-    def word_in(self, bytes data not None):
-        cdef Py_ssize_t before = PyBytes_GET_SIZE(self._before)
-        cdef Py_ssize_t behind = PyBytes_GET_SIZE(self._behind)
-        cdef Py_ssize_t size = PyBytes_GET_SIZE(data) - before - behind, i
-        cdef const char *text = PyBytes_AS_STRING(data)
-        if not 0 < size <= self._longest:
-            return None
-        if memcmp(text, PyBytes_AS_STRING(self._before), before) != 0:
-            return None
-        text += before
-        for i in range(size):
-            if not self._may[<uint8_t>text[i]]:
-                return None
-        if memcmp(text + size, PyBytes_AS_STRING(self._behind), behind) != 0:
-            return None
-        return PyUnicode_DecodeASCII(text, size, NULL)
-
-
 def enclose(bytes head not None, bodies, Py_ssize_t size_max):
     cdef Py_ssize_t begin = PyBytes_GET_SIZE(head), size
     cdef bytes body, letter

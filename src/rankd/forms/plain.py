@@ -87,27 +87,6 @@ def _of_two(kind: Kind, value: int, other: int) -> bytes:
     raise AssertionError(kind)
 
 
-class Gap:
-    """A text with a gap, in which a word may stand. Same behaviour as ``_native.Gap``."""
-
-    def __init__(self, before: bytes, behind: bytes, letters: bytes, longest: int) -> None:
-        if not letters.isascii():
-            raise ValueError("the letters of a word are ASCII")
-        self._before, self._behind = before, behind
-        self._letters = letters
-        self._longest = longest
-
-    def word_in(self, data: bytes) -> str | None:
-        """Return the word that fills the gap where this is the whole text, otherwise None."""
-        size = len(data) - len(self._before) - len(self._behind)
-        if not (data.startswith(self._before) and data.endswith(self._behind)):
-            return None
-        word = data[len(self._before) :][: max(size, 0)]
-        if not 0 < size <= self._longest or word.translate(None, self._letters):
-            return None
-        return word.decode("ascii")
-
-
 def enclose(head: bytes, bodies: Iterable[object], size_max: int) -> list[bytes | None]:
     """Return each body behind a head, its size and a blank line; None for what is no such body."""
     return [

@@ -176,13 +176,12 @@ def test_paths_the_table_does_not_know_go_to_the_fallback_and_others_do_not() ->
     assert ask("DELETE", "/read", app=app).status == 405
 
 
-def test_a_request_is_logged_if_that_is_wanted(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
+def test_a_request_is_logged_if_that_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:
     ask("GET", "/read")
-    assert caplog.messages == []
+    assert capsys.readouterr().err == ""
     ask("GET", "/read", access_log=True)
-    (line,) = caplog.messages
-    assert re.fullmatch(r"192\.0\.2\.1 GET /read 200 [0-9a-f]{16}", line)
+    line = capsys.readouterr().err
+    assert re.search(r"rankd\.access: 192\.0\.2\.1 GET /read 200 [0-9a-f]{16}\n$", line)
 
 
 def test_a_refusal_is_logged_under_the_id_that_its_answer_has(

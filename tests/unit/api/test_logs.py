@@ -1,10 +1,19 @@
 """The log finds a request again, has a bound, and holds no secret."""
 
+import asyncio
+import re
+
 import pytest
 
 from rankd.api.exchange import Request
 from rankd.api.limits import read_networks
-from rankd.api.logs import REFUSALS_PER_SECOND_MAX, RequestLog, without_secrets
+from rankd.api.logs import (
+    PIPE_BYTES,
+    REFUSALS_PER_SECOND_MAX,
+    AccessLog,
+    RequestLog,
+    without_secrets,
+)
 
 
 @pytest.mark.parametrize(
@@ -45,14 +54,34 @@ def test_only_so_many_refusals_are_logged_and_the_others_are_counted(
 
 
 def test_every_request_is_logged_only_where_that_is_wanted(
-    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    caplog.set_level("INFO")
     request = Request("GET", "/v1/keys/rk_x", {}, {}, {}, client="192.0.2.1")
     RequestLog(every=False).answered(request, 200)
-    assert caplog.messages == []
+    assert capsys.readouterr().err == ""
     RequestLog(every=True).answered(request, 404)
-    assert caplog.messages == [f"192.0.2.1 GET /v1/keys/*** 404 {request.request_id}"]
+    line = capsys.readouterr().err
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO rankd\.access: .*\n", line)
+    message = line.partition("rankd.access: ")[2]
+    assert message == f"192.0.2.1 GET /v1/keys/*** 404 {request.request_id}\n"
+
+
+def test_lines_of_one_iteration_are_written_together_and_in_writes_that_stay_whole() -> None:
+    writes: list[str] = []
+
+    async def answer() -> None:
+        access = AccessLog(writes.append)
+        for number in range(200):
+            access.add("192.0.2.1", "GET", f"/{number}", 200)
+        assert writes == []
+        await asyncio.sleep(0)
+
+    asyncio.run(answer())
+    assert 1 < len(writes) < 10
+    assert max(map(len, writes)) <= PIPE_BYTES
+    lines = "".join(writes).splitlines()
+    assert [line.split()[6] for line in lines] == [f"/{number}" for number in range(200)]
+    assert len({line.rpartition(" ")[2] for line in lines}) == 200, "each request has a name"
 
 
 @pytest.mark.parametrize("code", ["not_ranked", "unknown_player"])
@@ -68,8 +97,7 @@ def test_ordinary_answers_stay_below_info_and_displace_no_refusal(
     assert levels == ["DEBUG"] * REFUSALS_PER_SECOND_MAX + ["INFO"]
 
 
-def test_address_behind_a_trusted_proxy_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
+def test_address_behind_a_trusted_proxy_is_logged(capsys: pytest.CaptureFixture[str]) -> None:
     proxies = read_networks(["192.0.2.1"])
     for headers, client, logged in [
         ({b"x-forwarded-for": b"203.0.113.7"}, "192.0.2.1", "203.0.113.7"),
@@ -80,4 +108,5 @@ def test_address_behind_a_trusted_proxy_is_logged(caplog: pytest.LogCaptureFixtu
     ]:
         request = Request("GET", "/healthz", {}, {}, headers, client=client)
         RequestLog(every=True, proxies=proxies).answered(request, 200)
-        assert caplog.messages[-1] == f"{logged} GET /healthz 200 {request.request_id}"
+        line = capsys.readouterr().err
+        assert line.endswith(f": {logged} GET /healthz 200 {request.request_id}\n")

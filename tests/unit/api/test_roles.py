@@ -42,6 +42,6 @@ def test_what_is_left_to_others_says_so_in_every_lane(role: str) -> None:
         if route.operation in answered(role):
             continue
         assert not route.hot
-        assert route.quick is route.prepare is route.prepare_taking is None
+        assert route.quick is route.plan is None
         with pytest.raises(Misdirected, match=role):
             asyncio.run(route.handler(None, None))  # type: ignore[arg-type]

@@ -21,10 +21,3 @@ def form(forms: ModuleType) -> type:
     """Return a class of forms."""
     found: type = forms.Form
     return found
-
-
-@pytest.fixture
-def gap(forms: ModuleType) -> type:
-    """Return a class of gaps."""
-    found: type = forms.Gap
-    return found

@@ -165,36 +165,7 @@ def test_a_long_answer_is_whole_and_its_memory_is_let_go() -> None:
     assert form.fill([["a"] * 3], 0, 3) == b'<"a">,<"a">,<"a">'
 
 
-# -------------------------------------------------------------------------- gaps, letters
-
-FEW = st.binary(max_size=4).map(lambda text: bytes(b"ab -"[byte % 4] for byte in text))
-
-
-@EACH_TIME_ALIKE
-@given(FEW, FEW, st.sampled_from([b"", b"a", b"ab"]), st.integers(-1, 4), FEW | st.binary())
-def test_any_gap_is_filled_by_the_words_that_fill_the_plain_one(
-    before: bytes, behind: bytes, letters: bytes, longest: int, data: bytes
-) -> None:
-    gaps = [make(before, behind, letters, longest) for make in (_native.Gap, plain.Gap)]
-    for whole in (data, before + data + behind, before + behind, data + behind, before + data):
-        native, judge = [gap.word_in(whole) for gap in gaps]
-        assert native == judge
-        if native is not None:
-            assert whole == before + native.encode() + behind
-            assert 0 < len(native) <= longest and set(native.encode()) <= set(letters)
-
-
-def test_what_stands_around_a_gap_does_not_overlap(gap: type) -> None:
-    around = gap(b"GET /aa", b"aa HTTP", b"ax", 9)
-    assert around.word_in(b"GET /aa HTTP") is None
-    assert around.word_in(b"GET /aaa HTTP") is None
-    assert around.word_in(b"GET /aaaa HTTP") is None
-    assert around.word_in(b"GET /aaxaa HTTP") == "x"
-
-
-def test_a_word_has_letters_that_mean_the_same_everywhere(gap: type) -> None:
-    with pytest.raises(ValueError, match="ASCII"):
-        gap(b"", b"", b"a\xe4", 9)
+# -------------------------------------------------------------------------------- answers
 
 
 @EACH_TIME_ALIKE

@@ -1,0 +1,6 @@
+"""The native parser of request heads; see request_head.py."""
+
+from rankd.api.request_head import RequestHead
+
+def parse_head(data: bytes, bytes_max: int, headers_max: int) -> RequestHead | None:
+    """Return the head that these bytes begin with; None if it is not whole, or in any doubt."""

@@ -1,0 +1,116 @@
+"""Requests of one plan that were read in one iteration of the loop are answered together.
+
+A busy service reads from many connections in each iteration. Answering them one at a time waits for
+memory each time, and pays each time for everything that is the same for all of them; an index finds
+thirty players in little more than the time of ten, and a commit wants one list of facts. So a
+request waits for the end of the iteration, some microseconds, and then all are looked up, rendered
+and sent in one go; see docs/decisions/0014.
+
+A connection waits meanwhile as for any other answer: what comes behind the request is held.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from uvicorn.server import ServerState
+
+from rankd.api.exchange import Response
+from rankd.api.logs import RequestLog
+from rankd.api.plans import PLAIN_BYTES_MAX, Plan
+from rankd.api.request_head import RequestHead
+from rankd.api.response_writer import ResponseHeads, ResponseWriter
+from rankd.api.routes import BodyAnswering, WordAnswering
+from rankd.forms import enclose
+
+_log = logging.getLogger(__name__)
+
+Outcome = bytes | Response | Exception | None
+"""The body of a plain 200, another answer, an error; None if the handler must look."""
+
+
+class Asker(Protocol):
+    """A connection that waits for the answer to a request."""
+
+    client_address: str
+
+    def send_plain(self, answer: bytes, idle_until: float) -> bool:
+        """Send an answer's bytes; False if they cannot go out like that."""
+
+    def answer(self, outcome: Outcome, plan: Plan, head: RequestHead, data: bytes) -> None:
+        """Answer the request, whose bytes these are, in any other way."""
+
+
+class Batching:
+    """Gathers requests, and answers them by their plans at the end of the iteration."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        writer: ResponseWriter,
+        heads: ResponseHeads,
+        state: ServerState,
+        log: RequestLog,
+    ) -> None:
+        self._loop = loop
+        self._writer = writer
+        self._heads = heads
+        self._state = state
+        self._log = log if log.every else None
+        self._plans: list[Plan] = []
+
+    def add(self, plan: Plan, asker: Asker, given: Any, head: RequestHead, data: bytes) -> None:
+        """Let a request wait for the others of its plan."""
+        if not plan.given:
+            if not self._plans:
+                self._loop.call_soon(self._serve)
+            self._plans.append(plan)
+        plan.given.append(given)
+        plan.waiting.append((asker, head, data))
+
+    def _serve(self) -> None:
+        self._writer.flush()  # Earlier answers on the same connections go first.
+        plans, self._plans = self._plans, []
+        for plan in plans:
+            given, answered = plan.given, partial(self._answer, plan, plan.waiting)
+            plan.given, plan.waiting = [], []
+            if not self._serve_plan(plan, given, answered):
+                plan.forget()
+                answered([None] * len(given))
+
+    def _serve_plan(self, plan: Plan, given: list[Any], answered: Any) -> bool:
+        """Have requests answered; False if the plan is out of date."""
+        answering = plan.answering
+        if isinstance(answering, BodyAnswering):
+            return answering.submit(given, answered)
+        if not isinstance(answering, WordAnswering):
+            return False
+        bodies: Sequence[bytes | None] | None
+        try:
+            bodies = answering.answer(given)
+        except Exception:  # The handler meets it, too, and is answered for.
+            bodies = [None] * len(given)
+        if bodies is None:
+            return False
+        answered(bodies)
+        return True
+
+    def _answer(
+        self,
+        plan: Plan,
+        waiting: Sequence[tuple[Asker, RequestHead, bytes]],
+        outcomes: Sequence[Outcome],
+    ) -> None:
+        """Answer the requests that waited, each in its place."""
+        idle_until = self._loop.time() + self._heads.settings.idle_seconds_max
+        answers = enclose(self._heads.plain(self._state), outcomes, PLAIN_BYTES_MAX)
+        for (asker, head, data), answer, outcome in zip(waiting, answers, outcomes, strict=True):
+            try:
+                if answer is None or not asker.send_plain(answer, idle_until):
+                    asker.answer(outcome, plan, head, data)
+                elif self._log is not None:
+                    self._log.answered_head(asker.client_address, head, 200)
+            except Exception:  # A mistake with one must not leave the others waiting.
+                _log.exception("a request could not be answered")

@@ -1,0 +1,187 @@
+"""Plans: how requests are answered, worked out for the first of them and kept for all like it.
+
+Requests with the same key (``request_head``) have the same route, parameters and query, so these
+are read once. If the route can say more, the plan has a ``Answering``: all that such requests have
+in common is worked out, and one of them costs what differs in it: the last parameter of its path,
+or its body.
+
+A plan goes on counting and checking what must be: who may ask (``Admission``), how often, until
+when. A plan that is out of date is forgotten and made anew by the next request.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from uvicorn.server import ServerState
+
+from rankd.api.access import Admission
+from rankd.api.app import App
+from rankd.api.exchange import Request, Response
+from rankd.api.request_head import WORD_SEGMENT, RequestHead
+from rankd.api.response_writer import ResponseHeads
+from rankd.api.routes import BodyAnswering, PageAnswering, Route, RouteAnswering
+from rankd.errors import RankdError
+
+PLANS_MAX = 4096
+"""Plans kept. Forgotten all at once when there are more: cheaper than an order."""
+
+KEY_BYTES_MAX = 1024
+"""A request with a longer key is answered without a plan, so that plans have a bound of memory."""
+
+ADMISSIONS_MAX = 8192
+"""Credentials that one plan remembers; all are forgotten when there are more."""
+
+PLAIN_BYTES_MAX = 16 * 1024 - 1
+"""Larger answers may be compressed, by what each asker takes: no plan answers them."""
+
+NO_WORD = ""
+"""The value that all requests without a word give."""
+
+
+class Plan:
+    """How requests of one key are answered, and those that wait for the end of this iteration."""
+
+    __slots__ = (
+        "_admissions",
+        "_date",
+        "_page",
+        "_page_bytes",
+        "answering",
+        "body_max",
+        "given",
+        "method",
+        "params",
+        "query",
+        "route",
+        "waiting",
+        "word_name",
+    )
+
+    def __init__(
+        self, route: Route, params: Mapping[str, str], query: Mapping[str, Any], body_max: int
+    ) -> None:
+        self.route = route
+        self.method = route.method
+        self.params = params
+        """Those of the path; that of the word is another for each request."""
+        self.word_name = _word_name(route)
+        self.query = query
+        self.body_max = body_max
+        self.answering: RouteAnswering | None = None
+        self.given: list[Any] = []
+        """The value in which each waiting request differs from the others."""
+        self.waiting: list[Any] = []
+        self._admissions: dict[bytes | None, Admission] = {}
+        self._page: Response | None = None
+        self._page_bytes = b""
+        self._date: object = None
+
+    def request(
+        self, head: RequestHead, body: bytes, client: str, *, counted: bool = False
+    ) -> Request:
+        """Return a request as its handler is given it."""
+        params = self.params
+        if head.word is not None:
+            params = {**params, self.word_name: head.word}
+        return Request(
+            self.method, head.path, params, self.query, head.headers, body, client, counted=counted
+        )
+
+    def admission(self, head: RequestHead, now: float) -> Admission | None:
+        """Return the admission of whoever asks; None if the handler has to decide."""
+        known = self._admissions.get(head.authorization)
+        return known if known is not None and now < known.until else None
+
+    def read(self, head: RequestHead, data: bytes, admission: Admission) -> Any:
+        """Return the value in which this request differs; None if the handler has to look."""
+        answering = self.answering
+        if isinstance(answering, BodyAnswering):
+            return answering.read(data[head.end :], admission.actor)
+        return NO_WORD if head.word is None else head.word
+
+    def page(self, heads: ResponseHeads, state: ServerState) -> bytes | None:
+        """Return the bytes of the page that answers all of these requests, if it is known."""
+        assert isinstance(self.answering, PageAnswering)
+        response = self.answering.find()
+        if response is None or len(response.body) > PLAIN_BYTES_MAX:
+            return None
+        if response is not self._page or state.default_headers is not self._date:
+            self._page_bytes = heads.encode(response, state)
+            self._page, self._date = response, state.default_headers
+        return self._page_bytes
+
+    def learn(self, service: Any, request: Request, credential: bytes | None) -> None:
+        """Answer requests like this one, which was answered with 200, by the plan from now on."""
+        assert self.route.plan is not None and self.route.scope is not None
+        admission = service.gate.admission(request, self.route.scope, request.params.get("board"))
+        if admission is None:
+            return
+        if self.answering is None or not self.answering.in_force():
+            self.forget()
+            self.answering = self.route.plan(service, request)
+        if self.answering is None:
+            return
+        if len(self._admissions) >= ADMISSIONS_MAX:
+            self._admissions.clear()
+        self._admissions[credential] = admission
+
+    def forget(self) -> None:
+        """Leave every request to the handler, until one is learnt from."""
+        self.answering, self._page = None, None
+        self._admissions.clear()
+
+
+def _word_name(route: Route) -> str:
+    segments = route.path.split("/")
+    segment = segments[WORD_SEGMENT] if len(segments) > WORD_SEGMENT else ""
+    return segment[1:-1] if segment[:1] == "{" and segment[-1:] == "}" else ""
+
+
+class PlanCache:
+    """The plans of one application, by the keys of requests."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._plans: dict[bytes, Plan] = {}
+        self._verbs = frozenset(
+            route.path.rpartition("}:")[2] for route in app.router.routes if "}:" in route.path
+        )
+        _check_words(app.router.routes)
+
+    def __len__(self) -> int:
+        return len(self._plans)
+
+    def find(self, head: RequestHead) -> Plan | None:
+        """Return the plan of a request; None if it is not one of the hot routes, or in doubt."""
+        if head.colon and head.path.rpartition(":")[2] in self._verbs:
+            return None  # It may be another route: whose word is it that ends with a verb?
+        return self._plans.get(head.key) or self._make(head)
+
+    def _make(self, head: RequestHead) -> Plan | None:
+        try:
+            route, params = self._app.router.find(head.method, head.path)
+            if not route.hot:
+                return None
+            query = route.read_query(head.query)
+        except RankdError:
+            return None  # The other lane says so.
+        plan = Plan(route, params, query, self._app.body_max(route))
+        if head.word is not None and not plan.word_name:
+            return None
+        if len(head.key) <= KEY_BYTES_MAX:
+            if len(self._plans) >= PLANS_MAX:
+                self._plans.clear()
+            self._plans[head.key] = plan
+        return plan
+
+
+def _check_words(routes: tuple[Route, ...]) -> None:
+    """Assert that a word cannot be taken for a literal: plans do not look at it."""
+    hot = [route for route in routes if route.hot and _word_name(route)]
+    for route in hot:
+        segments = route.path.split("/")
+        for other in routes:
+            others = other.path.split("/")
+            alike = other.method == route.method and len(others) == len(segments)
+            literal = alike and not others[WORD_SEGMENT].startswith("{")
+            assert not literal, f"{other.path} could be taken for {route.path}"
