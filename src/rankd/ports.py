@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, overload,
 
 import msgspec
 
-from rankd.errors import LedgerUnavailable
+from rankd.errors import LedgerUnavailable, RankdError
 from rankd.model.board import Board
 from rankd.model.facts import Fact, Position, Recorded
 from rankd.model.standing import Offset, Rank, TieRule
@@ -177,6 +177,21 @@ class Ledger(LedgerReader, Protocol):
 
     async def close(self) -> None:
         """Let go of everything. Safe to repeat."""
+
+
+@runtime_checkable
+class ReopenableLedger(Protocol):
+    """A ledger of one process that goes on after its disk failed, once it is opened anew."""
+
+    failure: RankdError | None
+    """Why it takes no facts until then, if that is so."""
+
+    async def reopen(self) -> None:
+        """Open it anew, if it holds all that was acknowledged; perhaps one more append.
+
+        That one is the last, of which the outcome was unknown. Raises LedgerUnavailable while the
+        disk takes no writes, and LedgerCorrupt if facts are missing or others: then for good.
+        """
 
 
 class SharedLedger(Ledger, Protocol):

@@ -175,7 +175,29 @@ async def service(
             account.listening(host, port)
 
         routes = routes_of(settings.role, ROUTES)
+        stop = stop or asyncio.Event()
+        if settings.exit_on_ledger_failure:
+            await stack.enter_async_context(_stopping_at_end(rankd, stop))
         await serve(routes, working, settings, ready=listening, stop=stop, listener=listener)
+        if rankd.ended and settings.exit_on_ledger_failure:
+            assert rankd.ledger_failure is not None, "it says why"
+            raise rankd.ledger_failure
+
+
+@asynccontextmanager
+async def _stopping_at_end(rankd: Rankd, stop: asyncio.Event) -> AsyncIterator[None]:
+    """Stop serving once nothing can be written until a new start."""
+
+    async def wait() -> None:
+        await rankd.end()
+        _log.critical("the service exits, to be started anew")
+        stop.set()
+
+    waiting = asyncio.create_task(wait(), name="exit")
+    try:
+        yield
+    finally:
+        waiting.cancel()
 
 
 def _check_role(settings: Settings) -> None:
@@ -222,7 +244,7 @@ async def worker(settings: Settings, socket: str, process: str, *, clock: Clock)
         forwarder = await stack.enter_async_context(
             forwarding(socket, follower, silence, figures=lambda: collect(working))
         )
-        stop = await stack.enter_async_context(_any_of(forwarder.gone, follower.ended))
+        stop = await stack.enter_async_context(_any_of(forwarder.gone, follower.finished))
 
         def ready(_host: str, _port: int) -> None:
             settle_down()

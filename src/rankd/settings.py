@@ -72,6 +72,9 @@ class Settings:
         float,
         Doc("Time without an answer until PostgreSQL or the writing process is lost.", 0.1, 60),
     ] = 1.0
+    exit_on_ledger_failure: Annotated[
+        bool, Doc("Whether the service exits when only a new start can let it write again.")
+    ] = True
     index: Annotated[
         str, Doc("Where the index is: native, in this process, or redis://HOST shared by nodes.")
     ] = "native"

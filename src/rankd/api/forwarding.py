@@ -121,6 +121,8 @@ class Reached(msgspec.Struct, array_like=True, tag="reached"):
     """Why the writer takes nothing, if that is so."""
     clock_confirmations: int = 0
     """How many steps of the clock were confirmed: the worker's clock makes the same step."""
+    ended: bool = False
+    """Whether the writer takes nothing for good."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -279,8 +281,8 @@ class Receiver:
                     await view.projector.reach(Position(told + 1))
             told = view.position
             failure = view.ledger_failure
-            confirmations = view.clock.confirmations
-            frame = _frame(Reached(told, "" if failure is None else str(failure), confirmations))
+            why = "" if failure is None else str(failure)
+            frame = _frame(Reached(told, why, view.clock.confirmations, view.ended))
             for worker in self._workers:
                 _mention(worker, frame)
 
@@ -305,7 +307,14 @@ class Following(Protocol):
 
     supervisor: Supervisor
 
-    def hear(self, position: Position, failure: str = "", clock_confirmations: int = 0) -> None:
+    def hear(
+        self,
+        position: Position,
+        failure: str = "",
+        clock_confirmations: int = 0,
+        *,
+        ended: bool = False,
+    ) -> None:
         """Note how far the ledger is, and why the writer takes nothing, if it says so."""
 
     def miss(self, failure: RankdError) -> None:
@@ -405,7 +414,10 @@ class Forwarder:
                 message = _to_worker(body)
                 if isinstance(message, Reached):
                     self._follower.hear(
-                        Position(message.position), message.failure, message.clock_confirmations
+                        Position(message.position),
+                        message.failure,
+                        message.clock_confirmations,
+                        ended=message.ended,
                     )
                 elif isinstance(message, Report):
                     figures = Figures(message.number, list(self._figures()))

@@ -25,9 +25,9 @@ async def readyz(service: Service, request: Request) -> Response:
     del request
     if service.stopping():
         return _health(service, "stopping", 503, "the service is stopping")
-    if service.engine is not None and service.engine.ended:
-        lost = service.engine.ledger_failure
-        return _health(service, "failed", 503, f"the ledger failed ({lost}); restart to recover")
+    if service.rankd.ended:
+        problem = f"the ledger failed ({service.rankd.ledger_failure}); restart to recover"
+        return _health(service, "failed", 503, problem)
     failing = [state for state in service.rankd.supervisor.states() if state.failure is not None]
     problems = [*_problems(service), *map(_failed, failing)]
     if not problems:

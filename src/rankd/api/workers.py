@@ -22,12 +22,16 @@ from rankd.api.service import Service
 from rankd.api.table import ROUTES
 from rankd.api.worker_metrics import WorkerMetrics
 from rankd.core.supervisor import Supervisor
+from rankd.core.view import View
 from rankd.settings import Settings
 
 WORKER_VARIABLE = "RANKD_WORKER"
 """The environment variable that tells a worker what it is for."""
 
 WORKER_MODULE = "rankd.worker"
+
+LOOK_SECONDS = 0.25
+"""How often to look whether the ledger takes writes."""
 
 RESTART_SECONDS = 1.0
 """A worker that dies at once must not be started in a circle."""
@@ -53,9 +57,10 @@ class Workers:
     """The processes beside the one that writes."""
 
     def __init__(
-        self, settings: Settings, address: Callable[[], Awaitable[str]], count: int
+        self, settings: Settings, address: Callable[[], Awaitable[str]], view: View, count: int
     ) -> None:
         self._settings = settings
+        self._view = view
         self._address = address
         self._count = count
         self._running: set[asyncio.subprocess.Process] = set()
@@ -77,6 +82,7 @@ class Workers:
 
     async def _keep_one(self, name: str) -> None:
         while not self._stopping:
+            await self._writable()
             # In a session of its own: ctrl-c on the terminal is for the service to hear, which
             # lets its workers finish. One that stopped by itself would be started again.
             process = await asyncio.create_subprocess_exec(
@@ -98,9 +104,18 @@ class Workers:
         task = WorkerTask(asdict(self._settings), socket, name)
         return {**os.environ, WORKER_VARIABLE: msgspec.json.encode(task).decode()}
 
+    async def _writable(self) -> None:
+        """Wait for the ledger: a disk that takes no writes may have no room to follow one, too."""
+        while self._view.ledger_failure is not None:  # noqa: ASYNC110 - a view has no event
+            await asyncio.sleep(LOOK_SECONDS)
+
     async def ready(self) -> None:
-        """Wait until every worker takes connections."""
-        await self._ready.wait()
+        """Wait until every worker takes connections, unless they cannot be started yet."""
+        while self._view.ledger_failure is None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._ready.wait()
+                    return
 
     async def stop(self) -> None:
         """Let all of them finish what they have, in the time there is."""
@@ -123,7 +138,7 @@ async def workers(service: Service, settings: Settings, count: int) -> AsyncIter
     metrics = WorkerMetrics(names(count))
     service.workers = metrics.collect
     receiver = Receiver(ROUTES, service, metrics)
-    beside = Workers(settings, receiver.address, count)
+    beside = Workers(settings, receiver.address, service.rankd, count)
     async with receiver.listening(beside.note_listening):
         keeping = beside.start(service.rankd.supervisor)
         try:

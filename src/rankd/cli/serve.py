@@ -23,6 +23,7 @@ FIRST = (
     "workers",
     "ledger",
     "ledger_silence_seconds",
+    "exit_on_ledger_failure",
     "index",
     "bus",
     "spare_index",

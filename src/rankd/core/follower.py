@@ -44,7 +44,8 @@ class Follower(View):
         self._behind: IndexBehind | None = None
         self._due: tuple[Position, float] | None = None
         """A position that is not folded yet, and when it was told of, by the loop's clock."""
-        self.ended = asyncio.Event()
+        self._writer_ended = False
+        self.finished = asyncio.Event()
         """Set when it follows no longer: whatever it answers from then on only gets older."""
 
     @property
@@ -63,18 +64,31 @@ class Follower(View):
         return self._behind
 
     @property
+    def ended(self) -> bool:
+        """Whether the process that writes takes nothing more for good."""
+        return self._writer_ended
+
+    @property
     def writer_answers(self) -> bool:
         """Whether the process that writes is heard of."""
         return not self._silent
 
     # ---------------------------------------------------------------- word from the writer
 
-    def hear(self, position: Position, failure: str = "", clock_confirmations: int = 0) -> None:
+    def hear(
+        self,
+        position: Position,
+        failure: str = "",
+        clock_confirmations: int = 0,
+        *,
+        ended: bool = False,
+    ) -> None:
         """Note how far the ledger is, and why the writer takes nothing, if it says so.
 
-        A step of the clock that was confirmed to the writer is confirmed here, too.
+        It may have ``ended`` for good. A step of the clock that was confirmed to the writer is
+        confirmed here, too.
         """
-        self._silent = False
+        self._silent, self._writer_ended = False, ended
         if self._clock_confirmations is not None and (
             clock_confirmations > self._clock_confirmations
         ):
@@ -147,7 +161,7 @@ class Follower(View):
             self._note(LedgerUnavailable(f"following failed: {exc!r}", applied="no"))
             _log.exception("following failed")
         finally:
-            self.ended.set()
+            self.finished.set()
 
     async def _read(self) -> Sequence[Recorded]:
         """Return what comes next; nothing, and say so, while the ledger cannot be read.

@@ -7,8 +7,9 @@ is on its way to the disk the next batch gathers, so the busier it gets the more
 A caller that goes away takes nothing with it: its facts are appended and folded all the same, and
 a retry with the same key gets the answer it did not wait for.
 
-When the ledger fails the intake stops for good. Whether the last commit is on the disk can only be
-told by opening the ledger anew; until then every further call is refused with a certain ``no``.
+When the ledger fails the intake pauses: every further call is refused with a certain ``no``.
+Whether the last commit is on the disk can only be told by opening the ledger anew. If that finds
+all that was acknowledged, the intake goes on; if not, or if a fold fails, it has stopped for good.
 
 A ledger that is shared may be lost and come back. While it is lost a second task refuses whoever
 waits, or has it spooled: the writer may still be finding out what became of its last append, and
@@ -35,7 +36,7 @@ from rankd.model.board import Board
 from rankd.model.facts import Fact, Position, Recorded, ScoreSubmitted, fingerprints
 from rankd.model.receipt import Receipt
 from rankd.model.window import Instant
-from rankd.ports import Appended, Clock, FirstUse, Kept, Ledger, Spool
+from rankd.ports import Appended, Clock, FirstUse, Kept, Ledger, ReopenableLedger, Spool
 
 _log = logging.getLogger(__name__)
 
@@ -126,7 +127,9 @@ class Intake:
         self.commits = 0
         """How many appends there were."""
         self.failure: RankdError | None = None
-        """Why it stopped, if it did."""
+        """Why it takes nothing, if that is so."""
+        self.stopped = asyncio.Event()
+        """Set when that is for good: only a new start can help."""
         self.spool = spool
         """Where submissions wait while the ledger cannot be reached, if that is wanted."""
         self.spooled = 0
@@ -234,8 +237,14 @@ class Intake:
             losing.cancel()
 
     def _refuse_if_stopped(self) -> None:
-        if self.failure is not None or self._closing:
+        if self._closing:
             raise LedgerUnavailable("the engine has stopped; open it anew", applied="no")
+        if self.failure is not None:
+            raise self._refusal() from self.failure
+
+    def _refusal(self) -> LedgerUnavailable:
+        what = "has stopped; open it anew" if self.stopped.is_set() else "waits for its ledger"
+        return LedgerUnavailable(f"the engine {what}: {self.failure}", applied="no")
 
     # -------------------------------------------------------------------------- writer
 
@@ -324,7 +333,7 @@ class Intake:
 
     async def _serve(self, requests: Sequence[_Request]) -> None:
         if self.failure is not None:
-            self._refuse(requests, LedgerUnavailable("the engine has stopped", applied="no"))
+            self._refuse(requests, self._refusal())
             return
         requests = self._current(requests)
         facts: list[Fact] = [fact for request in requests for fact in request.facts]
@@ -423,8 +432,8 @@ class Intake:
     ) -> Sequence[Answer]:
         """Append and fold facts, behind the turns of windows that are due. Only in its turn.
 
-        A ledger that fails, or a fold that does, stops the intake for good; but not a ledger that
-        is shared, which goes on when it can.
+        A ledger that fails has the intake wait until it is open again, and a fold that fails stops
+        it for good; but a ledger that is shared goes on by itself when it can.
         """
         answers = await self._guarded(facts, self.now() if now is None else now, after=None)
         assert answers is not None, "nothing was insisted on"
@@ -459,11 +468,60 @@ class Intake:
         except BaseException as exc:
             if isinstance(exc, LedgerUnavailable) and self._ledger.shared:
                 raise
-            self.failure = exc if isinstance(exc, RankdError) else _broken(exc)
-            self.projector.book.revision += 1
+            failure = exc if isinstance(exc, RankdError) else _broken(exc)
+            if failure is not self.failure:  # Otherwise the ledger is waited for.
+                self.stop(failure)
             if isinstance(exc, RankdError):
                 raise
-            raise self.failure from exc
+            raise failure from exc
+
+    # ------------------------------------------------------------------- a ledger that fails
+
+    def pause(self, failure: RankdError) -> None:
+        """Take nothing until ``reopen`` succeeds."""
+        if self.failure is None:
+            _log.error("no fact is taken until the ledger is open again: %s", failure)
+        self._note(failure)
+
+    def stop(self, failure: RankdError) -> None:
+        """Take nothing any more."""
+        if not self.stopped.is_set():
+            _log.critical("no fact is taken any more; start anew: %s", failure)
+        self._note(failure)
+        self.stopped.set()
+
+    def _note(self, failure: RankdError | None) -> None:
+        self.failure = failure
+        self.projector.book.revision += 1  # Answers say from now on whether they are stale.
+
+    async def reopen(self, ledger: ReopenableLedger) -> None:
+        """Go on with a ledger that failed, and fold the append of unknown outcome if it is there.
+
+        Raises LedgerUnavailable while it cannot be opened. Any other error stops the intake for
+        good, as does a fold that fails.
+        """
+        async with self._turn:
+            try:
+                await ledger.reopen()
+            except LedgerUnavailable:
+                raise
+            except RankdError as exc:
+                self.stop(exc)
+                raise
+            try:
+                await self._resume()
+            except BaseException as exc:
+                self.stop(_broken(exc))
+                raise
+
+    async def _resume(self) -> None:
+        head = await self._ledger.head()
+        with self._reading:
+            await self.projector.catch_up(through=head, receipts=self.owed)
+        self.link = await self._ledger.link_at(head) or b""
+        self._look_ahead(self.now())
+        self._note(None)
+        _log.warning("facts are taken again; the ledger is open at %d", head)
 
     async def _record(
         self, batch: Sequence[Fact], now: Instant, *, skipped: int, after: Position | None
@@ -473,7 +531,7 @@ class Intake:
             self._look_ahead(now, boards=())
             return []
         handed_in = [Kept(position, receipt) for position, receipt in owed.items()]
-        appended = await self._ledger.append(batch, now=now, receipts=handed_in, after=after)
+        appended = await self._append(batch, now, handed_in, after)
         if appended is None:
             return None
         self.owed = {}
@@ -497,6 +555,16 @@ class Intake:
                 for place in range(skipped, len(batch))
             ]
         return self._with_pending(answers, batch[skipped:]) if self._ledger.shared else answers
+
+    async def _append(
+        self, batch: Sequence[Fact], now: Instant, receipts: Sequence[Kept], after: Position | None
+    ) -> Appended | None:
+        try:
+            return await self._ledger.append(batch, now=now, receipts=receipts, after=after)
+        except LedgerUnavailable as exc:
+            if isinstance(self._ledger, ReopenableLedger):
+                self.pause(exc)
+            raise
 
     def _with_pending(self, answers: Sequence[Answer], facts: Sequence[Fact]) -> Sequence[Answer]:
         """Say so where a receipt is missing that there will be."""

@@ -32,6 +32,7 @@ from rankd.ports import (
     Kept,
     Ledger,
     Progress,
+    ReopenableLedger,
     SealedName,
     SealedRow,
     SharedLedger,
@@ -50,6 +51,9 @@ SAVE_AT_CLOSE_FACTS = 50_000
 
 RETRY_SECONDS = 0.1
 """How soon a ledger is tried again that could not be read."""
+
+REOPEN_SECONDS_MIN, REOPEN_SECONDS_MAX = 0.25, 1.0
+"""How soon a ledger of this process is opened anew after it failed, and after another try."""
 
 KEEP_AFTER_SECONDS = 2.0
 """How long a node has to hand in its own receipts: it does so with its next append."""
@@ -104,8 +108,8 @@ class Sealer:
             try:
                 await self.turn()
             except LedgerUnavailable:
-                if self._intake.failure is not None:
-                    return  # The engine has stopped, and says so itself.
+                if self._intake.stopped.is_set():
+                    return  # It says so itself.
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def turn(self) -> None:
@@ -114,6 +118,28 @@ class Sealer:
         The writer does it, as it does for every batch: who asks may be told to stop meanwhile.
         """
         await self._intake.put([])
+
+
+class Reopener:
+    """Opens a ledger anew that failed, once its disk takes writes again."""
+
+    def __init__(self, intake: Intake, ledger: ReopenableLedger) -> None:
+        self._intake = intake
+        self._ledger = ledger
+
+    async def run(self) -> None:
+        """Look again and again until the engine stops."""
+        pause = REOPEN_SECONDS_MIN
+        while not self._intake.stopped.is_set():
+            await asyncio.sleep(pause)
+            pause = REOPEN_SECONDS_MIN
+            if self._intake.failure is None:
+                continue
+            try:
+                await self._intake.reopen(self._ledger)
+            except LedgerUnavailable as exc:
+                _log.debug("the ledger cannot be opened yet: %s", exc)
+                pause = REOPEN_SECONDS_MAX
 
 
 class Snapshotter:
@@ -258,8 +284,8 @@ class Pursuer:
                     await self._intake.pursue()
                 self._note(None)
             except LedgerUnavailable as exc:
-                if self._intake.failure is not None:
-                    return  # The engine has stopped, and says so itself.
+                if self._intake.stopped.is_set():
+                    return  # It says so itself.
                 if self.failure is None:
                     _log.warning("the ledger cannot be read: %s", exc)
                 self._note(exc)

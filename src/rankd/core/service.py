@@ -26,6 +26,7 @@ from rankd.core.managers import (
     Lookout,
     Mender,
     Pursuer,
+    Reopener,
     Sealer,
     Snapshotter,
 )
@@ -76,7 +77,16 @@ from rankd.model.profile import (
 from rankd.model.redefinition import check_redefinition, refolded
 from rankd.model.submission import Item, at_item, read_facts
 from rankd.model.window import Instant
-from rankd.ports import Archive, Clock, Ledger, LedgerReader, Loop, Progress, Spool
+from rankd.ports import (
+    Archive,
+    Clock,
+    Ledger,
+    LedgerReader,
+    Loop,
+    Progress,
+    ReopenableLedger,
+    Spool,
+)
 
 if TYPE_CHECKING:
     from rankd.core.filler import Filler
@@ -176,7 +186,13 @@ class Rankd(View):
     @property
     def ended(self) -> bool:
         """Whether it takes nothing more for good."""
-        return self._intake.failure is not None
+        return self._intake.stopped.is_set()
+
+    async def end(self) -> RankdError:
+        """Wait until it takes nothing more for good; return why."""
+        await self._intake.stopped.wait()
+        assert self._intake.failure is not None, "it says why"
+        return self._intake.failure
 
     @property
     def waiting(self) -> int:
@@ -737,6 +753,10 @@ async def running(  # noqa: PLR0913 - what it is put together from
     await monitor.look()
     note_start(steady, recorded)
     loops: dict[str, Loop] = {"snapshotter": rankd.snapshotter.run, "clock": monitor.run}
+    if isinstance(ledger, ReopenableLedger):
+        loops["reopener"] = Reopener(intake, ledger).run
+        if ledger.failure is not None:
+            intake.pause(ledger.failure)
     if manages:
         loops["sealer"] = rankd.sealer.run
     if shared is not None and isinstance(found.projector, Joint):

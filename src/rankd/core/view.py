@@ -118,6 +118,11 @@ class View:
         return self.ledger_failure is None
 
     @property
+    def ended(self) -> bool:
+        """Whether nothing more is taken for good."""
+        return False
+
+    @property
     def writer_answers(self) -> bool:
         """Whether the process that writes is heard of, where that is another one."""
         return True

@@ -104,7 +104,14 @@ class Heard:
         self.may_follow.set()
         self.supervisor = Supervisor()
 
-    def hear(self, position: Position, failure: str = "", clock_confirmations: int = 0) -> None:
+    def hear(
+        self,
+        position: Position,
+        failure: str = "",
+        clock_confirmations: int = 0,
+        *,
+        ended: bool = False,
+    ) -> None:
         self.positions.append(position)
         if self.failures[-1:] != [failure]:
             self.failures.append(failure)

@@ -13,6 +13,8 @@ from rankd.api import workers
 from rankd.api.workers import WORKER_VARIABLE, Workers, WorkerTask
 from rankd.core import supervisor
 from rankd.core.supervisor import Supervisor
+from rankd.core.view import View
+from rankd.errors import LedgerUnavailable, RankdError
 from rankd.settings import Settings
 
 pytestmark = pytest.mark.anyio
@@ -89,6 +91,17 @@ class Addresses:
         return f"/run/{self.count}/writer"
 
 
+class Ledger(View):
+    """The part of a view that says whether scores are taken."""
+
+    def __init__(self, failure: RankdError | None = None) -> None:
+        self.lost = failure
+
+    @property
+    def ledger_failure(self) -> RankdError | None:
+        return self.lost
+
+
 async def ended(running: "list[asyncio.Task[None]]") -> None:
     async with asyncio.timeout(PATIENCE_SECONDS):
         await asyncio.gather(*running)
@@ -96,7 +109,7 @@ async def ended(running: "list[asyncio.Task[None]]") -> None:
 
 async def test_a_worker_is_told_the_settings_and_where_the_writer_is(system: System) -> None:
     settings = Settings(port=4000, workers=3, cors_origins=("https://a.example",), rate_per_key=2.5)
-    beside = Workers(settings, Addresses(), 1)
+    beside = Workers(settings, Addresses(), Ledger(), 1)
     running = beside.start(Supervisor())
     await system.until_started(1)
     (process,) = system.started
@@ -113,7 +126,7 @@ async def test_a_worker_is_told_the_settings_and_where_the_writer_is(system: Sys
 async def test_one_that_ends_is_started_again_and_asks_anew_where_the_writer_is(
     system: System, caplog: pytest.LogCaptureFixture
 ) -> None:
-    beside = Workers(Settings(), Addresses(), 2)
+    beside = Workers(Settings(), Addresses(), Ledger(), 2)
     running = beside.start(Supervisor())
     await system.until_started(2)
     system.started[0].end(-9)
@@ -129,7 +142,7 @@ async def test_one_that_ends_is_started_again_and_asks_anew_where_the_writer_is(
 
 
 async def test_the_service_is_ready_once_every_worker_takes_connections(system: System) -> None:
-    beside = Workers(Settings(), Addresses(), 2)
+    beside = Workers(Settings(), Addresses(), Ledger(), 2)
     ready = asyncio.create_task(beside.ready())
     beside.note_listening()
     await asyncio.sleep(0)
@@ -140,7 +153,7 @@ async def test_the_service_is_ready_once_every_worker_takes_connections(system: 
 
 async def test_one_that_does_not_stop_in_its_time_is_killed(system: System) -> None:
     system.stubborn = True
-    beside = Workers(Settings(stop_seconds_max=0.0), Addresses(), 1)
+    beside = Workers(Settings(stop_seconds_max=0.0), Addresses(), Ledger(), 1)
     running = beside.start(Supervisor())
     await system.until_started(1)
     await beside.stop()
@@ -154,10 +167,25 @@ async def test_worker_that_cannot_be_started_is_tried_again(
     """The others are left alone meanwhile."""
     monkeypatch.setattr(supervisor, "RESTART_SECONDS_MIN", 0.001)
     system.failures = [OSError(EMFILE, "Too many open files")]
-    beside = Workers(Settings(), Addresses(), 2)
+    beside = Workers(Settings(), Addresses(), Ledger(), 2)
     running = beside.start(Supervisor())
     await system.until_started(2)
     assert "worker-1 failed; restart in" in caplog.text and "Too many open files" in caplog.text
     assert len(system.started) == 2
+    await beside.stop()
+    await ended(running)
+
+
+async def test_no_worker_is_started_or_waited_for_until_the_ledger_takes_writes(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "LOOK_SECONDS", 0.001)
+    ledger = Ledger(LedgerUnavailable("no space is left on the disk", applied="no"))
+    beside = Workers(Settings(), Addresses(), ledger, 1)
+    running = beside.start(Supervisor())
+    await beside.ready()
+    assert not system.started
+    ledger.lost = None
+    await system.until_started(1)
     await beside.stop()
     await ended(running)

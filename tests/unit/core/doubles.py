@@ -18,7 +18,7 @@ from rankd.core.book import BoardPage
 from rankd.core.projector import Projector
 from rankd.core.recovery import Build, Home
 from rankd.core.service import Rankd, running
-from rankd.errors import IndexUnavailable, LedgerUnavailable
+from rankd.errors import IndexUnavailable, LedgerUnavailable, RankdError
 from rankd.model.facts import Fact, Position, Recorded
 from rankd.model.window import Instant
 from rankd.ports import Appended, Clock, FirstUse, Kept, Ledger, Progress, RankIndex
@@ -316,6 +316,28 @@ class FaultyLedger:
 
     async def close(self) -> None:
         await self.inner.close()
+
+
+class ReopenableLedger(FaultyLedger):
+    """A ledger that can be opened anew, unless that is to fail."""
+
+    def __init__(self, inner: MemoryLedger | None = None) -> None:
+        super().__init__(inner)
+        self.failure: RankdError | None = None
+        self.reopened = 0
+        self.refusals: list[Exception] = []
+        """What the next attempts raise."""
+
+    async def append(self, *args: Any, **given: Any) -> Any:
+        if self.failure is not None:
+            raise LedgerUnavailable(str(self.failure), applied="no")
+        return await super().append(*args, **given)
+
+    async def reopen(self) -> None:
+        self.reopened += 1
+        if self.refusals:
+            raise self.refusals.pop(0)
+        self.failure, self._broken = None, False
 
 
 class LosableLedger(FaultyLedger):

@@ -153,7 +153,8 @@ async def test_a_follower_that_is_behind_for_long_says_so_until_it_has_caught_up
 async def test_what_the_writer_says_of_itself_is_told_until_it_says_otherwise() -> None:
     ledger, clock = FaultyLedger(), SetClock()
     async with following(ledger=ledger, build=bare, clock=clock, tell=lambda _: None) as follower:
-        follower.hear(Position(0), "its disk hangs")
+        follower.hear(Position(0), "its disk hangs", ended=True)
+        assert follower.ended
         assert "its disk hangs" in str(follower.ledger_failure)
         assert (follower.stale, follower.writable, follower.writer_answers) == (True, False, True)
         follower.hear(Position(0))

@@ -26,7 +26,7 @@ from rankd.adapters.sqlite.database import (
     sync_folder,
     translated_errors,
 )
-from rankd.errors import FieldError, InvalidRequest
+from rankd.errors import FieldError, InvalidRequest, LedgerUnavailable
 from rankd.ports import Progress
 
 STEP_PAGES = 256
@@ -112,7 +112,11 @@ class RunningBackup:
     def step(self) -> Progress | None:
         """Copy a few pages; return how far it is, or None once the copy is whole and synced."""
         if not self._backup.done:
-            self._backup.step(STEP_PAGES)
+            try:
+                self._backup.step(STEP_PAGES)
+            except apsw.ConnectionClosedError as exc:
+                problem = "the ledger failed and was opened anew meanwhile; repeat the backup"
+                raise LedgerUnavailable(problem, applied="no") from exc
             total = self._backup.page_count
             return Progress(total - self._backup.remaining, total, "copying")
         self._finish()

@@ -8,6 +8,7 @@ What decides whether a commit survives a power cut (the journal mode and ``synch
 back after it was set: SQLite ignores, without a word, a pragma it cannot follow.
 """
 
+import errno
 import fcntl
 import os
 import stat
@@ -57,6 +58,12 @@ BUSY_MS_MAX = 250
 CACHE_KIB = 65_536
 """Of the connection that writes: the upper levels of the key table of a large ledger."""
 
+PROBE = ".ledger.probe"
+"""The name of a file that is written for a moment."""
+
+PROBE_BYTES = 1 << 20
+"""What a disk must have room for before a ledger is opened anew: some thousand appends."""
+
 PRIVATE_FOLDER, PRIVATE_FILE = 0o700, 0o600
 """Modes of a data folder and of what is in it: the owner's alone."""
 
@@ -89,6 +96,15 @@ _PASSING = frozenset(
         apsw.SQLITE_INTERRUPT,
     }
 )
+
+
+_DISK_CODES = frozenset({apsw.SQLITE_FULL, apsw.SQLITE_IOERR})
+_DISK_REASONS = {
+    errno.ENOSPC: "no space is left on the disk",
+    errno.EDQUOT: "the quota of the disk is used up",
+    errno.EROFS: "the disk can only be read",
+    errno.EIO: "the disk reports an error",
+}
 
 
 _REASONS = {
@@ -132,6 +148,31 @@ def translated_errors() -> Iterator[None]:
 # ------------------------------------------------------------------------------ folder
 
 
+def is_disk_failure(error: RankdError) -> bool:
+    """Return whether an error is that of a disk that is full, fails, or can only be read."""
+    cause = error.__cause__
+    if isinstance(cause, apsw.Error):
+        return getattr(cause, "extendedresult", 0) & 0xFF in _DISK_CODES
+    return isinstance(cause, OSError) and cause.errno in _DISK_REASONS
+
+
+def probe(folder: Path) -> None:
+    """Write and sync a file for a moment. Raises LedgerUnavailable if the disk takes none."""
+    path = folder / PROBE
+    try:
+        try:
+            with path.open("wb") as file:
+                path.chmod(PRIVATE_FILE)
+                file.write(bytes(PROBE_BYTES))
+                file.flush()
+                os.fsync(file.fileno())
+        finally:
+            path.unlink(missing_ok=True)
+    except OSError as exc:
+        problem = _DISK_REASONS.get(exc.errno or 0, exc.strerror)
+        raise LedgerUnavailable(f"{problem} ({folder})", applied="no") from exc
+
+
 class FolderLock:
     """The sole right to a folder, held until ``release`` or the end of the process.
 
@@ -140,7 +181,7 @@ class FolderLock:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+        self._file = _open_lock(folder / LOCK)
         self._owner = os.getpid()
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -159,6 +200,15 @@ class FolderLock:
     def give_up(self) -> None:
         """Close the copy that a child has: the lock ends when its owner says so."""
         os.close(self._file)
+
+
+def _open_lock(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+    except OSError as exc:
+        if exc.errno != errno.EROFS:
+            raise
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
 @contextmanager
@@ -405,6 +455,15 @@ def connect_closed(file: Path) -> apsw.Connection:
         raise
     database.close()
     return copy
+
+
+def is_ledger(file: Path) -> bool:
+    """Return whether a ledger that no process has open can be read."""
+    try:
+        connect_closed(file).close()
+    except (NoLedger, apsw.Error):
+        return False
+    return True
 
 
 def _connect_closed(file: Path) -> apsw.Connection:

@@ -30,9 +30,10 @@ class Lane:
     async def open(self, connect: Callable[[], apsw.Connection]) -> None:
         """Open the connection, or leave nothing behind."""
         try:
-            self._database = await self._do(connect)
+            await self.reopen(connect)
         except BaseException:
             self._end()
+            self._close(None)  # It was opened, and the caller cancelled meanwhile.
             raise
 
     async def run(self, work: Callable[[apsw.Connection], T]) -> T:
@@ -43,12 +44,21 @@ class Lane:
         """Hand over work nobody waits for, behind what was handed over already."""
         self._thread.submit(self._with_database, work)
 
+    async def reopen(
+        self,
+        connect: Callable[[], apsw.Connection],
+        last: Callable[[apsw.Connection], object] | None = None,
+    ) -> None:
+        """Close the connection as ``close`` does, and open another; there is none if that fails."""
+        await self._do(partial(self._reopen, connect, last))
+
     async def close(self, last: Callable[[apsw.Connection], object] | None = None) -> None:
         """Do one last piece of work, close the connection and end the thread."""
-        if self._ended or self._database is None:
+        if self._ended:
             return
         try:
-            await self._do(partial(self._close, last))
+            if self._database is not None:
+                await self._do(partial(self._close, last))
         finally:
             self._end()
 
@@ -60,12 +70,25 @@ class Lane:
         if self._ended:
             raise _closed()
         loop = asyncio.get_running_loop()
-        return await asyncio.shield(loop.run_in_executor(self._thread, _translated, work))
+        doing = loop.run_in_executor(self._thread, _translated, work)
+        try:
+            return await asyncio.shield(doing)
+        except asyncio.CancelledError:
+            doing.add_done_callback(_retrieve)
+            raise
 
     def _with_database(self, work: Callable[[apsw.Connection], T]) -> T:
         if self._database is None:
             raise _closed()
         return work(self._database)
+
+    def _reopen(
+        self,
+        connect: Callable[[], apsw.Connection],
+        last: Callable[[apsw.Connection], object] | None,
+    ) -> None:
+        self._close(last)
+        self._database = connect()
 
     def _close(self, last: Callable[[apsw.Connection], object] | None) -> None:
         database, self._database = self._database, None
@@ -86,6 +109,12 @@ async def stepwise(steps: Iterator[T]) -> AsyncIterator[T]:
             yield step
     finally:
         lane._end()
+
+
+def _retrieve(done: "asyncio.Future[T]") -> None:
+    """Take note of an error that nobody waits for, so that asyncio does not log it."""
+    if not done.cancelled():
+        done.exception()
 
 
 def _translated(work: Callable[[], T]) -> T:

@@ -7,8 +7,10 @@ the keys it carries.
 What an error means depends on when it comes. Until COMMIT is called nothing can have been
 applied: the transaction is rolled back and the answer is a certain ``no``. An error out of COMMIT
 can mean either, for the commit may be on the disk though its confirmation was not: then the answer
-is ``unknown``, and this object refuses everything until the folder is opened anew, which reads
-what is really there.
+is ``unknown``, and this object refuses everything until ``reopen``, which reads what is really
+there and goes on only if that is what was there, and perhaps that append behind it.
+
+On a disk that takes no writes a ledger is opened to be read only, until ``reopen`` succeeds.
 """
 
 import asyncio
@@ -27,6 +29,7 @@ import msgspec
 from rankd.adapters.sqlite.backup import RunningBackup
 from rankd.adapters.sqlite.block import BLOCK_FACTS_MAX, GENESIS, seal
 from rankd.adapters.sqlite.database import (
+    FILE,
     PART,
     Durability,
     FolderLock,
@@ -35,8 +38,11 @@ from rankd.adapters.sqlite.database import (
     connect_writer,
     durability,
     holds_ledger,
+    is_disk_failure,
+    is_ledger,
     note_copy,
     prepare,
+    probe,
     translated,
 )
 from rankd.adapters.sqlite.keys import Name, fingerprint_of, hash_of, name_of, names_of, plain
@@ -88,7 +94,11 @@ class SQLiteLedger:
         self._lock: FolderLock | None = None
         self._tail = _Tail(Position(0), Instant(0), GENESIS)
         self._wal_pages = 0
-        self._broken: RankdError | None = None
+        self.failure: RankdError | None = None
+        self._uncertain = False
+        """Whether the last append may or may not be there."""
+        self._read_only = False
+        """Whether the disk took no writes when the folder was opened."""
 
     @classmethod
     @asynccontextmanager
@@ -98,7 +108,8 @@ class SQLiteLedger:
         """Open the ledger in a folder, or begin one in an empty or absent folder.
 
         Raises LedgerInUse, NoLedger for a folder with other content, and LedgerNotCopied for a copy
-        that was not finished, unless it is opened for ``copying`` from the ledger of that name.
+        that was not finished, unless it is opened for ``copying`` from the ledger of that name. A
+        ledger on a disk that takes no writes is open to be read, and ``failure`` says why.
         """
         ledger = cls(folder, vfs=vfs, copying=copying)
         await ledger._open()
@@ -109,12 +120,95 @@ class SQLiteLedger:
 
     async def _open(self) -> None:
         try:
-            await self._writer.open(self._lock_and_connect)
-            await self._reader.open(partial(connect_reader, self.folder, vfs=self._vfs))
-            await self._writer.run(self._learn)
+            try:
+                await self._open_to_write()
+            except LedgerUnavailable as exc:
+                if not await self._can_be_read():
+                    raise
+                self.failure = await self._reason(exc)
+                await self._open_to_read()
         except BaseException:
             await self.close()
             raise
+
+    async def _open_to_write(self) -> None:
+        await self._writer.open(self._lock_and_connect)
+        await self._reader.open(self._connect_reader())
+        await self._writer.run(self._learn)
+
+    async def _can_be_read(self) -> bool:
+        """Whether there is a ledger, and this process has the sole right to it."""
+        if self._lock is None or self._copying is not None:
+            return False
+        return await asyncio.to_thread(is_ledger, self.folder / FILE)
+
+    async def _reason(self, error: LedgerUnavailable) -> LedgerUnavailable:
+        """Return why the disk takes no writes; raise the error if it is not the disk's.
+
+        SQLite often knows only that something cannot be done.
+        """
+        try:
+            await asyncio.to_thread(probe, self.folder)
+            found = error
+        except LedgerUnavailable as exc:
+            found = exc
+        if not is_disk_failure(found):
+            raise error
+        return found
+
+    async def _open_to_read(self) -> None:
+        await self._reader.close(_leave_wal)
+        await self._writer.close(_leave_wal)
+        self._writer, self._reader = Lane("writer"), Lane("reader")
+        self._read_only = True
+        await self._reader.open(self._connect_reader())
+        self.durability = await self._reader.run(durability)
+        self._tail = await self._reader.run(_tail_of)
+
+    async def reopen(self) -> None:
+        if isinstance(self.failure, LedgerCorrupt):
+            raise LedgerCorrupt(self.failure.problem) from self.failure
+        await asyncio.to_thread(probe, self.folder)
+        if self._read_only:  # A reader of this kind must see no writes.
+            await self._reader.close(_leave_wal)
+        read_only = self._read_only
+        try:
+            await self._writer.reopen(self._reconnect, _leave_wal)
+            if read_only:
+                self._read_only, self._reader = False, Lane("reader")
+                await self._reader.open(self._connect_reader())
+            await self._writer.run(self._learn)
+        except BaseException:
+            if read_only:
+                await self._open_to_read()
+            raise
+        self.failure, self._uncertain = None, False
+
+    def _reconnect(self) -> apsw.Connection:
+        """Open the file to write it, if it is the one that was open. Raises LedgerCorrupt."""
+        if not holds_ledger(self.folder):
+            raise self._corrupt("the ledger is gone")
+        database = connect_writer(self.folder, vfs=self._vfs)
+        try:
+            head, known = last_position(database), self._tail
+            rows = fetch(database, QUERIES["read_link"], position=known.head)
+            if known.head and (not rows or rows[0][0] != known.link):
+                raise self._corrupt(f"the ledger ends at {head}, and not with the same facts")
+        except BaseException:
+            database.close()
+            raise
+        self._recent.forget()
+        return database
+
+    def _corrupt(self, problem: str) -> LedgerCorrupt:
+        head = self._tail.head
+        self.failure = LedgerCorrupt(f"{problem}: facts up to {head} were acknowledged")
+        return self.failure
+
+    def _connect_reader(self) -> partial[apsw.Connection]:
+        if self._read_only:
+            return partial(connect_closed, self.folder / FILE)
+        return partial(connect_reader, self.folder, vfs=self._vfs)
 
     def _lock_and_connect(self) -> apsw.Connection:
         copying = self._copying is not None
@@ -128,14 +222,13 @@ class SQLiteLedger:
         self.durability = durability(database)
         database.set_wal_hook(self._measure_wal)
         self._recent.load(database)
-        for last, at, link in fetch(database, QUERIES["last_block"]):
-            self._tail = _Tail(last, at, link)
+        self._tail = _tail_of(database)
 
     async def close(self) -> None:
         # The reader first: the last connection to go removes the WAL, and only a writer can.
-        await self._reader.close()
+        await self._reader.close(_leave_wal)
         try:
-            await self._writer.close(_leave_wal if self._broken else _empty_wal)
+            await self._writer.close(_leave_wal if self.failure else _empty_wal)
         finally:
             if self._lock is not None:
                 self._lock.release()
@@ -171,6 +264,7 @@ class SQLiteLedger:
         receipts: Sequence[Kept] = (),
         after: Position | None = None,
     ) -> Appended | None:
+        self._refuse_append()
         return await self._writer.run(
             partial(self._append, facts=facts, now=now, receipts=receipts, after=after)
         )
@@ -187,7 +281,7 @@ class SQLiteLedger:
         receipts: Sequence[Kept],
         after: Position | None,
     ) -> Appended | None:
-        self._refuse_if_broken()
+        self._refuse_append()
         if after is not None and after != self._tail.head:
             return None
         at = max(now, self._tail.at)
@@ -233,7 +327,7 @@ class SQLiteLedger:
     def _take_over(
         self, database: apsw.Connection, *, facts: Sequence[Recorded], receipts: Sequence[Kept]
     ) -> None:
-        self._refuse_if_broken()
+        self._refuse_append()
         tail = self._tail
         with self._transaction(database):
             for _, run in groupby(facts, attrgetter("at")):
@@ -283,23 +377,28 @@ class SQLiteLedger:
             raise self._break(exc) from exc
 
     def _break(self, error: apsw.Error) -> RankdError:
-        self._broken = translated(error, applied="unknown")
-        return self._broken
+        self.failure, self._uncertain = translated(error, applied="unknown"), True
+        return self.failure
 
     def _note(self, error: RankdError) -> RankdError:
         """Append no more to a file that is damaged."""
         if isinstance(error, LedgerCorrupt):
-            self._broken = error
+            self.failure, self._uncertain = error, True
         return error
 
-    def _refuse_if_broken(self) -> None:
-        if isinstance(self._broken, LedgerCorrupt):
-            raise LedgerCorrupt(self._broken.problem) from self._broken
-        if self._broken is not None:
+    def _refuse_append(self) -> None:
+        self._refuse_if_uncertain()
+        if self.failure is not None:
+            raise LedgerUnavailable(str(self.failure), applied="no") from self.failure
+
+    def _refuse_if_uncertain(self) -> None:
+        if self._uncertain and isinstance(self.failure, LedgerCorrupt):
+            raise LedgerCorrupt(self.failure.problem) from self.failure
+        if self._uncertain:
             raise LedgerUnavailable(
                 "an earlier append may or may not have been applied; open the ledger anew",
                 applied="no",
-            ) from self._broken
+            ) from self.failure
 
     # --------------------------------------------------------------------------- reads
 
@@ -307,12 +406,12 @@ class SQLiteLedger:
         return await self._read(partial(self._in_order.read, after=after, limit=limit))
 
     async def head(self) -> Position:
-        self._refuse_if_broken()
+        self._refuse_if_uncertain()
         return self._tail.head
 
     async def chain_head(self) -> bytes:
         """Return the last link: ledgers that agree in it agree in every fact."""
-        self._refuse_if_broken()
+        self._refuse_if_uncertain()
         return self._tail.link
 
     async def link_at(self, position: Position) -> bytes | None:
@@ -341,22 +440,22 @@ class SQLiteLedger:
         await look_for(self.head, after=after, within_seconds=within_seconds)
 
     async def _read(self, work: Callable[[apsw.Connection], T]) -> T:
-        self._refuse_if_broken()
+        self._refuse_if_uncertain()
         return await self._reader.run(work)
 
     async def verify(self) -> AsyncIterator[Progress]:
         """Check everything up to the head of this moment, on a thread of its own."""
-        self._refuse_if_broken()
-        connect = partial(connect_reader, self.folder, vfs=self._vfs)
-        async for progress in verifying(connect, self._tail.head):
+        self._refuse_if_uncertain()
+        async for progress in verifying(self._connect_reader(), self._tail.head):
             yield progress
 
     # -------------------------------------------------------------------------- backup
 
     async def backup(self, folder: Path) -> AsyncIterator[Progress]:
         """Copy the ledger into an empty folder while it goes on, and verify the copy."""
-        self._refuse_if_broken()
-        async for progress in backing_up(self._writer, folder):
+        self._refuse_if_uncertain()
+        lane = self._reader if self._read_only else self._writer
+        async for progress in backing_up(lane, folder):
             yield progress
 
     # ---------------------------------------------------------------------- checkpoint
@@ -407,6 +506,11 @@ def last_position(database: apsw.Connection) -> Position:
     """Return the last position of a ledger; 0 if it has none."""
     rows = fetch(database, QUERIES["last_block"])
     return Position(rows[0][0]) if rows else Position(0)
+
+
+def _tail_of(database: apsw.Connection) -> _Tail:
+    rows = fetch(database, QUERIES["last_block"])
+    return _Tail(*rows[0]) if rows else _Tail(Position(0), Instant(0), GENESIS)
 
 
 # ------------------------------------------------------------------ numbers, keys, rows
