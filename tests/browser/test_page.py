@@ -236,3 +236,23 @@ def test_it_fits_a_phone(page: Page, site: Site) -> None:
     page.open(site.url)
     page.wait_for("document.querySelectorAll('#rows tr').length === 1")
     assert page.evaluate("document.documentElement.scrollWidth") == 320
+
+
+def test_six_windows_fit_a_phone(page: Page, site: Site) -> None:
+    season = {"name": "season", "every": "4w", "start": "2026-01-05T00:00:00Z"}
+    cup = {"name": "champions-cup", "every": "2w", "start": "2026-01-05T00:00:00Z"}
+    site.define("arena", windows=["all", "daily", "weekly", "monthly", season, cup])
+    site.submit("arena", "ada", 10)
+    page.look_like(width=390, height=844)
+    page.open(site.url)
+    page.wait_for("document.querySelectorAll('#windows label').length === 6")
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    outside = """[...document.querySelectorAll('#windows span')].filter((name) => {
+        const edge = document.getElementById('windows').getBoundingClientRect();
+        const box = name.getBoundingClientRect();
+        const cut = name.scrollWidth > name.clientWidth;
+        return cut || box.left < edge.left || box.right > edge.right;
+    }).length"""
+    assert page.evaluate(outside) == 0, "a name is cut off"
+    heights = "[...document.querySelectorAll('#windows span')].map((name) => name.clientHeight)"
+    assert len(set(page.evaluate(heights))) == 1, "a name is broken into two lines"
