@@ -58,6 +58,7 @@ A ``code`` is for programs and never changes; a message is for people and may. N
 repeats raw input: what a stranger sent could be megabytes, or markup.
 """
 
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import ClassVar, Literal, NamedTuple
 
@@ -177,10 +178,27 @@ class UnknownWindow(Refused):
 
     code = "unknown_window"
 
-    def __init__(self, *, board: str, window: str, known: tuple[str, ...] = ()) -> None:
-        there = f"; its windows are {', '.join(known)}" if known else ""
-        super().__init__(f"board {board!r} has no window {window[:64]!r} now{there}")
+    def __init__(
+        self,
+        *,
+        board: str,
+        window: str,
+        known: tuple[str, ...] = (),
+        opens_at: Mapping[str, str] | None = None,
+    ) -> None:
         self.board, self.window, self.known = board, window, known
+        self.opens_at = opens_at or {}
+        """When the next window begins, by the names of those that have none open."""
+        super().__init__(f"board {board!r} has no window {window[:64]!r} now{self.hint()}")
+
+    def hint(self) -> str:
+        """Return the windows there are, and when those begin that are not open."""
+        opens_at = self.opens_at
+        names = [
+            f"{name} (opens at {opens_at[name]})" if name in opens_at else name
+            for name in self.known
+        ]
+        return f"; its windows are {', '.join(names)}" if names else ""
 
 
 class NotRanked(Refused):

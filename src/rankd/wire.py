@@ -59,7 +59,7 @@ class Row(Shape, gc=False):
     """The rank among those who were asked for together."""
 
 
-class Page(Struct, gc=False):
+class Page(Shape, gc=False):
     """Consecutive standings of one ranking."""
 
     board: str
@@ -72,6 +72,10 @@ class Page(Struct, gc=False):
     standings: list[Row]
     next_cursor: str | None
     prev_cursor: str | None
+    state: str = "open"
+    """Of the window: ``scheduled``, ``open`` or ``sealed``."""
+    opens_at: str | UnsetType = UNSET
+    """When a scheduled window begins."""
 
 
 class Standing(Shape, gc=False):
@@ -92,6 +96,8 @@ class Standing(Shape, gc=False):
     exactness: str = "exact"
     stale: bool = False
     columns: dict[str, Score] | UnsetType = UNSET
+    state: str = "open"
+    """Of the window."""
 
 
 class Found(Read, gc=False, kw_only=True):
@@ -103,6 +109,8 @@ class Found(Read, gc=False, kw_only=True):
     total: int
     standings: list[Row]
     not_found: list[str]
+    state: str = "open"
+    opens_at: str | UnsetType = UNSET
 
 
 class Lookup(Struct, forbid_unknown_fields=True):
@@ -122,6 +130,8 @@ class Projection(Read, gc=False, kw_only=True):
     score: Score | None
     percentile: float | None
     columns: dict[str, Score] | UnsetType = UNSET
+    state: str = "open"
+    opens_at: str | UnsetType = UNSET
 
 
 class OnBoard(Struct, gc=False):
@@ -133,6 +143,8 @@ class OnBoard(Struct, gc=False):
     score: Score
     percentile: float
     total: int
+    state: str = "open"
+    """Of the window."""
 
 
 class Everywhere(Read, gc=False, kw_only=True):
@@ -222,7 +234,7 @@ class Results(Struct):
     """How far the node has come, and so at least as far as what has a position of its own here."""
 
 
-class Window(Struct, gc=False):
+class Window(Shape, gc=False):
     """A window of a board."""
 
     window: str
@@ -230,8 +242,10 @@ class Window(Struct, gc=False):
     start: str | None
     end: str | None
     state: str
-    """``open`` or ``closed``."""
+    """``scheduled``, ``open`` or ``sealed``."""
     total: int
+    opens_at: str | UnsetType = UNSET
+    """When a scheduled window begins."""
 
 
 class Windows(Read, gc=False, kw_only=True):

@@ -1,6 +1,7 @@
 """The live page in a real browser: it shows, it follows, it asks for a key, and names stay text."""
 
 import json
+import re
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from rankd.testing.servers import postgres_server
 
 ROWS = """[...document.querySelectorAll('#rows tr')].map(
     row => [...row.children].map(cell => cell.innerText.trim()))"""
+
+START, END = "2999-01-02T12:00:00Z", "2999-02-01T00:00:00Z"
 
 HOSTILE_NAME = "<img src=x onerror=alert(1)>"
 HOSTILE_ID = "\u05d0\u05d1\u05d2<script>alert(2)</script>"
@@ -256,3 +259,26 @@ def test_six_windows_fit_a_phone(page: Page, site: Site) -> None:
     assert page.evaluate(outside) == 0, "a name is cut off"
     heights = "[...document.querySelectorAll('#windows span')].map((name) => name.clientHeight)"
     assert len(set(page.evaluate(heights))) == 1, "a name is broken into two lines"
+
+
+def test_a_board_before_its_start_counts_down_to_it(page: Page, site: Site) -> None:
+    site.define("cup", windows=[{"name": "cup", "start": START, "end": END}])
+    page.open(site.url)
+    page.wait_for("document.getElementById('state').dataset.state === 'live'")
+    page.wait_for("!document.getElementById('nobody').hidden")
+    assert text(page, "nobody").startswith("Opens 1/2/2999, ")
+    assert text(page, "reset-label") == "Cup opens in"
+    assert re.fullmatch(r"\d+ d \d\d:\d\d:\d\d", text(page, "reset"))
+    assert text(page, "state-text") == "Live"
+    assert page.evaluate("document.getElementById('trouble').hidden")
+    assert page.complaints == []
+
+
+def test_a_scheduled_window_can_be_chosen_beside_open_ones(page: Page, site: Site) -> None:
+    site.define("arena", windows=["all", {"name": "cup", "start": START, "end": END}])
+    site.submit("arena", "ada", 10)
+    page.open(site.url)
+    shown(page, "ada")
+    page.evaluate("document.querySelector('input[value=cup]').click()")
+    page.wait_for("document.getElementById('nobody').textContent.startsWith('Opens 1/2/2999')")
+    assert page.complaints == []

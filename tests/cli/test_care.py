@@ -181,11 +181,27 @@ def test_windows_that_are_closed_are_listed_and_can_be_asked_for() -> None:
     lines = run("board", "windows", "sprint", "--data", "d").out.splitlines()
     states = {line.split()[0]: line.split()[1] for line in lines[1:]}
     assert states.keys() >= set(names), "another minute may have begun"
-    assert (states["all"], states[names[-1]]) == ("open", "closed")
+    assert (states["all"], states[names[-1]]) == ("open", "sealed")
     assert "ann" in run("top", "sprint", "--window", names[-2], "--data", "d").out
 
     unknown = run("top", "sprint", "--window", "minute:-500", "--data", "d")
     assert unknown.code == 1 and "`rankd board windows` lists" in unknown.err
+
+
+def test_windows_are_listed_to_the_second_if_one_has_seconds() -> None:
+    sprint = {"name": "sprint", "every": "1m", "gap": "1d", "start": "2999-01-01T00:00:30Z"}
+    season = {"name": "season", "every": "4w", "start": "2999-01-01T00:00:00Z"}
+    with rankd.open("d") as ranks:
+        ranks.board("fine", windows=["all", sprint, season])
+        ranks.board("coarse", windows=["all", season])
+    fine = run("board", "windows", "fine", "--data", "d").out
+    assert "sprint:1  scheduled  2999-01-01 00:00:30Z  2999-01-01 00:01:30Z" in fine
+    assert "season:1  scheduled  2999-01-01 00:00:00Z  2999-01-29 00:00:00Z" in fine
+    coarse = run("board", "windows", "coarse", "--data", "d").out
+    assert "season:1  scheduled  2999-01-01 00:00Z  2999-01-29 00:00Z" in coarse
+    assert "season:1  scheduled" in run("board", "show", "coarse", "--data", "d").out
+    top = run("top", "coarse", "--window", "season", "--data", "d")
+    assert top.out == "coarse · season:1 · opens at 2999-01-01T00:00:00Z\nrank  player  score\n"
 
 
 def test_damage_is_found(tmp_path: Path) -> None:

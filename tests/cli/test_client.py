@@ -22,6 +22,24 @@ from rankd.wire import BoardBody, Preview, Receipt, Refusal
 SOON = Policy(retries_max=5, backoff_seconds=0.001)
 
 
+SEASON = {"name": "season", "every": "1d", "gap": "1d", "start": "2999-01-01T00:00:00Z"}
+
+
+def test_a_window_before_its_start_is_read_as_scheduled(client: Client) -> None:
+    client.define("coming", {"windows": ["all", SEASON]})
+    opening = ("scheduled", "2999-01-01T00:00:00Z")
+    page = client.page("coming", window="season")
+    found = client.lookup("coming", ["ann"], window="season")
+    needed = client.projection("coming", rank=1, window="season")
+    (coming,) = (one for one in client.windows("coming").windows if one.name == "season")
+    for each in (page, found, needed, coming):
+        assert (each.state, each.opens_at) == opening
+    assert (page.standings, client.page("coming").state) == ([], "open")
+    known = r"its windows are all, season \(opens at 2999-01-01T00:00:00Z\)$"
+    with pytest.raises(UnknownWindow, match=known):
+        client.page("coming", window="season:-1")
+
+
 def test_every_call_is_answered(client: Client) -> None:
     made = client.define("all", {"windows": ["all", "daily"], "segments": ["region"]})
     assert isinstance(made, BoardBody)

@@ -37,7 +37,7 @@ TEXT_OR_NONE = (str, type(None))
 ANYTHING = (object,)
 
 READ = {"as_of": int, "exactness": str, "stale": bool}
-WHICH = {"board": str, "window": str, "segment": TEXT_OR_NONE}
+WHICH = {"board": str, "window": str, "segment": TEXT_OR_NONE, "state": str}
 PAGE = {
     **WHICH,
     **READ,
@@ -72,6 +72,7 @@ ON_BOARD = {
     "score": NUMBER,
     "percentile": Decimal,
     "total": int,
+    "state": str,
 }
 WINDOW = {
     "window": str,
@@ -127,6 +128,8 @@ PROBLEM = {"type": str, "title": str, "status": int, "detail": str, "code": str,
 def check(found: Any, shape: Mapping[str, Any], *optional: str) -> Any:
     """Hold an object to its shape: every field and no other, each of its type; return it."""
     assert isinstance(found, dict), found
+    if found.get("state") == "scheduled" and "state" in shape:
+        shape = {**shape, "opens_at": str}
     assert set(found) - set(optional) == set(shape), (sorted(found), sorted(shape))
     for name, kind in shape.items():
         kinds = kind if isinstance(kind, tuple) else (kind,)
@@ -414,6 +417,7 @@ class SeenWindow:
     id: str
     start: Instant | None
     end: Instant | None
+    state: str
 
 
 def instant_of(text: str | None) -> Instant | None:
@@ -517,14 +521,17 @@ class HttpBoard:
         check(self._api.write("DELETE", f"{self._path}?reason={quote(reason)}").body, DONE)
 
     def windows(self) -> list[SeenWindow]:
-        """The closed ones, oldest first, then the open ones, as the engine in a program has it."""
+        """The sealed ones, oldest first, then open and scheduled, as the engine in a program."""
         told = self.told_windows()
-        closed = [each for each in reversed(told) if each["state"] == "closed"]
+        closed = [each for each in reversed(told) if each["state"] == "sealed"]
         opened = [each for each in told if each["state"] == "open"]
-        assert told == [*opened, *reversed(closed)]
+        coming = [each for each in told if each["state"] == "scheduled"]
+        assert told == [*coming, *opened, *reversed(closed)]
         return [
-            SeenWindow(each["window"], instant_of(each["start"]), instant_of(each["end"]))
-            for each in [*closed, *opened]
+            SeenWindow(
+                each["window"], instant_of(each["start"]), instant_of(each["end"]), each["state"]
+            )
+            for each in [*closed, *opened, *coming]
         ]
 
     def told_windows(self) -> list[dict[str, Any]]:

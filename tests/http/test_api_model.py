@@ -34,11 +34,7 @@ from hypothesis.stateful import (
 from tests.http.api_facade import READ, Api, HttpRanks, check, percentile_of, same, shown
 from tests.http.clocked import PATIENCE_SECONDS, FileClock, serving
 from tests.property.embedded_model import (
-    CUP_START,
     DAY,
-    SEASON_EVERY,
-    SEASON_GAP,
-    SEASON_START,
     Board,
     Definition,
     Rules,
@@ -46,6 +42,7 @@ from tests.property.embedded_model import (
     Scores,
     Told,
     World,
+    next_start,
     scores_of,
 )
 from tests.property.test_embedded_api import (
@@ -229,13 +226,8 @@ def next_turn(world: World, name: str, now: int) -> int | None:
     board = world.boards[name]
     turns = [window.end for window in board.open.values() if window.end is not None]
     absent = [each for each in board.rules.windows if each not in board.open]
-    if "season" in absent:
-        every = SEASON_EVERY + SEASON_GAP
-        passed = max(0, (now - SEASON_START) // every + 1)
-        turns.append(SEASON_START + passed * every)
-    if "cup" in absent and now < CUP_START:
-        turns.append(CUP_START)
-    return min(turns, default=None)
+    openings = [next_start(each, now) for each in absent]
+    return min([*turns, *(start for start in openings if start is not None)], default=None)
 
 
 # --------------------------------------------------------------------------- the machine
@@ -426,11 +418,16 @@ class ApiMachine(EmbeddedMachine):
         told = board.told_windows()
         for each in told:
             expected = self.world.ranking(name, each["window"])
-            assert expected is not None
-            assert each["total"] == expected.total
+            if each["state"] == "scheduled":
+                assert (each["total"], each["opens_at"]) == (0, each["start"])
+            else:
+                assert expected is not None
+                assert each["total"] == expected.total
             assert each["name"] == each["window"].partition(":")[0]
         body = board.shown()
-        assert body["windows"] == [each for each in told if each["state"] == "open"]
+        unsealed = [each for each in told if each["state"] != "sealed"]
+        unsealed.sort(key=lambda each: model.rules.windows.index(each["name"]))
+        assert body["windows"] == unsealed
         assert body["server_time"] == text_of(self.clock.time)
         assert body["next_reset"] == text_of(next_turn(self.world, name, self.clock.time))
         default = self.world.ranking(name, model.default_window)

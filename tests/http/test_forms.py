@@ -151,6 +151,7 @@ def standing_in_words(standing: Standing, window: str) -> bytes:
             "exactness": "exact",
             "stale": False,
             **columns(standing.scores, decimals),
+            "state": "open",
         }
     )
 
@@ -180,6 +181,7 @@ def page_in_words(page: Any) -> bytes:
             "standings": rows,
             "next_cursor": page.next_cursor,
             "prev_cursor": page.prev_cursor,
+            "state": page.state,
         }
     )
 

@@ -19,6 +19,7 @@ from tests.http.lanes import (
     keyed,
     post,
     ranking,
+    request,
     served,
     status,
     told,
@@ -108,6 +109,57 @@ def test_a_window_that_closed_is_read_as_it_was_sealed() -> None:
             assert told(await service.same(asked[2]))["window"] == "daily:2026-11-15"
 
     run(seal())
+
+
+SEASON = {"name": "season", "every": "1d", "gap": "1d", "start": "2026-11-20T00:00:00Z"}
+SEASON_READS = [
+    request("GET", "/v1/boards/b"),
+    request("GET", "/v1/boards/b/windows"),
+    request("GET", "/v1/boards/b/standings"),
+    request("GET", "/v1/boards/b/standings?window=season&limit=5"),
+    request("GET", "/v1/boards/b/around/3"),
+    request("GET", "/v1/boards/b/friends/p1"),
+    request("GET", "/v1/boards/b/projection?rank=1"),
+    post({"players": ["p1"]}, "/v1/boards/b/standings:lookup"),
+]
+
+
+def test_a_window_before_its_start_is_told_alike_by_both_lanes_until_it_opens() -> None:
+    async def open_it() -> None:
+        async with served({"windows": [SEASON]}) as service:
+            opening = ("scheduled", "2026-11-20T00:00:00Z", 0)
+            for state, opens_at, total in (opening, ("open", None, 12)):
+                for sent in SEASON_READS:
+                    await service.same(sent)
+                    found = told(await service.same(sent))
+                    (shown,) = found.get("windows", [found])
+                    assert (shown["state"], shown.get("opens_at")) == (state, opens_at)
+                    assert (shown["window"], shown["total"]) == ("season:1", total)
+                    assert len(found.get("standings", [])) <= total
+                for ask in (STANDING, AROUND):
+                    answer = await service.same(get("p1", ask))
+                    assert status(answer) == (200 if total else 404)
+                service.clock.time += 6 * DAY
+                await fill(service.rankd)
+
+    run(open_it())
+
+
+def test_a_submission_before_the_start_is_told_alike_when_that_is() -> None:
+    async def submit() -> None:
+        definition = {"windows": [SEASON]}
+        async with served(definition) as one, served(definition) as twin:
+            assert await alike(one, twin, post(PLAIN), keyed("p1", 5), keyed("p1", 5)) == [422] * 3
+            refused = told(await one.fast.ask(post(PLAIN)))
+            opening = "when it came; season opens at 2026-11-20T00:00:00Z"
+            assert refused["detail"] == f"no window of the board was open {opening}"
+            assert refused["applied"] == "no"
+            one.clock.time += 6 * DAY
+            assert status(await one.fast.ask(post(PLAIN))) == 200
+            again = told(await one.fast.ask(keyed("p1", 5)))
+            assert again["detail"] == "no window of the board was open when it came"
+
+    run(submit())
 
 
 def test_how_long_ago_is_counted_from_now_though_no_window_was_turned() -> None:

@@ -327,6 +327,8 @@ def test_windows_go_by_the_words_of_the_texts(word: str, period: str) -> None:
                 assert (top["period"], top["total_players"]) == (period, 2)
             past = await service.told("GET", "/api/v1/leaderboard/top?period=daily:2026-11-16")
             assert past["total_players"] == 2
+            empty = await service.told("GET", "/api/v1/leaderboard/top?period=daily:2026-11-20")
+            assert (empty["total_players"], empty["players"]) == (0, [])
             unknown = await service.ask("GET", "/api/v1/leaderboard/top?period=yearly")
             assert (unknown.status_code, unknown.json()["code"]) == (404, "unknown_window")
 

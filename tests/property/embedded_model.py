@@ -82,6 +82,15 @@ def window_at(name: str, at: int) -> Window | None:
     return found if found.holds(at) else None
 
 
+def next_start(name: str, at: int) -> int | None:
+    """When the next window of this name begins, if one does."""
+    if name == "cup":
+        return CUP_START if at < CUP_START else None
+    assert name == "season", name
+    every = SEASON_EVERY + SEASON_GAP
+    return SEASON_START + max(0, (at - SEASON_START) // every + 1) * every
+
+
 # --- one board's rules ------------------------------------------------------------------------
 
 
@@ -474,6 +483,17 @@ class World:
     def _is_kept(self, board: Board, archive: Archive) -> bool:
         kept = board.rules.kept(archive.window.name)
         return kept is None or self.time < archive.sealed_at + kept
+
+    def passed_unrecorded(self, name: str, window: Window) -> bool:
+        """Whether nothing was recorded in a past window, though one before it is known."""
+        board = self.boards[name]
+        kept = board.rules.kept(window.name)
+        assert window.start is not None and window.end is not None
+        if kept is not None and window.end + kept <= self.time:
+            return False
+        known = [*(each.window for each in board.closed), *board.open.values()]
+        starts = [each.start for each in known if each.name == window.name]
+        return any(start is not None and start < window.start for start in starts)
 
     # ...... submissions
 

@@ -8,13 +8,12 @@ from rankd.api import shown
 from rankd.api.body import decode_body
 from rankd.api.exchange import Request, Response
 from rankd.api.service import Service, show_time
-from rankd.core.book import BoardPage
+from rankd.core.book import BoardPage, Open, Sealed, Unrecorded
 from rankd.core.preview import Preview
 from rankd.core.turns import next_turn_of
 from rankd.errors import BoardDiffers, MalformedRequest
 from rankd.model.board import Board
-from rankd.model.window import Window
-from rankd.ports import Ranking
+from rankd.model.window import WindowState
 
 
 async def put_board(service: Service, request: Request) -> Response:
@@ -101,35 +100,41 @@ async def retire_board(service: Service, request: Request) -> Response:
 
 
 async def list_windows(service: Service, request: Request) -> Response:
-    """Return a board's windows, open and closed, newest first."""
+    """Return a board's windows, scheduled, open and sealed, newest first."""
     name = request.params["board"]
     service.gate.admit(request, "read", name)
     page = service.rankd.book.page(name)
-    windows = await _windows(service, page)
-    closed = [
-        await _window(service, sealed.window, sealed.ranking, "closed")
-        for sealed in reversed(page.sealed.values())
-    ]
+    sealed = list(reversed(page.sealed.values()))  # As it is now: a count may suspend.
+    windows = _scheduled(service, page) + await _windows(service, page)
+    closed = [await _window(service, one) for one in sealed]
     view = service.rankd
     body = wire.Windows(board=name, windows=windows + closed, as_of=view.position, stale=view.stale)
     return Response(wire.encode(body))
 
 
 async def _windows(service: Service, page: BoardPage) -> list[wire.Window]:
-    return [
-        await _window(service, opened.window, opened.ranking, "open")
-        for opened in page.windows.values()
-    ]
+    return [await _window(service, opened) for opened in page.windows.values()]
 
 
-async def _window(service: Service, window: Window, ranking: Ranking, state: str) -> wire.Window:
-    total = await service.rankd.reader.count(ranking)
+def _scheduled(service: Service, page: BoardPage) -> list[wire.Window]:
+    return [_shown(one, total=0) for one in page.scheduled(service.rankd.ledger_time)]
+
+
+async def _window(service: Service, found: Open | Sealed) -> wire.Window:
+    return _shown(found, total=await service.rankd.reader.count(found.ranking))
+
+
+def _shown(found: Open | Sealed | Unrecorded, *, total: int) -> wire.Window:
+    window, state = found.window, found.state
     start, end = show_time(window.start), show_time(window.end)
-    return wire.Window(window.id, window.name, start, end, state, total)
+    opens_at = shown.opening(window.start if state is WindowState.SCHEDULED else None)
+    return wire.Window(window.id, window.name, start, end, state, total, opens_at)
 
 
 async def _show(service: Service, page: BoardPage) -> wire.BoardBody:
-    windows = await _windows(service, page)
+    names = page.names
+    windows = _scheduled(service, page) + await _windows(service, page)
+    windows.sort(key=lambda window: names.index(window.name))
     now = service.clock.now()
     totals = {window.name: window.total for window in windows}
     return wire.BoardBody(

@@ -405,8 +405,7 @@ async def _count(service: Service, asked: Asked, actor: Actor) -> Receipt:
     if answer.receipt is None:
         raise UnknownBoard(asked.board)
     if answer.receipt.rejected:
-        why = answer.receipt.first
-        raise SubmissionRejected(reason=why.code or "", message=why.message or "")
+        raise service.rankd.rejection(answer.receipt)
     return answer.receipt
 
 

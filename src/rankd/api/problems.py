@@ -135,8 +135,8 @@ def code_of(error: RankdError) -> str:
 def detail_of(error: RankdError) -> str:
     """Return what a client is told of an error: never anything that a stranger sent."""
     said = kind_of(error).detail
-    if isinstance(error, errors.UnknownWindow) and error.known:
-        return f"{said}; its windows are {', '.join(error.known)}"
+    if isinstance(error, errors.UnknownWindow):
+        return f"{said}{error.hint()}"
     return str(error) if said is None else said
 
 

@@ -22,7 +22,6 @@ from rankd.errors import (
     InvalidRequest,
     InvalidSubmission,
     RankdError,
-    SubmissionRejected,
     UnknownBoard,
 )
 from rankd.forms import Form, Kind, blank, parts_of
@@ -315,6 +314,5 @@ def _told(service: Service, answer: Answer, board: str) -> bytes | RankdError:
     if answer.receipt is None:
         return UnknownBoard(board)
     if answer.receipt.rejected:
-        why = answer.receipt.first
-        return SubmissionRejected(reason=why.code or "", message=why.message or "")
+        return service.rankd.rejection(answer.receipt)
     return receipts.as_json(answer.receipt, service.rankd.book.boards)

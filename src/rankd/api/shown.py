@@ -7,11 +7,13 @@ from msgspec import UNSET, Raw, UnsetType
 
 from rankd import wire
 from rankd.api.problems import detail_of, wrong_fields
+from rankd.api.service import show_time
 from rankd.core.reader import Found, Page, Projected, Where
 from rankd.errors import RankdError
 from rankd.forms import Form, Kind, blank, parts_of
 from rankd.model.board import Board
 from rankd.model.standing import Rank, Standing, percentile, shown_score
+from rankd.model.window import Instant, WindowState
 from rankd.ports import Places, Ranked, Ranking
 
 FORMS_MAX = 1024
@@ -48,7 +50,7 @@ def columns_of(
 
 def page(found: Page, board: Board, *, stale: bool = False) -> bytes:
     """Return a page as JSON."""
-    form = _page_form(found.ranking)
+    form = _page_form(found.ranking, found.state, found.opens_at)
     rows = rows_of(found, board)
     cursors = found.next_cursor, found.prev_cursor
     return form.fill_one(
@@ -60,7 +62,7 @@ _BOOLEANS = (b"false", b"true")
 
 
 @lru_cache(maxsize=FORMS_MAX)
-def _page_form(ranking: Ranking) -> Form:
+def _page_form(ranking: Ranking, state: WindowState, opens_at: Instant | None) -> Form:
     shape = wire.Page(
         ranking.board,
         ranking.window,
@@ -72,8 +74,15 @@ def _page_form(ranking: Ranking) -> Form:
         blank(Kind.RAW, 3),
         blank(Kind.TEXT, 4),
         blank(Kind.TEXT, 5),
+        state,
+        opening(opens_at),
     )
     return Form(parts_of(shape))
+
+
+def opening(at: Instant | None) -> str | UnsetType:
+    """Show when a scheduled window begins."""
+    return show_time(at) or UNSET
 
 
 def rows_of(found: Page, board: Board) -> bytes:
@@ -121,9 +130,9 @@ def _rows(found: Page, board: Board) -> list[wire.Row]:
     ]
 
 
-def one(standing: Standing, ranking: Ranking, board: Board) -> wire.Standing:
+def one(standing: Standing, where: Where) -> wire.Standing:
     """Show one player's standing."""
-    beside = standing.metadata_json
+    ranking, beside = where.ranking, standing.metadata_json
     return wire.Standing(
         ranking.board,
         ranking.window,
@@ -138,14 +147,15 @@ def one(standing: Standing, ranking: Ranking, board: Board) -> wire.Standing:
         None if beside is None else Raw(beside),
         standing.as_of,
         stale=standing.stale,
-        columns=columns_of(standing.scores, board, standing.decimals),
+        columns=columns_of(standing.scores, where.terms.board, standing.decimals),
+        state=where.holding(standing.total).state,
     )
 
 
 def ranked(place: Ranked, where: Where, player: str, name: str | None) -> wire.Standing:
     """Show one player's place as the index tells it: what ``one`` shows, with less ado."""
     rank, order_key, beside, total, as_of = place
-    terms, ranking = where
+    terms, ranking = where.terms, where.ranking
     board, scores = terms.board, terms.order.scores(order_key)
     decimals = board.decimals
     return wire.Standing(
@@ -162,6 +172,7 @@ def ranked(place: Ranked, where: Where, player: str, name: str | None) -> wire.S
         None if beside is None else Raw(beside),
         as_of,
         columns=columns_of(scores, board, decimals),
+        state=where.holding(total).state,
     )
 
 
@@ -187,7 +198,7 @@ def ranked_form(where: Where) -> Form | None:
 
     It is filled in with players, names and what ``Places`` tells. None where it takes more.
     """
-    terms, ranking = where
+    terms, ranking = where.terms, where.ranking
     order = terms.order
     if terms.board.decimals or len(order.directions) > 1:
         return None
@@ -204,6 +215,7 @@ def ranked_form(where: Where) -> Form | None:
         blank(Kind.NUMBER, 5),
         blank(Kind.RAW, 4),
         blank(Kind.NUMBER, 6),
+        state=where.state,
     )
     return Form(parts_of(shape))
 
@@ -219,6 +231,8 @@ def found(some: Found, board: Board) -> wire.Found:
         stale=some.stale,
         standings=[row(standing, board) for standing in some.standings],
         not_found=list(some.not_found),
+        state=some.state,
+        opens_at=opening(some.opens_at),
     )
 
 
@@ -237,6 +251,8 @@ def projection(what: Projected, board: Board) -> wire.Projection:
         score=None if scores is None else shown_score(scores[0], what.decimals),
         percentile=percentile(rank, total) if held and rank is not None else None,
         columns=UNSET if scores is None else columns_of(scores, board, what.decimals),
+        state=what.state,
+        opens_at=opening(what.opens_at),
     )
 
 

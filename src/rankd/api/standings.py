@@ -88,7 +88,7 @@ async def get_standing(service: Service, request: Request) -> Response:
     standing = await reader.standing_in(where, player)
     if standing is None:
         raise NotRanked(board=board, window=where.ranking.window, player=player)
-    return _response(service, request, shown.one(standing, where.ranking, where.terms.board))
+    return _response(service, request, shown.one(standing, where))
 
 
 def standing_now(service: Service, request: Request) -> Response | None:
@@ -416,14 +416,15 @@ async def player_standings(service: Service, request: Request) -> Response:
         stale=any(one.stale for _, one in found),
         standings=[
             wire.OnBoard(
-                ranking.board,
-                ranking.window,
+                where.ranking.board,
+                where.ranking.window,
                 standing.rank,
                 standing.score,
                 standing.percentile,
                 standing.total,
+                where.state,
             )
-            for ranking, standing in found
+            for where, standing in found
         ],
     )
     return _response(service, request, body)

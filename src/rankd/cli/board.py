@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -205,8 +205,9 @@ def list_boards(reach: Reach, as_json: bool) -> None:
         print_json(found)
         return
     shown = table("board", "rule", "players", "next reset", right=["players"], whole=["board"])
-    for one in found.boards:
-        add(shown, one.name, one.definition["rule"], one.total, _moment(one.next_reset))
+    times = _moments([one.next_reset for one in found.boards])
+    for one, next_reset in zip(found.boards, times, strict=True):
+        add(shown, one.name, one.definition["rule"], one.total, next_reset)
     print_tables(shown)
 
 
@@ -215,21 +216,21 @@ def list_boards(reach: Reach, as_json: bool) -> None:
 @json_option
 @reaching()
 def show(reach: Reach, board: str, as_json: bool) -> None:
-    """Show a board: its definition, its open windows and the last closed ones.
+    """Show a board: its definition, its open and coming windows and the last closed ones.
 
-    With --json only the open ones, as the API has it; `rankd board windows` has all of them.
+    With --json without the closed ones, as the API has it; `rankd board windows` has all of them.
     """
     with reach.client() as client:
         found = client.board(board)
         if as_json:
             print_json(found)
             return
-        closed = [one for one in client.windows(board).windows if one.state == "closed"]
+        closed = [one for one in client.windows(board).windows if one.state == "sealed"]
     fields = table("", "")
     for name, value in found.definition.items():
         add(fields, name, written(value))
     print_tables(fields, "")
-    print_tables(_windows_table(found.windows))
+    print_tables(_windows_table(found.windows, states=True))
     if closed:
         last = closed[:CLOSED_SHOWN_MAX]
         click.echo(f"\nThe last {len(last)} of {len(closed):,} that are closed:\n")
@@ -243,7 +244,7 @@ def show(reach: Reach, board: str, as_json: bool) -> None:
 @json_option
 @reaching()
 def windows(reach: Reach, board: str, as_json: bool) -> None:
-    """List the windows of a board, open and closed, newest first."""
+    """List the windows of a board, coming, open and closed, newest first."""
     with reach.client() as client:
         found = client.windows(board)
     if as_json:
@@ -255,16 +256,22 @@ def windows(reach: Reach, board: str, as_json: bool) -> None:
 def _windows_table(windows: Iterable["wire.Window"], *, states: bool = False) -> "Table":
     heads = ["window", *(["state"] if states else []), "from", "to", "players"]
     made = table(*heads, right=["players"], whole=["window", "state"])
-    for one in windows:
+    listed = list(windows)
+    times = _moments([time for one in listed for time in (one.start, one.end)])
+    for one, start, end in zip(listed, times[::2], times[1::2], strict=True):
         state = [one.state] if states else []
-        add(made, one.window, *state, _moment(one.start), _moment(one.end), one.total)
+        add(made, one.window, *state, start, end, one.total)
     return made
 
 
-def _moment(text: str | None) -> str:
-    """Return a time as short as it goes, to be broken between date and time if it must be."""
-    date, _, time = (text or "").partition("T")
-    return f"{date} {time.replace(':00Z', 'Z')}".rstrip()
+def _moments(times: Sequence[str | None]) -> list[str]:
+    """Return times to the minute, or all to the second if one has seconds.
+
+    The space lets a narrow column break a time between its date and its hour.
+    """
+    to_the_minute = all(time is None or time.endswith(":00Z") for time in times)
+    seconds = ":00Z" if to_the_minute else "Z"
+    return [(time or "").replace("T", " ").replace(seconds, "Z") for time in times]
 
 
 @board.command()

@@ -21,7 +21,7 @@ HINTS = {
     "forbidden": "use a key that has this scope, and this board; an admin's key sees all of them "
     "with `rankd keys list`",
     "unknown_board": "`rankd board list` shows which there are, `rankd board apply` defines one",
-    "unknown_window": "`rankd board windows` lists its windows, open and closed",
+    "unknown_window": "`rankd board windows` lists its windows",
     "unknown_player": "`rankd player find` lists players by the beginning of a name or an id",
     "unknown_key": "`rankd keys list` shows the ids",
     "ledger_in_use": "stop it first, or work on a backup, which `rankd backup` makes meanwhile; "

@@ -46,7 +46,8 @@ def print_tables(*tables: "Table | str") -> None:
         return
     with to.capture() as captured:
         to.print(*tables)
-    click.echo("\n".join(map(str.rstrip, captured.get().split("\n"))), nl=False)
+    text = "\n".join(map(str.rstrip, captured.get().split("\n")))
+    click.echo(text, nl=not text.endswith("\n"))  # A table without rows ends in no newline.
 
 
 def table(*names: str, right: Iterable[str] = (), whole: Iterable[str] = ()) -> "Table":
@@ -153,6 +154,8 @@ def heading(page: "wire.Page") -> str:
     """Say which ranking it is, and as of when."""
     among = f" · {plain(page.segment)}" if page.segment else ""
     where = f"{plain(page.board)} · {plain(page.window)}{among}"
+    if page.opens_at:
+        return f"{where} · opens at {page.opens_at}"
     return f"{where} · {count(page.total, 'player')} · as of {page.as_of:,}{stale(page.stale)}"
 
 

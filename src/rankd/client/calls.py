@@ -180,7 +180,7 @@ def retire(board: str, *, reason: str | None = None) -> Call[wire.Done]:
 
 
 def windows(board: str) -> Call[wire.Windows]:
-    """Return a board's windows, open and closed, newest first."""
+    """Return a board's windows, newest first: scheduled, open and sealed."""
     path = _path("/v1/boards/{}/windows", board)
     return Call(method="GET", path=path, read=_read_windows, names={"board": board})
 

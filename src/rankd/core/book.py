@@ -10,7 +10,9 @@ Nothing here is decided: the book only remembers what a fact says happened.
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping, Set
 from copy import copy
+from dataclasses import replace
 from datetime import timedelta
+from itertools import chain
 from typing import NamedTuple, TypeVar
 
 from rankd.core.entrants import Entrants
@@ -38,7 +40,14 @@ from rankd.model.facts import (
 )
 from rankd.model.order import Order
 from rankd.model.standing import TieRule
-from rankd.model.window import Instant, Window
+from rankd.model.window import (
+    Instant,
+    ListedWindow,
+    Recurrence,
+    Window,
+    WindowState,
+    show_instant,
+)
 from rankd.ports import Ranking, Shape
 
 T = TypeVar("T")
@@ -70,6 +79,11 @@ class Open(NamedTuple):
     """Of everybody."""
     terms: Terms
 
+    @property
+    def state(self) -> WindowState:
+        """Always open."""
+        return WindowState.OPEN
+
 
 class Sealed(NamedTuple):
     """A closed window, readable as long as it is kept."""
@@ -81,6 +95,20 @@ class Sealed(NamedTuple):
     """Where it was sealed: no later fact is in it."""
     at: Instant
     """When it was sealed, by the ledger's time."""
+
+    @property
+    def state(self) -> WindowState:
+        """Always sealed."""
+        return WindowState.SEALED
+
+
+class Unrecorded(NamedTuple):
+    """A window without a fact of its own: it has not begun, or nothing ran while it lasted."""
+
+    window: Window
+    ranking: Ranking
+    terms: Terms
+    state: WindowState
 
 
 class SealedWindows(dict[str, Sealed]):
@@ -139,15 +167,37 @@ class SealedWindows(dict[str, Sealed]):
                 return
             yield id
 
+    def oldest_first(self, name: str) -> Iterator[Sealed]:
+        """Yield those of a recurrence, in the order of their closing."""
+        for _, _, id in self._closings.get(name, ()):
+            yield self[id]
+
     def starting(self, name: str, start: Instant | None) -> list[Sealed]:
         """Return those of a recurrence that start then: editions of one window, oldest first."""
         return [self[id] for id in self._starts.get((name, start), ())]
+
+
+class _Schedule(NamedTuple):
+    """The windows that come next, and what they were worked out from."""
+
+    open: "Mapping[str, Open]"
+    defined_at: Position
+    since: Instant
+    until: Instant | None
+    """When the first of them begins; None if none ever does."""
+    coming: tuple[Unrecorded, ...]
+
+    def holds(self, page: "BoardPage", now: Instant) -> bool:
+        """Tell whether they still come next."""
+        unchanged = self.open is page.windows and self.defined_at == page.defined_at
+        return unchanged and self.since <= now and (self.until is None or now < self.until)
 
 
 class BoardPage:
     """One board's page of the book."""
 
     __slots__ = (
+        "_schedule",
         "alias",
         "default",
         "defined_at",
@@ -170,6 +220,7 @@ class BoardPage:
         """The open ones, by the name of their recurrence, in the order of the definition."""
         self.sealed = SealedWindows()
         """The closed ones, by id, oldest first."""
+        self._schedule: _Schedule | None = None
         self.traced = True
         """Whether every player with an entry is among the book's entrants. False if entries were
         made while the board had no segments, or are of a snapshot that kept no entrants."""
@@ -179,8 +230,12 @@ class BoardPage:
         """Go by a definition from here on."""
         self.terms = Terms(board)
         self.defined_at = position
-        names = [recurrence.name for recurrence in board.windows]
-        self.default = "all" if "all" in names else names[0]
+        self.default = "all" if "all" in self.names else self.names[0]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the recurrences, in the order of the definition."""
+        return tuple(recurrence.name for recurrence in self.board.windows)
 
     @property
     def board(self) -> Board:
@@ -243,7 +298,7 @@ class BoardPage:
             id = f"{window.id}{EDITION}{number}"
         return OpenWindow(id, window.start, window.end)
 
-    def find_window(self, text: str | None, now: Instant) -> Open | Sealed:
+    def find_window(self, text: str | None, now: Instant) -> Open | Sealed | Unrecorded:
         """Return the window a reader means: ``daily``, ``daily:-1``, ``daily:2026-11-14``.
 
         None is ``all`` or, on a board without it, the first window of its definition.
@@ -257,21 +312,112 @@ class BoardPage:
         opened = self.windows.get(name_of_window(id))
         return opened if opened is not None and opened.window.id == id else None
 
-    def _resolve(self, text: str, now: Instant) -> Open | Sealed:
+    def is_recorded(self, id: str) -> bool:
+        """Tell whether there is a window with this id that a fact opened."""
+        return id in self.sealed or self._open_by_id(id) is not None
+
+    def scheduled(self, now: Instant) -> tuple[Unrecorded, ...]:
+        """Return the next window of each recurrence that has none open.
+
+        Kept until one of them begins: each refusal of a batch tells it.
+        """
+        known = self._schedule
+        if known is None or not known.holds(self, now):
+            coming = tuple(self._coming(now))
+            begins = min((one.window.start or 0 for one in coming), default=None)
+            known = self._schedule = _Schedule(self.windows, self.defined_at, now, begins, coming)
+        return known.coming
+
+    def _coming(self, now: Instant) -> Iterator[Unrecorded]:
+        for recurrence in self.board.windows:
+            if recurrence.name not in self.windows:
+                coming = recurrence.window_at(now)
+                if coming is None or self._recorded(coming) is not None:
+                    coming = recurrence.next_opening(now)
+                if coming is not None:
+                    yield self._unrecorded(coming, WindowState.SCHEDULED)
+
+    def listed(self, now: Instant) -> Iterator[ListedWindow]:
+        """Yield the sealed windows, oldest first, then the open ones, then the scheduled ones."""
+        recorded: Iterable[Open | Sealed] = chain(self.sealed.values(), self.windows.values())
+        found: Iterable[Open | Sealed | Unrecorded] = chain(recorded, self.scheduled(now))
+        for one in found:
+            window = one.window
+            yield ListedWindow(window.name, window.id, window.start, window.end, one.state)
+
+    def _resolve(self, text: str, now: Instant) -> Open | Sealed | Unrecorded:
         name = name_of_window(text)
         for recurrence in self.board.windows:
             if recurrence.name == name:
-                try:
-                    window = recurrence.resolve(text, now)
-                except ValueError:  # Not an id of this recurrence, or of any time.
-                    break
-                current = self.windows.get(name)
-                if current is not None and current.window.start == window.start:
-                    return current
-                if (sealed := self._sealed_at(window)) is not None:
-                    return sealed
-        names = tuple(recurrence.name for recurrence in self.board.windows)
-        raise UnknownWindow(board=self.board.name, window=text, known=names)
+                found = self._window_of(recurrence, text, now)
+                if found is not None:
+                    return found
+        raise self._unknown(text, now)
+
+    def _window_of(
+        self, recurrence: Recurrence, text: str, now: Instant
+    ) -> Open | Sealed | Unrecorded | None:
+        try:
+            window = recurrence.resolve(text, now)
+        except ValueError:  # Not an id of this recurrence, or none of its windows is now.
+            coming = recurrence.next_opening(now) if text == recurrence.name else None
+            if coming is None:
+                return None
+            window = coming
+        recorded = self._recorded(window)
+        if recorded is not None:
+            return recorded
+        if window.end is None or window.end > now:
+            return self._unrecorded(window, WindowState.SCHEDULED)
+        if self._passed_unrecorded(recurrence, window, now):
+            return self._unrecorded(window, WindowState.SEALED)
+        return None
+
+    def _recorded(self, window: Window) -> Open | Sealed | None:
+        current = self.windows.get(window.name)
+        if current is not None and current.window.start == window.start:
+            return current
+        return self._sealed_at(window)
+
+    def _unrecorded(self, window: Window, state: WindowState) -> Unrecorded:
+        """Return a window under the id it would be opened with: no other has entries under it."""
+        window = replace(window, id=self.edition(window).window)
+        ranking = Ranking(self.alias or self.board.name, window.id)
+        return Unrecorded(window, ranking, self.terms, state)
+
+    def _passed_unrecorded(self, recurrence: Recurrence, window: Window, now: Instant) -> bool:
+        """Tell whether a window without a fact passed while nothing ran.
+
+        It did if a window before it is known, and if retention would have kept it until now. The
+        one window of a recurrence that has no other needs no such witness.
+        """
+        kept = self.board.retention.get(window.name)
+        if kept is not None and (window.end or 0) + _microseconds(kept) <= now:
+            return False
+        if window.id == window.name:
+            return True
+        oldest: Open | Sealed | None = next(
+            (
+                sealed
+                for sealed in self.sealed.oldest_first(window.name)
+                if recurrence in sealed.terms.board.windows
+            ),
+            self.windows.get(window.name),
+        )
+        return oldest is not None and (oldest.window.start or 0) < (window.start or 0)
+
+    def _unknown(self, text: str, now: Instant) -> UnknownWindow:
+        return UnknownWindow(
+            board=self.board.name, window=text, known=self.names, opens_at=self.openings(now)
+        )
+
+    def openings(self, now: Instant) -> dict[str, str]:
+        """Return when the next window of each recurrence that has none open begins, by name."""
+        return {
+            coming.window.name: show_instant(coming.window.start)
+            for coming in self.scheduled(now)
+            if coming.window.start is not None
+        }
 
     def _sealed_at(self, window: Window) -> Sealed | None:
         """Return the last edition of a closed window."""

@@ -112,6 +112,8 @@ class KeptStandings:
             source = await self._archived(ranking, sealed, at)
         if source is None and page is not None:
             source = await self._listed(page, ranking, sealed)
+        if source is None and page is not None and not page.is_recorded(ranking.window):
+            source = _Listed(TopList(ranking, (), 0, self._position()), final=True)
         if source is None:
             raise NotKept("the index is out of reach, and nothing is kept of this ranking")
         if at is not None and source.as_of != at:
@@ -183,9 +185,8 @@ class _Source(Protocol):
 class _Listed:
     """The first entries of a ranking."""
 
-    final = False
-
-    def __init__(self, top: TopList) -> None:
+    def __init__(self, top: TopList, *, final: bool = False) -> None:
+        self.final = final
         self.entries = top.entries
         self.total, self.as_of = top.total, top.as_of
         self._whole = top.whole

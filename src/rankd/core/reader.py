@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
 
 import msgspec
 
-from rankd.core.book import Book, Open, Sealed, Terms
+from rankd.core.book import Book, Open, Sealed, Terms, Unrecorded
 from rankd.core.kept import KeptStandings
 from rankd.core.projector import Projector
 from rankd.errors import (
@@ -47,6 +47,7 @@ from rankd.model.standing import (
     stretch_around,
 )
 from rankd.model.submission import valid_player
+from rankd.model.window import Instant, WindowState
 from rankd.ports import (
     Clock,
     Columns,
@@ -93,6 +94,10 @@ class Page(Standings, msgspec.Struct, frozen=True, gc=False):
     prev_cursor: str | None = None
     stale: bool = False
     """Whether it was answered without the index, which may have told of more already."""
+    state: WindowState = WindowState.OPEN
+    """Of the window."""
+    opens_at: Instant | None = None
+    """When a scheduled window begins."""
 
     @property
     def scores(self) -> list[Scores]:
@@ -141,6 +146,8 @@ class Page(Standings, msgspec.Struct, frozen=True, gc=False):
         yield "as_of", self.as_of
         yield "standings", self.standings
         yield "stale", self.stale, False
+        yield "state", str(self.state), "open"
+        yield "opens_at", self.opens_at, None
 
 
 class Found(Standings, msgspec.Struct, frozen=True, gc=False):
@@ -155,6 +162,8 @@ class Found(Standings, msgspec.Struct, frozen=True, gc=False):
     standings: list[Standing]
     not_found: list[str]
     stale: bool = False
+    state: WindowState = WindowState.OPEN
+    opens_at: Instant | None = None
 
     def _words(self) -> Words:
         yield "ranking", self.ranking
@@ -163,6 +172,8 @@ class Found(Standings, msgspec.Struct, frozen=True, gc=False):
         yield "standings", self.standings
         yield "not_found", self.not_found
         yield "stale", self.stale, False
+        yield "state", str(self.state), "open"
+        yield "opens_at", self.opens_at, None
 
 
 Sequence.register(Page)
@@ -181,6 +192,8 @@ class Projected(Printed, msgspec.Struct, frozen=True, gc=False):
     """None where nobody holds the rank."""
     decimals: int
     stale: bool = False
+    state: WindowState = WindowState.OPEN
+    opens_at: Instant | None = None
 
     @property
     def score(self) -> int | Decimal | None:
@@ -195,13 +208,34 @@ class Projected(Printed, msgspec.Struct, frozen=True, gc=False):
         yield "ranking", self.ranking
         yield "as_of", self.as_of
         yield "stale", self.stale, False
+        yield "state", str(self.state), "open"
+        yield "opens_at", self.opens_at, None
 
 
 class Where(NamedTuple):
-    """A ranking, and the terms that explain its keys."""
+    """A ranking, the terms that explain its keys, and the state of its window."""
 
     terms: Terms
     ranking: Ranking
+    state: WindowState = WindowState.OPEN
+    opens_at: Instant | None = None
+    """When a scheduled window begins."""
+
+    @classmethod
+    def of(cls, found: Open | Sealed | Unrecorded, ranking: Ranking) -> "Where":
+        """Return a ranking of a window."""
+        scheduled = found.state is WindowState.SCHEDULED
+        opens_at = found.window.start if scheduled else None
+        return cls(found.terms, ranking, found.state, opens_at)
+
+    def holding(self, total: int) -> "Where":
+        """Return it with the state that so many entries prove.
+
+        A shared index may be ahead of the book, and have entries of a window that opened since.
+        """
+        if total and self.state is WindowState.SCHEDULED:
+            return self._replace(state=WindowState.OPEN, opens_at=None)
+        return self
 
 
 Read = Callable[..., Coroutine[Any, Any, T]]
@@ -299,17 +333,18 @@ class Reader:
         """Return the ranking a reader means. Raises UnknownBoard, UnknownWindow, InvalidPage."""
         page = self.projector.book.page(board)
         # By far the most ask for a window by its name: nobody need look at the clock for that.
-        found: Open | Sealed | None = page.windows.get(page.default if window is None else window)
+        found: Open | Sealed | Unrecorded | None
+        found = page.windows.get(page.default if window is None else window)
         if found is None:
-            found = page.find_window(window, self._clock.now())
+            found = page.find_window(window, max(self._clock.now(), self.projector.at))
         if segment is None:
-            return Where(found.terms, found.ranking)
+            return Where.of(found, found.ranking)
         known = found.terms.board.segments
         if segment.partition(":")[0] not in known or ":" not in segment:
             there = ", ".join(known) or "none"
             message = f"must be a segment of the board and a value, as region:eu; it has {there}"
             raise InvalidPage([FieldError("segment", message)])
-        return Where(found.terms, Ranking(board, found.ranking.window, segment))
+        return Where.of(found, Ranking(board, found.ranking.window, segment))
 
     # ---------------------------------------------------------------------- one player
 
@@ -464,7 +499,7 @@ class Reader:
     @_settled
     async def standings(
         self, player: str, window: str | None = None
-    ) -> list[tuple[Ranking, Standing]]:
+    ) -> list[tuple[Where, Standing]]:
         """Return where a player stands on every board that has the window.
 
         None is each board's default window; a board between two seasons has none.
@@ -479,7 +514,8 @@ class Reader:
                 continue
             found = await self._rank(where, player)
             if found is not None:
-                everywhere.append((where.ranking, await self._standing(where, player, found)))
+                standing = await self._standing(where, player, found)
+                everywhere.append((where.holding(standing.total), standing))
         return everywhere
 
     async def _standing(self, where: Where, player: str, found: Ranked) -> Standing:
@@ -573,6 +609,7 @@ class Reader:
     ) -> Page:
         """Return a page of entries that were read, their ranks ordinal unless they are given."""
         players, keys, metadata, total, as_of = columns
+        where = where.holding(total)
         order, decimals = where.terms.order, where.terms.board.decimals
         before, behind = _stamps(where)
         if not players:
@@ -592,6 +629,8 @@ class Reader:
                 None,
                 back,
                 stale,
+                where.state,
+                where.opens_at,
             )
         last, width = first + len(players) - 1, order.key_bytes
         return Page(
@@ -608,6 +647,7 @@ class Reader:
             behind(keys[-width:], players[-1]) if last < total else None,
             before(keys[:width], players[0]) if first > 1 else None,
             self._is_stale(as_of),
+            where.state,
         )
 
     async def _columns(self, where: Where, first: Rank, count: int, at: Position | None) -> Columns:
@@ -701,7 +741,17 @@ class Reader:
         missing = [player for player, place in zip(asked, places, strict=True) if place is None]
         total = found[0][0].total if found else await self._index.count(where.ranking, at)
         as_of = found[0][0].as_of if found else at or await self._index.checkpoint()
-        return Found(where.ranking, total, as_of, standings, missing, self._is_stale(as_of))
+        where = where.holding(total)
+        return Found(
+            where.ranking,
+            total,
+            as_of,
+            standings,
+            missing,
+            self._is_stale(as_of),
+            where.state,
+            where.opens_at,
+        )
 
     async def friends(
         self, board: str, player: str, *, window: str | None = None, segment: str | None = None
@@ -765,8 +815,19 @@ class Reader:
     ) -> Projected:
         total = await self._index.count(where.ranking, at)
         as_of = at or await self._index.checkpoint()
+        where = where.holding(total)
         decimals, stale = where.terms.board.decimals, self._is_stale(as_of)
-        return Projected(where.ranking, total, as_of, rank, scores, decimals, stale)
+        return Projected(
+            where.ranking,
+            total,
+            as_of,
+            rank,
+            scores,
+            decimals,
+            stale,
+            where.state,
+            where.opens_at,
+        )
 
 
 def at_once(asking: Coroutine[Any, Any, T]) -> T:

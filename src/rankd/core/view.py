@@ -10,8 +10,9 @@ from rankd.core.reader import Reader
 from rankd.core.replicas import ReplicaReader, Replicas
 from rankd.core.steady_clock import clock_problem, steady
 from rankd.core.supervisor import Supervisor
-from rankd.errors import IndexBehind, RankdError
+from rankd.errors import IndexBehind, RankdError, SubmissionRejected
 from rankd.model.facts import Position
+from rankd.model.receipt import Receipt
 from rankd.model.window import Instant
 from rankd.ports import Clock, Ranking
 
@@ -91,6 +92,19 @@ class View:
     def clock_problem(self) -> str | None:
         """How ledger time and the clock differ and what to do; None if they agree."""
         return clock_problem(self.clock, self.ledger_time)
+
+    def rejection(self, receipt: Receipt) -> SubmissionRejected:
+        """Return the error that a rejected submission is answered with.
+
+        Where no window was open, it tells when the next ones begin.
+        """
+        why = receipt.first
+        message = why.message or ""
+        page = self.book.boards.get(receipt.board)
+        if page is not None and not receipt.windows:
+            openings = page.openings(self.ledger_time).items()
+            message += "".join(f"; {name} opens at {at}" for name, at in openings)
+        return SubmissionRejected(reason=why.code or "", message=message)
 
     @property
     def failure(self) -> RankdError | None:

@@ -12,7 +12,7 @@ from rankd.embedded.awaited import AwaitedBoard, AwaitedRanks, BoardHandle, Rank
 from rankd.embedded.opening import Opened
 from rankd.embedded.wanted import Wanted
 from rankd.model.standing import NEIGHBOURS_DEFAULT, PAGE_LIMIT_DEFAULT, Rank, Standing
-from rankd.model.window import Window
+from rankd.model.window import ListedWindow
 
 T = TypeVar("T")
 
@@ -141,8 +141,8 @@ class AnsweredBoard(BoardHandle):
             self._board.score_for(rank=rank, percentile=percentile, window=window, segment=segment)
         )
 
-    def windows(self) -> list[Window]:
-        """Return the windows that can be read: the closed ones, oldest first, then the open."""
+    def windows(self) -> list[ListedWindow]:
+        """Return the sealed windows, oldest first, then the open ones, then the scheduled ones."""
         return self._answer(self._board.windows())
 
 

@@ -14,6 +14,7 @@ from rankd.core.intake import BATCH_FACTS_MAX, Answer
 from rankd.core.preview import Preview
 from rankd.core.reader import Found, Page, Projected, Reader
 from rankd.core.search import FoundPlayer
+from rankd.core.view import View
 from rankd.embedded.opening import Opened
 from rankd.embedded.wanted import Wanted
 from rankd.errors import (
@@ -23,7 +24,6 @@ from rankd.errors import (
     NothingToBackUp,
     RankdError,
     Refused,
-    SubmissionRejected,
     Unavailable,
     UnknownBoard,
 )
@@ -40,7 +40,7 @@ from rankd.model.standing import (
     Standing,
 )
 from rankd.model.submission import Item
-from rankd.model.window import Window
+from rankd.model.window import ListedWindow
 from rankd.terminal import Show, showing
 from rankd.wiring import Folder
 
@@ -103,7 +103,7 @@ class BoardWriter(BoardHandle):
         body |= {name: value for name, value in more.items() if value is not None}
         rankd = await self._wanted.made()
         (answer,) = await rankd.submit(self.name, [body])
-        return receipt_of(answer, self.name)
+        return receipt_of(answer, self.name, rankd)
 
     async def submit_many(self, items: Iterable[Item]) -> list[Receipt]:
         """Have many scores counted, one commit for each BATCH_FACTS_MAX; return what each did.
@@ -123,7 +123,7 @@ class BoardWriter(BoardHandle):
                 if first:
                     exc.add_note(f"the first {first} of {len(bodies)} submissions were recorded")
                 raise
-        return [receipt_of(answer, self.name) for answer in answers]
+        return [receipt_of(answer, self.name, rankd) for answer in answers]
 
     # ------------------------------------------------------------------------- changing
 
@@ -281,11 +281,10 @@ class AwaitedBoard(BoardWriter):
             segment=segment,
         )
 
-    async def windows(self) -> list[Window]:
-        """Return the windows that can be read: the closed ones, oldest first, then the open."""
-        page = self._wanted.there().book.page(self.name)
-        closed = [sealed.window for sealed in page.sealed.values()]
-        return closed + [opened.window for opened in page.windows.values()]
+    async def windows(self) -> list[ListedWindow]:
+        """Return the sealed windows, oldest first, then the open ones, then the scheduled ones."""
+        rankd = self._wanted.there()
+        return list(rankd.book.page(self.name).listed(rankd.ledger_time))
 
 
 class RanksHandle(Printed):
@@ -449,10 +448,10 @@ class AwaitedRanks(RanksWriter):
     async def standings(self, player: str, *, window: str | None = None) -> dict[str, Standing]:
         """Return where a player stands, by the board's name, on every board with the window."""
         found = await self._opened.rankd.reader.standings(check_player(player), window)
-        return {ranking.board: standing for ranking, standing in found}
+        return {where.ranking.board: standing for where, standing in found}
 
 
-def receipt_of(answer: Answer, board: str) -> Receipt:
+def receipt_of(answer: Answer, board: str, rankd: View) -> Receipt:
     """Return an answer's receipt, or raise what it says."""
     error: RankdError | None = answer.error
     receipt = answer.receipt
@@ -461,8 +460,7 @@ def receipt_of(answer: Answer, board: str) -> Receipt:
     if error is None and receipt is None:
         error = UnknownBoard(board)
     elif receipt is not None and receipt.rejected:
-        why = receipt.first
-        error = SubmissionRejected(reason=why.code or "", message=why.message or "")
+        error = rankd.rejection(receipt)
     if error is not None:
         raise error
     assert receipt is not None

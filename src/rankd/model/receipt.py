@@ -62,7 +62,7 @@ class InWindow(Printed, msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 NOWHERE = InWindow(
-    "", "rejected", code="no_window", message="the board has no window open at this time"
+    "", "rejected", code="no_window", message="no window of the board was open when it came"
 )
 
 

@@ -28,6 +28,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from enum import StrEnum
 from functools import lru_cache
 from importlib import resources
 from typing import ClassVar, NamedTuple, TypeAlias
@@ -88,6 +89,16 @@ class UnknownWindow(ValueError):
     """An id that names no window of this recurrence."""
 
 
+class WindowState(StrEnum):
+    """Where a window is in its life."""
+
+    SCHEDULED = "scheduled"
+    """Not begun: it has no entries and takes none."""
+    OPEN = "open"
+    SEALED = "sealed"
+    """Over: its entries change no more."""
+
+
 @dataclass(frozen=True, slots=True)
 class Window:
     """A stretch of time in which scores count. ``None`` for a bound means there is none."""
@@ -102,6 +113,18 @@ class Window:
         return (self.start is None or self.start <= instant) and (
             self.end is None or instant < self.end
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ListedWindow(Window):
+    """A window of a board, with its state."""
+
+    state: WindowState
+
+    @property
+    def opens_at(self) -> Instant | None:
+        """When a scheduled window begins; None for any other."""
+        return self.start if self.state is WindowState.SCHEDULED else None
 
 
 class _Turn(NamedTuple):
@@ -255,7 +278,7 @@ class _Once(_Single):
     kind: ClassVar[str] = "once"
 
     def definition(self) -> dict[str, str]:
-        return {"name": self.name, "start": _show(self.start), "end": _show(self.end)}
+        return {"name": self.name, "start": show_instant(self.start), "end": show_instant(self.end)}
 
     def _turn_at(self, instant: Instant) -> _Turn:
         if instant < self.start:
@@ -513,7 +536,7 @@ class _EveryHours(Recurrence):
 
 def _counted(name: str, start: Instant, every: str, gap: str) -> dict[str, str]:
     pause = {} if gap == _NO_TIME else {"gap": gap}
-    return {"name": name, "every": every, **pause, "start": _show(start)}
+    return {"name": name, "every": every, **pause, "start": show_instant(start)}
 
 
 # --- zones ------------------------------------------------------------------------------------
@@ -579,7 +602,7 @@ def _supported(instant: Instant) -> Instant:
     return instant
 
 
-def _show(instant: Instant) -> str:
+def show_instant(instant: Instant) -> str:
     """Return the instant as RFC 3339 text in UTC."""
     return f"{(_UNIX_EPOCH + timedelta(microseconds=instant)).isoformat()}Z"
 

@@ -7,10 +7,17 @@ import pytest
 from tests.unit.api.handling import working
 from tests.unit.core.doubles import DAY
 
-from rankd.errors import InvalidBoard, MalformedRequest, UnknownBoard
+from rankd.errors import (
+    InvalidBoard,
+    MalformedRequest,
+    NotRanked,
+    UnknownBoard,
+    UnknownWindow,
+)
 
 pytestmark = pytest.mark.anyio
 B = {"board": "b"}
+P = {"player": "p"}
 
 
 @pytest.fixture
@@ -44,6 +51,71 @@ async def test_a_board_that_another_node_defined_meanwhile_is_changed(
             True,
             ["rule"],
         )
+
+
+SEASON = {
+    "name": "season",
+    "every": "1d",
+    "gap": "1d",
+    "start": "2026-11-20T00:00:00Z",
+}
+
+
+async def test_a_board_before_its_start_is_scheduled_on_every_read_route() -> None:
+    opening = ("scheduled", "2026-11-20T00:00:00Z", 0)
+    async with working() as at:
+        await at.define(windows=[SEASON])
+        answers = [
+            await at.told("list_standings", B),
+            await at.told("list_standings", B, window="season:2"),
+            await at.told("around_rank", {**B, "rank": "1"}),
+            await at.told("lookup_standings", B, {"players": ["p"]}),
+            await at.told("list_friends", {**B, "player": "p"}),
+            await at.told("get_projection", B, rank=1),
+        ]
+        opens = [(one["state"], one["opens_at"], one["total"]) for one in answers]
+        assert opens.pop(1) == ("scheduled", "2026-11-22T00:00:00Z", 0)
+        assert opens == [opening] * 5
+        assert all(one.get("standings", []) == [] for one in answers)
+        for operation in ("get_standing", "around_player"):
+            with pytest.raises(NotRanked):
+                await at.ask(operation, {**B, "player": "p"})
+        for told in (await at.told("get_board", B), await at.told("list_windows", B)):
+            (window,) = told["windows"]
+            assert (window["state"], window["opens_at"], window["total"]) == opening
+        assert (await at.told("get_board", B))["next_reset"] == "2026-11-20T00:00:00Z"
+
+
+async def test_a_window_is_scheduled_again_between_two_of_them() -> None:
+    async with working() as at:
+        await at.define(windows=["all", SEASON])
+        at.clock.time += 6 * DAY  # The 20th.
+        await at.submit("p", 1)
+        opened = await at.told("list_standings", B, window="season")
+        assert (opened["state"], opened["total"], "opens_at" in opened) == ("open", 1, False)
+        at.clock.time += DAY
+        await at.submit("p", 1)
+        paused = await at.told("list_standings", B, window="season")
+        assert (paused["state"], paused["opens_at"]) == ("scheduled", "2026-11-22T00:00:00Z")
+        ended = await at.told("list_standings", B, window="season:-1")
+        assert (ended["state"], ended["total"]) == ("sealed", 1)
+        one = await at.told("get_standing", {**B, "player": "p"}, window="season:-1")
+        (everywhere,) = (await at.told("player_standings", P, window="season:-1"))["standings"]
+        for told in (one, everywhere):
+            assert (told["window"], told["state"], told["rank"]) == ("season:1", "sealed", 1)
+
+
+async def test_a_past_window_in_which_nothing_ran_has_no_standings() -> None:
+    async with working() as at:
+        await at.define(windows=["daily"])
+        await at.submit("p", 1)
+        at.clock.time += 2 * DAY
+        await at.submit("p", 1)
+        missed = await at.told("list_standings", B, window="daily:-1")
+        assert (missed["window"], missed["state"]) == ("daily:2026-11-15", "sealed")
+        assert (missed["total"], missed["standings"]) == (0, [])
+        with pytest.raises(UnknownWindow):  # Before the board was there.
+            await at.ask("list_standings", B, window="daily:2026-11-13")
 
 
 async def test_a_board_needs_no_words() -> None:
@@ -115,8 +187,8 @@ async def test_windows_are_told_open_ones_first_and_then_the_latest() -> None:
         assert [(each["window"], each["state"], each["total"]) for each in told] == [
             ("daily:2026-11-16", "open", 1),
             ("all", "open", 1),
-            ("daily:2026-11-15", "closed", 1),
-            ("daily:2026-11-14", "closed", 1),
+            ("daily:2026-11-15", "sealed", 1),
+            ("daily:2026-11-14", "sealed", 1),
         ]
         board = await at.told("get_board", B)
         assert board["next_reset"] == "2026-11-17T00:00:00Z"

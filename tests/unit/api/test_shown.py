@@ -4,7 +4,8 @@ import pytest
 from msgspec import UNSET
 
 from rankd.api import shown
-from rankd.core.reader import Projected
+from rankd.core.book import Terms
+from rankd.core.reader import Projected, Where
 from rankd.errors import FieldError, InvalidSubmission, LedgerUnavailable, SubmissionRejected
 from rankd.model.board import Board
 from rankd.model.facts import Position
@@ -32,11 +33,11 @@ def test_columns_of_another_definition_are_numbered_rather_than_named_wrongly() 
 
 
 def test_decimals_are_written_digit_for_digit_and_metadata_as_it_came() -> None:
-    body = encode(shown.one(standing((-(2**63),), decimals=9), WHOLE, ONE))
+    body = encode(shown.one(standing((-(2**63),), decimals=9), Where(Terms(ONE), WHOLE)))
     assert b'"score":-9223372036.854775808,' in body
     assert b'"metadata":{"car": 1}' in body
     assert b'"percentile":75.0,' in body
-    assert b'"exactness":"exact","stale":false' in body
+    assert b'"exactness":"exact","stale":false,"state":"open"' in body
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from rankd.errors import (
 )
 from rankd.model.facts import Position
 from rankd.model.standing import Offset, Rank
+from rankd.model.window import WindowState
 from rankd.ports import Ranking, TopList
 
 if TYPE_CHECKING:
@@ -280,9 +281,21 @@ async def test_a_closed_window_that_is_not_archived_whole_is_answered_from_its_l
         (sealed,) = found.rankd.book.boards["b"].sealed.values()
         await found.kept.keep_standings("b", YESTERDAY, (), since=sealed.through)
         await found.lose()
-        assert await found.reader.page("b", window=YESTERDAY, limit=10) == stale(before)
+        sealed_page = msgspec.structs.replace(stale(before), state=WindowState.SEALED)
+        assert await found.reader.page("b", window=YESTERDAY, limit=10) == sealed_page
         with pytest.raises(NotKept, match="only the first 10"):
             await found.reader.page("b", window=YESTERDAY, limit=11)
+
+
+async def test_a_window_without_a_fact_is_empty_without_the_index() -> None:
+    clock = SetClock()
+    async with world(clock=clock) as found:
+        await found.lose()
+        clock.time += 2 * DAY
+        for window, state in (("daily:-1", "sealed"), ("daily:2026-11-20", "scheduled")):
+            page = await found.reader.page("b", window=window)
+            assert (page.total, page.stale, page.state) == (0, True, state)
+            assert await found.reader.standing("b", "p01", window=window) is None
 
 
 async def test_segments_have_lists_of_their_own() -> None:

@@ -1,6 +1,6 @@
 """The reader: answers that agree with one another, for every way of counting ties."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import ClassVar
 from unittest.mock import ANY
@@ -13,10 +13,11 @@ from tests.unit.core.doubles import DAY, HOUR, FaultyLedger, SetClock, bare, eng
 from rankd.adapters.memory.index import NativeIndex
 from rankd.core.reader import Found, Page, Reader
 from rankd.core.recovery import Home
+from rankd.core.service import Rankd
 from rankd.errors import InvalidPage, NotRanked, UnknownBoard, UnknownWindow
 from rankd.model.facts import Position
 from rankd.model.standing import Offset, Rank
-from rankd.ports import Places, Ranked
+from rankd.ports import Places, Ranked, Ranking
 
 pytestmark = pytest.mark.anyio
 GAPPED = {"name": "shift", "start": "2026-11-14T12:00:00Z", "every": "1h", "gap": "1h"}
@@ -62,10 +63,14 @@ async def test_a_player_is_found_on_boards_although_one_is_between_two_seasons()
         await rankd.define("b", {"rule": "best", "windows": ["all"]})
         for board in ("gapped", "b"):
             await rankd.submit(board, [{"player": "p", "score": 1}])
-        assert [one.board for one, _ in await rankd.reader.standings("p")] == ["gapped", "b"]
+        assert [one.ranking.board for one, _ in await rankd.reader.standings("p")] == [
+            "gapped",
+            "b",
+        ]
         clock.time += HOUR
         await rankd.sealer.turn()
-        assert [one.board for one, _ in await rankd.reader.standings("p")] == ["b"]
+        found = await rankd.reader.standings("p")
+        assert [where.ranking.board for where, _ in found] == ["b"]
 
 
 async def test_windows_are_found_by_name_by_id_and_by_how_long_ago() -> None:
@@ -86,6 +91,134 @@ async def test_windows_are_found_by_name_by_id_and_by_how_long_ago() -> None:
         for text in ("weekly", "daily:2026-11-13", "daily:x", "all"):
             with pytest.raises(UnknownWindow):
                 await in_window(text)
+
+
+SEASON = {"name": "season", "every": "1d", "gap": "1d", "start": "2026-11-20T00:00:00Z"}
+CUP = {"name": "cup", "start": "2026-11-20T00:00:00Z", "end": "2026-11-21T00:00:00Z"}
+
+
+async def state_of(rankd: Rankd, window: str | None = None) -> tuple[str, str, int]:
+    page = await rankd.reader.page("b", window=window)
+    assert (page.opens_at is not None) == (page.state == "scheduled")
+    return page.ranking.window, page.state, page.total
+
+
+async def after_days(definition: Mapping[str, object], days: int, *windows: str) -> list[object]:
+    """What is read of windows after so many days, if the engine ran through them, and if not."""
+    told: list[object] = []
+    for running in (True, False):
+        clock, ledger = SetClock(), FaultyLedger()
+        async with engine(ledger, clock) as rankd:
+            await rankd.define("b", definition)
+            for _ in range(days if running else 0):
+                clock.time += DAY
+                await rankd.sealer.turn()
+        clock.time += 0 if running else days * DAY
+        async with engine(ledger, clock) as rankd:
+            told.append([await state_of(rankd, window) for window in windows])
+    assert told[0] == told[1]
+    return told[0]  # type: ignore[return-value]
+
+
+async def test_a_day_is_the_same_whether_the_engine_ran_in_it_or_not() -> None:
+    assert await after_days({"windows": ["daily"]}, 3, "daily:-1", "daily:2026-11-15") == [
+        ("daily:2026-11-16", "sealed", 0),
+        ("daily:2026-11-15", "sealed", 0),
+    ]
+
+
+async def test_a_cup_is_the_same_whether_the_engine_ran_in_it_or_not() -> None:
+    assert await after_days({"windows": [CUP]}, 9, "cup") == [("cup", "sealed", 0)]
+
+
+async def test_a_day_that_retention_would_have_dropped_is_unknown() -> None:
+    definition = {"windows": ["daily"], "retention": {"daily": "2d"}}
+    assert await after_days(definition, 3, "daily:-2") == [("daily:2026-11-15", "sealed", 0)]
+    for window in ("daily:-3", "daily:-4"):
+        with pytest.raises(UnknownWindow):
+            await after_days(definition, 4, window)
+
+
+async def test_a_past_window_of_another_definition_is_not_shown_for_one_of_this() -> None:
+    clock = SetClock()
+    async with engine(FaultyLedger(), clock) as rankd:
+        await rankd.define("b", {"windows": ["daily"]})
+        await rankd.submit("b", [{"player": "p", "score": 1}])
+        clock.time += DAY
+        await rankd.redefine("b", {"windows": [{"name": "daily", "at": "06:00"}]})
+        clock.time += 2 * DAY
+        await rankd.sealer.turn()
+        assert await state_of(rankd, "daily:2026-11-14") == ("daily:2026-11-14", "sealed", 1)
+        assert await state_of(rankd, "daily:-1") == ("daily:2026-11-16", "sealed", 0)
+        with pytest.raises(UnknownWindow):
+            await state_of(rankd, "daily:-3")
+
+
+async def test_the_next_window_is_scheduled_under_the_id_it_opens_with() -> None:
+    clock = SetClock()
+    async with engine(FaultyLedger(), clock) as rankd:
+        await rankd.define("b", {"windows": ["all", CUP]})
+        clock.time += 6 * DAY  # The 20th.
+        await rankd.submit("b", [{"player": "p", "score": 1}])
+        clock.time += DAY
+        later = {**CUP, "start": "2026-11-24T00:00:00Z", "end": "2026-11-25T00:00:00Z"}
+        await rankd.redefine("b", {"windows": ["all", later]})
+        (coming,) = rankd.book.page("b").scheduled(rankd.ledger_time)
+        assert coming.window.id == "cup~2"
+        assert await rankd.reader.count(coming.ranking) == 0
+        clock.time += 3 * DAY
+        await rankd.sealer.turn()
+        assert rankd.book.page("b").windows["cup"].window == coming.window
+
+
+async def test_a_window_whose_time_has_come_is_scheduled_until_it_is_opened() -> None:
+    clock = SetClock()
+    async with engine(FaultyLedger(), clock) as rankd:
+        await rankd.define("b", {"windows": [SEASON]})
+        clock.time += 6 * DAY
+        page = rankd.book.page("b")
+        (coming,) = page.scheduled(clock.time)
+        assert coming.window.id == "season:1"
+        assert page.find_window("season", clock.time) == coming
+        await rankd.sealer.turn()
+        assert page.scheduled(clock.time) == ()
+
+
+async def test_what_comes_next_is_worked_out_again_once_it_may_be_another() -> None:
+    clock = SetClock()
+    async with engine(FaultyLedger(), clock) as rankd:
+        await rankd.define("b", {"windows": [SEASON]})
+        page = rankd.book.page("b")
+        first = page.scheduled(clock.time)
+        assert page.scheduled(clock.time + 5 * DAY) is first
+        clock.time += 8 * DAY  # The 22nd: nothing ran while season:1 was to be open.
+        assert [one.window.id for one in page.scheduled(clock.time)] == ["season:2"]
+        await rankd.redefine("b", {"windows": [{**SEASON, "start": "2026-11-30T00:00:00Z"}]})
+        (later,) = page.scheduled(clock.time)
+        assert (later.window.id, later.window.start) == (
+            "season:1",
+            clock.time + 8 * DAY - HOUR * 12,
+        )
+
+
+async def test_an_index_ahead_of_the_book_proves_that_a_window_is_open() -> None:
+    clock = SetClock()
+    async with engine(FaultyLedger(), clock) as rankd:
+        await rankd.define("b", {"windows": [SEASON]})
+        where = rankd.reader.where("b")
+        assert where.holding(0) == where
+        assert (where.holding(1).state, where.holding(1).opens_at) == ("open", None)
+
+
+async def test_what_names_no_window_is_told_when_the_next_begin() -> None:
+    clock = SetClock()
+    async with engine(FaultyLedger(), clock) as rankd:
+        await rankd.define("b", {"windows": ["all", SEASON]})
+        known = r"its windows are all, season \(opens at 2026-11-20T00:00:00Z\)$"
+        for text in ("season:-1", "daily"):
+            with pytest.raises(UnknownWindow, match=known) as refusal:
+                await state_of(rankd, text)
+            assert refusal.value.opens_at == {"season": "2026-11-20T00:00:00Z"}
 
 
 async def test_what_is_not_there_is_an_error_and_never_rank_zero() -> None:
@@ -381,5 +514,5 @@ async def test_a_player_is_found_in_one_window_of_the_boards_that_have_it() -> N
         for board in ("b", "c"):
             await rankd.submit(board, [{"player": "p", "score": 1}])
         found = await rankd.reader.standings("p", "daily")
-        assert [(one.board, one.window) for one, _ in found] == [("c", "daily:2026-11-14")]
+        assert [where.ranking for where, _ in found] == [Ranking("c", "daily:2026-11-14")]
         assert await rankd.reader.standings("p", "daily:2026-11-13") == []

@@ -22,7 +22,6 @@ from rankd.errors import (
     SubmissionKeyReused,
     SubmissionRejected,
     UnknownBoard,
-    UnknownWindow,
 )
 from rankd.model.standing import Standing
 
@@ -381,10 +380,13 @@ async def test_asking_again_is_no_new_definition(ranks: AsyncRanks) -> None:
 async def test_a_board_may_be_asked_for_before_its_window_opens(ranks: AsyncRanks) -> None:
     season = {"name": "season", "every": "4w", "start": "2999-01-01T00:00:00Z"}
     board = await ranks.board("arena", windows=[season])
-    assert board.windows() == []
-    with pytest.raises(UnknownWindow):
-        board.top()
-    with pytest.raises(SubmissionRejected) as refusal:
+    (coming,) = board.windows()
+    assert (coming.id, coming.state, coming.opens_at) == ("season:1", "scheduled", coming.start)
+    assert board.top() == []
+    page = board.page()
+    assert (page.state, page.opens_at) == ("scheduled", coming.start)
+    opening = "no window of the board was open when it came; season opens at 2999-01-01T00:00:00Z"
+    with pytest.raises(SubmissionRejected, match=f"^{opening}$") as refusal:
         await board.submit("ann", 1)
     assert refusal.value.reason == "no_window"
     assert ranks.standings("ann") == {}

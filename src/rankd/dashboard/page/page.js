@@ -334,6 +334,7 @@ function showChoices() {
   if (document.activeElement !== at("segment")) at("segment").value = choice.segment;
   at("segment").title = `Everybody, or for example ${segments[0]}:…`;
   showHeads(board.definition);
+  showReset();
 }
 
 const RULES = {
@@ -362,9 +363,15 @@ function showOptions(select, options) {
   if (!same) select.replaceChildren(...options.map(([value, text]) => new Option(text, value)));
 }
 
+/** Return the window that is shown: the one that was chosen, or what the service takes for none. */
+function chosenWindow(board) {
+  const names = board.windows.map((window) => window.name);
+  return choice.window || (names.includes("all") ? "all" : names[0]);
+}
+
 function showWindows(board) {
   const names = [...new Set(board.windows.map((window) => window.name))];
-  const chosen = choice.window || (names.includes("all") ? "all" : names[0]);
+  const chosen = chosenWindow(board);
   if (chosen && !names.includes(chosen)) names.push(chosen);
   at("window-choice").hidden = names.length < 2;
   const key = names.join("\n");
@@ -375,6 +382,10 @@ function showWindows(board) {
   for (const radio of at("windows").querySelectorAll("input")) radio.checked = radio.value === chosen;
 }
 
+function capitalized(name) {
+  return name.charAt(0).toUpperCase() + name.slice(1);
+}
+
 function windowChoice(name) {
   const label = document.createElement("label");
   const radio = document.createElement("input");
@@ -382,7 +393,7 @@ function windowChoice(name) {
   radio.name = "window";
   radio.value = name;
   const text = document.createElement("span");
-  text.textContent = name === "all" ? "All time" : name.charAt(0).toUpperCase() + name.slice(1);
+  text.textContent = name === "all" ? "All time" : capitalized(name);
   label.append(radio, text);
   return label;
 }
@@ -427,24 +438,34 @@ function clockTime(date) {
   return date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 }
 
-/** Return when the window that is shown ends; where it never does, the next that ends. */
-function nextReset() {
+/** Return when a scheduled window opens, or an open one ends. */
+function turnsAt(window) {
+  return window.opens_at || window.end;
+}
+
+/** Return the window that is shown; where it neither opens nor ends, the next that does. */
+function nextTurn() {
   const board = boards.find((each) => each.name === choice.board);
   if (!board) return null;
-  const open = board.windows.filter((window) => window.end && window.state === "open");
-  const own = open.find((window) => window.name === choice.window);
-  const first = open.sort((a, b) => Date.parse(a.end) - Date.parse(b.end))[0];
+  const turning = board.windows.filter(turnsAt);
+  const own = turning.find((window) => window.name === chosenWindow(board));
+  const first = turning.sort((a, b) => Date.parse(turnsAt(a)) - Date.parse(turnsAt(b)))[0];
   return own || first || null;
 }
 
+function resetLabel(window) {
+  if (!window) return "Next reset";
+  return window.opens_at ? `${capitalized(window.name)} opens in` : `Next ${window.name} reset`;
+}
+
 function showReset() {
-  const window = nextReset();
-  setText("reset-label", window ? `Next ${window.name} reset` : "Next reset");
+  const window = nextTurn();
+  setText("reset-label", resetLabel(window));
   if (!window) {
     setText("reset", "never");
     return;
   }
-  const left = Math.ceil((Date.parse(window.end) - (Date.now() + serverAhead)) / 1000);
+  const left = Math.ceil((Date.parse(turnsAt(window)) - (Date.now() + serverAhead)) / 1000);
   setText("reset", left > 0 ? countdown(left) : "now");
   if (left === 0 || left === -2) boardsAt = -Infinity; // The next window has another end.
 }
@@ -617,11 +638,17 @@ function forgetPinned() {
   at("find-note").hidden = true;
 }
 
+function whyEmpty(page) {
+  if (page.opens_at) return `Opens ${new Date(page.opens_at).toLocaleString()}.`;
+  return page.state === "sealed" ? "Nobody was ranked here." : "Nobody is ranked here yet.";
+}
+
 function showList(page, tag) {
   listTag = tag;
   listStale = page.stale;
   setText("total", grouped(page.total));
   at("nobody").hidden = page.standings.length > 0;
+  setText("nobody", whyEmpty(page));
   top25.show(page.standings);
   if (document.activeElement === at("segment")) suggestSegments();
 }
