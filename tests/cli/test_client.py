@@ -82,6 +82,8 @@ def test_every_call_is_answered(client: Client) -> None:
     assert merged.attributes == {"guild": "x", "region": "eu"}
     assert [one.player for one in client.players("an").players] == ["ann"]
     assert [one.player for one in client.walk_players("an", limit=1)] == ["ann"]
+    looked_up = client.lookup_players(["nobody", "ann"]).players
+    assert [(one.player, one.name) for one in looked_up] == [("nobody", None), ("ann", "Ann")]
     assert [item.build for item in client.history("all", "ann").facts] == ["1.0"]
     assert [item.score for item in client.walk_history("all", "ann", limit=1)] == [10]
     assert [row.rank for row in client.walk("all", limit=1)] == [1, 2, 3]

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.running import Ran, run
+from tests.cli.running import Ran, run, serving
 
 import rankd
+from rankd.cli.exporting import LOOKUP_PLAYERS
 from rankd.client import Client
 from rankd.testing.servers import redis_server
 
@@ -174,14 +175,45 @@ def test_where_players_belong_is_in_parquet_too(tmp_path: Path) -> None:
     ]
 
 
-def test_what_a_service_does_not_tell_of_players_is_said(
-    ask: Run, client: Client, tmp_path: Path
+@pytest.mark.parametrize("format", ["csv", "jsonl"])
+def test_where_players_belong_goes_out_of_a_service_and_comes_back(
+    format: str, ask: Run, client: Client, tmp_path: Path
 ) -> None:
-    client.define("regions", {"segments": ["region"]})
-    client.submit("regions", "ann", 1, attributes={"region": "eu"})
-    done = ask("export", "regions", "--output", "r.csv")
-    assert done.code == 0
-    assert "without region: " in done.err and "--data" in done.err
+    board, players = f"out-{format}", 2 * LOOKUP_PLAYERS + 1
+    client.define(board, {"segments": ["region"]})
+    items = [
+        {"player": f"s{n}", "score": n, "attributes": {"region": ("eu", "na", "sa")[n % 3]}}
+        for n in range(players)
+    ]
+    assert all(each.verdict == "counted" for each in client.submit_many(items, board=board))
+    out = ("--format", format, "--output", f"s.{format}")
+    done = ask("export", board, *out)
+    assert (done.code, done.err) == (0, f"{players:,} standings in s.{format}\n")
+    with rankd.open(tmp_path / "to") as ranks:
+        ranks.board("b", segments=["region"])
+    assert run("import", f"s.{format}", "--board", "b", "--data", "to").code == 0
+    with rankd.open(tmp_path / "to") as ranks:
+        for segment in ("region:eu", "region:na", "region:sa"):
+            there = client.page(board, segment=segment, limit=1000).standings
+            here = ranks.board("b").page(segment=segment, limit=1000)
+            assert [row.player for row in there] == [row.player for row in here] != []
+
+
+def test_a_key_for_some_boards_exports_without_attributes_and_says_so(tmp_path: Path) -> None:
+    with serving(tmp_path) as service, Client(service.url) as open_to_all:
+        admin = open_to_all.create_key(["admin"]).key
+        with Client(service.url, admin) as client:
+            client.define("regions", {"segments": ["region"]})
+            client.submit("regions", "ann", 1, attributes={"region": "eu"})
+            limited = client.create_key(["read"], boards=["regions"]).key
+        done = run("export", "regions", RANKD_URL=service.url, RANKD_KEY=limited or "")
+        assert (done.code, done.out) == (0, "rank,player,name,score,metadata\n1,ann,,1,\n")
+        assert done.err.startswith("without region: ")
+        assert done.err.count("\n") == 1
+
+
+def test_segments_that_no_row_speaks_of_are_named(ask: Run, client: Client, tmp_path: Path) -> None:
+    (tmp_path / "r.csv").write_text("player,score\nann,1\n")
     client.define("others", {"segments": ["region"]})
     done = ask("import", "r.csv", "--board", "others")
     assert (done.code, done.out) == (0, "1 row: 1 counted\n")

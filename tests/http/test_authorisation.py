@@ -78,6 +78,7 @@ ROWS: dict[str, Row] = {
     "put_player": Row("submit", _PLAYER, {"name": "Ada"}),
     "patch_player": Row("submit", _PLAYER, {"attributes": {"region": "eu"}}),
     "find_players": Row("read", "/v1/players?query=a", player=True),
+    "lookup_players": Row("read", "/v1/players:lookup", {"players": ["p1"]}, player=True),
     "get_player": Row("read", _PLAYER, player=True),
     "erase_player": Row("moderate", _PLAYER),
     "put_friends": Row("submit", f"{_PLAYER}/friends", {"friends": ["p2"]}),

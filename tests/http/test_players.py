@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.http.lanes import BOARD, alike, fill, get, request, served, status, told
+from tests.http.lanes import BOARD, alike, fill, get, post, request, served, status, told
 from tests.http.running import run
 
 PLAYER = "/v1/players/p1"
@@ -35,6 +35,17 @@ def test_a_merge_is_answered_alike_and_moves_between_segments() -> None:
             statuses = await alike(one, twin, *asked)
             assert statuses == [200, 200, 200, 200, 404, 200, 200, 404, 422, 422]
             assert told(await one.fast.ask(asked[2]))["attributes"] == {"guild": "bats"}
+
+    run(compare())
+
+
+def test_players_are_looked_up_alike() -> None:
+    async def compare() -> None:
+        async with served() as one:
+            await fill(one.rankd)
+            for players, expected in ((["p3", "nobody"], 200), ([""], 422), ("p3", 422)):
+                asked = post({"players": players}, "/v1/players:lookup")
+                assert status(await one.same(asked)) == expected
 
     run(compare())
 

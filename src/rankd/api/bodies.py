@@ -412,6 +412,7 @@ BY_OPERATION: dict[str, Schema] = {
     "submit_score": ref("Submission"),
     "submit_scores": ref("Batch"),
     "lookup_standings": ref("Lookup"),
+    "lookup_players": ref("Lookup"),
     "put_player": ref("PlayerProfile"),
     "patch_player": ref("PlayerPatch"),
     "put_friends": ref("PlayerFriends"),

@@ -6,6 +6,8 @@ from rankd import wire
 from rankd.api.body import decode_body
 from rankd.api.exchange import Request, Response
 from rankd.api.service import Service
+from rankd.core.book import Profile
+from rankd.core.reader import check_players
 from rankd.errors import FieldError, InvalidProfile, UnknownPlayer
 
 
@@ -44,14 +46,34 @@ async def find_players(service: Service, request: Request) -> Response:
     found = await service.search.find(query["query"], after=query["after"], limit=query["limit"])
     body = wire.Players(
         players=[
-            wire.PlayerItem(player, name, dict(attributes))
-            for player, name, attributes in found.players
+            wire.PlayerItem(one.player, one.name, dict(one.attributes)) for one in found.players
         ],
         next_after=found.next_after,
         as_of=view.position,
         stale=view.stale,
     )
     return Response(wire.encode(body))
+
+
+async def lookup_players(service: Service, request: Request) -> Response:
+    """Return the names and attributes of some players, in the order asked for.
+
+    A player of whom nothing is known has no name and no attributes.
+    """
+    service.gate.admit(request, "read")
+    players, view = decode_body(request, wire.Lookup).players, service.rankd
+    check_players(players)
+    body = wire.Players(
+        players=[_item(player, view.book.profile(player)) for player in players],
+        next_after=None,
+        as_of=view.position,
+        stale=view.stale,
+    )
+    return Response(wire.encode(body))
+
+
+def _item(player: str, known: Profile) -> wire.PlayerItem:
+    return wire.PlayerItem(player, known.name, dict(known.attributes))
 
 
 async def get_player(service: Service, request: Request) -> Response:

@@ -340,6 +340,16 @@ ROUTES: tuple[Route, ...] = (
         errors=(InvalidPage, Overloaded),
     ),
     Route(
+        method="POST",
+        path="/v1/players:lookup",
+        operation="lookup_players",
+        handler=players.lookup_players,
+        scope="read",
+        body=wire.Lookup,
+        responses={200: wire.Players},
+        errors=(InvalidPage,),
+    ),
+    Route(
         method="GET",
         path=_PLAYER,
         operation="get_player",

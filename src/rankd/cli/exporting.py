@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
@@ -16,16 +16,21 @@ from rankd.cli.failing import Failed, plain
 from rankd.cli.reaching import Reach, reaching, which_ranking
 from rankd.cli.show import columns_of
 from rankd.cli.source import SUBMITTED, guarded
-from rankd.errors import count
+from rankd.errors import Refused, count
 
 if TYPE_CHECKING:
-    from rankd.cli.folder import Attributes
+    from collections.abc import Mapping
+
+    from rankd.client import Client
     from rankd.wire import Row
 
 FORMATS = ("csv", "jsonl", "parquet")
 
 FIXED = ("rank", "name", *SUBMITTED)
 """Names that mean something else in what is exported, or where it is imported."""
+
+LOOKUP_PLAYERS = 1000
+"""Asked for at once: as many as the service tells of, and as a page has."""
 
 GROUP_ROWS = 65_536
 """Rows of one group of a Parquet file: what a reader loads at a time."""
@@ -57,24 +62,45 @@ def export(
     """Write every standing of a ranking, best first.
 
     Cells of CSV that a spreadsheet would take for a formula get a quote before them; `rankd import`
-    takes it off again. The attributes that the board's segments are made of are in it with --data
-    only, as columns of their names: a service would have to be asked for each player.
+    takes it off again. The attributes that the board's segments are made of are in it as columns of
+    their names, as they are when the export comes to their player.
     """
     if format_ == "parquet":
         _insist_on_pyarrow()
         if output == "-":
             raise click.UsageError("parquet needs a file: name it with --output")
-    with reach.client_and_attributes(patient=True) as (client, attributes):
+    with reach.client(patient=True) as client:
         definition = client.board(board).definition
-        rows = client.walk(board, window=window, segment=segment)
-        first = list(islice(rows, 1))  # An unknown window is told before a file is begun.
+        # An unknown window is told before a file is begun.
+        first = client.page(board, limit=1, window=window, segment=segment)
         columns = [column["name"] for column in definition["columns"]]
-        columns = columns_of(first) if first else columns  # Of a ranking, not of the board now.
-        beside = _beside(columns, definition, attributes)
+        # Of a ranking, not of the board now.
+        columns = columns_of(first.standings) if first.standings else columns
+        beside = _beside(columns, definition, client)
+        rows = client.walk(board, window=window, segment=segment)
+        lines = _lines(client, rows, look_up=bool(beside.segments))
         with _target(output) as file:
-            written = _WRITERS[format_](file, chain(first, rows), beside)
+            written = _WRITERS[format_](file, lines, beside)
     if output != "-":
         click.echo(f"{count(written, 'standing')} in {output}", err=True)
+
+
+class Line(NamedTuple):
+    """A standing, and the attributes of its player."""
+
+    row: "Row"
+    attributes: "Mapping[str, str | int | bool]"
+
+
+def _lines(client: "Client", rows: Iterator["Row"], *, look_up: bool) -> Iterator[Line]:
+    """Yield rows with the attributes of their players, asked for a page at a time."""
+    while some := list(islice(rows, LOOKUP_PLAYERS)):
+        known: dict[str, dict[str, str | int | bool]] = {}
+        if look_up:
+            found = client.lookup_players([row.player for row in some])
+            known = {one.player: one.attributes for one in found.players}
+        for row in some:
+            yield Line(row, known.get(row.player, {}))
 
 
 class Beside(NamedTuple):
@@ -86,38 +112,38 @@ class Beside(NamedTuple):
     """The board's others."""
     segments: list[str]
     """Of which the attributes are written."""
-    attributes: "Attributes"
     decimals: int
     """Of the board's scores now; the rows of a closed window may have others."""
 
-    def attributes_of(self, player: str) -> dict[str, str | int | bool]:
+    def attributes_of(self, line: Line) -> dict[str, str | int | bool]:
         """Return a player's, of those that are written."""
-        known = self.attributes(player)
+        known = line.attributes
         return {name: known[name] for name in self.segments if name in known}
 
 
-def _beside(
-    columns: list[str], definition: dict[str, Any], attributes: "Attributes | None"
-) -> Beside:
+def _beside(columns: list[str], definition: dict[str, Any], client: "Client") -> Beside:
     """Say what will be missing, rather than let somebody find it out after an import."""
     (first, *others), segments, decimals = columns, definition["segments"], definition["decimals"]
     # By its own name, unless that means something else where it is imported.
     first = first if others and first not in FIXED else "score"
-    if attributes is None:
-        if segments:
-            names = plain(", ".join(segments))
-            click.echo(
-                f"without {names}: a service is not asked for the attributes of every player; "
-                "`rankd export --data` has them, of a folder that no service has open",
-                err=True,
-            )
-        return Beside(first, others, [], lambda _: {}, decimals)
     taken = {*FIXED, *columns}
     if hidden := [name for name in segments if name in taken]:
         names = plain(", ".join(hidden))
         click.echo(f"without {names}: a column has that name already", err=True)
     written = [name for name in segments if name not in taken]
-    return Beside(first, others, written, attributes, decimals)
+    if written and (refusal := _refusal(client)) is not None:
+        click.echo(plain(f"without {', '.join(written)}: {refusal}"), err=True)
+        written = []
+    return Beside(first, others, written, decimals)
+
+
+def _refusal(client: "Client") -> str | None:
+    """Return why a service does not tell attributes: to a key for some boards only it does not."""
+    try:
+        client.lookup_players([])
+    except Refused as exc:
+        return str(exc)
+    return None
 
 
 @contextmanager
@@ -137,7 +163,7 @@ def _target(output: str) -> Iterator[IO[bytes]]:
         part.unlink(missing_ok=True)
 
 
-def _write_csv(file: IO[bytes], rows: Iterable["Row"], beside: Beside) -> int:
+def _write_csv(file: IO[bytes], rows: Iterable[Line], beside: Beside) -> int:
     text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
     try:
         lines = csv.writer(text, lineterminator="\n")
@@ -152,9 +178,10 @@ def _write_csv(file: IO[bytes], rows: Iterable["Row"], beside: Beside) -> int:
         text.detach()  # The file is the caller's to close.
 
 
-def _csv_cells(row: "Row", beside: Beside) -> list[str]:
+def _csv_cells(line: Line, beside: Beside) -> list[str]:
+    row = line.row
     columns: Any = row.columns if beside.columns else {}
-    known = beside.attributes_of(row.player)
+    known = beside.attributes_of(line)
     attributes = [_text(known[name]) if name in known else "" for name in beside.segments]
     metadata = "" if row.metadata is None else _json(row.metadata)
     # Numbers are ours, and no formulas: a negative score stays a number.
@@ -175,15 +202,15 @@ def _json(value: object) -> str:
     return wire.encode(value).decode()
 
 
-def _write_jsonl(file: IO[bytes], rows: Iterable["Row"], beside: Beside) -> int:
+def _write_jsonl(file: IO[bytes], rows: Iterable[Line], beside: Beside) -> int:
     from rankd import wire
 
     written = 0
-    for row in rows:
-        line = wire.encode(row)
-        if known := beside.attributes_of(row.player):
-            line = line[:-1] + b',"attributes":' + wire.encode(known) + b"}"
-        file.write(line + b"\n")
+    for line in rows:
+        text = wire.encode(line.row)
+        if known := beside.attributes_of(line):
+            text = text[:-1] + b',"attributes":' + wire.encode(known) + b"}"
+        file.write(text + b"\n")
         written += 1
     return written
 
@@ -197,23 +224,23 @@ def _insist_on_pyarrow() -> Any:
     return pyarrow
 
 
-def _write_parquet(file: IO[bytes], rows: Iterable["Row"], beside: Beside) -> int:
+def _write_parquet(file: IO[bytes], rows: Iterable[Line], beside: Beside) -> int:
     arrow = _insist_on_pyarrow()
     left, written = iter(rows), 0
     some = list(islice(left, GROUP_ROWS))
     schema = _schema(arrow, some, beside)
     with arrow.parquet.ParquetWriter(file, schema) as writer:
         while some:
-            records = [_record(row, beside) for row in some]
+            records = [_record(line, beside) for line in some]
             writer.write_table(arrow.Table.from_pylist(records, schema))
             written += len(some)
             some = list(islice(left, GROUP_ROWS))
     return written
 
 
-def _schema(arrow: Any, rows: list["Row"], beside: Beside) -> Any:
+def _schema(arrow: Any, rows: list[Line], beside: Beside) -> Any:
     """Whole scores are 64-bit integers; others are exact decimals of the board's."""
-    places = -_exponent(rows[0].score) if rows else beside.decimals
+    places = -_exponent(rows[0].row.score) if rows else beside.decimals
     score = arrow.int64() if places == 0 else arrow.decimal128(38, places)
     fields = [("rank", arrow.int64()), ("player", arrow.string()), ("name", arrow.string())]
     fields += [(beside.first, score), *((name, score) for name in beside.columns)]
@@ -225,11 +252,12 @@ def _exponent(score: Any) -> int:
     return 0 if isinstance(score, int) else int(score.as_tuple().exponent)
 
 
-def _record(row: "Row", beside: Beside) -> dict[str, Any]:
+def _record(line: Line, beside: Beside) -> dict[str, Any]:
+    row = line.row
     columns: Any = row.columns if beside.columns else {}
     record = {"rank": row.rank, "player": row.player, "name": row.name, beside.first: row.score}
     record |= {name: columns[name] for name in beside.columns}
-    record |= {name: _text(value) for name, value in beside.attributes_of(row.player).items()}
+    record |= {name: _text(value) for name, value in beside.attributes_of(line).items()}
     record["metadata"] = None if row.metadata is None else json.dumps(row.metadata, default=str)
     return record
 

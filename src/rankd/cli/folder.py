@@ -5,7 +5,7 @@ the same whichever it was pointed at. Whoever can read the folder may do anythin
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 from urllib.parse import unquote
@@ -20,9 +20,6 @@ from rankd.http_client.message import Request, Response
 from rankd.settings import Settings
 from rankd.terminal import ProgressBar
 from rankd.wiring import Place, engine
-
-Attributes = Callable[[str], Mapping[str, str | int | bool]]
-"""Tells the attributes of a player."""
 
 
 class OpenGate(Gate):
@@ -40,9 +37,7 @@ class OpenGate(Gate):
 class FolderTransport:
     """Carries requests to the routes."""
 
-    def __init__(self, runner: asyncio.Runner, app: App, attributes: Attributes) -> None:
-        self.attributes = attributes
-        """What is known of a player: at hand here, where over HTTP each would be a request."""
+    def __init__(self, runner: asyncio.Runner, app: App) -> None:
         self._runner = runner
         self._app = app
 
@@ -107,8 +102,6 @@ def opened(folder: str) -> Iterator[FolderTransport]:
                 running.rankd,
             )
             app = App(Router(ROUTES), service, Settings())
-            yield FolderTransport(
-                runner, app, lambda player: running.rankd.book.profile(player).attributes
-            )
+            yield FolderTransport(runner, app)
         finally:
             runner.run(opening.__aexit__(None, None, None))

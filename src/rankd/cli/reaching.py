@@ -13,7 +13,6 @@ from click.core import ParameterSource
 from rankd.cli.choosing import config_option, in_force, insist_on_data, url_of
 
 if TYPE_CHECKING:
-    from rankd.cli.folder import Attributes
     from rankd.client import Client
 
 RETRIES_MAX = 2
@@ -44,14 +43,6 @@ class Reach:
 
         A ``patient`` one stays with a service that is being restarted, a ``brief`` one asks once.
         """
-        with self.client_and_attributes(create=create, patient=patient, brief=brief) as (client, _):
-            yield client
-
-    @contextmanager
-    def client_and_attributes(
-        self, *, create: bool = False, patient: bool = False, brief: bool = False
-    ) -> Iterator[tuple["Client", "Attributes | None"]]:
-        """Connect as ``client`` does; and tell players' attributes, where they are at hand."""
         from rankd.client import Client, Policy
 
         if self.data is None:
@@ -63,14 +54,14 @@ class Reach:
             except ValueError as exc:
                 raise click.UsageError(str(exc)) from None
             with client:
-                yield client, None
+                yield client
             return
         if not create:
             insist_on_data(self.data)
         from rankd.cli.folder import opened
 
         with opened(self.data) as transport, Client("http://folder", transport=transport) as client:
-            yield client, transport.attributes
+            yield client
 
 
 def reaching(

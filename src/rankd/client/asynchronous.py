@@ -155,6 +155,7 @@ class AsyncClient:
     merge_profile = _calling(calls.merge_profile)
     players = _calling(calls.players)
     walk_players = _walking(calls.walk_players)
+    lookup_players = _calling(calls.lookup_players)
     set_friends = _calling(calls.set_friends)
     erase = _calling(calls.erase)
     create_key = _calling(calls.create_key)

@@ -714,6 +714,12 @@ def walk_players(
     return Pages(players(query, limit=limit), lambda found: found.players, following)
 
 
+def lookup_players(players: Sequence[str]) -> Call[wire.Players]:
+    """Return the names and attributes of up to 1,000 players, in the order asked for."""
+    body = _body(players=list(players))
+    return Call(method="POST", path="/v1/players:lookup", body=body, read=_read_players)
+
+
 def set_friends(player: str, friends: Sequence[str]) -> Call[wire.Profile]:
     """Set a player's friends, all of them."""
     return Call(

@@ -485,7 +485,7 @@ class Reader:
         segment: str | None = None,
     ) -> list[Rank | None]:
         """Return the ranks of many players, None for who has none."""
-        _check_players(players)
+        check_players(players)
         where = self.where(board, window, segment)
         at = await self._moment(where)
         found = await self._index.ranks(where.ranking, players, at)
@@ -727,7 +727,7 @@ class Reader:
         segment: str | None = None,
     ) -> Found:
         """Return the standings of some players, best first, and who has none."""
-        _check_players(players)
+        check_players(players)
         where = self.where(board, window, segment)
         asked = list(dict.fromkeys(players))
         at = await self._moment(where)
@@ -845,7 +845,8 @@ _EVERYBODY = 2**63
 """More than any ranking has: an index knows best where it ends."""
 
 
-def _check_players(players: Sequence[str]) -> None:
+def check_players(players: Sequence[str]) -> None:
+    """Refuse more players than are looked up at once, and ids that are none. Raises InvalidPage."""
     if len(players) > LOOKUP_PLAYERS_MAX:
         message = f"must be at most {LOOKUP_PLAYERS_MAX}"
         raise InvalidPage([FieldError("players", message)])

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.unit.api.handling import working
 
+from rankd.core.reader import LOOKUP_PLAYERS_MAX
 from rankd.errors import InvalidPage, InvalidProfile, UnknownPlayer
 
 pytestmark = pytest.mark.anyio
@@ -219,6 +220,21 @@ async def test_merges_at_the_same_time_all_count() -> None:
         await asyncio.gather(*asked)
         told = await at.told("get_player", P)
         assert told["attributes"] == {f"a{n}": n for n in range(8)}
+
+
+async def test_players_are_looked_up_in_the_order_asked_for() -> None:
+    async with working() as at:
+        await at.told("put_player", P, {"name": "Ann", "attributes": {"region": "eu"}})
+        found = await at.told("lookup_players", {}, {"players": ["nobody", "p"]})
+        assert found["players"] == [
+            {"player": "nobody", "name": None, "attributes": {}},
+            {"player": "p", "name": "Ann", "attributes": {"region": "eu"}},
+        ]
+        assert (found["as_of"], found["next_after"]) == (at.service.rankd.position, None)
+        assert (await at.told("lookup_players", {}, {"players": []}))["players"] == []
+        for wrong in ([""], ["p"] * (LOOKUP_PLAYERS_MAX + 1)):
+            with pytest.raises(InvalidPage):
+                await at.ask("lookup_players", {}, {"players": wrong})
 
 
 async def test_players_are_found_by_the_beginning_of_a_name_or_an_id() -> None:

@@ -42,6 +42,7 @@ EVERY: list[tuple[str, Call[Any]]] = [
     ("put_player", calls.set_profile("p", name="Ann", friends=["q"])),
     ("patch_player", calls.merge_profile("p", attributes={"region": "eu", "guild": None})),
     ("find_players", calls.players("an", limit=3, after="ann")),
+    ("lookup_players", calls.lookup_players(["p", "q"])),
     ("get_player", calls.profile("p")),
     ("erase_player", calls.erase("p", reason="asked")),
     ("put_friends", calls.set_friends("p", ["q"])),
