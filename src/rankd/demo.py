@@ -245,7 +245,7 @@ async def _name_the_best(rankd: Rankd, game: Game, tell: Tell) -> None:
     for first in range(0, len(best), BATCH):
         some = best[first : first + BATCH]
         await asyncio.gather(*(_introduce(rankd, game, number) for number in some))
-        tell(Progress(first + len(some), len(best), "names"))
+        tell(Progress(first + len(some), len(best), "names", "player"))
 
 
 async def _introduce(rankd: Rankd, game: Game, number: int) -> None:
@@ -257,7 +257,7 @@ async def _score(rankd: Rankd, scored: Sequence[dict[str, object]], stage: str, 
     for first in range(0, len(scored), BATCH):
         some = scored[first : first + BATCH]
         await rankd.submit(BOARD, some)
-        tell(Progress(first + len(some), len(scored), stage))
+        tell(Progress(first + len(some), len(scored), stage, "score"))
 
 
 def _told(behind: Instant) -> str:

@@ -398,6 +398,8 @@ class Progress(NamedTuple):
     total: int
     stage: str = ""
     """What is being done, where the work has several parts."""
+    unit: str = ""
+    """What is counted, in the singular: fact, byte."""
 
 
 # ------------------------------------------------------------------------------- index

@@ -1,12 +1,14 @@
 """How far long work has come, on a terminal."""
 
+import math
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
+from rankd.errors import count
 from rankd.ports import Progress
 
 BAR_CELLS_MAX = 30
@@ -21,11 +23,29 @@ WIDTH_DEFAULT = 80
 REDRAWN_SECONDS = 0.1
 """More often nobody can read it, and drawing would cost more than the work."""
 
+RATE_SECONDS_MIN = 1.0
+"""Of a stage that began later than this, its rate and its end would be guesses."""
+
+SLOW_RATE = 10.0
+"""A rate below this is shown with a decimal."""
+
+BYTE = "byte"
+"""The unit that is shown in thousands of itself."""
+
+_SIZES = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"), (0, ""))
+
 Tell = Callable[[Progress | None], None]
 """Told of each step; None says that the work is done."""
 
 Show = Callable[[Progress], None] | bool | None
 """Who is told of progress: a function, True for a bar on the terminal, None for nobody."""
+
+
+class _Began(NamedTuple):
+    """When a stage began, and how much of it was done then: a start goes on from a snapshot."""
+
+    time: float
+    done: int
 
 
 class ProgressBar:
@@ -35,6 +55,7 @@ class ProgressBar:
         self._out = out or sys.stderr
         self._live = self._out.isatty()
         self._last: Progress | None = None
+        self._began: _Began | None = None
         self._drawn = 0.0
         self._covered = 0
         """How much of the line has something on it."""
@@ -45,6 +66,8 @@ class ProgressBar:
         if before is not None and (progress is None or progress.stage != before.stage):
             self._end(before)
         self._last = progress
+        if progress is not None and self._began is None:
+            self._began = _Began(time.monotonic(), progress.done)
         if progress is not None and self._live and self._is_time():
             self._draw(progress)
 
@@ -58,15 +81,22 @@ class ProgressBar:
     def _end(self, progress: Progress) -> None:
         if self._live:
             self._draw(progress, end="\n")
-        self._drawn = 0.0
+        self._drawn, self._began = 0.0, None
 
     def _draw(self, progress: Progress, end: str = "") -> None:
         width = self._width() - 1  # In the last column some terminals begin a new line.
-        line = _drawn(progress, width)
+        line = _drawn(progress, width, self._rate(progress))
         covered = line.ljust(min(self._covered, width))
         self._out.write(f"\r{covered}{end}")
         self._out.flush()
         self._covered = 0 if end else len(line)
+
+    def _rate(self, progress: Progress) -> float | None:
+        """Return how much is done a second; None if nobody can tell yet."""
+        if self._began is None:
+            return None
+        seconds, done = time.monotonic() - self._began.time, progress.done - self._began.done
+        return done / seconds if seconds >= RATE_SECONDS_MIN and done > 0 else None
 
     def _width(self) -> int:
         """Look each time: a window may be drawn smaller meanwhile."""
@@ -76,18 +106,58 @@ class ProgressBar:
             return WIDTH_DEFAULT
 
 
-def _drawn(progress: Progress, width: int) -> str:
-    """Return a line that is no wider than that."""
-    stage, done = progress.stage or "working", f"{progress.done:,}"
+def _drawn(progress: Progress, width: int, rate: float | None = None) -> str:
+    """Return a line that is no wider than that; where it is narrow, with fewer figures."""
+    stage, figures = progress.stage or "working", _figures(progress, rate)
+    room = width - len(f"{stage:<14} [] ") - BAR_CELLS_MIN
+    while len(figures) > 1 and len(", ".join(figures)) > room:
+        figures.pop()
+    said = ", ".join(figures)
     if progress.done and not progress.total:  # Nobody knows how much is to come.
-        return f"{stage:<14} {done}"[:width]
-    share = min(1.0, progress.done / progress.total) if progress.total else 1.0
-    figures = f"{share:4.0%} {done}"
-    cells = min(BAR_CELLS_MAX, width - len(f"{stage:<14} [] {figures}"))
-    if cells < BAR_CELLS_MIN:
-        return f"{stage} {figures}"[:width]
-    full = round(share * cells)
-    return f"{stage:<14} [{'#' * full}{'.' * (cells - full)}] {figures}"
+        return f"{stage:<14} {said}"[:width]
+    if len(said) > room:
+        return f"{stage} {said}"[:width]
+    cells = min(BAR_CELLS_MAX, room - len(said) + BAR_CELLS_MIN)
+    full = round(_share(progress) * cells)
+    return f"{stage:<14} [{'#' * full}{'.' * (cells - full)}] {said}"
+
+
+def _share(progress: Progress) -> float:
+    return min(1.0, progress.done / progress.total) if progress.total else 1.0
+
+
+def _figures(progress: Progress, rate: float | None) -> list[str]:
+    """Return how much is done, how much a second, and how long the rest will take."""
+    done, total, unit = progress.done, progress.total, progress.unit
+    share = f"{_share(progress):4.0%} " if total or not done else ""
+    figures = [f"{share}{_amount(done, unit)}"]
+    if rate is not None:
+        figures.append(_pace(rate, unit))
+        if done < total:
+            figures.append(f"{_span((total - done) / rate)} left")
+    return figures
+
+
+def _pace(rate: float, unit: str) -> str:
+    if unit == BYTE:
+        return f"{_amount(round(rate), unit)}/s"
+    return f"{rate:,.0f}/s" if rate >= SLOW_RATE else f"{rate:.1f}/s"
+
+
+def _amount(number: int, unit: str) -> str:
+    if unit == BYTE:
+        size, name = next(each for each in _SIZES if number >= each[0])
+        return f"{number / size:,.1f} {name}" if size > 1 else count(number, unit)
+    return count(number, unit) if unit else f"{number:,}"
+
+
+def _span(seconds: float) -> str:
+    """Return a length of time as people say it, rounded up."""
+    whole = math.ceil(seconds)
+    if whole < 100:
+        return f"{whole} s"
+    minutes = math.ceil(whole / 60)
+    return f"{minutes} min" if minutes < 100 else f"{math.ceil(minutes / 60):,} h"
 
 
 @contextmanager

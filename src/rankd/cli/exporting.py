@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rankd.client import Client
+    from rankd.terminal import Tell
     from rankd.wire import Row
 
 FORMATS = ("csv", "jsonl", "parquet")
@@ -65,6 +66,8 @@ def export(
     takes it off again. The attributes that the board's segments are made of are in it as columns of
     their names, as they are when the export comes to their player.
     """
+    from rankd.terminal import showing
+
     if format_ == "parquet":
         _insist_on_pyarrow()
         if output == "-":
@@ -79,8 +82,8 @@ def export(
         beside = _beside(columns, definition, client)
         rows = client.walk(board, window=window, segment=segment)
         lines = _lines(client, rows, look_up=bool(beside.segments))
-        with _target(output) as file:
-            written = _WRITERS[format_](file, lines, beside)
+        with _target(output) as file, showing(output != "-") as tell:
+            written = _WRITERS[format_](file, _told(lines, first.total, tell), beside)
     if output != "-":
         click.echo(f"{count(written, 'standing')} in {output}", err=True)
 
@@ -101,6 +104,16 @@ def _lines(client: "Client", rows: Iterator["Row"], *, look_up: bool) -> Iterato
             known = {one.player: one.attributes for one in found.players}
         for row in some:
             yield Line(row, known.get(row.player, {}))
+
+
+def _told(lines: Iterator[Line], total: int, tell: "Tell") -> Iterator[Line]:
+    """Yield lines, and tell how many they are of those that there were at first."""
+    from rankd.ports import Progress
+
+    for done, line in enumerate(lines, start=1):
+        yield line
+        if done % LOOKUP_PLAYERS == 0 or done == total:
+            tell(Progress(done, max(done, total), "exporting", "standing"))
 
 
 class Beside(NamedTuple):

@@ -116,7 +116,7 @@ def _send(
 ) -> Counter[str]:
     """Send everything; take out of ``unsaid`` the attributes that some row says."""
     from rankd.ports import Progress
-    from rankd.terminal import ProgressBar
+    from rankd.terminal import BYTE, ProgressBar
 
     bar, tally, rows = ProgressBar(), Counter[str](), source.submissions(board.since)
     try:
@@ -133,7 +133,8 @@ def _send(
                     _note(tally, next(answered), where, since=board.since)
             tally["rows"] += len(some)
             done = tally["rows"] if source.done is None else source.done()
-            bar.tell(Progress(done, source.total, "importing"))
+            unit = "row" if source.done is None else BYTE
+            bar.tell(Progress(done, source.total, "importing", unit))
     finally:
         bar.tell(None)
     return tally

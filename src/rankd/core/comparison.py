@@ -60,7 +60,7 @@ async def fold_shadow(shadow: Projector, intake: Writing) -> AsyncIterator[Progr
     while shadow.checkpoint < (here := intake.projector.checkpoint):
         through = min(here, Position(shadow.checkpoint + SHADOW_FACTS))
         await shadow.catch_up(through=through)
-        yield Progress(shadow.checkpoint, here, "folding")
+        yield Progress(shadow.checkpoint, here, "folding", "fact")
         await asyncio.sleep(0)
         if intake.projector.checkpoint - shadow.checkpoint <= SHADOW_BEHIND_MAX:
             break  # Writes go on meanwhile: who waits for the last of them waits for ever.
@@ -75,7 +75,7 @@ async def compare(shadow: Projector, intake: Writing) -> AsyncIterator[Progress]
         while first <= total:  # Whoever comes behind the last one now is not waited for.
             count, total = await _compare_some(shadow, intake, ranking, Rank(first))
             done, first = done + count, first + count
-            yield Progress(done, max(done, entries), "comparing")
+            yield Progress(done, max(done, entries), "comparing", "standing")
 
 
 async def _rankings(shadow: Projector, intake: Writing) -> list[Ranking]:

@@ -88,7 +88,7 @@ class Draft:
                 break
             await self._take(facts)
             self.position = facts[-1].position
-            tell(Progress(self.position, through, "folding again"))
+            tell(Progress(self.position, through, "folding again", "fact"))
 
     async def _take(self, facts: Sequence[Recorded]) -> None:
         begun = Batch()

@@ -110,7 +110,7 @@ class Filler:
                 break
             if entries_max is not None and await source.count_entries() > entries_max:
                 raise TooLarge(f"the index has more than {entries_max:,} entries")
-            tell(Progress(source.checkpoint, joint.checkpoint, "folding"))
+            tell(Progress(source.checkpoint, joint.checkpoint, "folding", "fact"))
             await asyncio.sleep(0)
 
     @asynccontextmanager
@@ -158,7 +158,7 @@ class Filler:
             if joint.checkpoint - tail.checkpoint <= TAIL_FACTS_MAX:
                 break
             await tail.catch_up(through=joint.checkpoint, receipts=joint.late)
-            tell(Progress(tail.checkpoint, joint.checkpoint, "catching up"))
+            tell(Progress(tail.checkpoint, joint.checkpoint, "catching up", "fact"))
 
     async def _switch(self, tail: Projector, other: SharedIndex) -> None:
         """Fold the last facts, and what other nodes had folded already; then let it live."""

@@ -245,7 +245,7 @@ class Joint(Projector):
             told = await self._tried(facts, spared, of_others=True)
             if receipts is not None:
                 receipts.update(keyed(facts, told, after=receipts_after))
-            tell(Progress(self.checkpoint, through, "folding"))
+            tell(Progress(self.checkpoint, through, "folding", "fact"))
 
     async def arrive(self) -> None:
         """See that the index has come as far as the book, which may have begun from a copy."""

@@ -436,8 +436,8 @@ def seldom_logged() -> Tell:
         now = asyncio.get_running_loop().time()
         if now >= due:
             due = now + LOG_SECONDS
-            done, total, stage = progress
-            _log.info("the index is filled: %s, %s of %s", stage, f"{done:,}", f"{total:,}")
+            done, total = f"{progress.done:,}", f"{progress.total:,}"
+            _log.info("the index is filled: %s, %s of %s", progress.stage, done, total)
 
     return tell
 

@@ -144,7 +144,7 @@ class Projector:
             told = await self.fold(facts)
             if receipts is not None and facts[-1].position > receipts_after:
                 receipts.update(keyed(facts, told, after=receipts_after))
-            tell(Progress(self.checkpoint, through, "folding"))
+            tell(Progress(self.checkpoint, through, "folding", "fact"))
 
     async def count_entries(self) -> int:
         """Return how many entries the index has in all rankings."""

@@ -169,7 +169,7 @@ async def _fill(joint: Joint, filler: Filler, tell: Tell) -> None:
                 _log.warning("%s: what it lacks is folded in, fact by fact", exc)
                 break
         while not await joint.mend(FACTS_TOGETHER_MAX):
-            tell(Progress(await joint.shared.checkpoint(), joint.checkpoint, "folding"))
+            tell(Progress(await joint.shared.checkpoint(), joint.checkpoint, "folding", "fact"))
     except IndexUnavailable as exc:
         _log.warning("the index cannot be filled yet: %s", exc)
 

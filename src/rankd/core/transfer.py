@@ -45,7 +45,7 @@ class Transfer:
         async for page, lacking in self._compared(head):
             if lacking:  # They came since the facts were copied.
                 await self._target.keep_receipts(lacking)
-            yield Progress(page.last, head, "compared")
+            yield Progress(page.last, head, "compared", "fact")
         async for progress in self._target.verify():
             yield _of("copy", progress)
         await self._target.end_copy()
@@ -54,7 +54,7 @@ class Transfer:
         """See whether what is in the target is the beginning of the source."""
         try:
             async for page, _ in self._compared(min(there, head)):
-                yield Progress(page.last, min(there, head), "recognised")
+                yield Progress(page.last, min(there, head), "recognised", "fact")
         except LedgerNotCopied as exc:
             raise LedgerNotCopied(
                 f"{self._into} holds facts already, and not those of {self._named} ({exc}): name "
@@ -67,7 +67,7 @@ class Transfer:
             )
 
     async def _copied(self, after: Position, head: Position) -> AsyncIterator[Progress]:
-        yield Progress(after, head, "copied")
+        yield Progress(after, head, "copied", "fact")
         async for page in _pages(self._source, after, head):
             try:
                 await self._target.take_over(page.facts, receipts=page.receipts)
@@ -78,7 +78,7 @@ class Transfer:
                 raise LedgerNotCopied(
                     f"a fact at {page.facts[0].position} to {page.last} cannot be kept: {exc}"
                 ) from exc
-            yield Progress(page.last, head, "copied")
+            yield Progress(page.last, head, "copied", "fact")
 
     async def _compared(self, through: Position) -> AsyncIterator[tuple["_Page", Sequence[Kept]]]:
         """Read both side by side; yield what agrees, and the receipts that only the source has."""

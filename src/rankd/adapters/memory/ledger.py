@@ -150,7 +150,7 @@ class MemoryLedger:
             ):
                 if _digest(recorded.fact) != digest:
                     raise LedgerCorrupt("the fact was changed", position=recorded.position)
-            yield Progress(end, total, "facts")
+            yield Progress(end, total, "facts", "fact")
 
     async def close(self) -> None:
         """Nothing is held."""

@@ -102,14 +102,14 @@ class _Told:
 
     def checked(self, size: int) -> None:
         self._checked += size
-        self._tell(Progress(self._checked, self._to_check, "checking"))
+        self._tell(Progress(self._checked, self._to_check, "checking", "byte"))
 
     def read(self, bodies: Iterable[bytes]) -> Iterator[bytes]:
         done = 0
         for body in bodies:
             yield body
             done += len(body) + layout.HEAD_BYTES
-            self._tell(Progress(done, self._to_read, "loading"))
+            self._tell(Progress(done, self._to_read, "loading", "byte"))
 
 
 class _Numbers:

@@ -75,7 +75,7 @@ class Survey:
     @property
     def progress(self) -> Progress:
         """How far it has come; touches are not counted, nobody knows how many there will be."""
-        return Progress(min(self._done, self._total), self._total, "reading")
+        return Progress(min(self._done, self._total), self._total, "reading", "standing")
 
     def steps(self) -> Iterator[Step]:
         """Yield step after step until few touches are left: then ``ending`` must follow at once."""

@@ -45,9 +45,9 @@ class SnapshotFolder:
             ending = survey.ending(notes)
             self._index.end_saving(touched)
             total = survey.progress.total
-            yield Progress(total, total, "writing")
+            yield Progress(total, total, "writing", "standing")
             await thread.do(partial(home.finish, ending))
-            yield Progress(total, total, "saved")
+            yield Progress(total, total, "saved", "standing")
         finally:
             self._index.end_saving(touched)
             try:

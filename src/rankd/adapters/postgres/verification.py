@@ -50,18 +50,18 @@ async def verification(
     connection: Connection, address: Address, head: Position
 ) -> AsyncIterator[Progress]:
     """Check all up to a position, and tell after each step how far it is. Raises LedgerCorrupt."""
-    yield Progress(0, head, "facts")
+    yield Progress(0, head, "facts", "fact")
     walk = _Walk(connection, address, head)
     while await walk.step():
-        yield Progress(walk.reached, head, "facts")
+        yield Progress(walk.reached, head, "facts", "fact")
     walk.finish()
-    yield Progress(head, head, "facts")
+    yield Progress(head, head, "facts", "fact")
     found = await connection.fetchval(address.sql(QUERIES["count_keys"]), head)
     if found != walk.keyed:
         raise LedgerCorrupt(f"{walk.keyed} facts have a key, the key table has {found}")
-    yield Progress(found, found, "keys")
+    yield Progress(found, found, "keys", "key")
     async for kept in _receipts(connection, address, head):
-        yield Progress(kept, kept, "receipts")
+        yield Progress(kept, kept, "receipts", "receipt")
     async for progress in _players(connection, address):
         yield progress
 
@@ -207,12 +207,12 @@ async def _players(connection: Connection, address: Address) -> AsyncIterator[Pr
     """Compare the table with what the facts come to, a part of the players at a time."""
     many = await connection.fetchval(address.sql(QUERIES["count_players"]))
     parts = many // PLAYERS_TOGETHER_MAX + 1
-    yield Progress(0, parts, "players")
+    yield Progress(0, parts, "players", "part")
     for part in range(parts):
         # What is read within is of one moment, appends that go on or not.
         async with connection.transaction(isolation="repeatable_read", readonly=True):
             await _check_part(connection, address, parts, part)
-        yield Progress(part + 1, parts, "players")
+        yield Progress(part + 1, parts, "players", "part")
 
 
 async def _check_part(connection: Connection, address: Address, parts: int, part: int) -> None:

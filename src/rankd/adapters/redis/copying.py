@@ -79,7 +79,7 @@ async def copy(source: RankIndex, to: Filling) -> AsyncIterator[Progress]:
                 for call in sent:
                     call.result()
             done += sum(len(block.homes) for block in blocks)
-            yield Progress(done, total, "copying")
+            yield Progress(done, total, "copying", "standing")
         for call in under_way:
             await call
     finally:

@@ -118,7 +118,7 @@ class RunningBackup:
                 problem = "the ledger failed and was opened anew meanwhile; repeat the backup"
                 raise LedgerUnavailable(problem, applied="no") from exc
             total = self._backup.page_count
-            return Progress(total - self._backup.remaining, total, "copying")
+            return Progress(total - self._backup.remaining, total, "copying", "page")
         self._finish()
         self._into.sync()
         return None

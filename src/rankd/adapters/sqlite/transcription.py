@@ -61,14 +61,14 @@ def _rested(steps: Iterator[Progress]) -> Iterator[Progress]:
 
 def _steps(copy: apsw.Connection) -> Iterator[Progress]:
     head = _copy_what_changes(copy)
-    yield Progress(0, head, "copying facts")
+    yield Progress(0, head, "copying facts", "fact")
     while _copy(copy, QUERIES["copy_blocks"], head=head, limit=STEP_BLOCKS):
         ((last, _, _),) = fetch(copy, QUERIES["last_block"])
-        yield Progress(last, head, "copying facts")
+        yield Progress(last, head, "copying facts", "fact")
     yield from _copy_keys(copy, head)
     while _copy(copy, QUERIES["copy_receipts"], head=head, limit=STEP_ROWS):
         ((last,),) = fetch(copy, QUERIES["last_receipt"])
-        yield Progress(last, head, "copying receipts")
+        yield Progress(last, head, "copying receipts", "fact")
 
 
 def _copy_what_changes(copy: apsw.Connection) -> Position:
@@ -89,7 +89,7 @@ def _copy_keys(copy: apsw.Connection, head: Position) -> Iterator[Progress]:
         count += copied
         # Hashes are spread evenly, so how far the last one is tells how many are to come.
         total = round(count * _HASHES / (hashed - _HASH_LOW + 1))
-        yield Progress(count, max(count, total), "copying keys")
+        yield Progress(count, max(count, total), "copying keys", "key")
 
 
 def _copy(copy: apsw.Connection, query: str, **bindings: int) -> int:

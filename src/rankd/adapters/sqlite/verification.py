@@ -54,7 +54,7 @@ def verification(
     Without ``structures`` point 1 is left out: it is one read of the whole file, and where another
     process writes, that one could not empty its WAL all the while.
     """
-    yield Progress(0, head, "facts")
+    yield Progress(0, head, "facts", "fact")
     if structures:
         _check_structures(database)
     if _schema(database) != _expected_schema():
@@ -63,25 +63,25 @@ def verification(
     blocks = _chain(database, head)
     while step := list(islice(blocks, STEP_BLOCKS)):
         keyed += sum(_check_facts(database, block, players) for block in step)
-        yield Progress(step[-1].last, head, "facts")
+        yield Progress(step[-1].last, head, "facts", "fact")
     yield from _check_keys(database, head, keyed)
-    yield Progress(0, len(players), "players")
+    yield Progress(0, len(players), "players", "player")
     _check_players(database, head, players)
-    yield Progress(len(players), len(players), "players")
+    yield Progress(len(players), len(players), "players", "player")
 
 
 def _check_keys(database: apsw.Connection, head: Position, keyed: int) -> Iterator[Progress]:
     """Check that the key tables have so many entries and no others, and then the receipts."""
     recent = _recent_keys(database)  # First: what is moved meanwhile is in both, and counts once.
     found = sum(position <= head for _, position in recent)
-    yield Progress(min(found, keyed), keyed, "keys")
+    yield Progress(min(found, keyed), keyed, "keys", "key")
     for count in _key_pages(database, head, recent):
         found += count
-        yield Progress(min(found, keyed), keyed, "keys")
+        yield Progress(min(found, keyed), keyed, "keys", "key")
     if found != keyed:
         raise LedgerCorrupt(f"{keyed} facts have a key, the key tables have {found}")
     for _ in _receipt_pages(database):
-        yield Progress(keyed, keyed, "keys")
+        yield Progress(keyed, keyed, "keys", "key")
 
 
 def _check_structures(database: apsw.Connection) -> None:
