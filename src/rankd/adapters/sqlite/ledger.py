@@ -652,16 +652,20 @@ def _keep(database: apsw.Connection, receipts: Sequence[Kept]) -> None:
         database.execute(QUERIES["add_receipts"], {"receipts": listed})
 
 
-def _checkpoint(database: apsw.Connection, mode: int = apsw.SQLITE_CHECKPOINT_PASSIVE) -> None:
+def _checkpoint(database: apsw.Connection, mode: int = apsw.SQLITE_CHECKPOINT_PASSIVE) -> bool:
+    """Copy what is in the WAL into the file; return whether the disk allowed it."""
     try:
         database.wal_checkpoint(mode=mode)
+        return True
     except apsw.Error as exc:
         # Nothing is lost: what was not copied stays in the WAL, and is copied another time.
         _log.warning("the ledger's WAL could not be checkpointed: %s", exc)
+        return False
 
 
 def _empty_wal(database: apsw.Connection) -> None:
-    _checkpoint(database, apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    if not _checkpoint(database, apsw.SQLITE_CHECKPOINT_TRUNCATE):
+        _leave_wal(database)
 
 
 def _leave_wal(database: apsw.Connection) -> None:

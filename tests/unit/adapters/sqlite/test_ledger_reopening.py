@@ -199,3 +199,16 @@ async def test_where_there_is_no_ledger_yet_a_full_disk_is_an_error(tmp_path: Pa
         with pytest.raises(LedgerUnavailable):
             async with SQLiteLedger.open(disk / "d"):
                 pass
+
+
+async def test_closing_on_a_disk_that_fails_leaves_the_wal_and_raises_nothing(
+    tmp_path: Path,
+) -> None:
+    fault = FailAt(0, for_good=True, armed=False)
+    with watched_disk(fault) as disk:
+        async with SQLiteLedger.open(tmp_path, vfs=disk) as ledger:
+            await append(ledger, "first")
+            fault.armed = True
+    assert fault.failed
+    async with SQLiteLedger.open(tmp_path) as ledger:
+        assert await keys(ledger) == ["first"]
