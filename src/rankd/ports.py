@@ -697,6 +697,9 @@ class ImmediateIndex(RankIndex, Protocol):
         or adopted.
         """
 
+    def ranker(self, ranking: Ranking, ties: TieRule) -> Callable[[bytes], Sequence[int]]:
+        """Return a function that ranks packed keys by a rule for ties; good as long as a seeker."""
+
     def read_now(self, ranking: Ranking, *, first: Rank, limit: int) -> Columns:
         """Return what ``read`` does, as columns."""
 

@@ -4,6 +4,7 @@ The fast lane keeps what a request meant and answers the next one that differs i
 reading it anew: for every kind of board and headers, and for nobody whom it only resembles.
 """
 
+import json
 from typing import Any
 from urllib.parse import quote
 
@@ -24,7 +25,9 @@ from tests.http.lanes import (
 )
 from tests.http.running import run
 
+from rankd.api import standings
 from rankd.api.app import GZIP_BYTES_MIN
+from rankd.api.exchange import Request
 
 ASKED = [
     *(STANDING, AROUND, "{}?window=daily", "{}?window=daily:2026-11-14", "{}?segment=region:eu"),
@@ -52,15 +55,15 @@ def test_the_next_answer_is_the_handlers_and_the_other_lanes(ask: str, name: str
     run(compare())
 
 
-DEFINITIONS: dict[str, tuple[dict[str, object], bool]] = {
-    "plain": ({}, True),
-    "decimals": ({"decimals": 3}, True),
-    "lower": ({"direction": "lower"}, True),
-    "latest": ({"tie_break": "latest", "rule": "latest"}, True),
-    "columns": ({"columns": [{"name": "a"}, {"name": "b", "direction": "lower"}]}, True),
-    "sum": ({"rule": "sum", "tie_break": "player"}, True),
-    "standard": ({"ties": "standard"}, False),
-    "dense": ({"ties": "dense"}, False),
+DEFINITIONS: dict[str, dict[str, object]] = {
+    "plain": {},
+    "decimals": {"decimals": 3},
+    "lower": {"direction": "lower"},
+    "latest": {"tie_break": "latest", "rule": "latest"},
+    "columns": {"columns": [{"name": "a"}, {"name": "b", "direction": "lower"}]},
+    "sum": {"rule": "sum", "tie_break": "player"},
+    "standard": {"ties": "standard"},
+    "dense": {"ties": "dense"},
 }
 
 
@@ -68,13 +71,33 @@ DEFINITIONS: dict[str, tuple[dict[str, object], bool]] = {
 @pytest.mark.parametrize("name", DEFINITIONS)
 def test_every_kind_of_board_is_shown_as_its_handler_shows_it(name: str, ask: str) -> None:
     async def compare() -> None:
-        definition, at_once = DEFINITIONS[name]
-        async with served(definition) as service:
+        async with served(DEFINITIONS[name]) as service:
             more: dict[str, Any] = {"columns": {"b": 7}} if name == "columns" else {}
             await fill(service.rankd, **more)
             await service.know(get("p0", ask))
             for player in ("p0", "p3", "p4", "p11"):
-                assert await service.at_once(get(player, ask)) is at_once
+                assert await service.at_once(get(player, ask))
+
+    run(compare())
+
+
+@pytest.mark.parametrize("name", DEFINITIONS)
+def test_lookups_at_once_are_those_of_the_handler(name: str) -> None:
+    async def compare() -> None:
+        async with served(DEFINITIONS[name]) as service:
+            more: dict[str, Any] = {"columns": {"b": 7}} if name == "columns" else {}
+            await fill(service.rankd, **more)
+            for players in (["p3", "p1", "p3", "nobody", "p11"], ["p0"], ["nobody"], []):
+                body = json.dumps({"players": players}).encode()
+                query = {"window": None, "segment": None, "min_position": None}
+                headers = {b"content-type": b"application/json", b"host": b"localhost"}
+                asked = Request("POST", "/", {"board": "b"}, query, headers, body)
+                right = await standings.lookup_standings(service.service, asked)
+                quick = standings.lookup_now(service.service, asked)
+                if quick is None:
+                    assert name in ("decimals", "columns")
+                else:
+                    assert quick.body == right.body
 
     run(compare())
 

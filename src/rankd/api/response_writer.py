@@ -1,6 +1,7 @@
 """Answers on their way out: heads are rendered once a second, and answers leave together."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Protocol
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
@@ -12,6 +13,10 @@ from rankd.api.exchange import Header, Response
 
 HEADS_MAX = 256
 """Heads kept, one for each status, type and caching that occurs."""
+
+
+HeadKey = tuple[int, bytes, bytes, tuple[Header, ...]]
+"""Status, type, caching and the headers of its own, without a tag."""
 
 
 class Recipient(Protocol):
@@ -27,8 +32,7 @@ class ResponseHeads:
     def __init__(self, app: App) -> None:
         self._app = app
         self.settings = app.settings
-        self._heads: dict[tuple[int, bytes, bytes, tuple[Header, ...]], bytes] = {}
-        """By status and headers: an answer's bytes up to the value of its length."""
+        self._heads: dict[HeadKey, tuple[bytes, bytes]] = {}
         self._plain = b""
         """The head of nearly all answers: 200, JSON, not to be stored."""
         self._default: list[Header] = []
@@ -43,25 +47,38 @@ class ResponseHeads:
     def encode(self, response: Response, state: ServerState) -> bytes:
         """Return an answer's bytes, its head with the date as it is."""
         self.plain(state)
-        key = response.status, response.content_type, response.cache_control, response.headers
-        head, body = self._heads.get(key) or self._render(response), response.body
-        return b"".join((head, b"%d\r\n\r\n" % len(body), body))
+        headers, tag = response.headers, b""
+        if headers and headers[0][0] == b"etag":  # Another one for each page, so not kept.
+            tag, headers = b"etag: %b\r\n" % headers[0][1], headers[1:]
+        key = response.status, response.content_type, response.cache_control, headers
+        before, behind = self._heads.get(key) or self._render(key)
+        body = response.body
+        return b"".join((before, tag, behind, b"%d\r\n\r\n" % len(body), body))
 
     def _renew(self, default: list[Header]) -> None:
         self._default = default
         self._heads.clear()
-        self._plain = self._render(Response())
+        plain = Response()
+        self._plain = b"".join(
+            self._render((plain.status, plain.content_type, plain.cache_control, ()))
+        )
 
-    def _render(self, response: Response) -> bytes:
-        headers = [*self._default, *self._app.headers_of(response, 0)]
-        assert headers[-1] == (b"content-length", b"0"), "an answer's length comes last"
-        lines = [b"%b: %b\r\n" % header for header in headers[:-1]]
-        head = b"".join([STATUS_LINE[response.status], *lines, b"content-length: "])
+    def _render(self, key: HeadKey) -> tuple[bytes, bytes]:
+        """Return the head up to its own headers, and from there to the value of its length."""
+        status, content_type, cache_control, own = key
+        bare = Response(b"", status, content_type, cache_control)
+        *common, length = self._app.headers_of(bare, 0)
+        assert length == (b"content-length", b"0"), "an answer's length comes last"
+        before = STATUS_LINE[status] + _lines(self._default) + _lines(common)
+        head = before, _lines(own) + b"content-length: "
         if len(self._heads) >= HEADS_MAX:
             self._heads.clear()
-        key = response.status, response.content_type, response.cache_control, response.headers
         self._heads[key] = head
         return head
+
+
+def _lines(headers: Iterable[Header]) -> bytes:
+    return b"".join(b"%b: %b\r\n" % header for header in headers)
 
 
 class ResponseWriter:

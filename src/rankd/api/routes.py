@@ -91,6 +91,8 @@ _TEMPLATE_PARAM = re.compile(r"\{(\w+)\}(?::(\w+))?")
 
 def decode_percent(text: str) -> str:
     """Undo percent-encoding, once. Raises MalformedRequest where it is not UTF-8 underneath."""
+    if "%" not in text and text.isascii():
+        return text
     if _BAD_PERCENT.search(text):
         raise MalformedRequest("a percent sign in the target is not followed by two hex digits")
     try:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
+from hashlib import sha1
 
 from msgspec import UNSET, Raw, UnsetType
 
@@ -18,6 +19,9 @@ from rankd.ports import Places, Ranked, Ranking
 
 FORMS_MAX = 1024
 """Forms kept, of as many rankings."""
+
+TAG_DIGITS = 24
+"""Of a page's tag: no two pages that anybody compares have the same."""
 
 
 def row(standing: Standing, board: Board) -> wire.Row:
@@ -50,12 +54,22 @@ def columns_of(
 
 def page(found: Page, board: Board, *, stale: bool = False) -> bytes:
     """Return a page as JSON."""
+    return _fill_page(found, rows_of(found, board), stale or found.stale)
+
+
+def page_and_tag(found: Page, board: Board, *, stale: bool = False) -> tuple[bytes, bytes]:
+    """Return a page as JSON, and a tag of all of it but the position."""
+    rows, stale = rows_of(found, board), stale or found.stale
+    cursors, opening = (found.next_cursor, found.prev_cursor), (found.state, found.opens_at)
+    rest = f"{found.ranking} {found.total} {stale} {cursors} {opening}".encode()
+    tag = sha1(rows + rest, usedforsecurity=False).hexdigest()[:TAG_DIGITS].encode()
+    return _fill_page(found, rows, stale), tag
+
+
+def _fill_page(found: Page, rows: bytes, stale: bool) -> bytes:
     form = _page_form(found.ranking, found.state, found.opens_at)
-    rows = rows_of(found, board)
     cursors = found.next_cursor, found.prev_cursor
-    return form.fill_one(
-        (found.total, found.as_of, _BOOLEANS[stale or found.stale], rows, *cursors)
-    )
+    return form.fill_one((found.total, found.as_of, _BOOLEANS[stale], rows, *cursors))
 
 
 _BOOLEANS = (b"false", b"true")
@@ -91,14 +105,14 @@ def rows_of(found: Page, board: Board) -> bytes:
     if found.decimals or len(order.directions) > 1 or not count:
         return wire.encode(_rows(found, board))
     counted, beside = isinstance(found.ranks, range), found.metadata is not None
-    form = _row_form(order.masks[0], order.key_bytes, counted, beside)
+    form = _row_form(order.masks[0], order.key_bytes, counted, beside, False)
     ranks = found.ranks[0] if counted else found.ranks
     columns = (ranks, found.players, found.names, found.order_keys, found.metadata)
     return b"[%b]" % form.fill(columns, 0, count)
 
 
 @lru_cache(maxsize=FORMS_MAX)
-def _row_form(mask: int, key_bytes: int, counted: bool, beside: bool) -> Form:
+def _row_form(mask: int, key_bytes: int, counted: bool, beside: bool, placed: bool) -> Form:
     shape = wire.Row(
         blank(Kind.COUNT if counted else Kind.NUMBER, 0),
         blank(Kind.TEXT, 1),
@@ -106,6 +120,40 @@ def _row_form(mask: int, key_bytes: int, counted: bool, beside: bool) -> Form:
         blank(Kind.MASKED, 3, every=key_bytes, mask=mask),
         None,
         blank(Kind.RAW, 4) if beside else None,
+        place=blank(Kind.COUNT, 5) if placed else UNSET,
+    )
+    return Form(parts_of(shape))
+
+
+def found_now(
+    where: Where,
+    players: Sequence[str],
+    names: Sequence[str | None],
+    places: Places,
+    missing: Sequence[str],
+) -> bytes | None:
+    """Return as JSON players who were looked up together; None where a form cannot show them."""
+    order = where.terms.order
+    if where.terms.board.decimals or len(order.directions) > 1:
+        return None
+    ranks, keys, beside, total, as_of = places
+    form = _row_form(order.masks[0], order.key_bytes, False, beside is not None, True)
+    rows = form.fill((ranks, players, names, keys, beside, 1), 0, len(players)) if players else b""
+    shown = b"[%b]" % rows, wire.encode(missing)
+    return _found_form(where.ranking).fill_one((total, as_of, *shown))
+
+
+@lru_cache(maxsize=FORMS_MAX)
+def _found_form(ranking: Ranking) -> Form:
+    shape = wire.Found(
+        board=ranking.board,
+        window=ranking.window,
+        segment=ranking.segment,
+        total=blank(Kind.NUMBER, 0),
+        as_of=blank(Kind.NUMBER, 1),
+        stale=False,
+        standings=blank(Kind.RAW, 2),
+        not_found=blank(Kind.RAW, 3),
     )
     return Form(parts_of(shape))
 

@@ -2,10 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from hashlib import blake2b
 from typing import Any
-
-from msgspec.structs import replace
 
 from rankd import wire
 from rankd.api import shown
@@ -13,7 +10,7 @@ from rankd.api.body import decode_body
 from rankd.api.exchange import Request, Response, known_tag
 from rankd.api.routes import Answered, PageAnswering, RemoteAnswering, RouteAnswering, WordAnswering
 from rankd.api.service import MIN_POSITION_SECONDS_MAX, Service
-from rankd.core.reader import LOOKUP_PLAYERS_MAX, Where
+from rankd.core.reader import LOOKUP_PLAYERS_MAX, Where, check_players
 from rankd.core.reader import Page as FoundPage
 from rankd.errors import (
     FieldError,
@@ -110,9 +107,11 @@ def plan_standing(service: Service, request: Request) -> RouteAnswering | None:
     profiles = service.rankd.book.profiles
 
     def telling(where: Where) -> Telling:
-        form = shown.ranked_form(where)
+        form, rank = shown.ranked_form(where), service.rankd.reader.ranker(where)
 
         def tell(players: Sequence[str], found: Places) -> list[bytes]:
+            if rank is not None:
+                found = found._replace(ranks=rank(found.order_keys))
             names = [one and one.name for one in map(profiles.get, players)] if profiles else None
             if form is not None:
                 return form.fill_each((players, names, *found), 0, len(players))
@@ -254,7 +253,9 @@ def standings_now(service: Service, request: Request) -> Response | None:
 
 def plan_page(service: Service, request: Request) -> PageAnswering | None:
     """Answer with a page that was made already, for as long as it is true."""
-    if b"if-none-match" in request.headers or _lasting(service, request) is None:
+    if b"if-none-match" in request.headers or request.query["offset"]:
+        return None  # A page somewhere in a list is rarely asked for again.
+    if _lasting(service, request) is None:
         return None
     pages, asked, in_force = service.pages, _asked(service, request), _in_force(service)
 
@@ -278,11 +279,10 @@ def _moment(service: Service) -> tuple[int, int, bool]:
 
 
 def _ready_made(page: FoundPage, board: Any, *, stale: bool, private: bool) -> Response:
-    # All of the body but the position, which moves with every write anywhere.
-    seen = shown.page(replace(page, as_of=Position(0)), board, stale=stale)
-    etag = b'"%s"' % blake2b(seen, digest_size=12).hexdigest().encode()
+    body, tag = shown.page_and_tag(page, board, stale=stale)
+    etag = b'"%b"' % tag
     return Response(
-        shown.page(page, board, stale=stale),
+        body,
         cache_control=PRIVATE_CACHE if private else PAGE_CACHE,
         headers=((b"etag", etag),) if private else ((b"etag", etag), SURROGATE),
     )
@@ -343,13 +343,38 @@ def _page(service: Service, request: Request, page: FoundPage, which: dict[str, 
 async def lookup_standings(service: Service, request: Request) -> Response:
     """Return the standings of some players, ranked among themselves."""
     which = await _admitted(service, request)
-    players = decode_body(request, wire.Lookup).players
-    if len(players) > LOOKUP_PLAYERS_MAX:
-        raise InvalidRequest([FieldError("players", f"must be at most {LOOKUP_PLAYERS_MAX}")])
+    players = _lookup_players(request)
     board = request.params["board"]
     found = await service.rankd.reader.lookup(board, players, **which)
     where = service.rankd.reader.where(board, **which)
     return _response(service, request, shown.found(found, where.terms.board))
+
+
+def lookup_now(service: Service, request: Request) -> Response | None:
+    """Return the standings of some players, where the index has them at hand."""
+    params, query, reader = request.params, request.query, service.rankd.reader
+    if query["min_position"] is not None or not reader.immediate or service.rankd.stale:
+        return None
+    service.gate.admit(request, "read", params["board"])
+    request.counted = True  # Also if the handler has to look.
+    players = _lookup_players(request)
+    check_players(players)
+    where = reader.where(params["board"], query["window"], query["segment"])
+    found = reader.lookup_now(where, players)
+    if found is None:
+        return None
+    there, places = found
+    ranked = set(there)
+    missing = [player for player in dict.fromkeys(players) if player not in ranked]
+    body = shown.found_now(where, there, [*map(reader.name, there)], places, missing)
+    return None if body is None else Response(body)
+
+
+def _lookup_players(request: Request) -> list[str]:
+    players = decode_body(request, wire.Lookup).players
+    if len(players) > LOOKUP_PLAYERS_MAX:
+        raise InvalidRequest([FieldError("players", f"must be at most {LOOKUP_PLAYERS_MAX}")])
+    return players
 
 
 async def list_friends(service: Service, request: Request) -> Response:

@@ -222,6 +222,7 @@ ROUTES: tuple[Route, ...] = (
         path=f"{_ONE}/standings:lookup",
         operation="lookup_standings",
         handler=standings.lookup_standings,
+        quick=standings.lookup_now,
         scope="read",
         hot=True,
         params=WHICH,

@@ -472,8 +472,8 @@ class Book:
         self.profiled_at = Position(0)
         """Where a profile changed last: whoever keeps names beside ranks may go by it."""
         self.revision = 0
-        """Grows with every fact noted, and when reads begin or end to be stale: whoever keeps what
-        a question means may go by it."""
+        """Grows with every fact noted that is not about a player, and when reads begin or end to be
+        stale: plans of requests go by it."""
 
     def copy(self) -> "Book":
         """Return the book as it is: nothing that is noted in one of the two is in the other."""
@@ -551,7 +551,7 @@ class Book:
     def note(self, recorded: Recorded) -> None:
         """Remember what a fact says. Submissions say nothing to the book."""
         fact, position = recorded.fact, recorded.position
-        self.revision += 1
+        self.revision += not isinstance(fact, PlayerProfiled | NameSet | FriendsSet | PlayerErased)
         match fact:
             case BoardDefined():
                 self._define(fact, position, recorded.at)

@@ -46,7 +46,7 @@ from rankd.model.standing import (
     stamp,
     stretch_around,
 )
-from rankd.model.submission import valid_player
+from rankd.model.submission import PLAYER_ID_BYTES_MAX, valid_player
 from rankd.model.window import Instant, WindowState
 from rankd.ports import (
     Clock,
@@ -438,6 +438,31 @@ class Reader:
         index: ImmediateIndex = self.projector.readable  # type: ignore[assignment]
         return index.seeker(where.ranking)
 
+    def lookup_now(self, where: Where, players: Sequence[str]) -> tuple[list[str], Places] | None:
+        """Return the players of some that are ranked, best first, and their places.
+
+        None where that takes more than a look into the index.
+        """
+        seek = self.seeker(where)
+        if seek is None:
+            return None
+        asked = list(dict.fromkeys(players))
+        ranks = dict(zip(asked, seek(asked).ranks, strict=True))
+        there = sorted(filter(ranks.__getitem__, asked), key=ranks.__getitem__)
+        found, rank = seek(there), self.ranker(where)
+        return there, found if rank is None else found._replace(ranks=rank(found.order_keys))
+
+    def ranker(self, where: Where) -> Callable[[bytes], Sequence[int]] | None:
+        """Return the ranks that the board shows of entries with some keys, packed end to end.
+
+        None where these are the ranks that ``seeker`` finds. Only if immediate.
+        """
+        ties = where.terms.board.ties
+        if ties is TieRule.ORDINAL:
+            return None
+        index: ImmediateIndex = self.projector.readable  # type: ignore[assignment]
+        return index.ranker(where.ranking, ties)
+
     def asker(self, where: Where) -> Callable[[str, Callable[[Ranked | None], None]], bool] | None:
         """Return what asks a shared index for places in one ranking, until the book changes.
 
@@ -447,6 +472,8 @@ class Reader:
         projector, ranking = self.projector, where.ranking
         index: SharedIndex = projector.readable  # type: ignore[assignment]
         if index is not projector.index or not index.shared or not self._lasts(where):
+            return None
+        if where.terms.board.ties is not TieRule.ORDINAL:
             return None
 
         since = projector.book.boards[ranking.board].defined_at
@@ -465,7 +492,7 @@ class Reader:
     def _lasts(self, where: Where) -> bool:
         """Whether a place in a ranking is what the index says of it, until the book changes."""
         page = self.projector.book.boards.get(where.ranking.board)
-        if page is None or where.terms.board.ties is not TieRule.ORDINAL:
+        if page is None:
             return False
         window = where.ranking.window
         return any(opened.ranking.window == window for opened in page.windows.values())
@@ -700,7 +727,17 @@ class Reader:
         """Return the neighbourhood of a rank that a ``seeker`` just found."""
         index: ImmediateIndex = self.projector.readable  # type: ignore[assignment]
         first, count = neighbourhood(rank, total=total, above=above, below=below)
-        return self._filled(where, first, index.read_now(where.ranking, first=first, limit=count))
+        columns = index.read_now(where.ranking, first=first, limit=count)
+        return self._filled(where, first, columns, self._ranks_now(where, first, columns))
+
+    def _ranks_now(self, where: Where, first: Rank, columns: Columns) -> Sequence[int] | None:
+        """Return the ranks of a page as the board shows them; None if they are ordinal."""
+        rank, order = self.ranker(where), where.terms.order
+        if rank is None or not columns.players:
+            return None
+        (shown,) = rank(columns.order_keys[: order.key_bytes])
+        scores = map(score_part, order.parted(columns.order_keys))
+        return ranks_of_page(where.terms.board.ties, scores, ordinal=first, shown=Rank(shown))
 
     @_settled
     async def around_rank(
@@ -850,6 +887,11 @@ def check_players(players: Sequence[str]) -> None:
     if len(players) > LOOKUP_PLAYERS_MAX:
         message = f"must be at most {LOOKUP_PLAYERS_MAX}"
         raise InvalidPage([FieldError("players", message)])
+    together = "".join(players)
+    if together.isascii() and together.isprintable() and players:
+        sizes = [*map(len, players)]
+        if min(sizes) > 0 and max(sizes) <= PLAYER_ID_BYTES_MAX:
+            return
     errors = [
         FieldError(f"players[{place}]", "is not the id of a player")
         for place, player in enumerate(players)

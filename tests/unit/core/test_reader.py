@@ -484,13 +484,19 @@ async def test_who_asks_often_is_told_what_who_asks_once_is() -> None:
         assert each(seekers[0]([]), 16) == []
 
 
-@pytest.mark.parametrize("ties", ["standard", "dense"])
-async def test_shared_ranks_are_asked_for_one_by_one(ties: str) -> None:
-    """They take more than one look into the index."""
+@pytest.mark.parametrize("ties", ["ordinal", "standard", "dense"])
+async def test_shown_ranks_are_ranked_from_keys(ties: str) -> None:
     async with engine(FaultyLedger()) as rankd:
         await rankd.define("b", {"ties": ties})
-        await rankd.submit("b", [("p", 1)])
-        assert not seeking(rankd.reader)
+        players = [f"p{number}" for number in range(9)]
+        await rankd.submit("b", [(player, n // 3) for n, player in enumerate(players)])
+        where = rankd.reader.where("b", None, None)
+        seek, rank = rankd.reader.seeker(where), rankd.reader.ranker(where)
+        assert seek is not None and (rank is None) == (ties == "ordinal")
+        found = seek(players)
+        shown = found.ranks if rank is None else rank(found.order_keys)
+        alone = [rankd.reader.ranked_now(where, player) for player in players]
+        assert list(shown) == [one and one.rank for one in alone]
 
 
 async def test_what_is_not_there_and_what_is_closed_is_asked_for_one_by_one() -> None:

@@ -526,6 +526,21 @@ class NativeIndex:
 
         return seek
 
+    def ranker(self, ranking: Ranking, ties: TieRule) -> Callable[[bytes], Sequence[int]]:
+        """Return the ranks of packed keys, counted by a rule for ties."""
+        ranks = self._sound().rankings[ranking].ranks
+        width, below = ranks.width, ranks.scores_below
+        if ties is not TieRule.DENSE:
+            zeros, count_below = bytes(TIE_BREAK_BYTES), ranks.count_below
+
+            def below(key: bytes) -> int:
+                return count_below(score_part(key) + zeros)
+
+        def rank(keys: bytes) -> Sequence[int]:
+            return [below(keys[at : at + width]) + 1 for at in range(0, len(keys), width)]
+
+        return rank
+
     async def ranks(
         self, ranking: Ranking, players: Sequence[str], at: Position | None = None
     ) -> Sequence[Ranked | None]:
