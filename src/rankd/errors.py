@@ -16,6 +16,7 @@ RankdError
 │   ├── SubmissionRejected
 │   ├── SubmissionKeyReused
 │   ├── BoardDiffers
+│   ├── DropsScores
 │   ├── MalformedRequest
 │   ├── NotFound
 │   ├── MethodNotAllowed
@@ -240,6 +241,22 @@ class BoardDiffers(Refused):
     def __init__(self, *, board: str, fields: tuple[str, ...]) -> None:
         super().__init__(f"board {board!r} is defined otherwise: {', '.join(fields)}")
         self.board, self.fields = board, fields
+
+
+class DropsScores(Refused):
+    """Scores could not be ranked under a new definition, and that was not agreed to."""
+
+    code = "drops_scores"
+
+    def __init__(
+        self, *, board: str, windows: tuple[str, ...], columns: tuple[str, ...] = ()
+    ) -> None:
+        reason = f": they have no column {', '.join(columns)}" if columns else ""
+        super().__init__(
+            f"scores of board {board!r} could not be ranked any more in {', '.join(windows)}"
+            f"{reason}; it is changed only with drop_scores"
+        )
+        self.board, self.windows, self.columns = board, windows, columns
 
 
 class UnknownKey(Refused):

@@ -308,6 +308,8 @@ class Preview(Struct):
     windows: list[WindowPreview]
     position: int | None = None
     """Of the new definition; null where nothing was changed."""
+    drops: list[str] = []
+    """Windows with scores that cannot be ranked any more; applying needs ``drop_scores`` too."""
 
 
 class Profile(Struct):

@@ -60,6 +60,33 @@ def test_clock_is_shown_and_has_no_step_to_confirm(ask: Run) -> None:
     assert (confirmed.code, confirmed.err) == (0, "there is no step to confirm\n")
 
 
+def test_dropping_scores_is_agreed_to_on_its_own(ask: Run, client: Client) -> None:
+    client.define("arena")
+    client.submit("arena", "ann", 5)
+    rename = ("board", "apply", "arena", "--set", 'columns=[{"name": "points"}]')
+    shown = ask(*rename, "--dry-run")
+    assert "all: 1 → 0 players\n" in shown.out
+    assert "warning: scores could not be ranked any more in all\n" in shown.err
+    for done, advice in (
+        (ask(*rename, stdin="y\n"), "nobody is here to answer; --drop-scores agrees"),
+        (ask(*rename, "--drop-scores"), "nobody is here to answer; --yes agrees"),
+        (ask(*rename, "--yes"), "`rankd board apply` does it with --drop-scores"),
+    ):
+        assert done.code == 1
+        assert done.err.rstrip().endswith(advice)
+    assert ask(*rename, stdin="y\nn\n").code == 1
+    assert client.board("arena").total == 1
+
+    assert ask(*rename, stdin="y\ny\n").code == 0
+    assert client.board("arena").total == 0
+    back = ask("board", "apply", "arena", "--set", 'columns=[{"name": "score"}]', "--yes")
+    assert (back.code, back.out.splitlines()[-1]) == (0, "arena is changed")
+    assert client.board("arena").total == 1
+    done = ask(*rename, "--yes", "--drop-scores")
+    assert (done.code, done.err, client.board("arena").total) == (0, "", 0)
+    assert ask(*rename, "--yes").out == "arena is defined so already\n"
+
+
 def test_scores_are_submitted_and_standings_read(ask: Run, client: Client) -> None:
     client.define("arena")
     first = parsed(ask("submit", "arena", "ann", 100, "--json"))

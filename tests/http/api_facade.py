@@ -99,6 +99,7 @@ PREVIEW = {
     "changes": list,
     "windows": list,
     "position": INT_OR_NONE,
+    "drops": list,
 }
 CHANGE = {"field": str, "before": ANYTHING, "after": ANYTHING}
 WINDOW_PREVIEW = {
@@ -410,6 +411,7 @@ class Change:
 class Preview:
     changes: list[Change]
     windows: list[WindowPreview]
+    drops: list[str]
 
 
 @dataclass(frozen=True)
@@ -480,8 +482,8 @@ class HttpBoard:
     def preview(self, **words: Any) -> Preview:
         return self._put(self._changed(words), applied=False)
 
-    def redefine(self, **words: Any) -> Preview:
-        return self._put(self._changed(words), applied=True)
+    def redefine(self, *, drop_scores: bool = False, **words: Any) -> Preview:
+        return self._put(self._changed(words), applied=True, drop_scores=drop_scores)
 
     def _changed(self, words: dict[str, Any]) -> dict[str, Any]:
         now = self.definition
@@ -493,18 +495,22 @@ class HttpBoard:
         now.pop("name", None)
         return {**now, **words}
 
-    def _put(self, definition: dict[str, Any], *, applied: bool) -> Preview:
+    def _put(
+        self, definition: dict[str, Any], *, applied: bool, drop_scores: bool = False
+    ) -> Preview:
         path = f"{self._path}?apply=true" if applied else self._path
+        path += "&drop_scores=true" if drop_scores else ""
         answer = self._api.write("PUT", path, definition)
         assert answer.status == 200
         if "definition" in answer.body:  # Nothing would change.
             check(answer.body, BOARD)
-            return Preview([], [])
+            return Preview([], [], [])
         body = check(answer.body, PREVIEW)
         assert (body["board"], body["applied"]) == (self.name, applied)
         as_of = self._api.position
         changes = [Change(**check(change, CHANGE)) for change in body["changes"]]
-        return Preview(changes, [self._previewed(each, as_of) for each in body["windows"]])
+        windows = [self._previewed(each, as_of) for each in body["windows"]]
+        return Preview(changes, windows, body["drops"])
 
     def _previewed(self, body: dict[str, Any], as_of: int) -> WindowPreview:
         check(body, WINDOW_PREVIEW)

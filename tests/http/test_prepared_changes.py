@@ -200,7 +200,10 @@ def test_a_board_that_changed_between_two_submissions_is_met_as_it_is(name: str)
         "retitled": (lambda rankd: rankd.redefine("b", {"title": "B"}), 200),
         "retired": (lambda rankd: rankd.retire("b"), 404),
         "anew": (lambda rankd: rankd.retire("b"), 200),
-        "bounded": (lambda rankd: rankd.redefine("b", {"limits": {"score_max": 4}}), 422),
+        "bounded": (
+            lambda rankd: rankd.redefine("b", {"limits": {"score_max": 4}}, drop_scores=True),
+            422,
+        ),
     }
 
     async def change() -> None:

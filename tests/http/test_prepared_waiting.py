@@ -139,7 +139,10 @@ def test_a_server_that_stops_answers_what_it_took_and_closes() -> None:
 
 OVERTAKING: dict[str, tuple[Callable[[Rankd], Awaitable[object]], int]] = {
     "redefined": (lambda rankd: rankd.redefine("b", {"decimals": 2}), 200),
-    "bounded": (lambda rankd: rankd.redefine("b", {"limits": {"score_max": 4}}), 422),
+    "bounded": (
+        lambda rankd: rankd.redefine("b", {"limits": {"score_max": 4}}, drop_scores=True),
+        422,
+    ),
     "retired": (lambda rankd: rankd.retire("b"), 404),
 }
 

@@ -374,6 +374,46 @@ class Board:
         return fold(rules or self.rules, self.history, window)
 
 
+def outgrown(rules: Rules, history: Iterable[Said], window: Window) -> set[str]:
+    """Players of whom a submission, or what it came to, is too large in the board's unit."""
+    entries: dict[str, Entry] = {}
+    found: set[str] = set()
+    for said in history:
+        if not window.holds(said.at) or not said.may_count_in(window.name):
+            continue
+        if not fits(rules, said):
+            found.add(said.player)
+            continue
+        judged = judge(held_to(rules, said), entries.get(said.player), said)
+        if judged.code == "score_overflow":
+            found.add(said.player)
+        if judged.entry is not None:
+            entries[said.player] = judged.entry
+    return found
+
+
+def loses_large_scores(was: Board, will: Board) -> bool:
+    """Whether an entry depends on a submission that finer decimals have no room for."""
+    if will.rules.decimals == was.rules.decimals:
+        return False
+    factor = 10 ** (will.rules.decimals - was.rules.decimals)
+    alike = (will.rules.rule, will.rules.columns) == (was.rules.rule, was.rules.columns)
+    for name, window in will.open.items():
+        found = outgrown(will.rules, will.history, window)
+        if found and (name not in was.open or not alike):
+            return True
+        before = was.entries(was.open[name]) if name in was.open else {}
+        after = will.entries(window)
+        if any(_scores(before, one, factor) != _scores(after, one) for one in found):
+            return True
+    return False
+
+
+def _scores(entries: dict[str, Entry], player: str, factor: int = 1) -> Scores | None:
+    entry = entries.get(player)
+    return None if entry is None else tuple(score * factor for score in entry.scores)
+
+
 @dataclass(frozen=True)
 class ToldWindow:
     """What a receipt says of one window."""

@@ -44,6 +44,7 @@ from tests.property.embedded_model import (
     Told,
     World,
     instant,
+    loses_large_scores,
     next_start,
     ranking,
     window_at,
@@ -55,6 +56,8 @@ from rankd.core import clock_monitor
 from rankd.core.preview import WindowPreview
 from rankd.embedded import Board, Ranks
 from rankd.errors import (
+    DropsScores,
+    InvalidBoard,
     InvalidSubmission,
     NotRanked,
     RankdError,
@@ -296,10 +299,21 @@ class EmbeddedMachine(RuleBasedStateMachine):
         after = copy.deepcopy(self.world)
         after.redefine(MAIN, changed)
         before = board.definition
+        if loses_large_scores(self.world.boards[MAIN], after.boards[MAIN]):
+            for change in (board.preview, board.redefine):
+                with pytest.raises(InvalidBoard) as refusal:
+                    change(**words)
+                assert [wrong.field for wrong in refusal.value.errors] == ["decimals"]
+            return
         preview = board.preview(**words)
         assert board.definition == before, "a preview changes nothing"
         self._compare_preview(preview.windows, after)
-        board.redefine(**words)
+        emptied = [each.window for each in preview.windows if each.total and not each.total_after]
+        assert list(preview.drops) == emptied, "no column is ever new here"
+        if emptied:
+            with pytest.raises(DropsScores):
+                board.redefine(**words)
+        board.redefine(drop_scores=bool(emptied), **words)
         now = board.definition
         assert {(each.field, str(each.before), str(each.after)) for each in preview.changes} == {
             (name, str(before[name]), str(now[name])) for name in now if now[name] != before[name]

@@ -27,12 +27,15 @@ async def put_board(service: Service, request: Request) -> Response:
             return Response(wire.encode(await _show(service, rankd.book.page(name))), 201)
     page = rankd.book.page(name)
     before = page.board
-    preview = await rankd.preview(name, definition)
-    if not preview.changes:
-        return Response(wire.encode(await _show(service, page)))
     applied = request.query["apply"]
     if applied:
-        await rankd.redefine(name, definition, actor=actor.name)
+        preview = await rankd.redefine(
+            name, definition, actor=actor.name, drop_scores=request.query["drop_scores"]
+        )
+    else:
+        preview = await rankd.preview(name, definition)
+    if not preview.changes:
+        return Response(wire.encode(await _show(service, page)))
     after = Board.define(name, definition)
     position = rankd.book.page(name).defined_at if applied else None
     return Response(wire.encode(_previewed(preview, before, after, position)))
@@ -67,6 +70,7 @@ def _previewed(preview: Preview, before: Board, after: Board, position: int | No
             for each in preview.windows
         ],
         position,
+        list(preview.drops),
     )
 
 

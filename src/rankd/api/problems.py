@@ -58,6 +58,12 @@ KINDS: dict[type[RankdError], Kind] = {
     errors.BoardDiffers: Kind(
         409, "Board differs", "the board was defined otherwise meanwhile; look at it and ask again"
     ),
+    errors.DropsScores: Kind(
+        409,
+        "Drops scores",
+        "scores could not be ranked any more, as when a column is new or has another name; "
+        "?apply=true&drop_scores=true agrees to that",
+    ),
     errors.NothingToBackUp: Kind(409, "Nothing to back up"),
     errors.LedgerNotCopied: Kind(409, "Ledger not copied", "the ledger is not whole yet"),
     errors.NoLedger: Kind(409, "No ledger", "there is no ledger where one is needed"),

@@ -16,6 +16,7 @@ from rankd.api import (
 from rankd.api.routes import Param, Route
 from rankd.errors import (
     BoardDiffers,
+    DropsScores,
     IndexBehind,
     InvalidBoard,
     InvalidCursor,
@@ -98,11 +99,19 @@ ROUTES: tuple[Route, ...] = (
         operation="put_board",
         handler=boards.put_board,
         scope="admin",
-        params=(Param(name="apply", kind=bool, default=False, doc="make the change"),),
+        params=(
+            Param(name="apply", kind=bool, default=False, doc="make the change"),
+            Param(
+                name="drop_scores",
+                kind=bool,
+                default=False,
+                doc="make it also where scores cannot be ranked any more",
+            ),
+        ),
         body=dict,
         writes=True,
         responses={200: (wire.Preview, wire.BoardBody), 201: wire.BoardBody},
-        errors=(InvalidBoard, BoardDiffers),
+        errors=(InvalidBoard, BoardDiffers, DropsScores),
     ),
     Route(
         method="GET",

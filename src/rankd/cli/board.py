@@ -49,9 +49,18 @@ def board() -> None:
 @click.option("--name", help="The board's name, if the file does not say it and is not called so.")
 @click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 @click.option("--yes", is_flag=True, help="Change it without asking.")
+@click.option(
+    "--drop-scores", is_flag=True, help="Change it even if scores cannot be ranked any more."
+)
 @reaching()
 def apply(
-    reach: Reach, what: str, sets: tuple[str, ...], name: str | None, dry_run: bool, yes: bool
+    reach: Reach,
+    what: str,
+    sets: tuple[str, ...],
+    name: str | None,
+    dry_run: bool,
+    yes: bool,
+    drop_scores: bool,
 ) -> None:
     """Define a board, or change it after showing what that would change.
 
@@ -75,7 +84,7 @@ def apply(
         if known is None:
             _define(client, name, definition, dry_run=dry_run)
         else:
-            _change(client, name, definition, dry_run=dry_run, yes=yes)
+            _change(client, name, definition, dry_run=dry_run, yes=yes, drop_scores=drop_scores)
 
 
 def _file_of(what: str) -> Path | None:
@@ -162,33 +171,54 @@ def _define(client: "Client", name: str, definition: Mapping[str, Any], *, dry_r
 
 
 def _change(
-    client: "Client", name: str, definition: Mapping[str, Any], *, dry_run: bool, yes: bool
+    client: "Client",
+    name: str,
+    definition: Mapping[str, Any],
+    *,
+    dry_run: bool,
+    yes: bool,
+    drop_scores: bool,
 ) -> None:
-    preview = client.define(name, definition)
-    changes = getattr(preview, "changes", None)
-    if not changes:
+    preview: Any = client.define(name, definition, apply=yes, drop_scores=drop_scores and yes)
+    if not getattr(preview, "changes", None):
         click.echo(f"{plain(name)} is defined so already")
         return
     _show_changes(preview)
     if dry_run:
         return
     if not yes:
-        insist_on_yes(f"Change {plain(name)}?")
-    client.define(name, definition, apply=True)
+        _insist_on_change(preview, drop_scores=drop_scores)
+        client.define(name, definition, apply=True, drop_scores=bool(preview.drops))
     click.echo(f"{plain(name)} is changed")
 
 
-def _show_changes(preview: Any) -> None:
+def _insist_on_change(preview: "wire.Preview", *, drop_scores: bool) -> None:
+    name = plain(preview.board)
+    insist_on_yes(f"Change {name}?")
+    if preview.drops and not drop_scores:
+        insist_on_yes(f"Drop scores in {', '.join(preview.drops)}?", option="--drop-scores")
+
+
+def _show_changes(preview: "wire.Preview") -> None:
     shown = table("field", "now", "then")
     for change in preview.changes:
         add(shown, change.field, written(change.before), written(change.after))
     print_tables(shown)
     for window in preview.windows:
-        if window.total == window.total_after and window.top == window.top_after:
-            continue
-        players = f"{window.total:,} → {count(window.total_after, 'player')}; the best would be"
+        if window.total != window.total_after or window.top != window.top_after:
+            _show_window(window)
+    if preview.drops and not preview.applied:
+        windows = plain(", ".join(preview.drops))
+        click.echo(f"warning: scores could not be ranked any more in {windows}", err=True)
+
+
+def _show_window(window: "wire.WindowPreview") -> None:
+    players = f"{window.total:,} → {count(window.total_after, 'player')}"
+    if not window.total_after:
         click.echo(f"{plain(window.window)}: {players}")
-        print_tables(standings_table(window.top_after))
+        return
+    click.echo(f"{plain(window.window)}: {players}; the best would be")
+    print_tables(standings_table(window.top_after))
 
 
 # ------------------------------------------------------------------------------ the others

@@ -21,6 +21,7 @@ HINTS = {
     "forbidden": "use a key that has this scope, and this board; an admin's key sees all of them "
     "with `rankd keys list`",
     "unknown_board": "`rankd board list` shows which there are, `rankd board apply` defines one",
+    "drops_scores": "`rankd board apply` does it with --drop-scores",
     "unknown_window": "`rankd board windows` lists its windows",
     "unknown_player": "`rankd player find` lists players by the beginning of a name or an id",
     "unknown_key": "`rankd keys list` shows the ids",
@@ -49,7 +50,7 @@ class Failed(click.ClickException):
         click.echo(f"rankd: {plain(self.format_message())}", file=file, err=file is None)
 
 
-def insist_on_yes(question: str) -> None:
+def insist_on_yes(question: str, *, option: str = "--yes") -> None:
     """Go on only if whoever is there agrees. Where nobody is, say how to agree beforehand."""
     try:
         agreed = click.confirm(question, err=True)
@@ -57,7 +58,8 @@ def insist_on_yes(question: str) -> None:
         if sys.stdin.isatty():
             raise
         click.echo(err=True)  # The question stands there without an end.
-        raise Failed("nothing was changed: nobody is here to answer; --yes agrees") from None
+        problem = f"nothing was changed: nobody is here to answer; {option} agrees"
+        raise Failed(problem) from None
     if not agreed:
         raise click.Abort
 

@@ -150,15 +150,20 @@ def board(board: str) -> Call[wire.BoardBody]:
 
 
 def define(
-    board: str, definition: Mapping[str, object] | None = None, *, apply: bool = False
+    board: str,
+    definition: Mapping[str, object] | None = None,
+    *,
+    apply: bool = False,
+    drop_scores: bool = False,
 ) -> Call[wire.BoardBody | wire.Preview]:
     """Define a board; return it, or what a changed definition would change.
 
-    Only with ``apply`` is a board that is there changed. The definition is the whole of it.
+    Only with ``apply`` is a board that is there changed, and only with ``drop_scores`` too where
+    scores cannot be ranked any more. The definition is the whole of it.
     """
     return Call(
         method="PUT",
-        path=_path("/v1/boards/{}", board, apply=apply or None),
+        path=_path("/v1/boards/{}", board, apply=apply or None, drop_scores=drop_scores or None),
         body=encoded(definition or {}, InvalidBoard),
         read=_read_defined,
         names={"board": board},

@@ -10,7 +10,7 @@ A window of a draft is the one that is open at the time the fold has reached: wh
 it is let go, and the next one begun, just as the living board does.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 
 from rankd.core.admission import NOT_REFUSED, Admission
@@ -19,7 +19,7 @@ from rankd.core.entrants import Entrants
 from rankd.core.fold import Batch, Fold
 from rankd.core.turns import NEVER
 from rankd.errors import IndexUnavailable
-from rankd.model.board import Board
+from rankd.model.board import Board, Scores
 from rankd.model.facts import (
     BoardDefined,
     OpenWindow,
@@ -31,14 +31,20 @@ from rankd.model.facts import (
     WindowOpened,
     WindowSealed,
 )
-from rankd.model.redefinition import Translator, refolded
+from rankd.model.redefinition import Translator, changes_columns, refolded, scale
 from rankd.model.window import Instant
 from rankd.ports import DRAFT, LedgerReader, Progress, RankIndex, Ranking
 
 FACTS_TOGETHER_MAX = 1_000
 """How many facts a draft folds before others get their turn: some 20 ms."""
 
+MISFITS_MAX = 1_000
+"""Misfits that a draft keeps, to compare entries at its end. With more it is refused without."""
+
 _numbers = count(1)
+
+Misfit = tuple[str, str]
+"""The name of a window, and a player with a submission there that is too large for a draft."""
 
 
 class Draft:
@@ -72,6 +78,11 @@ class Draft:
         # Attributes may have been declared before the board was defined.
         self.position = Position(0 if board.segments else page.since - 1)
         self._turn_at: Instant = 0
+        self._raises_decimals = board.decimals > page.board.decimals
+        self._misfits: dict[Misfit, None] = {}
+        self._changes_columns = changes_columns(page.board, board)
+        self._lacking: set[str] = set()
+        """Windows with submissions that lack a column of this definition, and had all before."""
 
     async def catch_up(
         self, *, through: Position, tell: Callable[[Progress], None] = lambda _: None
@@ -129,8 +140,24 @@ class Draft:
         translated = None if refusal.everywhere else self._translator.translate(fact)
         if translated is not None:
             await self._fold.submit(begun, translated, recorded, refused=refusal.windows)
-        elif fact.attributes:
+            if self._raises_decimals:
+                self._note_misfits(fact.player, begun.overflowed())
+            return
+        if fact.attributes:
             await self._fold.merge_attributes(begun, fact.player, fact.attributes)
+        if not refusal.everywhere:
+            windows = [name for name in self._page.windows if name not in refusal.windows]
+            self._note_loss(fact, windows)
+
+    def _note_loss(self, fact: ScoreSubmitted, windows: Iterable[str]) -> None:
+        if self._translator.outgrows(fact):
+            self._note_misfits(fact.player, windows)
+        elif self._changes_columns:
+            self._lacking.update(windows)
+
+    def _note_misfits(self, player: str, windows: Iterable[str]) -> None:
+        if self._raises_decimals and len(self._misfits) <= MISFITS_MAX:
+            self._misfits |= dict.fromkeys((window, player) for window in windows)
 
     async def _stage(self, begun: Batch) -> None:
         if begun.moves or begun.opened or begun.dropped:
@@ -149,6 +176,7 @@ class Draft:
             if current is not None and (window is None or current.window.id != window.id):
                 rolled.dropped += await self._rankings(current.window.id)
                 del self._page.windows[recurrence.name]
+                self._forget_losses(recurrence.name)
             if window is None:
                 coming = recurrence.next_opening(at)
                 turns.append(NEVER if coming is None or coming.start is None else coming.start)
@@ -162,27 +190,82 @@ class Draft:
         await self._stage(rolled)
         return Batch()
 
+    async def turn_windows(self, at: Instant) -> None:
+        """Let go of windows that are over at a time, and begin those that are not yet."""
+        if at >= self._turn_at:
+            await self._roll(Batch(), at)
+
+    def _forget_losses(self, window: str) -> None:
+        self._lacking.discard(window)
+        self._misfits = {misfit: None for misfit in self._misfits if misfit[0] != window}
+
     async def _rankings(self, window: str | None = None) -> list[Ranking]:
         every = await self._index.rankings(self._alias)
         return [ranking for ranking in every if window is None or ranking.window == window]
 
     # -------------------------------------------------------------------------- its end
 
+    async def misfit(self, page: BoardPage) -> Misfit | None:
+        """Return a player whose entry is lost or another one because a submission does not fit.
+
+        A submission that does not fit is no loss where the entry does not depend on it.
+        """
+        found = list(self._misfits)
+        if len(found) > MISFITS_MAX:
+            return found[0]
+        comparable = [misfit for misfit in found if misfit[0] in page.windows]
+        entries = await self._entries_of(page, comparable)
+        drafted = await self._entries_of(self._page, comparable)
+        kept = {
+            misfit
+            for misfit, before, after in zip(comparable, entries, drafted, strict=True)
+            if self._is_same(page.board, before, after)
+        }
+        return next((misfit for misfit in found if misfit not in kept), None)
+
+    async def _entries_of(
+        self, page: BoardPage, misfits: Sequence[Misfit]
+    ) -> Sequence[Scores | None]:
+        opened = [page.windows[window] for window, _ in misfits]
+        places = [(one.ranking, player) for one, (_, player) in zip(opened, misfits, strict=True)]
+        keys = await self._index.order_keys(places)
+        return [one.terms.scores(key) for one, key in zip(opened, keys, strict=True)]
+
+    def _is_same(self, board: Board, before: Scores | None, after: Scores | None) -> bool:
+        """Whether an entry of the draft is that of the board in another unit."""
+        if (board.rule, board.columns) != (self.board.rule, self.board.columns):
+            return False
+        factor = scale(board, self.board)
+        return after == (None if before is None else tuple(score * factor for score in before))
+
+    async def dropped_windows(self, page: BoardPage) -> tuple[str, ...]:
+        """Return the names of windows with scores that cannot be ranked any more.
+
+        Raises IndexUnavailable if the draft is gone: another index lives since it was staged.
+        """
+        found, staged = [], await self._rankings()
+        for name, ranking in self.windows():
+            _check_staged(ranking, staged)
+            living = page.windows.get(name)
+            if living is None or not await self._index.count(living.ranking):
+                continue
+            if name in self._lacking or not await self._index.count(ranking):
+                found.append(name)
+        return tuple(found)
+
     async def adopt(self, begun: Batch, fact: BoardDefined, at: Instant) -> None:
         """Have a batch put the draft in the place of what the fact redefines.
 
         Raises IndexUnavailable if the draft is gone: another index lives since it was staged.
         """
-        if at >= self._turn_at:
-            await self._roll(Batch(), at)
+        await self.turn_windows(at)
         ids = {window.window.partition(":")[0].partition("~")[0]: window for window in fact.windows}
         living = await self._index.rankings(fact.board)
         for name, opened in self._page.windows.items():
             id = ids[name].window
             begun.dropped += [ranking for ranking in living if ranking.window == id]
             drafts = await self._rankings(opened.window.id)
-            if opened.ranking not in drafts:
-                raise IndexUnavailable("a draft is gone with the index it was staged in")
+            _check_staged(opened.ranking, drafts)
             for draft in drafts:
                 begun.adopted[draft] = Ranking(fact.board, id, draft.segment)
 
@@ -199,6 +282,11 @@ class Draft:
     def page(self) -> BoardPage:
         """Return what explains its keys."""
         return self._page
+
+
+def _check_staged(ranking: Ranking, staged: Sequence[Ranking]) -> None:
+    if ranking not in staged:
+        raise IndexUnavailable("a draft is gone with the index it was staged in")
 
 
 async def _never(_begun: Batch, _recorded: Recorded) -> bool:

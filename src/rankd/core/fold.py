@@ -44,9 +44,9 @@ from rankd.model.facts import (
     WindowOpened,
 )
 from rankd.model.receipt import InWindow, Receipt, VerdictName, is_rejected
-from rankd.model.redefinition import translation
+from rankd.model.redefinition import Translation
 from rankd.model.standing import TieRule
-from rankd.model.submission import Counted, Held, NotBetter, Rejected, Verdict, judge
+from rankd.model.submission import OVERFLOW, Counted, Held, NotBetter, Rejected, Verdict, judge
 from rankd.ports import STAY, Move, Moved, RankIndex, Ranking, Run, Shape
 
 Place = tuple[Ranking, str]
@@ -109,6 +109,11 @@ class Batch:
         self.beside[place] = metadata
         self.moves.append(Move(*place, order_key, metadata, ties))
         return len(self.moves) - 1
+
+    def overflowed(self) -> list[str]:
+        """Return the windows in which the last submission came to more than 64 bits."""
+        outcomes = self.judged[-1].outcomes
+        return [name for name, outcome in outcomes.items() if outcome.verdict is OVERFLOW]
 
     def ask(self, place: Place, ties: TieRule) -> int:
         """Ask for a player's rank at this moment; return which move tells it."""
@@ -495,7 +500,7 @@ def in_terms_of(page: BoardPage, fact: ScoreSubmitted) -> ScoreSubmitted:
     """
     if fact.defined is None or fact.defined == page.defined_at:
         return fact
-    translated = translation(page.board_at(fact.defined), page.board)(fact)
+    translated = Translation(page.board_at(fact.defined), page.board)(fact)
     if translated is not None:
         return translated
     return msgspec.structs.replace(fact, scores=(), delta=None)

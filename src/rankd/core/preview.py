@@ -28,6 +28,12 @@ class Preview(msgspec.Struct, frozen=True):
     changes: tuple[Change, ...]
     windows: Sequence[WindowPreview]
     """Those that would be folded again."""
+    drops: tuple[str, ...] = ()
+    """Those with scores that cannot be ranked any more: that has to be agreed to."""
+
+
+NOTHING = Preview((), ())
+"""What the definition in force would change."""
 
 
 async def preview(reader: Reader, page: BoardPage, draft: Draft) -> Preview:
@@ -47,4 +53,5 @@ async def preview(reader: Reader, page: BoardPage, draft: Draft) -> Preview:
                 after.standings,
             )
         )
-    return Preview(page.board.changes(draft.board), windows)
+    drops = await draft.dropped_windows(page)
+    return Preview(page.board.changes(draft.board), windows, drops)

@@ -5,7 +5,7 @@ submit ─▶ intake ─▶ ledger ─▶ projector ─▶ index ◀─ reader �
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -30,7 +30,7 @@ from rankd.core.managers import (
     Sealer,
     Snapshotter,
 )
-from rankd.core.preview import Preview, preview
+from rankd.core.preview import NOTHING, Preview, preview
 from rankd.core.projector import Projector, Tell
 from rankd.core.recovery import Build, Home, Shared, filling, folded, recover
 from rankd.core.replicas import Replicas
@@ -40,6 +40,7 @@ from rankd.core.turns import windows_at
 from rankd.core.view import Spooled, View
 from rankd.errors import (
     BoardDiffers,
+    DropsScores,
     FieldError,
     Invalid,
     InvalidBoard,
@@ -74,7 +75,7 @@ from rankd.model.profile import (
     read_profile,
     read_reason,
 )
-from rankd.model.redefinition import check_redefinition, refolded
+from rankd.model.redefinition import check_redefinition, new_columns, refolded
 from rankd.model.submission import Item, at_item, read_facts
 from rankd.model.window import Instant
 from rankd.ports import (
@@ -259,11 +260,17 @@ class Rankd(View):
                     return self.book.page(board.name).board
 
     async def _put_definition(
-        self, board: Board, actor: str | None, *, instead_of: Board | None
+        self,
+        board: Board,
+        actor: str | None,
+        *,
+        instead_of: Board | None,
+        check: Callable[[BoardPage, Instant], Awaitable[None]] | None = None,
     ) -> bool:
         """Record a definition with the windows that count from then on.
 
-        False if the one it was to be put in place of is no longer in force.
+        ``check`` looks at a board that is redefined once nothing can be recorded before that any
+        more. False if the one it was to be put in place of is no longer in force.
         """
         async with self._intake.turn():
             for _ in range(DEFINITION_TRIES_MAX):
@@ -273,6 +280,8 @@ class Rankd(View):
                 page = self.book.boards.get(board.name)
                 if (None if page is None else page.board) is not instead_of:
                     return False
+                if page is not None and check is not None:
+                    await check(page, now)
                 windows = windows_at(page, board, now)
                 kind = BoardDefined if page is None else BoardRedefined
                 fact = kind(board.name, board.definition(), actor, windows)
@@ -282,15 +291,21 @@ class Rankd(View):
         raise LedgerUnavailable("other nodes append all the time; try again", applied="no")
 
     async def preview(self, name: str, definition: Mapping[str, object]) -> Preview:
-        """Return what redefining a board would change. Nothing is changed."""
+        """Return what redefining a board would change. Nothing is changed.
+
+        Raises what ``redefine`` does, but for DropsScores: that is told.
+        """
         board = _read_board(name, definition)
         async with self._defining:
             page = self.book.page(name)
+            if not page.board.changes(board):
+                return NOTHING
             check_redefinition(page.board, board)
             index, entrants = self._intake.projector.index, self.book.entrants
             draft = Draft(self._ledger, index, page, board, entrants=entrants)
             try:
                 await draft.catch_up(through=self.position)
+                await _refuse_misfit(draft, page)
                 return await preview(self.reader, page, draft)
             finally:
                 await self._own(draft.discard())
@@ -301,44 +316,74 @@ class Rankd(View):
         definition: Mapping[str, object],
         *,
         actor: str | None = None,
+        drop_scores: bool = False,
         tell: Tell = _say_nothing,
-    ) -> Board:
-        """Change a board's definition: fold again what it changes, then switch at one moment."""
-        board = _read_board(name, definition)
-        return await self._own(self._redefine(board, actor, tell))
+    ) -> Preview:
+        """Change a board's definition: fold again what it changes, then switch at one moment.
 
-    async def _redefine(self, board: Board, actor: str | None, tell: Tell) -> Board:
+        Return what that changed. Raises InvalidBoard where a counted score would not fit, and
+        DropsScores where scores could not be ranked any more, unless ``drop_scores`` agrees to it.
+        """
+        board = _read_board(name, definition)
+        return await self._own(self._redefine(board, actor, drop_scores, tell))
+
+    async def _redefine(
+        self, board: Board, actor: str | None, drop_scores: bool, tell: Tell
+    ) -> Preview:
         async with self._defining:
             while True:
                 page = self.book.page(board.name)
                 if not page.board.changes(board):
-                    return page.board
+                    return NOTHING
                 check_redefinition(page.board, board)
-                if await self._put_with_draft(page, board, actor, tell):
-                    return self.book.page(board.name).board
+                changed = await self._put_with_draft(page, board, actor, drop_scores, tell)
+                if changed is not None:
+                    return changed
 
     async def _put_with_draft(
-        self, page: BoardPage, board: Board, actor: str | None, tell: Tell
-    ) -> bool:
-        """Record a changed definition, once what it changes is folded nearly to the head."""
+        self, page: BoardPage, board: Board, actor: str | None, drop_scores: bool, tell: Tell
+    ) -> Preview | None:
+        """Record a changed definition, once what it changes is folded nearly to the head.
+
+        None if the one it was to be put in place of is no longer in force.
+        """
         projector, before = self._intake.projector, page.board
+        entrants = projector.book.entrants
+        draft = Draft(self._ledger, projector.index, page, board, entrants=entrants)
+
+        async def check(page: BoardPage, now: Instant) -> None:
+            await draft.catch_up(through=self.position)
+            await draft.turn_windows(now)
+            await _refuse_misfit(draft, page)
+            if not drop_scores:
+                await self._refuse_to_drop(page, draft)
+
+        try:
+            changed = await self._pursue_head(draft, page, tell)
+        except BaseException:
+            await draft.discard()
+            raise
         if refolded(before, board):
-            entrants = projector.book.entrants
-            draft = Draft(self._ledger, projector.index, page, board, entrants=entrants)
-            try:
-                for _ in range(DRAFT_PASSES_MAX):
-                    if draft.position >= self.position - DRAFT_BEHIND_MAX:
-                        break
-                    await draft.catch_up(through=self.position, tell=tell)
-            except BaseException:
-                await draft.discard()
-                raise
             projector.drafts[board.name] = draft
         try:
-            return await self._put_definition(board, actor, instead_of=before)
+            done = await self._put_definition(board, actor, instead_of=before, check=check)
         finally:
             if (left := projector.drafts.pop(board.name, None)) is not None:
                 await left.discard()
+        return changed if done else None
+
+    async def _refuse_to_drop(self, page: BoardPage, draft: Draft) -> None:
+        if windows := await draft.dropped_windows(page):
+            columns = new_columns(page.board, draft.board)
+            raise DropsScores(board=page.board.name, windows=windows, columns=columns)
+
+    async def _pursue_head(self, draft: Draft, page: BoardPage, tell: Tell) -> Preview:
+        """Fold a draft nearly to the head; return what it would change there."""
+        for _ in range(DRAFT_PASSES_MAX):
+            await draft.catch_up(through=self.position, tell=tell)
+            if draft.position >= self.position - DRAFT_BEHIND_MAX:
+                break
+        return await preview(self.reader, page, draft)
 
     async def retire(
         self, name: str, *, actor: str | None = None, reason: str | None = None
@@ -660,6 +705,14 @@ def _read_board(name: str, definition: Mapping[str, object]) -> Board:
     if unbuilt:
         raise InvalidBoard(unbuilt)
     return board
+
+
+async def _refuse_misfit(draft: Draft, page: BoardPage) -> None:
+    misfit = await draft.misfit(page)
+    if misfit is not None:
+        window, player = misfit
+        message = f"must be fewer: a score of {player!r} in {window} would not fit 64 bits"
+        raise InvalidBoard([FieldError("decimals", message)])
 
 
 def _refuse_other(board: Board, known: Board) -> None:

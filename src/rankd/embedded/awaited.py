@@ -132,15 +132,19 @@ class BoardWriter(BoardHandle):
         rankd = self._wanted.there()
         return await rankd.preview(self.name, self._changed(definition))
 
-    async def redefine(self, *, progress: Show = None, **definition: object) -> None:
+    async def redefine(
+        self, *, drop_scores: bool = False, progress: Show = None, **definition: object
+    ) -> None:
         """Change the board's definition in what is given; the rest stays.
 
         Windows that it changes are folded again from the ledger while everything goes on, and
-        then switched at one moment.
+        then switched at one moment. Raises DropsScores if scores cannot be ranked any
+        more, as where a column is new, unless ``drop_scores`` agrees to that.
         """
         rankd = await self._wanted.made()
         with showing(progress) as tell:
-            await rankd.redefine(self.name, self._changed(definition), tell=tell)
+            changed = self._changed(definition)
+            await rankd.redefine(self.name, changed, drop_scores=drop_scores, tell=tell)
 
     async def retire(self, *, reason: str | None = None) -> None:
         """Take the board out of use. Its facts stay in the ledger."""

@@ -133,13 +133,18 @@ class Board(AnsweredBoard):
         """Return what ``redefine`` with the same words would change. Nothing is changed."""
         return self._thread.write(self._board.preview(**definition))
 
-    def redefine(self, *, progress: Show = None, **definition: object) -> None:
+    def redefine(
+        self, *, drop_scores: bool = False, progress: Show = None, **definition: object
+    ) -> None:
         """Change the board's definition in what is given; the rest stays.
 
         Windows that it changes are folded again from the ledger while everything goes on, and
-        then switched at one moment.
+        then switched at one moment. Raises DropsScores if scores cannot be ranked any
+        more, as where a column is new, unless ``drop_scores`` agrees to that.
         """
-        self._thread.write(self._board.redefine(progress=progress, **definition))
+        self._thread.write(
+            self._board.redefine(drop_scores=drop_scores, progress=progress, **definition)
+        )
 
     def retire(self, *, reason: str | None = None) -> None:
         """Take the board out of use. Its facts stay in the ledger."""

@@ -10,7 +10,6 @@ on. Under another rule they bound something else, a sum or its parts, and what w
 judged anew. What was refused stays refused under any definition (``core.admission``).
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from operator import attrgetter
 
@@ -20,9 +19,6 @@ from rankd.errors import FieldError, InvalidBoard
 from rankd.model.board import SCORE_MAX, SCORE_MIN, Board
 from rankd.model.facts import Position, ScoreSubmitted
 from rankd.model.standing import TieRule
-
-Translation = Callable[[ScoreSubmitted], ScoreSubmitted | None]
-"""A fact in the terms of another definition; None where it cannot be said in them."""
 
 _DECIDES_ENTRIES = attrgetter(
     "columns", "rule", "decimals", "tie_break", "segments", "score_low", "score_high"
@@ -34,6 +30,18 @@ def check_redefinition(before: Board, after: Board) -> None:
     if after.decimals < before.decimals:
         message = f"cannot be fewer than {before.decimals}: recorded scores would be rounded"
         raise InvalidBoard([FieldError("decimals", message)])
+
+
+def new_columns(before: Board, after: Board) -> tuple[str, ...]:
+    """Return the columns that no score recorded under ``before`` has."""
+    known = {column.name for column in before.columns}
+    return tuple(column.name for column in after.columns if column.name not in known)
+
+
+def changes_columns(before: Board, after: Board) -> bool:
+    """Whether submissions that ``before`` can read may lack columns of ``after``."""
+    first = before.columns[0].name != after.columns[0].name
+    return first or bool(new_columns(before, after))
 
 
 def changes_entries(before: Board, after: Board) -> bool:
@@ -64,30 +72,45 @@ def judging(before: Board, after: Board) -> Board:
     return replace(after, limits=replace(after.limits, score_min=low, score_max=high))
 
 
-def translation(before: Board, after: Board) -> Translation:
-    """Return how facts recorded under ``before`` are read under ``after``."""
-    factor = scale(before, after)
-    names = [column.name for column in before.columns]
-    places = [
-        names.index(column.name) if column.name in names else None for column in after.columns
-    ]
-    if factor == 1 and places == list(range(before.width)):
-        return _as_it_is
+class Translation:
+    """How facts recorded under ``before`` are read under ``after``."""
 
-    def translate(fact: ScoreSubmitted) -> ScoreSubmitted | None:
-        scores, delta = fact.scores, fact.delta
-        if scores is not None:
-            found = [None if place is None else scores[place] for place in places]
-            scaled = tuple(score * factor for score in found if score is not None)
-            if len(scaled) < len(found) or not _fits(scaled):
-                return None
+    __slots__ = ("_as_it_is", "_factor", "_places")
+
+    def __init__(self, before: Board, after: Board) -> None:
+        names = [column.name for column in before.columns]
+        self._factor = scale(before, after)
+        self._places = [
+            names.index(column.name) if column.name in names else None for column in after.columns
+        ]
+        self._as_it_is = self._factor == 1 and self._places == list(range(before.width))
+
+    def __call__(self, fact: ScoreSubmitted) -> ScoreSubmitted | None:
+        """Return a fact in the terms of the other definition; None where it cannot be said."""
+        if self._as_it_is:
+            return fact
+        scaled = self._scaled(fact)
+        if scaled is None or not _fits(scaled):
+            return None
+        if fact.scores is not None:
             return msgspec.structs.replace(fact, scores=scaled)
-        assert delta is not None, "a submission has scores or a delta"
-        if places[0] != 0 or not _fits((delta * factor,)):
-            return None  # What it was added to is no longer what the board is ordered by.
-        return msgspec.structs.replace(fact, delta=delta * factor)
+        return msgspec.structs.replace(fact, delta=scaled[0])
 
-    return translate
+    def outgrows(self, fact: ScoreSubmitted) -> bool:
+        """Whether a fact has every column, and is too large in the unit of the other definition."""
+        scaled = None if self._as_it_is else self._scaled(fact)
+        return scaled is not None and not _fits(scaled)
+
+    def _scaled(self, fact: ScoreSubmitted) -> tuple[int, ...] | None:
+        """Return its numbers in the unit of the other definition; None if a column is missing."""
+        if fact.scores is None:
+            assert fact.delta is not None, "a submission has scores or a delta"
+            # None if what it was added to is no longer what the board is ordered by.
+            return (fact.delta * self._factor,) if self._places[0] == 0 else None
+        found = [fact.scores[place] for place in self._places if place is not None]
+        if len(found) < len(self._places):
+            return None
+        return tuple(score * self._factor for score in found)
 
 
 class Translator:
@@ -104,21 +127,24 @@ class Translator:
     def define(self, position: Position, board: Board) -> None:
         """Follow the ledger to where another definition came into force."""
         self.board = judging(board, self._target)
-        self._translate = self._earlier[position] = translation(board, self._target)
+        self._translate = self._earlier[position] = Translation(board, self._target)
 
     def translate(self, fact: ScoreSubmitted) -> ScoreSubmitted | None:
         """Return a submission in these terms; None where it cannot be said in them."""
+        return self._translation(fact)(fact)
+
+    def outgrows(self, fact: ScoreSubmitted) -> bool:
+        """Whether a submission cannot be said in these terms because it is too large in them."""
+        return self._translation(fact).outgrows(fact)
+
+    def _translation(self, fact: ScoreSubmitted) -> Translation:
         assert self._translate is not None, "a board is defined before it is submitted to"
-        return self._earlier.get(fact.defined, self._translate)(fact)
+        return self._earlier.get(fact.defined, self._translate)
 
 
 def scale(before: Board, after: Board) -> int:
     """Return the factor between the smallest units of two definitions."""
     return int(10 ** (after.decimals - before.decimals))
-
-
-def _as_it_is(fact: ScoreSubmitted) -> ScoreSubmitted:
-    return fact
 
 
 def _fits(scores: tuple[int, ...]) -> bool:

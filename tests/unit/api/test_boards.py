@@ -8,6 +8,7 @@ from tests.unit.api.handling import working
 from tests.unit.core.doubles import DAY
 
 from rankd.errors import (
+    DropsScores,
     InvalidBoard,
     MalformedRequest,
     NotRanked,
@@ -174,6 +175,33 @@ async def test_what_cannot_be_is_refused_and_nothing_is_changed() -> None:
                 with pytest.raises(InvalidBoard):
                     await at.ask("put_board", B, definition, apply=apply)
         assert at.service.rankd.position == position
+
+
+async def test_scores_are_dropped_only_where_that_is_agreed_to() -> None:
+    changed = {"columns": [{"name": "points"}]}
+    async with working() as at:
+        await at.define()
+        await at.submit("p", 7)
+        previewed = await at.told("put_board", B, changed)
+        assert (previewed["drops"], previewed["applied"]) == (["all"], False)
+        position = at.service.rankd.position
+        with pytest.raises(DropsScores, match=r"no column points; .* only with drop_scores"):
+            await at.ask("put_board", B, changed, apply=True)
+        assert at.service.rankd.position == position
+        assert not (await at.told("put_board", B, changed, drop_scores=True))["applied"]
+        applied = await at.told("put_board", B, changed, apply=True, drop_scores=True)
+        assert (applied["drops"], applied["applied"]) == (["all"], True)
+        assert applied["position"] == position + 1
+        assert (await at.told("get_board", B))["total"] == 0
+
+
+async def test_decimals_that_a_score_does_not_fit_are_refused() -> None:
+    async with working() as at:
+        await at.define()
+        await at.submit("p", 10**18)
+        for apply in (False, True):
+            with pytest.raises(InvalidBoard, match="64 bits"):
+                await at.ask("put_board", B, {"decimals": 1}, apply=apply)
 
 
 async def test_windows_are_told_open_ones_first_and_then_the_latest() -> None:

@@ -21,6 +21,7 @@ WHICH: dict[str, Any] = {"window": "daily:-1", "segment": "region:eu", "min_posi
 BETWEEN: dict[str, Any] = {"since": "2026-11-14T09:30:00+01:00", "until": "2026-11-15T00:00:00Z"}
 EVERY: list[tuple[str, Call[Any]]] = [
     ("put_board", calls.define("b", {"rule": "sum"}, apply=True)),
+    ("put_board", calls.define("b", {"rule": "sum"}, apply=True, drop_scores=True)),
     ("put_board", calls.define("b")),
     ("list_boards", calls.boards()),
     ("get_board", calls.board("b")),

@@ -139,7 +139,7 @@ class History:
         await self.rankd.define(board, definition)
 
     async def _redefine(self, board: str, definition: Definition) -> None:
-        await self.rankd.redefine(board, definition)
+        await self.rankd.redefine(board, definition, drop_scores=True)
 
     async def _retire(self, board: str) -> None:
         await self.rankd.retire(board)

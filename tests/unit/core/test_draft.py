@@ -11,7 +11,8 @@ from tests.unit.core.doubles import DAY, FaultyLedger, SetClock, digest_of, engi
 from rankd.core import draft as module
 from rankd.core import service
 from rankd.core.service import Rankd
-from rankd.errors import InvalidBoard, LedgerUnavailable
+from rankd.errors import DropsScores, InvalidBoard, LedgerUnavailable
+from rankd.model.facts import Position
 
 pytestmark = pytest.mark.anyio
 WAYS: list[dict[str, Any]] = [
@@ -61,7 +62,7 @@ async def lived(
                 body["attributes"] = {"region": region}
             await rankd.submit("b", [body])
         if then is not None:
-            await rankd.redefine("b", then)
+            await rankd.redefine("b", then, drop_scores=True)
             await verified(rankd)
         digest_of(rankd.projector.index)
         return await told(rankd, then or first)
@@ -185,3 +186,191 @@ async def test_a_draft_that_is_not_adopted_is_forgotten(monkeypatch: pytest.Monk
             await rankd.redefine("b", {"rule": "best", "windows": ["all"]})
         digest_of(rankd.projector.index)  # Which sees drafts.
         assert not rankd.projector.drafts
+
+
+# ------------------------------------------------------------------------------- losses
+
+LARGE = 10**17
+"""A score that fits with one decimal and not with two."""
+
+
+async def test_decimals_are_not_raised_while_a_counted_score_would_not_fit() -> None:
+    ledger = FaultyLedger()
+    async with engine(ledger) as rankd:
+        await rankd.define("b", {"windows": ["all", "daily"]})
+        await rankd.submit("b", [{"player": "ann", "score": LARGE}, {"player": "bob", "score": 5}])
+        head = await ledger.head()
+        for change in (rankd.preview, rankd.redefine):
+            with pytest.raises(InvalidBoard, match="'ann' in all would not fit 64 bits") as refusal:
+                await change("b", {"windows": ["all", "daily"], "decimals": 2})
+            assert [error.field for error in refusal.value.errors] == ["decimals"]
+        assert await ledger.head() == head
+        digest_of(rankd.projector.index)  # Which sees drafts.
+        await rankd.redefine("b", {"windows": ["all", "daily"], "decimals": 1})
+        assert await scores(rankd) == [("ann", (10 * LARGE,)), ("bob", (50,))]
+        await verified(rankd)
+
+
+@pytest.mark.parametrize(
+    ("rule", "submitted", "fits"),
+    [
+        ("latest", [LARGE, 7], True),
+        ("first", [LARGE, 7], False),
+        ("first", [7, LARGE], True),
+        ("best", [7, LARGE], False),
+        ("sum", [LARGE, -LARGE, 7], True),
+        ("sum", [LARGE, -LARGE // 2, -LARGE // 2], False),
+        ("sum", [LARGE // 2, LARGE // 2], False),
+    ],
+    ids=str,
+)
+async def test_a_score_that_does_not_fit_matters_where_the_entry_stands_on_it(
+    rule: str, submitted: list[int], fits: bool
+) -> None:
+    async with engine(FaultyLedger()) as rankd:
+        await rankd.define("b", {"rule": rule})
+        for score in submitted:
+            await rankd.submit("b", [{"player": "ann", "score": score}])
+        if not fits:
+            with pytest.raises(InvalidBoard, match="64 bits"):
+                await rankd.redefine("b", {"rule": rule, "decimals": 2})
+            return
+        await rankd.redefine("b", {"rule": rule, "decimals": 2})
+        assert await scores(rankd) == [("ann", (700,))]
+        await verified(rankd)
+
+
+async def test_a_score_of_a_window_that_is_over_need_not_fit() -> None:
+    clock = SetClock()
+    async with engine(FaultyLedger(), clock) as rankd:
+        await rankd.define("b", {"windows": ["daily"]})
+        await rankd.submit("b", [{"player": "ann", "score": LARGE}])
+        clock.time += DAY
+        await rankd.submit("b", [{"player": "ann", "score": 7}])
+        await rankd.redefine("b", {"windows": ["daily"], "decimals": 2})
+        assert await scores(rankd, "daily") == [("ann", (700,))]
+        await verified(rankd)
+
+
+async def test_a_score_that_arrives_while_a_draft_is_folded_has_to_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "FACTS_TOGETHER_MAX", 3)
+    async with engine(FaultyLedger()) as rankd:
+        await rankd.define("b", {})
+        for number in range(30):
+            await rankd.submit("b", [{"player": f"p{number}", "score": number}])
+        redefining = asyncio.create_task(rankd.redefine("b", {"decimals": 2}))
+        await asyncio.sleep(0)
+        await rankd.submit("b", [{"player": "ann", "score": LARGE}])
+        with pytest.raises(InvalidBoard, match="'ann' in all"):
+            await redefining
+        assert (await scores(rankd))[0] == ("ann", (LARGE,))
+        await verified(rankd)
+
+
+async def test_beyond_the_bound_misfits_are_refused_without_a_comparison(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MISFITS_MAX", 2)
+    async with engine(FaultyLedger()) as rankd:
+        await rankd.define("b", {"rule": "latest"})
+        for fits, player in enumerate(["ann", "bob", "cyd"]):
+            for score in (LARGE, 7):
+                await rankd.submit("b", [{"player": player, "score": score}])
+            if fits < 2:
+                await rankd.preview("b", {"rule": "latest", "decimals": 2})
+        with pytest.raises(InvalidBoard, match="64 bits"):
+            await rankd.preview("b", {"rule": "latest", "decimals": 2})
+
+
+POINTS, TIME = {"name": "points"}, {"name": "ms", "direction": "lower"}
+
+
+@pytest.mark.parametrize(
+    ("columns", "lacked"),
+    [([POINTS, TIME], ("ms",)), ([{"name": "wins"}], ("wins",))],
+    ids=["added", "renamed"],
+)
+async def test_a_column_that_scores_lack_needs_an_agreement_of_its_own(
+    columns: list[dict[str, str]], lacked: tuple[str, ...]
+) -> None:
+    ledger = FaultyLedger()
+    async with engine(ledger) as rankd:
+        await rankd.define("b", {"columns": [POINTS], "windows": ["all", "daily"]})
+        then = {"columns": columns, "windows": ["all", "daily"]}
+        assert (await rankd.preview("b", then)).drops == ()
+        await rankd.submit("b", [{"player": "ann", "score": 5}])
+        head = await ledger.head()
+        assert (await rankd.preview("b", then)).drops == ("all", "daily")
+        with pytest.raises(DropsScores, match=f"no column {lacked[0]}") as refusal:
+            await rankd.redefine("b", then)
+        assert (refusal.value.windows, refusal.value.columns) == (("all", "daily"), lacked)
+        assert await ledger.head() == head
+        digest_of(rankd.projector.index)  # Which sees drafts.
+        assert (await rankd.redefine("b", then, drop_scores=True)).drops == ("all", "daily")
+        assert await scores(rankd) == []
+        await verified(rankd)
+        await rankd.redefine("b", {"columns": [POINTS], "windows": ["all", "daily"]})
+        assert await scores(rankd) == [("ann", (5,))], "the ledger has them still"
+
+
+async def test_scores_dropped_once_are_not_asked_about_again() -> None:
+    two: dict[str, Any] = {"columns": [POINTS, TIME]}
+    async with engine(FaultyLedger()) as rankd:
+        await rankd.define("b", {"columns": [POINTS]})
+        await rankd.submit("b", [{"player": "ann", "score": 5}])
+        await rankd.redefine("b", two, drop_scores=True)
+        await rankd.submit("b", [{"player": "bob", "columns": {"points": 5, "ms": 90}}])
+        await rankd.redefine("b", {**two, "ties": "dense"})
+        assert await scores(rankd) == [("bob", (5, 90))]
+
+
+async def test_scores_that_are_lost_in_part_are_asked_about_too() -> None:
+    """Deltas can be said with one column more, and what they were added to cannot."""
+    async with engine(FaultyLedger()) as rankd:
+        await rankd.define("b", {"columns": [POINTS]})
+        await rankd.submit("b", [{"player": "ann", "score": 5}, {"player": "ann", "delta": 1}])
+        assert (await rankd.preview("b", {"columns": [POINTS, TIME]})).drops == ("all",)
+
+
+@pytest.mark.parametrize(
+    ("first", "body", "then"),
+    [
+        ({"columns": [POINTS, TIME]}, {"delta": 1}, {"columns": [TIME, POINTS]}),
+        ({"rule": "sum"}, {"delta": 1}, {"rule": "first"}),
+        ({}, {"score": 9}, {"limits": {"score_max": 3}}),
+    ],
+    ids=["another column first", "first takes no deltas", "narrower bounds"],
+)
+async def test_a_window_left_empty_is_asked_about_whatever_empties_it(
+    first: dict[str, Any], body: dict[str, Any], then: dict[str, Any]
+) -> None:
+    async with engine(FaultyLedger()) as rankd:
+        await rankd.define("b", first)
+        await rankd.submit("b", [{"player": "ann", **body}])
+        with pytest.raises(DropsScores):
+            await rankd.redefine("b", then)
+        await rankd.redefine("b", then, drop_scores=True)
+        assert await scores(rankd) == []
+        await verified(rankd)
+
+
+async def test_what_is_changed_is_folded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = FaultyLedger()
+    async with engine(ledger) as rankd:
+        await rankd.define("b", {"rule": "sum"})
+        for number in range(10):
+            await rankd.submit("b", [{"player": "p", "score": number}])
+        read: list[Position] = []
+        reads = ledger.read
+
+        async def counted(*, after: Position, limit: int) -> Any:
+            facts = await reads(after=after, limit=limit)
+            read.extend(recorded.position for recorded in facts)
+            return facts
+
+        monkeypatch.setattr(ledger, "read", counted)
+        changed = await rankd.redefine("b", {"rule": "best"})
+        assert read == list(range(1, 12))
+        assert [window.top_after[0].scores for window in changed.windows] == [(9,)]

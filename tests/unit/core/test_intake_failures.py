@@ -317,6 +317,7 @@ async def test_a_redefinition_whose_fold_cannot_read_the_ledger_never_means_no()
         ledger.hold()
         redefining = asyncio.create_task(rankd.redefine("b", {**BOARD, "rule": "best"}))
         await ledger.asked(before + 1)
+        rankd.projector.drafts.clear()  # As with an index made anew meanwhile.
         ledger.read_failure = LedgerUnavailable("injected", applied="no")
         ledger.release()
         with pytest.raises(LedgerUnavailable) as refusal:

@@ -133,7 +133,7 @@ async def test_closing_waits_for_a_redefinition_under_way() -> None:
         redefining = asyncio.create_task(rankd.redefine("b", BEST))
         await ledger.asked(before + 1)
         asyncio.get_running_loop().call_soon(ledger.release)
-    assert (await redefining).rule == "best"
+    assert [change.field for change in (await redefining).changes] == ["rule"]
     assert await definitions(ledger) == ["sum", "best"]
 
 
@@ -149,7 +149,7 @@ async def test_closing_waits_for_a_redefinition_that_waits_for_its_turn() -> Non
         await many_turns()
         asyncio.get_running_loop().call_soon(ledger.release)
     assert (await submitting).receipt is not None
-    assert (await redefining).rule == "best"
+    assert [change.field for change in (await redefining).changes] == ["rule"]
 
 
 async def test_a_redefinition_that_is_not_recorded_leaves_the_board_as_it_is() -> None:

@@ -17,6 +17,7 @@ from rankd.core.service import DRAFT_BEHIND_MAX
 from rankd.embedded import AsyncBoard, AsyncRanks, AwaitedBoard, AwaitedRanks, Board, Ranks
 from rankd.errors import (
     BoardDiffers,
+    DropsScores,
     InvalidBoard,
     InvalidProfile,
     InvalidSubmission,
@@ -294,6 +295,19 @@ def test_a_new_direction_leaves_the_columns_alone(tmp_path: Path) -> None:
         assert [each.player for each in board.top()] == ["ann", "bob"]
         with pytest.raises(InvalidBoard, match="direction"):
             board.redefine(direction="sideways")
+
+
+def test_scores_are_dropped_only_where_that_is_agreed_to(tmp_path: Path) -> None:
+    with rankd.open(tmp_path) as ranks:
+        board = ranks.board("arena")
+        board.submit("ann", 5)
+        columns = [{"name": "points"}]
+        assert board.preview(columns=columns).drops == ("all",)
+        with pytest.raises(DropsScores):
+            board.redefine(columns=columns)
+        assert board.top()[0].score == 5
+        board.redefine(columns=columns, drop_scores=True)
+        assert board.top() == []
 
 
 def test_what_is_not_redefined_stays(tmp_path: Path) -> None:

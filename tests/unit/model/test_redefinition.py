@@ -7,7 +7,7 @@ import pytest
 from rankd.errors import InvalidBoard
 from rankd.model.board import SCORE_MAX, SCORE_MIN, Board
 from rankd.model.facts import ScoreSubmitted
-from rankd.model.redefinition import changes_entries, check_redefinition, translation
+from rankd.model.redefinition import Translation, changes_entries, check_redefinition
 
 TWO = [{"name": "points"}, {"name": "ms", "direction": "lower"}]
 
@@ -75,14 +75,14 @@ def test_what_only_shows_them_does_not(change: dict[str, Any]) -> None:
 
 
 def test_a_fact_stays_itself_where_unit_and_columns_do() -> None:
-    translate = translation(board(), board(rule="sum", direction="lower", tie_break="latest"))
+    translate = Translation(board(), board(rule="sum", direction="lower", tie_break="latest"))
     fact = scored(5)
     assert translate(fact) is fact
     assert translate(added(-5)) == added(-5)
 
 
 def test_scores_and_deltas_are_scaled_to_finer_units() -> None:
-    translate = translation(board(decimals=1), board(decimals=3))
+    translate = Translation(board(decimals=1), board(decimals=3))
     translated = translate(scored(-125))
     assert translated == ScoreSubmitted(
         "arena", "ann", (-12_500,), key="k", metadata=b"1", attributes={"a": 1}
@@ -91,7 +91,7 @@ def test_scores_and_deltas_are_scaled_to_finer_units() -> None:
 
 
 def test_what_the_finer_unit_cannot_hold_cannot_be_said() -> None:
-    translate = translation(board(), board(decimals=1))
+    translate = Translation(board(), board(decimals=1))
     assert translate(scored(SCORE_MAX // 10)) is not None
     assert translate(scored(SCORE_MAX // 10 + 1)) is None
     assert translate(scored(-((-SCORE_MIN) // 10) - 1)) is None
@@ -99,7 +99,7 @@ def test_what_the_finer_unit_cannot_hold_cannot_be_said() -> None:
 
 
 def test_columns_are_found_again_by_their_names() -> None:
-    swapped = translation(board(columns=TWO), board(columns=[TWO[1], TWO[0]]))
+    swapped = Translation(board(columns=TWO), board(columns=[TWO[1], TWO[0]]))
     told = swapped(scored(5, 90))
     assert told is not None
     assert told.scores == (90, 5)
@@ -107,24 +107,24 @@ def test_columns_are_found_again_by_their_names() -> None:
 
 
 def test_a_column_left_out_is_forgotten_and_a_new_one_makes_old_scores_unsayable() -> None:
-    without = translation(board(columns=TWO), board(columns=TWO[:1]))
+    without = Translation(board(columns=TWO), board(columns=TWO[:1]))
     told = without(scored(5, 90))
     assert told is not None
     assert told.scores == (5,)
     assert without(added(3)) == added(3)
-    with_more = translation(board(columns=TWO[:1]), board(columns=TWO))
+    with_more = Translation(board(columns=TWO[:1]), board(columns=TWO))
     assert with_more(scored(5)) is None
     assert with_more(added(3)) == added(3)
 
 
 def test_a_renamed_column_is_another() -> None:
-    translate = translation(board(), board(columns=[{"name": "points"}]))
+    translate = Translation(board(), board(columns=[{"name": "points"}]))
     assert translate(scored(5)) is None
     assert translate(added(5)) is None
 
 
 def test_unit_and_columns_may_change_together() -> None:
     after = board(columns=[{"name": "ms"}], decimals=2)
-    told = translation(board(columns=TWO), after)(scored(5, 90))
+    told = Translation(board(columns=TWO), after)(scored(5, 90))
     assert told is not None
     assert told.scores == (9000,)
