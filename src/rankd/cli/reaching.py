@@ -19,7 +19,7 @@ RETRIES_MAX = 2
 """Who sits before a terminal would rather know now."""
 
 TIMEOUT_SECONDS = 30.0
-"""A person would rather wait than try again: a changed board may be folded anew."""
+"""A person would rather wait than try again."""
 
 BRIEF_SECONDS = 5.0
 """For those who ask whether a service answers at all."""

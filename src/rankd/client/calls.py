@@ -30,6 +30,9 @@ BATCH_SCORES = 1000
 BATCH_SCORES_MAX = 8192
 """As many as the service takes at once."""
 
+DEFINE_SECONDS = 600.0
+"""The longest silence before the answer to a definition: a ledger may have to be folded."""
+
 T = TypeVar("T")
 R = TypeVar("R")
 P = TypeVar("P")
@@ -61,6 +64,8 @@ class Call(Generic[T]):
     """Statuses beside those below 300 whose body is read as the answer, not raised as an error."""
     repeatable: bool = True
     """Whether a second time changes nothing: it may be sent again though the first arrived."""
+    patience: float = 0.0
+    """Seconds of silence to bear, where that is more than the client's timeout."""
 
     @property
     def writes(self) -> bool:
@@ -167,6 +172,7 @@ def define(
         body=encoded(definition or {}, InvalidBoard),
         read=_read_defined,
         names={"board": board},
+        patience=DEFINE_SECONDS,
     )
 
 

@@ -52,7 +52,7 @@ def _is_key(key: str) -> bool:
 def request_of(call: Call[T]) -> Request:
     """Return the request that a call makes."""
     headers = call.headers if call.body is None else {**_JSON, **call.headers}
-    return Request(call.method, call.path, headers, call.body)
+    return Request(call.method, call.path, headers, call.body, call.patience)
 
 
 def lost(error: TransportError, endpoint: Endpoint) -> Lost:

@@ -44,7 +44,7 @@ class AsyncTransport:
         data = self._endpoint.encode(request)
         connection = self._idle_connection() or await self._acquire()
         try:
-            return await connection.exchange(data, self._timeout)
+            return await connection.exchange(data, max(self._timeout, request.patience))
         except BaseException:
             connection.close()
             raise

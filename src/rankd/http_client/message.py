@@ -17,6 +17,8 @@ class Request(NamedTuple):
     """Percent-encoded, with its query."""
     headers: Mapping[str, str]
     body: bytes | None = None
+    patience: float = 0.0
+    """Seconds of silence to bear, where that is more than the transport's timeout."""
 
 
 class Response(NamedTuple):

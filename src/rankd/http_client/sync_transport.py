@@ -47,7 +47,7 @@ class SyncTransport:
         try:
             connection = self._idle_connection() or self._connect()
             try:
-                response = connection.exchange(data)
+                response = connection.exchange(data, max(self._timeout, request.patience))
             except BaseException:
                 connection.close()
                 raise
@@ -92,8 +92,9 @@ class _Connection:
     def reusable(self) -> bool:
         return self._parser.reusable
 
-    def exchange(self, data: bytes) -> Response:
+    def exchange(self, data: bytes, timeout: float) -> Response:
         try:
+            self._socket.settimeout(timeout)
             self._socket.sendall(data)
             return _receive(self._socket, self._parser)
         except OSError as exc:

@@ -144,6 +144,21 @@ def test_a_lost_response_may_have_been_sent(sender: Any, script: Any, problem: s
 
 
 @both
+def test_a_request_may_bear_a_longer_silence_than_others(sender: Any) -> None:
+    hushed = threading.Event()
+
+    def answer_late(request: bytes) -> bytes:
+        hushed.wait(30.0 if b"/short" in request else 0.3)
+        return OK
+
+    with serving(answer_late) as server, sender(endpoint(server.url), timeout=0.1) as send:
+        assert send(Request("PUT", "/long", {}, b"", 60.0)).status == 200
+        with pytest.raises(TransportError, match=r"no response|timed out"):
+            send(Request("PUT", "/short", {}, b""))
+        hushed.set()
+
+
+@both
 def test_a_refused_connection_was_not_sent(sender: Any) -> None:
     with serving(lambda _: OK) as server:
         gone = server.url
