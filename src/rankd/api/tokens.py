@@ -11,6 +11,7 @@ the gate never waits, it answers 503 until the keys are there.
 """
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -25,6 +26,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from jwt.exceptions import InvalidSubjectError
+from jwt.utils import base64url_decode
 
 from rankd.api.access import Actor, ReadToken
 from rankd.errors import InvalidSetting, TokenKeysUnavailable, Unauthenticated
@@ -63,6 +65,8 @@ REFRESH_SECONDS_MIN = 60.0
 FETCH_SECONDS_MAX = 5.0
 
 REQUIRED_CLAIMS = ("exp", "iss", "aud", "sub")
+TIMES = ("exp", "nbf", "iat")
+"""Claims that are seconds since 1970, as numbers."""
 
 _REFUSED_HEADERS = ("jku", "x5u", "jwk", "x5c", "crit")
 _KEY_TYPES = {"RS256": "RSA", "EdDSA": "OKP"}
@@ -81,6 +85,38 @@ class KeySource(Protocol):
 
     async def close(self) -> None:
         """Stop whatever is going on in the background."""
+
+
+class _Decoder(jwt.PyJWT):
+    """Claims as every reader of JSON reads them, with times that are numbers."""
+
+    def _decode_payload(self, decoded: dict[str, Any]) -> dict[str, Any]:
+        claims = _read_object(decoded["payload"])
+        for name in TIMES:
+            if type(claims.get(name, 0)) not in (int, float):
+                raise jwt.DecodeError(f"{name} is no number")
+        return claims
+
+
+def _read_object(text: bytes) -> dict[str, Any]:
+    """Return an object whose names are all different. Raises DecodeError."""
+    try:
+        found = json.loads(text, object_pairs_hook=_read_pairs)
+    except (ValueError, RecursionError) as exc:
+        raise jwt.DecodeError(str(exc)) from None
+    if not isinstance(found, dict):
+        raise jwt.DecodeError("no object")
+    return found
+
+
+def _read_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name is there twice")
+    return found
+
+
+_decode_claims = _Decoder().decode
 
 
 class TokenReader:
@@ -112,7 +148,8 @@ class TokenReader:
     def _kid(self, token: bytes) -> str | None:
         """Return the name of the key, once the header holds nothing that we refuse."""
         try:
-            header = jwt.get_unverified_header(token)
+            jwt.get_unverified_header(token)
+            header = _read_object(base64url_decode(token.partition(b".")[0]))
         except (jwt.PyJWTError, ValueError, RecursionError):
             raise Unauthenticated("the token cannot be read") from None
         if header.get("alg") != self._algorithm:
@@ -130,7 +167,7 @@ class TokenReader:
         Raises Unauthenticated, and ExpiredSignatureError, which says nothing of the other claims.
         """
         try:
-            return jwt.decode(
+            return _decode_claims(
                 token,
                 key,
                 algorithms=[self._algorithm],
@@ -162,7 +199,7 @@ _FAULTS: dict[type[Exception], str] = {
     jwt.ImmatureSignatureError: "is not valid yet, by its nbf or iat",
     jwt.InvalidIssuedAtError: "has an iat that is no time",
     jwt.InvalidSignatureError: "is signed with another key, or was changed",
-    jwt.DecodeError: "cannot be read, or has an exp or nbf that is no time",
+    jwt.DecodeError: "cannot be read, has a claim twice, or an exp, nbf or iat that is no time",
 }
 """In the order in which they are looked for: some are kinds of others."""
 

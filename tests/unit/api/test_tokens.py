@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import hmac
 import json
 import logging
 import time
@@ -23,6 +24,7 @@ from rankd.api.tokens import (
     KEY_SET_BYTES_MAX,
     LEEWAY_SECONDS,
     REFRESH_SECONDS_MIN,
+    TIMES,
     TOKEN_BYTES_MAX,
     FetchedKeys,
     KeysInFile,
@@ -98,10 +100,36 @@ def test_public_keys_check_what_their_private_halves_signed(algorithm: str, key:
         {"exp": [1]},
         {"nbf": time.time() + 3600},
         {"iat": "x"},
+        *({name: "9999999999"} for name in TIMES),
+        *({name: True} for name in TIMES),
     ],
 )
 def test_a_claim_that_is_missing_or_wrong_is_refused(changed: dict[str, Any]) -> None:
     refused(signed(**changed))
+
+
+def with_payload(payload: str, header: str = '{"alg":"HS256","typ":"JWT"}') -> bytes:
+    """Return a token signed over these very texts."""
+    parts = [base64.urlsafe_b64encode(text.encode()).rstrip(b"=") for text in (header, payload)]
+    body = b".".join(parts)
+    mac = hmac.new(SECRET, body, "sha256").digest()
+    return body + b"." + base64.urlsafe_b64encode(mac).rstrip(b"=")
+
+
+def test_a_claim_that_is_there_twice_is_refused() -> None:
+    """Another reader of the same token may go by the other one."""
+    plain = json.dumps(claims())
+    assert reader().read(with_payload(plain)).player == "p1"
+    for twice in (
+        plain.replace("{", '{"sub": "p2", ', 1),
+        plain.replace("}", ', "\\u0073ub": "p2"}'),
+        plain.replace("{", '{"more": [{"a": 1, "a": 1}], ', 1),
+    ):
+        refused(with_payload(twice))
+    for header in ('{"alg":"none","alg":"HS256"}', '{"alg":"HS256","kid":"a","kid":"b"}'):
+        assert refused(with_payload(plain, header)) == "the token cannot be read"
+    for nothing in ("[]", "null", '"sub"', "[" * 2000):
+        refused(with_payload(nothing))
 
 
 def test_time_is_given_a_little_leeway_and_no_more() -> None:
@@ -139,7 +167,8 @@ def test_expiry_is_told_only_where_nothing_else_is_wrong() -> None:
         (signed(sub=""), "sub is not the id of a player"),
         (signed(nbf=time.time() + 3600), "not valid yet"),
         (signed(iat="x"), "iat that is no time"),
-        (signed(exp="tomorrow"), "exp or nbf that is no time"),
+        (signed(exp="tomorrow"), "exp, nbf or iat that is no time"),
+        (signed(exp="9999999999"), "exp, nbf or iat that is no time"),
         (signed()[:-8] + b"AAAAAAAA", "signed with another key, or was changed"),
         (jwt.encode(claims(), SECRET * 2, algorithm="HS256").encode(), "another key"),
         (b"a.b.c", "cannot be read"),
@@ -166,8 +195,6 @@ def test_another_algorithm_is_refused_whatever_it_would_prove() -> None:
 def test_a_public_key_is_never_taken_for_a_secret() -> None:
     def part(value: Any) -> bytes:
         return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=")
-
-    import hmac
 
     body = part({"alg": "HS256", "typ": "JWT"}) + b"." + part(claims())
     mac = hmac.new(pem(RSA_KEY), body, "sha256").digest()
