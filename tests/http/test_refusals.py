@@ -250,7 +250,7 @@ SCORES = "/v1/boards/b/scores"
     [
         (("GET", f"{STANDINGS}?size=5"), "size", "there are: window, segment"),
         (("GET", f"{STANDINGS}?{quote(EVIL)}=5"), "?", "there are: window, segment"),
-        (("GET", "/v1/boards?limit=5"), "limit", "there are: none"),
+        (("GET", "/healthz?limit=5"), "limit", "there are: none"),
         (("POST", f"{STANDINGS}:lookup", {"ids": ["p"]}), "ids", "known are players"),
         (("POST", "/v1/scores:batch", {"items": []}), "items", "known are scores"),
         (("POST", SCORES, {"score": 1}), "player", "is missing"),

@@ -18,6 +18,7 @@ from rankd.api.exchange import HTML, NO_STORE, Header, Request, Response, squeez
 from rankd.api.limits import read_networks
 from rankd.api.logs import RequestLog, log
 from rankd.api.routes import Found, Route, Router
+from rankd.api.score_texts import wants_text, with_text
 from rankd.errors import (
     Corrupt,
     MalformedRequest,
@@ -128,7 +129,9 @@ class App:
         return headers
 
     def finish(self, request: Request, response: Response) -> Response:
-        """Add what depends on who asks: permission for pages of other origins, and squeezing."""
+        """Add what depends on who asks: scores as text, permission for other origins, squeezing."""
+        if wants_text(request.query, request.headers):
+            response = with_text(response)
         body, headers = response.body, response.headers
         origin = request.headers.get(b"origin")
         if origin is not None and self._shares:

@@ -29,6 +29,7 @@ from rankd.api.access import Actor
 from rankd.api.body import decode_body
 from rankd.api.exchange import Request, Response
 from rankd.api.routes import Handler, Param, Route
+from rankd.api.score_texts import NUMBERS
 from rankd.api.scores import own_key
 from rankd.api.service import Service, show_time
 from rankd.core.reader import Page
@@ -610,6 +611,7 @@ def _write(path: str, handler: Handler, answer: Any, operation: str | None = Non
         path=path,
         operation=operation or handler.__name__,
         handler=handler,
+        params=(NUMBERS,),
         scope="submit",
         hot=True,
         body=dict,
@@ -634,7 +636,7 @@ def _read(path: str, handler: Handler, answer: Any, *params: Param) -> Route:
         handler=handler,
         scope="read",
         hot=True,
-        params=(*WHICH, *params),
+        params=(*WHICH, *params, NUMBERS),
         responses={200: answer},
         errors=(UnknownBoard, UnknownWindow, NotRanked, InvalidPage),
     )

@@ -73,7 +73,10 @@ def squeezed_tag(etag: bytes) -> bytes:
 
 
 def known_tag(request: Request, etag: bytes) -> bytes | None:
-    """Return the tag by which the asker has this body already, as it is or squeezed."""
+    """Return the tag by which the asker has this body already, as it is or squeezed.
+
+    ``etag`` is the tag of the body in the form that is asked for.
+    """
     shown = request.headers.get(b"if-none-match")
     if shown is None:
         return None

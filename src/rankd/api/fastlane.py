@@ -244,7 +244,7 @@ class FastLane(Connection):
         if type(response) is not Response:
             error = error or TypeError(f"{plan.route.operation} answered no Response")
             response = self.rankd.refuse(error, request, plan.route)
-        plain = head.plain
+        plain = head.plain and not plan.texts
         self._answer(response, request, plain)
         if plan.route.plan is None or response.status != 200 or not plain:
             return

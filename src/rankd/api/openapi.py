@@ -146,13 +146,13 @@ def _components(made: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _as_sent(schema: Any) -> Any:
-    """Return a schema of types as the wire has them: a Decimal is sent as a number."""
+    """Return a schema of types as the wire has them: a Decimal is a number, or text if asked so."""
     if isinstance(schema, list):
         return [_as_sent(inner) for inner in schema]
     if not isinstance(schema, dict):
         return schema
     if schema.get("format") == "decimal":
-        return {"type": "number"}
+        return {"type": ["number", "string"], "pattern": r"^-?[0-9]+(\.[0-9]+)?$"}
     if "anyOf" in schema and {"type": "integer"} in schema["anyOf"]:
         wider = [inner for inner in schema["anyOf"] if inner != {"type": "integer"}]
         if any(inner.get("format") == "decimal" for inner in wider):

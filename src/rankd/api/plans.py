@@ -20,6 +20,7 @@ from rankd.api.exchange import Request, Response
 from rankd.api.request_head import WORD_SEGMENT, RequestHead
 from rankd.api.response_writer import ResponseHeads
 from rankd.api.routes import BodyAnswering, PageAnswering, Route, RouteAnswering
+from rankd.api.score_texts import wants_text
 from rankd.errors import RankdError
 
 PLANS_MAX = 4096
@@ -53,6 +54,7 @@ class Plan:
         "params",
         "query",
         "route",
+        "texts",
         "waiting",
         "word_name",
     )
@@ -67,6 +69,8 @@ class Plan:
         self.word_name = _word_name(route)
         self.query = query
         self.body_max = body_max
+        self.texts = False
+        """Whether scores are asked for as text: then the handler answers, always."""
         self.answering: RouteAnswering | None = None
         self.given: list[Any] = []
         """The value in which each waiting request differs from the others."""
@@ -166,6 +170,7 @@ class PlanCache:
         except RankdError:
             return None  # The other lane says so.
         plan = Plan(route, params, query, self._app.body_max(route))
+        plan.texts = wants_text(query, head.headers)  # The key has all that this depends on.
         if head.word is not None and not plan.word_name:
             return None
         if len(head.key) <= KEY_BYTES_MAX:

@@ -9,6 +9,7 @@ from rankd.api import shown
 from rankd.api.body import decode_body
 from rankd.api.exchange import Request, Response, known_tag
 from rankd.api.routes import Answered, PageAnswering, RemoteAnswering, RouteAnswering, WordAnswering
+from rankd.api.score_texts import BY_ACCEPT, text_tag, wants_text
 from rankd.api.service import MIN_POSITION_SECONDS_MAX, Service
 from rankd.core.reader import LOOKUP_PLAYERS_MAX, Where, check_players
 from rankd.core.reader import Page as FoundPage
@@ -284,14 +285,15 @@ def _ready_made(page: FoundPage, board: Any, *, stale: bool, private: bool) -> R
     return Response(
         body,
         cache_control=PRIVATE_CACHE if private else PAGE_CACHE,
-        headers=((b"etag", etag),) if private else ((b"etag", etag), SURROGATE),
+        headers=((b"etag", etag), BY_ACCEPT, *(() if private else (SURROGATE,))),
     )
 
 
 def _unless_known(request: Request, response: Response) -> Response:
     """Answer 304 where the asker has this very page, however it was sent."""
     tag, *others = response.headers
-    known = known_tag(request, tag[1])
+    own = text_tag(tag[1]) if wants_text(request.query, request.headers) else tag[1]
+    known = known_tag(request, own)
     if known is None:
         return response
     headers = ((tag[0], known), *others)

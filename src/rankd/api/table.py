@@ -14,6 +14,7 @@ from rankd.api import (
     trail,
 )
 from rankd.api.routes import Param, Route
+from rankd.api.score_texts import NUMBERS
 from rankd.errors import (
     BoardDiffers,
     DropsScores,
@@ -59,6 +60,7 @@ WHICH = (
         high=_POSITION_MAX,
         doc="wait, for a bounded time, until the answer is true at this position",
     ),
+    NUMBERS,
 )
 RANKING = (UnknownBoard, UnknownWindow, IndexBehind)
 """What is wrong with a question about a ranking that is not there, or not there yet."""
@@ -107,6 +109,7 @@ ROUTES: tuple[Route, ...] = (
                 default=False,
                 doc="make it also where scores cannot be ranked any more",
             ),
+            NUMBERS,
         ),
         body=dict,
         writes=True,
@@ -118,6 +121,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/boards",
         operation="list_boards",
         handler=boards.list_boards,
+        params=(NUMBERS,),
         scope="read",
         responses={200: wire.Boards},
     ),
@@ -126,6 +130,7 @@ ROUTES: tuple[Route, ...] = (
         path=_ONE,
         operation="get_board",
         handler=boards.get_board,
+        params=(NUMBERS,),
         scope="read",
         responses={200: wire.BoardBody},
         errors=(UnknownBoard,),
@@ -147,6 +152,7 @@ ROUTES: tuple[Route, ...] = (
         operation="submit_score",
         handler=scores.submit_score,
         plan=scores.plan_submission,
+        params=(NUMBERS,),
         scope="submit",
         hot=True,
         body=dict,
@@ -159,6 +165,7 @@ ROUTES: tuple[Route, ...] = (
         path="/v1/scores:batch",
         operation="submit_scores",
         handler=scores.submit_scores,
+        params=(NUMBERS,),
         scope="submit",
         hot=True,
         body=wire.Batch,
@@ -288,6 +295,7 @@ ROUTES: tuple[Route, ...] = (
             _limit(FACTS_LIMIT_DEFAULT, "how many"),
             Param(name="before", kind=int, low=1, doc="next_before of the page before"),
             *BETWEEN,
+            NUMBERS,
         ),
         responses={200: wire.History},
         errors=(UnknownBoard, InvalidProfile),
@@ -305,6 +313,7 @@ ROUTES: tuple[Route, ...] = (
                 "If absent, each board's own: all, or its first",
             ),
             WHICH[2],
+            NUMBERS,
         ),
         responses={200: wire.Everywhere},
         errors=(IndexBehind,),
@@ -404,6 +413,7 @@ ROUTES: tuple[Route, ...] = (
             Param(name="player"),
             Param(name="actor", doc="the id of the key that wrote it"),
             *BETWEEN,
+            NUMBERS,
         ),
         responses={200: wire.Facts},
     ),

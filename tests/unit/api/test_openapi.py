@@ -105,10 +105,13 @@ def test_every_read_says_when_it_is_true_and_how_far_it_can_be_believed(route: R
     assert {"as_of", "exactness", "stale"} <= told
 
 
-def test_scores_are_numbers_as_they_are_sent() -> None:
+def test_scores_are_numbers_as_they_are_sent_or_text_as_it_may_be_asked_for() -> None:
     assert '"format": "decimal"' not in document().decode()
     score = DOCUMENT["components"]["schemas"]["Row"]["properties"]["score"]
-    assert score == {"anyOf": [{"type": "number"}]}
+    ((shape,),) = score.values()
+    assert shape["type"] == ["number", "string"]
+    for text, right in {"9007199254740993": True, "-1.50": True, "": False, "1e3": False}.items():
+        assert (re.search(shape["pattern"], text) is not None) == right
 
 
 def test_every_example_of_a_body_has_the_fields_it_needs_and_no_others() -> None:
