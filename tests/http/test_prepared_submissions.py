@@ -96,7 +96,20 @@ CASES: dict[str, Case] = {
     "unknown field": twice({**PLAIN, "more": 1}),
     "its board": twice({**PLAIN, "board": "b"}),
     "another board": twice({**PLAIN, "board": "c"}),
-    "metadata": twice({**PLAIN, "metadata": {"car": "red"}}),
+    "metadata": twice({**PLAIN, "metadata": {"car": "red", "laps": [1, 2.50, None, True]}}, 1),
+    "metadata and key": Case([post({**PLAIN, "metadata": [1], "key": k}) for k in "klk"], 2),
+    "metadata null": twice({**PLAIN, "metadata": None}),
+    "metadata twice": twice(b'{"player":"a","score":4,"metadata":{"a":1},"metadata":{"a":2}}'),
+    "metadata's key twice": twice(b'{"player":"a","score":4,"metadata":{"a":1,"a":2}}'),
+    "metadata of a large number": twice({**PLAIN, "metadata": 10**30}),
+    "metadata not a number": twice(b'{"player":"a","score":4,"metadata":NaN}'),
+    "metadata too deep": twice(
+        b'{"player":"a","score":4,"metadata":' + b"[" * 32 + b"]" * 32 + b"}"
+    ),
+    "metadata nearly too deep": twice(
+        b'{"player":"a","score":4,"metadata":' + b"[" * 31 + b"]" * 31 + b"}", 1
+    ),
+    "metadata too large": twice({**PLAIN, "metadata": "x" * 5000}),
     "attributes": twice({**PLAIN, "attributes": {"region": "eu"}}, segments=["region"]),
     "delta": twice({"player": "p1", "delta": 5}),
     "trailing bytes": twice(b'{"player":"p1","score":5}x'),

@@ -1,6 +1,7 @@
 """Submitting: one score, or many at once."""
 
 from collections.abc import Sequence
+from decimal import Decimal
 from functools import partial
 from hashlib import blake2b
 from typing import Any
@@ -11,7 +12,7 @@ import msgspec
 from rankd import wire
 from rankd.api import receipts, shown
 from rankd.api.access import ANYBODY, Actor
-from rankd.api.body import decode_body
+from rankd.api.body import DEPTH_MAX, decode_body
 from rankd.api.exchange import JSON, Request, Response
 from rankd.api.routes import AllAnswered, BodyAnswering
 from rankd.api.service import Service
@@ -53,10 +54,11 @@ class _Plain(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     player: str
     score: int
     key: str | None = None
+    metadata: Any = None
 
 
-_decode_plain = msgspec.json.Decoder(_Plain).decode
-_QUOTES, _QUOTES_WITH_KEY = 6, 10
+_decode_plain = msgspec.json.Decoder(_Plain, float_hook=Decimal).decode
+_QUOTES, _QUOTES_WITH_KEY, _METADATA_QUOTES = 6, 10, 2
 """In a plain submission without escapes. More of them, and a field is there twice."""
 
 
@@ -74,14 +76,18 @@ def plan_submission(service: Service, request: Request) -> BodyAnswering | None:
     def read(body: bytes, actor: Actor) -> ScoreSubmitted | None:
         if b"\\" in body or actor.player is not None:
             return None
+        if body.count(b"{") + body.count(b"[") > DEPTH_MAX:
+            return None
         try:
             plain = _decode_plain(body)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return None
-        quotes = _QUOTES if plain.key is None else _QUOTES_WITH_KEY
-        if body.count(b'"') != quotes or not (plain.key is None or keys_as_now):
+        if not (plain.key is None or keys_as_now):
             return None
-        return read_plain(board, plain.player, plain.score, plain.key, actor=actor.name)
+        fact = read_plain(
+            board, plain.player, plain.score, plain.key, plain.metadata, actor=actor.name
+        )
+        return fact if fact is not None and body.count(b'"') == _quotes(fact) else None
 
     def in_force() -> bool:
         return book.revision == revision and view.projector is projector
@@ -98,6 +104,14 @@ def plan_submission(service: Service, request: Request) -> BodyAnswering | None:
         return True
 
     return BodyAnswering(read, submit, in_force)
+
+
+def _quotes(fact: ScoreSubmitted) -> int:
+    """Return how many quotes a body without escapes has that says this, and each field once."""
+    quotes = _QUOTES if fact.key is None else _QUOTES_WITH_KEY
+    if fact.metadata is None:
+        return quotes
+    return quotes + _METADATA_QUOTES + fact.metadata.count(b'"')
 
 
 def _answer(

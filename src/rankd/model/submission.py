@@ -286,7 +286,13 @@ def _read_plain(
 
 
 def read_plain(
-    board: Board, player: object, score: object, key: object, *, actor: str | None
+    board: Board,
+    player: object,
+    score: object,
+    key: object,
+    metadata: object = None,
+    *,
+    actor: str | None,
 ) -> ScoreSubmitted | None:
     """Return the fact of a plain submission, None where it has to be looked at with care.
 
@@ -299,7 +305,13 @@ def read_plain(
         return None
     if key is not None and not _is_text(key, SUBMISSION_KEY_BYTES_MAX):
         return None
-    return ScoreSubmitted(name, player, (score,), None, key, None, None, None, None, None, actor)
+    beside = None
+    if metadata is not None:
+        errors: Errors = []
+        beside = _read_metadata(metadata, "metadata", errors)
+        if errors:
+            return None
+    return ScoreSubmitted(name, player, (score,), None, key, beside, None, None, None, None, actor)
 
 
 def _as_body(item: Item) -> Mapping[str, object]:
