@@ -1,7 +1,7 @@
 """What attributes cost: by the number of boards, in memory, and readers while a batch is folded.
 
 Boards have a daily and a lasting window and a segment. A player is on one of them, and submits with
-the attributes it had, and with another value each time. Then one player takes ever new values;
+the attributes it had, and with another value each time. Then one on many takes ever new values;
 and a batch of the largest size goes to a board of sixteen windows with dense ranks, while the
 longest stretch without a turn of the event loop is taken.
 """
@@ -23,6 +23,7 @@ QUESTION = "What do attributes cost, and does a large batch keep readers waiting
 BOARDS = (1, 500, 2_000)
 SUBMISSIONS = 1_000
 NEW_VALUES = 3_000
+BOARDS_OF_ONE = 50
 BATCH = 8_192
 WINDOWS = 16
 SEGMENTED = {"windows": ["all", "daily"], "segments": ["region"]}
@@ -71,13 +72,14 @@ async def _submissions(ranks: Any, boards: int) -> list[dict[str, Any]]:
 
 
 async def _new_values(ranks: Any) -> list[dict[str, Any]]:
-    """Return the memory that a player takes with ever new values of an attribute."""
-    board = await ranks.board("arena", **SEGMENTED)
-    await board.submit("ann", 1, attributes={"region": "first"})
+    """Return the memory that a player on many boards takes with ever new values."""
+    for number in range(BOARDS_OF_ONE):
+        board = await ranks.board(f"board-{number}", **SEGMENTED)
+        await board.submit("ann", 1, attributes={"region": "first"})
     before = _memory()
     for number in range(NEW_VALUES):
         await board.submit("ann", 1, attributes={"region": f"new-{number}"})
-    return [row(f"memory after {NEW_VALUES:,} new values", _memory() - before, "MB")]
+    return [row(f"memory taken by {NEW_VALUES:,} new values", _memory() - before, "MB")]
 
 
 async def _batch(ranks: Any) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ RankdError
 │   ├── SubmissionKeyReused
 │   ├── BoardDiffers
 │   ├── DropsScores
+│   ├── TooManySegmentValues
 │   ├── MalformedRequest
 │   ├── NotFound
 │   ├── MethodNotAllowed
@@ -257,6 +258,21 @@ class DropsScores(Refused):
             f"{reason}; it is changed only with drop_scores"
         )
         self.board, self.windows, self.columns = board, windows, columns
+
+
+class TooManySegmentValues(Refused):
+    """A segment of a board would have a ranking for more values than it may."""
+
+    code = "too_many_segment_values"
+
+    def __init__(self, *, board: str, segment: str, values_max: int) -> None:
+        super().__init__(
+            f"segment {segment!r} of board {board!r} has {values_max:,} values already, "
+            "as many as it may: use an attribute with fewer values, or raise segment_values_max"
+        )
+        self.board, self.segment, self.values_max = board, segment, values_max
+        self.places: tuple[int, ...] = ()
+        """Which of several submissions bring the values beyond."""
 
 
 class UnknownKey(Refused):

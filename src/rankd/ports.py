@@ -579,6 +579,8 @@ class RankIndex(Protocol):
         and ``metadata`` tell, ``at`` its ``after``, how entries were before it. What is remembered
         no longer gets None, and raises IndexForgot. So does an apply that adopts drafts which went
         with another index, whose place this one has taken.
+    12. A segment's ranking that its last player leaves is gone with that apply or staging, as if
+        dropped: its memory is freed. An index over several partitions may keep its name.
 
     Not promised: that the index survives anything. The ledger does.
     """
@@ -625,6 +627,9 @@ class RankIndex(Protocol):
         dropped: Sequence[Ranking] = ...,
     ) -> Sequence[Moved]:
         """Do to drafts what ``apply`` does to rankings, whatever the checkpoint."""
+
+    def free_dropped(self) -> bool:
+        """Free some of what dropped rankings hold; return whether there is more. Not if shared."""
 
     async def order_keys(
         self, entries: Sequence[tuple[Ranking, str]], at: Position | None = None

@@ -101,6 +101,10 @@ class Settings:
     spool: Annotated[
         bool, Doc("Whether scores wait on this node's disk while PostgreSQL cannot be reached.")
     ] = False
+    segment_values_max: Annotated[
+        int,
+        Doc("How many values a segment of a board may have, each with a ranking.", 1, 1_000_000),
+    ] = 10_000
     clock_step_seconds: Annotated[
         float, Doc("How long a step of the clock must last before it is believed.", 0, 86_400)
     ] = 600.0

@@ -28,6 +28,7 @@ from rankd.adapters.sqlite.spool import SpoolFile
 from rankd.core.follower import Follower, following
 from rankd.core.lister import Listing
 from rankd.core.recovery import FILLED_ENTRIES_MAX, Build, Home, Shared
+from rankd.core.segment_values import SEGMENT_VALUES_MAX
 from rankd.core.service import Rankd, running, verify_saved
 from rankd.core.steady_clock import LASTING_SECONDS
 from rankd.core.supervisor import Supervisor
@@ -94,6 +95,8 @@ class Place:
     """Boards that may be read from replicas of an index elsewhere."""
     clock_step_seconds: float = LASTING_SECONDS
     """How long a step of the clock must last before it is believed."""
+    segment_values_max: int = SEGMENT_VALUES_MAX
+    """How many values a segment of a board may have."""
     filled_entries_max: int = FILLED_ENTRIES_MAX
     """How large an index elsewhere may be for this process to make it anew in memory."""
 
@@ -145,6 +148,7 @@ class Place:
             replica_reads=settings.replica_reads,
             filled_entries_max=settings.filled_entries_max,
             clock_step_seconds=settings.clock_step_seconds,
+            segment_values_max=settings.segment_values_max,
         )
 
     @property
@@ -244,6 +248,7 @@ async def engine(
                 manages=manages,
                 supervisor=supervisor,
                 lasting_seconds=place.clock_step_seconds,
+                segment_values_max=place.segment_values_max,
             )
         )
         yield Engine(rankd, ledger, ledger.durable, backup)

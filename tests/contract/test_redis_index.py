@@ -65,6 +65,7 @@ class TestRedisIndex(RedisContract):
 @pytest.mark.parametrize("single", VERSIONS, indirect=True, scope="module")
 class TestRedisIndexInParts(RedisContract):
     partitions = 3
+    forgets_emptied = False
 
     @pytest.fixture
     def url(self, single: str) -> str:
@@ -74,6 +75,7 @@ class TestRedisIndexInParts(RedisContract):
 @pytest.mark.parametrize("cluster", VERSIONS, indirect=True, scope="module")
 class TestRedisIndexInACluster(RedisContract):
     partitions = 8
+    forgets_emptied = False
 
     @pytest.fixture
     def url(self, cluster: str) -> str:

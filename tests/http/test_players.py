@@ -7,7 +7,10 @@ import pytest
 from tests.http.lanes import BOARD, alike, fill, get, post, request, served, status, told
 from tests.http.running import run
 
+from rankd.core.segment_values import SegmentValues
+
 PLAYER = "/v1/players/p1"
+JSON = "application/json"
 
 
 def patch(body: object, path: str = PLAYER) -> bytes:
@@ -46,6 +49,34 @@ def test_players_are_looked_up_alike() -> None:
             for players, expected in ((["p3", "nobody"], 200), ([""], 422), ("p3", 422)):
                 asked = post({"players": players}, "/v1/players:lookup")
                 assert status(await one.same(asked)) == expected
+
+    run(compare())
+
+
+def test_values_beyond_the_bound_of_a_segment_are_refused_alike() -> None:
+    async def compare() -> None:
+        definition = {"segments": ["region"]}
+        async with served(definition) as one, served(definition) as twin:
+            for each in (one, twin):
+                each.rankd._intake._segment_values = SegmentValues(1)
+                await each.rankd.submit(
+                    "b", [{"player": "p1", "score": 5, "attributes": {"region": "eu"}}]
+                )
+                await each.rankd.profile("p2", {"attributes": {"region": "us"}})
+            scores = [{"board": "b", "player": f"p{n}", "score": n} for n in range(3)]
+            asked = [
+                patch({"attributes": {"region": "us"}}),
+                request("PUT", PLAYER, b'{"attributes":{"region":"us"}}', content_type=JSON),
+                post({"player": "p1", "score": 6, "attributes": {"region": "us"}}),
+                post({"player": "p2", "score": 6}),
+                post({"scores": scores}, "/v1/scores:batch"),
+                post({"player": "p1", "score": 6}),
+            ]
+            statuses = await alike(one, twin, *asked)
+            assert statuses == [409, 409, 409, 409, 200, 200]
+            results = told(await one.fast.ask(asked[4]))["results"]
+            codes = [each.get("code") for each in results]
+            assert codes == [None, None, "too_many_segment_values"]
 
     run(compare())
 

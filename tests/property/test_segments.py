@@ -157,7 +157,10 @@ class SegmentsMachine(RuleBasedStateMachine):
     @invariant()
     def index_is_sound(self) -> None:
         if hasattr(self, "rankd"):
-            self.rankd.reader.projector.index.check()  # type: ignore[attr-defined]
+            index: Any = self.rankd.reader.projector.index
+            index.check()
+            rankings = index.state.rankings.items()
+            assert all(len(one.ranks) for name, one in rankings if name.segment is not None)
 
 
 TestSegments = SegmentsMachine.TestCase

@@ -78,7 +78,7 @@ CROWD: dict[str, list[dict[str, Any]]] = {
         {"rule": "best", "windows": ["all", "daily"], "segments": list(segments)},
         {"rule": "best", "windows": ["all", "daily"], "segments": ["region", "league"]},
     ]
-    for number, segments in enumerate(((), ("region",), ("league",), ("region", "league")) * 5)
+    for number, segments in enumerate(((), ("region",), ("league",), ("region", "league")) * 2)
 }
 """Many boards whose segments are made of the same attributes."""
 EVERY_BOARD = BOARDS | CROWD

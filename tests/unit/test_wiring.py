@@ -19,6 +19,7 @@ def test_workers_are_refused_over_a_shared_index(index: str) -> None:
 
 def test_how_large_an_index_is_made_in_memory_is_a_setting() -> None:
     assert Place.chosen(Settings(filled_entries_max=7)).filled_entries_max == 7
+    assert Place.chosen(Settings(segment_values_max=7)).segment_values_max == 7
 
 
 def test_an_index_that_there_is_not_is_refused() -> None:

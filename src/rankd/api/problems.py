@@ -64,6 +64,9 @@ KINDS: dict[type[RankdError], Kind] = {
         "scores could not be ranked any more, as when a column is new or has another name; "
         "?apply=true&drop_scores=true agrees to that",
     ),
+    errors.TooManySegmentValues: Kind(
+        409, "Too many segment values", "a segment of the board has as many values as it may"
+    ),
     errors.NothingToBackUp: Kind(409, "Nothing to back up"),
     errors.LedgerNotCopied: Kind(409, "Ledger not copied", "the ledger is not whole yet"),
     errors.NoLedger: Kind(409, "No ledger", "there is no ledger where one is needed"),

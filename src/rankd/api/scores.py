@@ -23,6 +23,7 @@ from rankd.errors import (
     InvalidRequest,
     InvalidSubmission,
     RankdError,
+    TooManySegmentValues,
     UnknownBoard,
 )
 from rankd.forms import Form, Kind, blank, parts_of
@@ -123,7 +124,8 @@ def _answer(
 ) -> None:
     """Answer for submissions that were handed in."""
     if isinstance(told, Exception):
-        answered([None if isinstance(told, Overtaken) else told] * count)
+        alone = isinstance(told, Overtaken | TooManySegmentValues)  # Each is told for itself.
+        answered([None if alone else told] * count)
     else:
         alike = receipts.each_as_json(told)
         answered(alike or [_outcome(service, answer, board) for answer in told])
@@ -233,7 +235,7 @@ async def _submit_plain(service: Service, request: Request) -> Response | None:
         return None
     try:
         answers = await service.writer.submit_read(facts, list(boards.values()))  # type: ignore[arg-type]
-    except Overtaken:
+    except (Overtaken, TooManySegmentValues):
         return None
     results = receipts.all_as_json(answers)
     if results is None:

@@ -703,8 +703,11 @@ def differing(before: Known, after: Known) -> set[str]:
 
 def segments_of(board: Board, attributes: Known) -> list[str]:
     """Return the segments of a board that a player with these attributes is in."""
-    return [f"{name}:{_shown(attributes[name])}" for name in board.segments if name in attributes]
+    return [
+        f"{name}:{value_text(attributes[name])}" for name in board.segments if name in attributes
+    ]
 
 
-def _shown(value: str | int | bool) -> str:
+def value_text(value: str | int | bool) -> str:
+    """Return a value of an attribute as a segment is named by it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

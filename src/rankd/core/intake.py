@@ -28,10 +28,17 @@ import msgspec
 
 from rankd.core.fold import Receipts, counts_on
 from rankd.core.projector import Projector, keyed
+from rankd.core.segment_values import SEGMENT_VALUES_MAX, SegmentValues
 from rankd.core.steady_clock import steady
 from rankd.core.supervisor import Supervisor
 from rankd.core.turns import Schedule
-from rankd.errors import LedgerUnavailable, Overloaded, RankdError, SubmissionKeyReused
+from rankd.errors import (
+    LedgerUnavailable,
+    Overloaded,
+    RankdError,
+    SubmissionKeyReused,
+    TooManySegmentValues,
+)
 from rankd.model.board import Board
 from rankd.model.facts import Fact, Position, Recorded, ScoreSubmitted, fingerprints
 from rankd.model.receipt import Receipt
@@ -116,6 +123,7 @@ class Intake:
         supervisor: Supervisor | None = None,
         waiting_max: int = WAITING_FACTS_MAX,
         batch_max: int = BATCH_FACTS_MAX,
+        segment_values_max: int = SEGMENT_VALUES_MAX,
     ) -> None:
         self.projector = projector
         self.owed = owed
@@ -141,6 +149,7 @@ class Intake:
         self._reading = reading
         self._waiting_max = waiting_max
         self._batch_max = batch_max
+        self._segment_values = SegmentValues(segment_values_max)
         self._waiting: list[_Request] = []
         self._waiting_facts = 0
         self._untold: deque[tuple[_Request, Sequence[Answer] | Exception]] = deque()
@@ -267,6 +276,7 @@ class Intake:
                 self._wake.clear()
                 if self._ledger.shared and self.owed:
                     await self._hand_in_receipts()
+                await self._free_dropped()
                 await self._wake.wait()
                 continue
             async with self._turn:
@@ -275,6 +285,16 @@ class Intake:
                         await self._serve(requests)
         while self._untold:
             self._tell_some()
+
+    async def _free_dropped(self) -> None:
+        """Free what dropped rankings hold, as long as no fact waits: no apply may come to do it."""
+        index = self.projector.index
+        while index.immediate and not (self._waiting or self._closing or self.failure):
+            with self._reading:
+                left = index.free_dropped()
+            if not left:
+                break
+            await asyncio.sleep(0)
 
     async def _refuse_while_lost(self) -> None:
         """Let nobody wait for a ledger that is lost, whatever the writer waits for."""
@@ -335,7 +355,7 @@ class Intake:
         if self.failure is not None:
             self._refuse(requests, self._refusal())
             return
-        requests = self._current(requests)
+        requests = await self._within_bounds(self._current(requests))
         facts: list[Fact] = [fact for request in requests for fact in request.facts]
         if self._ledger.shared:
             facts = list(map(self._marked, facts))
@@ -416,6 +436,27 @@ class Intake:
             else:
                 self._refuse([request], Overtaken())
         return current
+
+    async def _within_bounds(self, requests: Sequence[_Request]) -> Sequence[_Request]:
+        """Refuse those that bring a segment more values than it may have."""
+        if not any(map(_may_bring_values, requests)):
+            return requests
+        projector, within = self.projector, []
+        bringing = await self._segment_values.begin(projector.book, projector.index)
+        for request in requests:
+            try:
+                await bringing.check(request.facts)
+            except TooManySegmentValues as exc:
+                self._refuse([request], exc)
+            else:
+                within.append(request)
+        return within
+
+    async def check_values(self, facts: Sequence[Fact]) -> None:
+        """Make sure that facts may be recorded. Only in its turn. Raises TooManySegmentValues."""
+        projector = self.projector
+        bringing = await self._segment_values.begin(projector.book, projector.index)
+        await bringing.check(facts)
 
     def _in_force(self, board: Board) -> bool:
         page = self.projector.book.boards.get(board.name)
@@ -545,6 +586,7 @@ class Intake:
         now = max(now, appended.at)
         if (boards := _changed_boards(batch)) or now >= self._turn_at:
             self._look_ahead(now, boards=boards)
+            self._wake.set()  # Rankings may be dropped: see `_free_dropped`.
         answers: Sequence[Answer]
         if not appended.first_uses:
             answers = Answers(appended.positions[skipped:], receipts)
@@ -611,6 +653,13 @@ class Intake:
         """Work out when the next window turns, after facts about these boards, or about any."""
         lasted = self._clock.lasted()
         self._turn_at = self._schedule.next(self.projector.book, now, lasted, boards)
+
+
+def _may_bring_values(request: _Request) -> bool:
+    """Whether facts may place a player in a segment."""
+    return any(board.segments for board in request.boards) or any(
+        getattr(fact, "attributes", None) for fact in request.facts
+    )
 
 
 def _waits(request: _Request) -> bool:

@@ -34,6 +34,7 @@ from rankd.core.preview import NOTHING, Preview, preview
 from rankd.core.projector import Projector, Tell
 from rankd.core.recovery import Build, Home, Shared, filling, folded, recover
 from rankd.core.replicas import Replicas
+from rankd.core.segment_values import SEGMENT_VALUES_MAX
 from rankd.core.steady_clock import LASTING_SECONDS, SteadyClock, Step
 from rankd.core.supervisor import Supervisor
 from rankd.core.turns import windows_at
@@ -47,6 +48,7 @@ from rankd.errors import (
     LedgerUnavailable,
     RankdError,
     Refused,
+    TooManySegmentValues,
     UnknownKey,
 )
 from rankd.model.board import Board, Writes
@@ -484,8 +486,12 @@ class Rankd(View):
         What is malformed, or made to a board that there is not, is told in its place. So is, where
         the others may wait for the ledger to be back, what only the ledger could tell more of.
         """
+        refused: dict[int, Refused] = {}
         while True:
-            checked = [await self._check(name, body, actor) for name, body in bodies]
+            checked = [
+                refused.get(place) or await self._check(name, body, actor)
+                for place, (name, body) in enumerate(bodies)
+            ]
             facts = [fact for fact in checked if isinstance(fact, ScoreSubmitted)]
             lost = next((one for one in checked if isinstance(one, LedgerUnavailable)), None)
             if lost is not None and not facts:
@@ -494,6 +500,10 @@ class Rankd(View):
             try:
                 answers = iter(await self._intake.put(facts, boards=boards) if facts else [])
             except Overtaken:
+                continue
+            except TooManySegmentValues as exc:
+                sent = [place for place, one in enumerate(checked) if isinstance(one, Fact)]
+                refused |= {sent[place]: exc for place in exc.places}
                 continue
             return [next(answers) if isinstance(one, Fact) else one for one in checked]
 
@@ -549,6 +559,7 @@ class Rankd(View):
                 if not more and _says_nothing_new(said, merged, known):
                     return self.position
                 facts = [*_profiled(player, said._replace(attributes=merged), actor), *more]
+                await self._intake.check_values(facts)
                 after, now = self.position, self._intake.now()
                 answers = await self._intake.record_after(facts, now=now, after=after)
                 if answers is not None:
@@ -769,6 +780,7 @@ async def running(  # noqa: PLR0913 - what it is put together from
     manages: bool = True,
     supervisor: Supervisor | None = None,
     lasting_seconds: float = LASTING_SECONDS,
+    segment_values_max: int = SEGMENT_VALUES_MAX,
 ) -> AsyncIterator[Rankd]:
     """Recover from the ledger, serve, and stop once everything accepted has been answered.
 
@@ -788,6 +800,7 @@ async def running(  # noqa: PLR0913 - what it is put together from
         owed=found.owed,
         spool=spool,
         supervisor=supervisor,
+        segment_values_max=segment_values_max,
     )
     intake.link = found.link
     rankd = Rankd(

@@ -24,6 +24,7 @@ from tests.unit.core.doubles import (
     verified,
 )
 
+from rankd.adapters.memory.index import PLAYERS_RELEASED_PER_APPLY, NativeIndex
 from rankd.core.intake import Answer, Overtaken
 from rankd.errors import Overloaded, SubmissionKeyReused, UnknownBoard
 from rankd.model.facts import ScoreSubmitted, WindowOpened, WindowSealed
@@ -31,6 +32,28 @@ from rankd.model.receipt import Receipt
 from rankd.model.standing import Rank
 
 pytestmark = pytest.mark.anyio
+
+# -------------------------------------------------------------------------------- resting
+
+
+@pytest.mark.parametrize("way", ["retired", "redefined"])
+async def test_what_a_dropped_board_held_is_freed_though_nothing_is_written(way: str) -> None:
+    async with engine(FaultyLedger()) as rankd:
+        await rankd.define("b", {"rule": "best", "windows": ["all"]})
+        index = rankd.reader.projector.index
+        assert isinstance(index, NativeIndex)
+        count = 2 * PLAYERS_RELEASED_PER_APPLY + 1
+        await rankd.submit("b", [{"player": f"p{n}", "score": n} for n in range(count)])
+        if way == "retired":
+            await rankd.retire("b")
+        else:
+            await rankd.redefine("b", {"rule": "latest", "windows": ["all"]})
+        for _ in range(20):  # Far more turns than it takes.
+            await asyncio.sleep(0)
+        assert not index._leaving
+        assert len(index.state.players) == (0 if way == "retired" else count)
+        index.check()
+
 
 # -------------------------------------------------------------------------------- batches
 

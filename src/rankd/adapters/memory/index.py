@@ -3,7 +3,8 @@
 A player costs its id once, however many rankings it is in, and 4 bytes to count those: when the
 last one lets go of it, the id goes too. A ranking that is dropped may hold millions, and forgetting
 them at once would stop everything for seconds. So the ranking vanishes at once, and its players
-follow, some with each apply; one that comes back meanwhile is simply held once more.
+follow, some with each apply and some while the writer rests; one that comes back meanwhile is
+simply held once more.
 
 A draft is a ranking like any other, but for its name: it holds its players from the first move on,
 so adopting it is a change of names, whatever its size.
@@ -206,6 +207,7 @@ class NativeIndex:
             moved = take()
             if self._idle:
                 self._let_go_of_idle()
+                self._drop_emptied(moves)
             for ranking in dropped:
                 self._drop(ranking)
             for ranking, name in adopted.items():
@@ -408,6 +410,13 @@ class NativeIndex:
                 self._players.remove(number)
         self._idle.clear()
 
+    def _drop_emptied(self, moves: Sequence[Move]) -> None:
+        """Drop the segments that their last player has left."""
+        left = {move.ranking for move in moves if move.order_key is None}
+        for ranking in left:
+            if ranking.segment is not None and not len(self._rankings[ranking].ranks):
+                self._drop(ranking)
+
     def _drop(self, ranking: Ranking) -> None:
         entries = self._rankings.pop(ranking, None)
         if entries is None:
@@ -442,6 +451,11 @@ class NativeIndex:
             if self._released == len(entries.ranks):
                 self._leaving.popleft()
                 self._released = 0
+
+    def free_dropped(self) -> bool:
+        self._sound()
+        self._release(PLAYERS_RELEASED_PER_APPLY)
+        return bool(self._leaving)
 
     def _let_go(self, entries: Entries, numbers: Iterable[int]) -> None:
         held, forget, beside = self._held, self._players.remove, entries.metadata
@@ -652,6 +666,9 @@ class NativeIndex:
         assert not self._sound().rankings and not self._state.checkpoint, "this index is not empty"
         assert self._saving is None, "this index is being saved"
         self._hold(state)
+        for ranking, entries in list(state.rankings.items()):
+            if ranking.segment is not None and not len(entries.ranks):
+                self._drop(ranking)  # Saved by a version that kept emptied segments.
 
 
 def _show(entries: Entries, numbers: Iterable[int], metadata: Iterable[bytes | None]) -> None:

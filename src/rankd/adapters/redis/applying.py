@@ -109,6 +109,15 @@ class Work:
             flat += (ranking.board, name_of(ranking), width, ranking in dense)
         return flat
 
+    def left(self) -> list[str]:
+        """Return the segments that players leave: those that are empty then are dropped."""
+        segments = {
+            move.ranking: None
+            for move in self.moves
+            if move.order_key is None and move.ranking.segment is not None
+        }
+        return [text for ranking in segments for text in (ranking.board, name_of(ranking))]
+
 
 @dataclass(slots=True)
 class Part:
@@ -204,6 +213,7 @@ class Applying:
         self._mark = "" if after is None else work.mark()
         self._expected = work.expected()
         self._alone = filling.count == 1
+        self._left = work.left() if self._alone else []
         self._homes: dict[str, Home] = {
             player: filling.home(player) for player in {move.player for move in work.moves}
         }
@@ -330,6 +340,7 @@ class Applying:
                 dropped if last else [],
                 adopted if last or first else [],
                 rankings,
+                self._left if last else [],
             ],
             strings,
         )

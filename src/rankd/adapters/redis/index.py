@@ -565,6 +565,9 @@ class RedisIndex:
         except Forgotten as exc:
             raise IndexForgot(position=at or 0, checkpoint=exc.at) from None
 
+    def free_dropped(self) -> bool:
+        return False  # Applies and sweeps do.
+
     async def rankings(self, board: str) -> Sequence[Ranking]:
         there = private_board(board, self._owner)
         found = await self._read(lambda reading: reading.rankings(there))

@@ -21,6 +21,7 @@
 --                              shown   true if any of them brings metadata
 --                              places, scores  how many are to be counted
 --                              changes {by how many, ...}: entries with a score, if not alone
+--                   left       {board, name, ...}: dropped with the last piece if they are empty
 --                   lengths
 -- ARGV[2]  bytes    for each ranking: for each player that is put its order key and, if shown is
 --                   true, its metadata behind a + or -; the places; the scores; the changed scores
@@ -39,6 +40,7 @@
 local after, through, mark, piece, last, alone = head[1], head[2], head[3], head[4], head[5], head[6]
 local remembered_max, bytes_max, released_max, bucket_players = head[7], head[8], head[9], head[10]
 local opened, expected, dropped, adopted, rankings = head[11], head[12], head[13], head[14], head[15]
+local left = head[16]
 local TIE_BREAK = string.rep("\0", 8)
 
 local state = call("HMGET", meta, "at", "torn", "pending", "gens", "epoch", "bytes")
@@ -318,6 +320,10 @@ end
 -- ------------------------------------------------------------------------- what comes last of all
 
 if last then
+    for i = 1, #left, 2 do
+        local known = find(left[i], left[i + 1])
+        if known and call("EXISTS", tag .. "z" .. known.gen) == 0 then forget(left[i], left[i + 1]) end
+    end
     for i = 1, #dropped, 2 do forget(dropped[i], dropped[i + 1]) end
     for i = 1, #adopted, 4 do
         local draft = find(adopted[i], adopted[i + 1])

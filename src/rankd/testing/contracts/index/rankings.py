@@ -1,6 +1,7 @@
-"""Which rankings an index has: opened, dropped and drafted. Promises 8 and 9 of the port."""
+"""Which rankings an index has: opened, dropped, drafted, emptied. Promises 8, 9 and 12."""
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import pytest
 
@@ -28,6 +29,9 @@ from rankd.testing.contracts.index.moves import (
 
 class RankingPromises:
     """A ranking is there from its opening to its drop; a draft is none until it is adopted."""
+
+    forgets_emptied: ClassVar[bool] = True
+    """Whether an emptied segment is no longer among the rankings of its board."""
 
     # ----------------------------------------------------------- (8) opening and dropping
 
@@ -215,3 +219,41 @@ class RankingPromises:
         assert await index.checkpoint() == 1
         assert await players(index) == ["ann"]
         assert list(await index.rankings("race")) == [FOREVER]
+
+    # ------------------------------------------------------------- (12) emptied segments
+
+    @pytest.mark.parametrize("many", [1, 100])
+    async def test_a_segment_that_its_last_player_leaves_is_gone(
+        self, index: RankIndex, many: int
+    ) -> None:
+        crowd = [f"p{n}" for n in range(many)]
+        moves = [placed(player, 1, at=at) for at in (FOREVER, EUROPE) for player in crowd]
+        await fold(index, *moves, opened=[FOREVER, EUROPE])
+        await fold(index, *(left(player, at=EUROPE) for player in crowd[1:]))
+        assert set(await index.rankings("race")) == {FOREVER, EUROPE}
+        await fold(index, left(crowd[0], at=EUROPE))
+        if self.forgets_emptied:
+            assert list(await index.rankings("race")) == [FOREVER]
+        assert (await index.count(EUROPE), await index.count(FOREVER)) == (0, many)
+        await fold(index, placed("ann", 2, at=EUROPE), opened=[EUROPE])
+        assert await players(index, EUROPE) == ["ann"]
+
+    async def test_a_segment_that_is_left_and_entered_at_once_stays(self, index: RankIndex) -> None:
+        await fold(index, placed("ann", 1, at=EUROPE), opened=[EUROPE])
+        await fold(index, left("ann", at=EUROPE), placed("bob", 1, at=EUROPE))
+        assert await players(index, EUROPE) == ["bob"]
+
+    async def test_a_ranking_of_everybody_stays_when_it_is_empty(self, index: RankIndex) -> None:
+        await fold(index, placed("ann", 1), opened=[FOREVER])
+        await fold(index, left("ann"))
+        assert list(await index.rankings("race")) == [FOREVER]
+
+    async def test_a_segment_of_a_draft_that_its_last_player_leaves_is_gone(
+        self, index: RankIndex
+    ) -> None:
+        draft = Ranking(REDONE.board, "forever", "region:eu")
+        await index.stage([placed("ann", 1, at=draft)], opened={draft: PLAIN})
+        await index.stage([left("ann", at=draft)])
+        if self.forgets_emptied:
+            assert list(await index.rankings(REDONE.board)) == []
+        assert await index.count(draft) == 0

@@ -1,0 +1,169 @@
+"""The bound on the values of a segment.
+
+A segment has a ranking for each value of its attribute in each open window, so values that never
+end, an id or a time in place of a region, would take memory without end. Before facts are recorded
+the values they bring are counted, by board and segment, and those beyond the bound are refused.
+
+Values are counted as they are brought, which never counts too few. At the bound they are counted
+again in the index, which drops the segments that are empty.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+
+from rankd.core.book import BoardPage, Book, differing, value_text
+from rankd.errors import IndexUnavailable, TooManySegmentValues
+from rankd.model.facts import Fact, PlayerProfiled, Position, ScoreSubmitted
+from rankd.ports import RankIndex, Ranking
+
+SEGMENT_VALUES_MAX = 10_000
+"""Of one segment of one board; some 2 KB of memory each, in every open window."""
+
+RECOUNT_SECONDS = 1.0
+"""How often at most the values of a board at the bound are counted again."""
+
+Values = dict[str, set[str]]
+"""By segment, the values that it has."""
+
+
+class SegmentValues:
+    """Counts the values of segments."""
+
+    def __init__(
+        self,
+        values_max: int = SEGMENT_VALUES_MAX,
+        elapsed: Callable[[], float] = lambda: asyncio.get_running_loop().time(),
+    ) -> None:
+        self._values_max = values_max
+        self._elapsed = elapsed
+        self._values: dict[Position, Values] = {}
+        """By the position of a board's first definition."""
+        self._counted: dict[Position, float] = {}
+        """When a board at the bound was counted again."""
+        self._begun = False
+
+    async def begin(self, book: Book, index: RankIndex) -> "Bringing":
+        """Return what checks facts that are about to be recorded together."""
+        if not self._begun:
+            with suppress(IndexUnavailable):  # It is counted another time.
+                self._values = _values_of(book, await index.shapes())
+                self._begun = True
+        return Bringing(self, book, index)
+
+    async def take(self, page: BoardPage, segment: str, value: str, index: RankIndex) -> None:
+        """Count a value. Raises TooManySegmentValues."""
+        values = self._values.setdefault(page.since, {}).setdefault(segment, set())
+        if value in values:
+            return
+        if len(values) >= self._values_max and self._may_recount(page.since):
+            values = await self._recount(page, segment, index)
+        if value not in values and len(values) >= self._values_max:
+            raise TooManySegmentValues(
+                board=page.board.name, segment=segment, values_max=self._values_max
+            )
+        values.add(value)
+
+    def _may_recount(self, since: Position) -> bool:
+        now = self._elapsed()
+        if now - self._counted.get(since, -RECOUNT_SECONDS) < RECOUNT_SECONDS:
+            return False
+        self._counted[since] = now
+        return True
+
+    async def _recount(self, page: BoardPage, segment: str, index: RankIndex) -> set[str]:
+        with suppress(IndexUnavailable):  # Then those counted before stand.
+            self._values[page.since] = _values_on(page, await index.rankings(page.board.name))
+        return self._values[page.since].setdefault(segment, set())
+
+    def forget_retired(self, book: Book) -> None:
+        """Forget boards that are retired, once they are more than the living."""
+        if len(self._values) > 2 * len(book.boards) + 1:
+            living = {page.since for page in book.boards.values()}
+            self._values = {at: one for at, one in self._values.items() if at in living}
+            self._counted = {at: one for at, one in self._counted.items() if at in living}
+
+
+class Bringing:
+    """The values that facts bring which are recorded together and are not in the book yet."""
+
+    def __init__(self, values: SegmentValues, book: Book, index: RankIndex) -> None:
+        self._values, self._book, self._index = values, book, index
+        self._attributes: dict[str, Mapping[str, str | int | bool]] = {}
+        self._entered: dict[str, dict[Position, BoardPage]] = {}
+        values.forget_retired(book)
+
+    async def check(self, facts: Sequence[Fact]) -> None:
+        """Count the values that facts bring. Raises TooManySegmentValues with their places."""
+        places: list[int] = []
+        refused: TooManySegmentValues | None = None
+        for place, fact in enumerate(facts):
+            try:
+                for page, segment, value in self._brought(fact):
+                    await self._values.take(page, segment, value, self._index)
+            except TooManySegmentValues as exc:
+                refused = refused or exc
+                places.append(place)
+        if refused is not None:
+            refused.places = tuple(places)
+            raise refused
+
+    def _brought(self, fact: Fact) -> Iterator[tuple[BoardPage, str, str]]:
+        """Yield the boards, segments and values that a fact may place a player in."""
+        if isinstance(fact, ScoreSubmitted):
+            yield from self._submitted(fact)
+        elif isinstance(fact, PlayerProfiled):
+            yield from self._changed(fact.player, fact.attributes or {})
+
+    def _submitted(self, fact: ScoreSubmitted) -> Iterator[tuple[BoardPage, str, str]]:
+        known = self._known(fact.player)
+        page = self._book.boards.get(fact.board)
+        if page is not None and page.board.segments:
+            self._entered.setdefault(fact.player, {})[page.since] = page
+            yield from _in_segments(page, page.board.segments, {**known, **(fact.attributes or {})})
+        if fact.attributes:
+            yield from self._changed(fact.player, {**known, **fact.attributes})
+
+    def _changed(
+        self, player: str, attributes: Mapping[str, str | int | bool]
+    ) -> Iterator[tuple[BoardPage, str, str]]:
+        changed = differing(self._known(player), attributes)
+        self._attributes[player] = attributes
+        if not changed:
+            return
+        entered = self._entered.get(player, {}).values()
+        for page in (*self._book.concerned(player, changed), *entered):
+            yield from _in_segments(page, changed.intersection(page.board.segments), attributes)
+
+    def _known(self, player: str) -> Mapping[str, str | int | bool]:
+        known = self._attributes.get(player)
+        return self._book.profile(player).attributes if known is None else known
+
+
+def _in_segments(
+    page: BoardPage, names: Iterable[str], attributes: Mapping[str, str | int | bool]
+) -> Iterator[tuple[BoardPage, str, str]]:
+    return ((page, name, value_text(attributes[name])) for name in names if name in attributes)
+
+
+def _values_of(book: Book, rankings: Iterable[Ranking]) -> dict[Position, Values]:
+    boards: dict[str, list[Ranking]] = {}
+    for ranking in rankings:
+        if ranking.segment is not None:
+            boards.setdefault(ranking.board, []).append(ranking)
+    return {
+        book.boards[name].since: _values_on(book.boards[name], some)
+        for name, some in boards.items()
+        if name in book.boards
+    }
+
+
+def _values_on(page: BoardPage, rankings: Iterable[Ranking]) -> Values:
+    """Return the values that the segments of a board have in its open windows."""
+    going_on = {opened.window.id for opened in page.windows.values()}
+    values: Values = {}
+    for ranking in rankings:
+        if ranking.segment is not None and ranking.window in going_on:
+            name, _, value = ranking.segment.partition(":")
+            values.setdefault(name, set()).add(value)
+    return values

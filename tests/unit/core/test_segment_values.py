@@ -1,0 +1,173 @@
+"""The bound on a segment's values: what is beyond it is refused, and freed values count no more."""
+
+from collections.abc import AsyncIterator
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+from tests.unit.core.doubles import FarIndex, SetClock, SharedLedger, kept_in
+
+from rankd.adapters.memory.ledger import MemoryLedger
+from rankd.core import segment_values
+from rankd.core.recovery import Shared
+from rankd.core.segment_values import SegmentValues
+from rankd.core.service import Rankd, running
+from rankd.errors import TooManySegmentValues
+from rankd.ports import Ranking
+
+pytestmark = pytest.mark.anyio
+
+VALUES_MAX = 3
+BOARD = {"rule": "best", "windows": ["all", "daily"], "segments": ["clan"]}
+PLAIN = {"rule": "best", "windows": ["all"]}
+
+
+@pytest.fixture(autouse=True)
+def recounted_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment_values, "RECOUNT_SECONDS", 0.0)
+
+
+@pytest.fixture
+async def rankd(tmp_path: Path) -> AsyncIterator[Rankd]:
+    async with running(
+        ledger=MemoryLedger(),
+        build=kept_in(tmp_path),
+        clock=SetClock(),
+        reading=nullcontext(),
+        segment_values_max=VALUES_MAX,
+    ) as rankd:
+        await rankd.define("arena", BOARD)
+        await rankd.define("plain", PLAIN)
+        yield rankd
+
+
+def item(player: str, clan: str | None = None) -> dict[str, object]:
+    return {"player": player, "score": 1, "attributes": None if clan is None else {"clan": clan}}
+
+
+async def fill(rankd: Rankd) -> None:
+    await rankd.submit("arena", [item(f"p{n}", f"c{n}") for n in range(VALUES_MAX)])
+
+
+async def clans(rankd: Rankd) -> set[str | None]:
+    rankings = await rankd.reader.projector.index.rankings("arena")
+    return {ranking.segment for ranking in rankings} - {None}
+
+
+async def test_a_value_beyond_the_bound_is_refused(rankd: Rankd) -> None:
+    await fill(rankd)
+    before = rankd.position
+    with pytest.raises(TooManySegmentValues) as refused:
+        await rankd.submit("arena", [item("new", "c0"), item("new", "other")])
+    error = refused.value
+    assert (error.board, error.segment, error.values_max, error.places) == (
+        "arena",
+        "clan",
+        VALUES_MAX,
+        (1,),
+    )
+    assert rankd.position == before
+    await rankd.submit("arena", [item("new", "c0"), item("other")])
+
+
+async def test_a_value_that_no_player_has_any_more_makes_room(rankd: Rankd) -> None:
+    await fill(rankd)
+    await rankd.profile("p0", {"attributes": {"clan": "c1"}})
+    await rankd.submit("arena", [item("new", "other")])
+    assert await clans(rankd) == {"clan:c1", "clan:c2", "clan:other"}
+
+
+async def test_ever_new_values_of_one_player_leave_nothing(rankd: Rankd) -> None:
+    for number in range(5 * VALUES_MAX):
+        await rankd.submit("arena", [item("ann", f"c{number}")])
+        assert await clans(rankd) == {f"clan:c{number}"}
+
+
+async def test_profiles_are_bound_where_their_player_is(rankd: Rankd) -> None:
+    await fill(rankd)
+    for change in (rankd.profile, rankd.merge_profile):
+        with pytest.raises(TooManySegmentValues):
+            await change("p0", {"attributes": {"clan": "other"}})
+        await change("elsewhere", {"attributes": {"clan": "other"}})
+    with pytest.raises(TooManySegmentValues):
+        await rankd.submit("arena", [item("elsewhere")])
+    with pytest.raises(TooManySegmentValues):
+        await rankd.submit("plain", [item("p0", "other")])
+
+
+@pytest.mark.parametrize("entered_first", [True, False])
+async def test_values_are_counted_that_only_one_batch_puts_together(
+    rankd: Rankd, entered_first: bool
+) -> None:
+    await fill(rankd)
+    bodies = [("arena", item("new")), ("plain", item("new", "other"))]
+    told = await rankd.submit_each(bodies if entered_first else bodies[::-1])
+    assert [isinstance(one, TooManySegmentValues) for one in told] == [False, True]
+
+
+async def test_of_a_batch_only_what_is_beyond_the_bound_is_refused(rankd: Rankd) -> None:
+    await fill(rankd)
+    bodies = [("arena", item("a", "c0")), ("arena", item("b", "new")), ("arena", item("c"))]
+    told = await rankd.submit_each(bodies)
+    assert [isinstance(one, TooManySegmentValues) for one in told] == [False, True, False]
+    assert await rankd.reader.projector.index.count(Ranking("arena", "all")) == VALUES_MAX + 2
+
+
+async def test_values_are_known_after_a_start(tmp_path: Path) -> None:
+    ledger = MemoryLedger()
+    for started in range(2):
+        async with running(
+            ledger=ledger,
+            build=kept_in(tmp_path),
+            clock=SetClock(),
+            reading=nullcontext(),
+            segment_values_max=VALUES_MAX,
+        ) as rankd:
+            if not started:
+                await rankd.define("arena", BOARD)
+                await fill(rankd)
+            with pytest.raises(TooManySegmentValues):
+                await rankd.submit("arena", [item("new", "other")])
+
+
+async def test_submissions_are_taken_while_values_cannot_be_counted(tmp_path: Path) -> None:
+    far = FarIndex()
+    async with running(
+        ledger=SharedLedger(),
+        build=kept_in(tmp_path),
+        clock=SetClock(),
+        reading=nullcontext(),
+        shared=Shared(far),
+        segment_values_max=VALUES_MAX,
+    ) as rankd:
+        await rankd.define("arena", BOARD)
+        far.cut = True
+        await fill(rankd)
+
+
+async def test_values_are_recounted_once_in_a_while(
+    rankd: Rankd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_values, "RECOUNT_SECONDS", 1.0)
+    time, book, index = [0.0], rankd.book, rankd.reader.projector.index
+    values = SegmentValues(1, elapsed=lambda: time[0])
+    await values.begin(book, index)
+    page = book.page("arena")
+    await values.take(page, "clan", "a", index)
+    await values.take(page, "clan", "b", index)  # It is counted again: nobody is in a.
+    with pytest.raises(TooManySegmentValues):
+        await values.take(page, "clan", "c", index)
+    time[0] += 1.0
+    await values.take(page, "clan", "c", index)
+
+
+async def test_retired_boards_are_forgotten(rankd: Rankd) -> None:
+    values = SegmentValues(VALUES_MAX)
+    index = rankd.reader.projector.index
+    await values.begin(rankd.book, index)
+    for number in range(10):
+        await rankd.define(f"b{number}", BOARD)
+        await values.take(rankd.book.page(f"b{number}"), "clan", "a", index)
+        await rankd.retire(f"b{number}")
+    await values.begin(rankd.book, index)
+    assert not values._values
