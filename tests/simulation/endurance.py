@@ -2,12 +2,13 @@
 
     python -m tests.simulation.endurance [--minutes 60] [--workers 2]
 
-Method: the real program serves with several processes. Boards are made and retired, windows turn,
-attributes take values that never come again, scores are submitted and read at a steady rate
-(``endurance_load``). Every few seconds the resident memory and the open descriptors of all
-processes, the size of the data folder and the latency are sampled and printed. At the end each
-slope is told, and one that does not level off (``endurance_samples`` has the bounds) is an error;
-so is a process that ended. ``--leak`` plants a leak, which must be found.
+Method: the real program serves with several processes. Half a million submissions fill the memory
+that its ledger is allowed, which takes a minute or two and is not judged. Then boards are made and
+retired, windows turn, attributes take values that never come again, scores are submitted and read
+at a steady rate (``endurance_load``). Every few seconds the resident memory and the open
+descriptors of all processes, the size of the data folder and the latency are sampled and printed.
+At the end each slope is told, and one that does not level off (``endurance_samples`` has the
+bounds) is an error; so is a process that ended. ``--leak`` plants a leak, which must be found.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.http.clocked import Served, serving
-from tests.simulation.endurance_load import Load, Plan
+from tests.simulation.endurance_load import FILL_SUBMISSIONS, Load, Plan
 from tests.simulation.endurance_samples import (
     QUANTITIES,
     Sample,
@@ -62,6 +63,7 @@ class Run:
         """Load and sample until the time is over."""
         url = f"http://127.0.0.1:{self.served.port}"
         load, found = Load(url, self.plan), list[Sample]()
+        await load.prepare()
         pids, loading = processes(self.served.process.pid), asyncio.create_task(load.run())
         begun = time.monotonic()
         say(HEADING)
@@ -124,6 +126,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=100.0, help="requests a second")
     parser.add_argument("--window-seconds", type=int, default=60)
     parser.add_argument("--sample-seconds", type=float, default=5.0)
+    parser.add_argument("--fill", type=int, default=FILL_SUBMISSIONS, help="submissions before")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--leak", choices=sorted(LEAKS), help="plant one in the service")
     named = [quantity.name for quantity in QUANTITIES]
@@ -140,6 +143,7 @@ def main() -> int:
         players=given.players,
         rate=given.rate,
         window_seconds=given.window_seconds,
+        fill=given.fill,
         seed=given.seed,
     )
     module = "tests.simulation.leaking" if given.leak else "rankd"

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from random import Random
 
+from rankd.adapters.sqlite.recent import GENERATION_KEYS
 from rankd.client import AsyncClient
 from rankd.errors import NotRanked, Unavailable, UnknownBoard, UnknownWindow
 
@@ -34,6 +35,12 @@ BATCH_SHARE, SUBMIT_SHARE, PROFILE_SHARE = 0.02, 0.4, 0.05
 
 Request = Callable[[], Awaitable[object]]
 
+FILL_SUBMISSIONS = 4 * GENERATION_KEYS
+"""Sent before the load: memory then has the recent keys and the pages that the ledger keeps there,
+some 100 MiB, and levels off from then on. Under a steady load that would take hours."""
+
+FILL_BATCH = 4_096
+
 EXPECTED = (UnknownBoard, UnknownWindow, NotRanked)
 """What may become of a request for a board that was just retired, or a player not on it yet."""
 
@@ -48,6 +55,8 @@ class Plan:
     rate: float
     """Requests a second."""
     window_seconds: int
+    fill: int
+    """Submissions before the load."""
     seed: int
 
     @property
@@ -98,13 +107,19 @@ class Load:
         taken, self._tally = self._tally, Tally()
         return taken
 
-    async def run(self) -> None:
-        """Make the boards, then load until cancelled."""
+    async def prepare(self) -> None:
+        """Make the boards, and fill the ledger's memory."""
         async with AsyncClient(self._url) as client:
             for name in self._lasting:
                 await self._define(client, name)
             while len(self._passing) < self._plan.boards - self._plan.lasting:
                 await self._make(client)
+            for first in range(0, self._plan.fill, FILL_BATCH):
+                size = min(FILL_BATCH, self._plan.fill - first)
+                await client.submit_batch(self._items(size), board=self._lasting[0])
+
+    async def run(self) -> None:
+        """Load until cancelled."""
         self._begun = time.monotonic()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._turn_over())
@@ -158,7 +173,7 @@ class Load:
     def _choose(self, client: AsyncClient) -> Request:
         kind, board, player = self._random.random(), self._board(), self._player()
         if kind < BATCH_SHARE:
-            items = [(self._player(), self._score()) for _ in range(BATCH)]
+            items = self._items(BATCH)
             return lambda: client.submit_batch(items, board=board)
         if kind < BATCH_SHARE + SUBMIT_SHARE:
             attributes, score = self._attributes(), self._score()
@@ -185,6 +200,9 @@ class Load:
 
     def _player(self) -> str:
         return f"p{self._random.randrange(self._plan.players)}"
+
+    def _items(self, count: int) -> list[tuple[str, int]]:
+        return [(self._player(), self._score()) for _ in range(count)]
 
     def _score(self) -> int:
         return self._random.randrange(1_000_000)

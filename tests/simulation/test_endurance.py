@@ -23,6 +23,7 @@ SMALL = {
     "boards": "10",
     "players": "50",
     "rate": "50",
+    "fill": "1000",
     "window-seconds": "2",
     "sample-seconds": "0.5",
 }
