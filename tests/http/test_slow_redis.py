@@ -7,6 +7,7 @@ reads come from elsewhere and say so, scores are recorded and wait for nobody. T
 whether it is well again.
 """
 
+import http.client
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.http.api_facade import Answer, asked, connections
+from tests.http.api_facade import PATIENCE_SECONDS, Answer, asked, connections
 from tests.http.backends import Kept, Node, pages_from_scratch, serving_node
 from tests.http.test_backends import told
 from tests.http.test_without_redis import proxied
@@ -54,7 +55,7 @@ class World:
         self.answers: list[tuple[Answer, float]] = []
 
     def ask(self, method: str, path: str, body: Any = None) -> Answer:
-        (connection,) = connections(self.node.port, 1)
+        connection = http.client.HTTPConnection(HOST, self.node.port, timeout=PATIENCE_SECONDS)
         try:
             begun = time.monotonic()
             answer = asked(connection, method, path, body)

@@ -76,6 +76,7 @@ class Model:
         self.checkpoint = 0
         self.shapes: dict[Ranking, Shape] = {}
         self.entries: dict[Ranking, dict[str, Entry]] = {}
+        self.left: set[Ranking] = set()
 
     def open(self, opened: Mapping[Ranking, Shape]) -> None:
         for ranking, shape in opened.items():
@@ -94,7 +95,8 @@ class Model:
         entries = self.entries[move.ranking]
         previous = self.rank(move.ranking, move.player)
         if move.order_key is None:
-            entries.pop(move.player, None)
+            if entries.pop(move.player, None) is not None:
+                self.left.add(move.ranking)
         else:
             entries[move.player] = (move.order_key, move.metadata)
         return Moved(previous, self.rank(move.ranking, move.player), len(entries))
@@ -106,6 +108,12 @@ class Model:
     def drop(self, ranking: Ranking) -> None:
         self.shapes.pop(ranking, None)
         self.entries.pop(ranking, None)
+
+    def drop_emptied(self) -> None:
+        for ranking in self.left:
+            if ranking.segment is not None and not self.entries[ranking]:
+                self.drop(ranking)
+        self.left.clear()
 
     def adopt(self, draft: Ranking, name: Ranking) -> None:
         self.shapes[name] = self.shapes.pop(draft)
@@ -243,6 +251,7 @@ class RankIndexMachine(RuleBasedStateMachine):
         ]
         dropped = [draft] if dice.random() < 0.2 else []
         expected = [self.model.take(move) for move in moves]
+        self.model.drop_emptied()
         for each in dropped:
             self.model.drop(each)
         assert now(self.index.stage(moves, opened=opened, dropped=dropped)) == expected
@@ -410,6 +419,7 @@ class RankIndexMachine(RuleBasedStateMachine):
         self.history.append((moves, rest))
         self.model.open(rest["opened"])
         expected = [self.model.take(move) for move in moves]
+        self.model.drop_emptied()
         for ranking in dropped:
             self.model.drop(ranking)
         for draft, name in rest["adopted"].items():

@@ -1,6 +1,7 @@
 """The book: it remembers what a fact says, and nothing that no fact said."""
 
 from collections.abc import Iterator
+from itertools import count
 
 import pytest
 
@@ -125,26 +126,30 @@ def test_a_window_is_named_after_its_recurrence() -> None:
     ]
 
 
-def test_the_revision_tells_whether_anything_was_noted_since() -> None:
-    """Whoever keeps what a question meant goes by it: no kind of fact may leave it as it was."""
-    facts = (
+def test_the_revision_tells_whether_anything_about_boards_or_keys_was_noted_since() -> None:
+    """Whoever keeps what a question meant goes by it; what players are called means nothing."""
+    counted = (
         defined("daily:1"),
         WindowSealed("b", "daily:1"),
         WindowOpened("b", "daily:2", DAY, 2 * DAY),
         WindowDropped("b", "daily:1"),
-        PlayerProfiled("p", "Ann"),
-        NameSet("p", "Eve"),
-        AttributesSet("p", attributes={"level": 3}),
-        FriendsSet("p", ("q",)),
-        PlayerErased("p"),
         KeyCreated("k", b"digest", ("read",)),
         KeyRevoked("k"),
         defined("daily:2"),
         BoardRetired("b"),
     )
-    book = Book()
-    for number, fact in enumerate(facts, start=1):
-        book.note(Recorded(Position(number), number, fact))
+    others = (
+        PlayerProfiled("p", "Ann"),
+        NameSet("p", "Eve"),
+        AttributesSet("p", attributes={"level": 3}),
+        FriendsSet("p", ("q",)),
+        PlayerErased("p"),
+    )
+    book, positions = Book(), count(1)
+    for number, fact in enumerate(counted, start=1):
+        for noted in (fact, *others):
+            position = next(positions)
+            book.note(Recorded(Position(position), position, noted))
         assert book.revision == number, fact
 
 

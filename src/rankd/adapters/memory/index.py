@@ -207,7 +207,7 @@ class NativeIndex:
             moved = take()
             if self._idle:
                 self._let_go_of_idle()
-                self._drop_emptied(moves)
+                self._drop_emptied(moves, moved)
             for ranking in dropped:
                 self._drop(ranking)
             for ranking, name in adopted.items():
@@ -410,9 +410,9 @@ class NativeIndex:
                 self._players.remove(number)
         self._idle.clear()
 
-    def _drop_emptied(self, moves: Sequence[Move]) -> None:
+    def _drop_emptied(self, moves: Sequence[Move], moved: Sequence[Moved]) -> None:
         """Drop the segments that their last player has left."""
-        left = {move.ranking for move in moves if move.order_key is None}
+        left = {move.ranking for move, told in zip(moves, moved, strict=True) if _is_last(told)}
         for ranking in left:
             if ranking.segment is not None and not len(self._rankings[ranking].ranks):
                 self._drop(ranking)
@@ -666,9 +666,11 @@ class NativeIndex:
         assert not self._sound().rankings and not self._state.checkpoint, "this index is not empty"
         assert self._saving is None, "this index is being saved"
         self._hold(state)
-        for ranking, entries in list(state.rankings.items()):
-            if ranking.segment is not None and not len(entries.ranks):
-                self._drop(ranking)  # Saved by a version that kept emptied segments.
+
+
+def _is_last(moved: Moved) -> bool:
+    """Return whether nobody was left in a ranking after a player left it."""
+    return not moved.total and moved.previous_rank is not None
 
 
 def _show(entries: Entries, numbers: Iterable[int], metadata: Iterable[bytes | None]) -> None:

@@ -20,7 +20,7 @@ from rankd.rank import PlayerTable, RankList
 
 T = TypeVar("T")
 
-WIDE, EMPTY, PLAIN = Ranking("b", "wide"), Ranking("b", "empty"), Ranking("c", "plain")
+WIDE, EMPTY, PLAIN = Ranking("b", "wide"), Ranking("b", "empty", "x:y"), Ranking("c", "plain")
 SHAPES = {WIDE: Shape(40, True), EMPTY: Shape(16, False), PLAIN: Shape(16, False)}
 
 
@@ -114,14 +114,6 @@ def test_players_keep_their_numbers_where_nobody_left(tmp_path: Path) -> None:
     again = load(tmp_path)
     assert again.digest() == index.digest()
     assert list(again.state.players.blocks(99)) == list(index.state.players.blocks(99))
-
-
-def test_empty_segments_are_not_loaded(tmp_path: Path) -> None:
-    """Versions that kept them have saved them."""
-    index, segment = made(), Ranking("b", "wide", "region:eu")
-    now(index.apply([], after=Position(7), through=Position(8), opened={segment: SHAPES[WIDE]}))
-    save(index, tmp_path)
-    assert set(load(tmp_path).state.rankings) == {WIDE, EMPTY, PLAIN}
 
 
 def test_players_whom_nobody_holds_are_forgotten(tmp_path: Path) -> None:
