@@ -11,12 +11,14 @@ from contextlib import (
     nullcontext,
 )
 from dataclasses import replace
+from functools import partial
 from ipaddress import ip_address
 from time import monotonic
 
 from rankd.api.access import Gate, ReadToken
 from rankd.api.descriptors import fit_connections, watching
 from rankd.api.forwarding import forwarding
+from rankd.api.key_uses import hand_on_uses, record_uses
 from rankd.api.limits import limits_of
 from rankd.api.metrics import collect
 from rankd.api.roles import MANAGER, MANAGING, QUERY, ROLES, routes_of
@@ -25,9 +27,10 @@ from rankd.api.service import Service
 from rankd.api.table import ROUTES as API
 from rankd.api.workers import workers
 from rankd.core.service import Rankd
+from rankd.core.supervisor import Supervisor
 from rankd.dashboard import files as dashboard
 from rankd.errors import InvalidSetting, count
-from rankd.ports import Clock, Progress
+from rankd.ports import Clock, Loop, Progress
 from rankd.settings import TABLE, Settings, shown_place
 from rankd.wiring import NATIVE, SQLITE, Place, engine, followed
 
@@ -153,6 +156,8 @@ async def service(
             token=await _tokens(settings, stack),
             limits=limits_of(settings, now=monotonic),
         )
+        recording = partial(record_uses, gate, rankd, settings.key_use_seconds)
+        await stack.enter_async_context(_running(rankd.supervisor, "key-uses", recording))
         working = Service(
             rankd,
             opened.ledger,
@@ -244,6 +249,8 @@ async def worker(settings: Settings, socket: str, process: str, *, clock: Clock)
         forwarder = await stack.enter_async_context(
             forwarding(socket, follower, silence, figures=lambda: collect(working))
         )
+        handing_on = partial(hand_on_uses, gate, forwarder.tell_uses)
+        await stack.enter_async_context(_running(follower.supervisor, "key-uses", handing_on))
         stop = await stack.enter_async_context(_any_of(forwarder.gone, follower.finished))
 
         def ready(_host: str, _port: int) -> None:
@@ -272,6 +279,17 @@ async def _any_of(*events: asyncio.Event) -> AsyncIterator[asyncio.Event]:
     finally:
         for wait in waits:
             wait.cancel()
+
+
+@asynccontextmanager
+async def _running(supervisor: Supervisor, name: str, loop: Loop) -> AsyncIterator[None]:
+    """Run a background loop for as long as the service does."""
+    task = supervisor.start(name, loop)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def _tokens(settings: Settings, stack: AsyncExitStack) -> ReadToken | None:

@@ -108,6 +108,9 @@ class Settings:
     clock_step_seconds: Annotated[
         float, Doc("How long a step of the clock must last before it is believed.", 0, 86_400)
     ] = 600.0
+    key_use_seconds: Annotated[
+        int, Doc("How far the recorded last use of a key may be behind; 0 records none.", 0, 86_400)
+    ] = 3_600
     role: Annotated[str, Doc("What this node does: all, api, query, ingest or manager.")] = "all"
     node: Annotated[
         str, Doc("What this node calls itself in a ledger that several append to; the host's name.")

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from tests.disks import small_disk
 import rankd
 from rankd.client import Client
 from rankd.embedded import WallClock
-from rankd.errors import LedgerNotCopied, NoLedger
+from rankd.errors import LedgerNotCopied, NoLedger, Unauthenticated
 from rankd.model.window import Instant
 from rankd.testing.disks import make_read_only
 
@@ -245,6 +246,32 @@ def test_a_key_made_offline_is_asked_for_online_and_shown_once(tmp_path: Path) -
         assert run("keys", "revoke", reader.id, **known).code == 0
         assert run("board", "list", **env).code == 1
         assert key not in served.log.read_text()
+
+
+def test_a_key_expires_on_every_process_of_a_service(tmp_path: Path) -> None:
+    admin = run("keys", "create", "--scope", "admin", "--data", "data").out.strip()
+    with serving(tmp_path, "--workers", "2") as served, Client(served.url, admin) as client:
+        client.define("arena")
+        soon = datetime.now(UTC) + timedelta(seconds=5)
+        made = client.create_key(["read"], expires=soon.isoformat())
+        with Client(served.url, made.key) as reader:
+            with pytest.raises(Unauthenticated, match="the key has expired"):
+                while True:
+                    reader.top("arena")
+            assert datetime.now(UTC) >= soon
+        for _ in range(10):  # Each connection meets another process, or the same.
+            with Client(served.url, made.key) as reader, pytest.raises(Unauthenticated):
+                reader.top("arena")
+
+        known = {"RANKD_URL": served.url, "RANKD_KEY": admin}
+        heads, first, second = run("keys", "list", **known).out.splitlines()
+        assert heads.split("  ")[-1].strip() == "expires"
+        assert "last used" in heads
+        assert str(soon.year) in first
+        assert soon.strftime("%Y-%m-%d") in second
+        wrong = run("keys", "create", "--scope", "read", "--expires", "soon", **known)
+        assert wrong.code == 1
+        assert "expires must be a duration such as 90d" in wrong.err
 
 
 def test_the_doctor_looks_at_the_folder_and_leaves_nothing(tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def test_a_batch_needs_the_right_to_each_of_its_boards() -> None:
             got = []
             for each, handler in ((one, scores.submit_scores), (twin, scores._submit_each)):
                 asked: NewKey = NewKey(scopes=["submit"], boards=["b"])
-                fact, secret = make_key(asked, actor=None)
+                fact, secret = make_key(asked, actor=None, now=0)
                 await each.rankd.create_key(fact)
                 for some in ([item()], [item(), item("c")]):
                     sent = batch({"scores": some}, authorization=f"Bearer {secret}")

@@ -2,7 +2,8 @@
 
 A key is shown as ``Authorization: Bearer``. It is looked up by its SHA-256, so the place in memory
 where it is found tells nothing of the key, and what the book says at that moment counts: a key
-opens from the request after its creation and no more from the one after its revocation.
+opens from the request after its creation and no more from the one after its revocation, nor from
+the time on at which it expires.
 
 A key that is limited to boards opens what belongs to one of them, and nothing that is about
 players, about all boards or about the service.
@@ -17,7 +18,7 @@ to it, so a request that says it was forwarded, or that was sent to another name
 
 import hmac
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from time import time
@@ -31,7 +32,8 @@ from rankd.api.routes import Scope
 from rankd.core.book import Book
 from rankd.errors import Forbidden, RankdError, Unauthenticated
 from rankd.model.board import Writes
-from rankd.model.facts import KeyCreated
+from rankd.model.facts import KeyCreated, expiry_of
+from rankd.model.window import Instant
 
 AUTHORIZATION_BYTES_MAX = 4096 + len(b"bearer ")
 """A token of the largest size that is read; more is not looked at."""
@@ -91,6 +93,10 @@ VERIFIED_SECONDS_MAX = 60.0
 """A token is verified again after this time: its key may have been withdrawn."""
 
 
+KEY_SECONDS_MAX = 60.0
+"""A key that is shown again and again is looked at after this time, and its last use noted."""
+
+
 class Gate:
     """Lets requests in, or not."""
 
@@ -107,6 +113,7 @@ class Gate:
         self._token = token
         self._limits = limits
         self._verified: dict[bytes, Admission] = {}
+        self._used: dict[str, Instant] = {}
 
     @property
     def counts(self) -> bool:
@@ -128,7 +135,7 @@ class Gate:
             if not self.open:
                 raise Unauthenticated
         elif self._token is None or shown.count(b".") != 2:
-            _find(self._book(), _bearer(shown))
+            self._find(_bearer(shown))
 
     def admits_plainly(self, request: Request) -> bool:
         """Whether admission depends on a key alone: nothing is counted, and no token is shown."""
@@ -165,7 +172,21 @@ class Gate:
             return None  # The key may have been revoked while the first request was answered.
         if isinstance(found, Admission):
             return found
-        return Admission(actor, math.inf, None if found is None else found.id)
+        if found is None:
+            return Admission(actor, math.inf)
+        return Admission(actor, min(_end_of(found), time() + KEY_SECONDS_MAX), found.id)
+
+    @property
+    def used(self) -> Mapping[str, Instant]:
+        """When keys were last shown to this process, or to one that told it, by their ids."""
+        ids = {key.id for key in self._book().keys.values()}
+        self._used = {id: at for id, at in self._used.items() if id in ids}
+        return self._used
+
+    def note_uses(self, used: Mapping[str, Instant]) -> None:
+        """Take over when keys were shown to another process."""
+        for id, at in used.items():
+            self._used[id] = max(at, self._used.get(id, at))
 
     def count_again(
         self, admission: Admission, client: str, forwarded_for: bytes | None, player: str | None
@@ -197,7 +218,17 @@ class Gate:
         secret = _bearer(shown)
         if self._token is not None and secret.count(b".") == 2:
             return self._verify(self._token, secret)
-        return _find(book, secret)
+        return self._find(secret)
+
+    def _find(self, secret: bytes) -> KeyCreated:
+        digest, now = sha256(secret).digest(), time()
+        key = self._book().keys.get(digest)
+        if key is None or not hmac.compare_digest(key.digest, digest):
+            raise Unauthenticated("the key is unknown or was revoked")
+        if now >= _end_of(key):
+            raise Unauthenticated("the key has expired")
+        self._used[key.id] = int(now * 1_000_000)
+        return key
 
     def _verify(self, read: ReadToken, token: bytes) -> Admission:
         """Return the admission of a token, which is not verified again for a while."""
@@ -249,12 +280,10 @@ def _authorize_key(key: KeyCreated, scope: Scope, board: str | None) -> Actor:
     return Actor(key.id, limited=True)
 
 
-def _find(book: Book, secret: bytes) -> KeyCreated:
-    digest = sha256(secret).digest()
-    key = book.keys.get(digest)
-    if key is None or not hmac.compare_digest(key.digest, digest):
-        raise Unauthenticated("the key is unknown or was revoked")
-    return key
+def _end_of(key: KeyCreated) -> float:
+    """Return when a key expires, by the clock of the system, in seconds."""
+    expires = expiry_of(key)
+    return math.inf if expires is None else expires / 1_000_000
 
 
 def _bearer(shown: bytes) -> bytes:

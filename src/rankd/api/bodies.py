@@ -6,7 +6,7 @@ check anything here, so ``tests/http`` sends what they describe and looks at the
 
 from typing import Any
 
-from rankd.api.keys import KEY_BOARDS_MAX, SCOPES
+from rankd.api.keys import EXPIRES_LENGTH_MAX, KEY_BOARDS_MAX, SCOPES
 from rankd.api.keys import TITLE_LENGTH_MAX as KEY_TITLE_LENGTH_MAX
 from rankd.api.scores import BATCH_SCORES_MAX
 from rankd.core.reader import LOOKUP_PLAYERS_MAX
@@ -358,6 +358,9 @@ NEW_KEY = fields(
             }
         ),
         "title": maybe(text(KEY_TITLE_LENGTH_MAX, "What people call it.")),
+        "expires": maybe(
+            text(EXPIRES_LENGTH_MAX, "A duration such as 90d, a date or a time; never if absent.")
+        ),
     },
     ("scopes",),
     examples=[{"scopes": ["submit"], "boards": ["global"], "title": "game server"}],

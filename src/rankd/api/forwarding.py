@@ -42,6 +42,7 @@ from rankd.api.worker_metrics import Session, WorkerMetrics
 from rankd.core.supervisor import Supervisor
 from rankd.errors import LedgerUnavailable, Overloaded, RankdError, RequestTooLarge
 from rankd.model.facts import Position
+from rankd.model.window import Instant
 
 FRAME_BYTES_MAX = 64 << 20
 """Far more than the largest answer, and than a body should have; a larger one is refused."""
@@ -113,6 +114,12 @@ class Figures(msgspec.Struct, array_like=True, tag="figures"):
     families: list[Family]
 
 
+class Used(msgspec.Struct, array_like=True, tag="used"):
+    """Keys were shown to a worker, each last at a time."""
+
+    keys: dict[str, int]
+
+
 class Reached(msgspec.Struct, array_like=True, tag="reached"):
     """The ledger has come so far, and takes writes or not."""
 
@@ -126,7 +133,7 @@ class Reached(msgspec.Struct, array_like=True, tag="reached"):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_to_writer = msgspec.msgpack.Decoder(Handed | Listening | Figures).decode
+_to_writer = msgspec.msgpack.Decoder(Handed | Listening | Figures | Used).decode
 _to_worker = msgspec.msgpack.Decoder(Answered | Reached | Report).decode
 
 
@@ -219,6 +226,9 @@ class Receiver:
                 if isinstance(message, Listening):
                     session = self._metrics.join(message.process, partial(_ask_figures, writer))
                     self._on_listening()
+                    continue
+                if isinstance(message, Used):
+                    self._service.gate.note_uses(message.keys)
                     continue
                 if isinstance(message, Figures):
                     if session is not None:
@@ -405,6 +415,11 @@ class Forwarder:
     def say_listening(self, process: str) -> None:
         """Tell the writer that this worker takes connections."""
         self._writer.write(_frame(Listening(process)))
+
+    def tell_uses(self, used: Mapping[str, Instant]) -> None:
+        """Tell the writer when keys were shown here, unless it is too slow to hear it."""
+        if not self.gone.is_set() and self._unsent() <= UNSENT_BYTES_MAX:
+            self._writer.write(_frame(Used(dict(used))))
 
     async def run(self, reader: asyncio.StreamReader) -> None:
         """Take what the writer says until it is gone."""

@@ -1,6 +1,7 @@
 """Keys of programs: making, listing and revoking them."""
 
 import secrets
+from datetime import UTC, date, datetime, time
 from hashlib import sha256
 from typing import Any
 
@@ -10,10 +11,12 @@ from rankd import wire
 from rankd.api.body import decode_body
 from rankd.api.exchange import Request, Response
 from rankd.api.routes import Route
-from rankd.api.service import Service
+from rankd.api.service import Service, show_time
 from rankd.errors import FieldError, InvalidRequest, UnknownKey
 from rankd.model.board import BOARD_NAME_LENGTH_MAX, NAME, UNPRINTABLE
-from rankd.model.facts import KeyCreated, Position
+from rankd.model.facts import ExpiringKeyCreated, KeyCreated, Position, expiry_of
+from rankd.model.submission import read_instant
+from rankd.model.window import Instant, parse_duration
 
 SCOPES = ("read", "submit", "moderate", "admin")
 """What a key may be for; ``admin`` includes the others."""
@@ -27,6 +30,9 @@ KEYS_MAX = 10_000
 KEY_BOARDS_MAX = 100
 TITLE_LENGTH_MAX = 100
 
+EXPIRES_LENGTH_MAX = 40
+"""A time with a fraction and an offset has less."""
+
 KEY_PREFIX = "rk_"
 """So that a key that was left lying somewhere is known for what it is."""
 
@@ -37,6 +43,8 @@ class NewKey(msgspec.Struct, forbid_unknown_fields=True):
     scopes: list[str]
     boards: list[str] | None = None
     title: str | None = None
+    expires: str | None = None
+    """A duration from now on, a date or a time."""
 
 
 class Key(msgspec.Struct, omit_defaults=True):
@@ -46,6 +54,12 @@ class Key(msgspec.Struct, omit_defaults=True):
     scopes: list[str]
     boards: list[str] | None
     title: str | None
+    created: str | None
+    """Null of a key that was made before this was kept, until the index is rebuilt."""
+    last_used: str | None
+    """It may be an hour behind; null if it was not used yet."""
+    expires: str | None
+    """From then on it is refused; null if it does not expire."""
     key: str | None = None
     """The key itself: told once, when it is made, and kept nowhere."""
     position: int | None = None
@@ -58,8 +72,25 @@ class Keys(msgspec.Struct):
     keys: list[Key]
 
 
-def make_key(asked: NewKey, *, actor: str | None) -> tuple[KeyCreated, str]:
+def make_key(asked: NewKey, *, actor: str | None, now: Instant) -> tuple[KeyCreated, str]:
     """Return the fact that creates a key, and the key. Raises InvalidRequest."""
+    _check(asked)
+    expires = None if asked.expires is None else _read_expiry(asked.expires, now)
+    secret = KEY_PREFIX + secrets.token_urlsafe(KEY_BYTES)
+    fields = (
+        secrets.token_hex(6),
+        sha256(secret.encode()).digest(),
+        tuple(scope for scope in SCOPES if scope in asked.scopes),
+        None if asked.boards is None else tuple(dict.fromkeys(asked.boards)),
+        asked.title,
+        actor,
+    )
+    if expires is None:
+        return KeyCreated(*fields), secret
+    return ExpiringKeyCreated(*fields, expires), secret
+
+
+def _check(asked: NewKey) -> None:
     errors: list[FieldError] = []
     if not asked.scopes or not set(asked.scopes) <= set(SCOPES):
         errors.append(FieldError("scopes", f"must be some of {', '.join(SCOPES)}"))
@@ -71,16 +102,26 @@ def make_key(asked: NewKey, *, actor: str | None) -> tuple[KeyCreated, str]:
         errors.append(FieldError("title", message))
     if errors:
         raise InvalidRequest(errors)
-    secret = KEY_PREFIX + secrets.token_urlsafe(KEY_BYTES)
-    fact = KeyCreated(
-        secrets.token_hex(6),
-        sha256(secret.encode()).digest(),
-        tuple(scope for scope in SCOPES if scope in asked.scopes),
-        None if asked.boards is None else tuple(dict.fromkeys(asked.boards)),
-        asked.title,
-        actor,
-    )
-    return fact, secret
+
+
+def _read_expiry(text: str, now: Instant) -> Instant:
+    try:
+        expires = _instant(text[:EXPIRES_LENGTH_MAX], now)
+    except (ValueError, OverflowError):
+        message = "must be a duration such as 90d, a date, or a time such as 2027-01-01T00:00:00Z"
+        raise InvalidRequest([FieldError("expires", message)]) from None
+    if expires <= now:
+        raise InvalidRequest([FieldError("expires", "must be in the future")])
+    return expires
+
+
+def _instant(text: str, now: Instant) -> Instant:
+    if "T" in text.upper():
+        return read_instant(text)
+    if "-" in text:
+        midnight = datetime.combine(date.fromisoformat(text), time(), UTC)
+        return int(midnight.timestamp()) * 1_000_000
+    return now + int(parse_duration(text).total_seconds()) * 1_000_000
 
 
 def _are_boards(names: list[str]) -> bool:
@@ -95,14 +136,27 @@ def _is_title(title: str) -> bool:
 
 
 def _opens_all(key: KeyCreated) -> bool:
-    """Whether whoever has this key can make and revoke others."""
-    return "admin" in key.scopes and key.boards is None
+    """Whether whoever has this key can make and revoke others, at any time."""
+    return "admin" in key.scopes and key.boards is None and expiry_of(key) is None
 
 
-def show_key(key: KeyCreated, secret: str | None = None, position: Position | None = None) -> Key:
+def show_key(
+    service: Service, key: KeyCreated, secret: str | None = None, position: Position | None = None
+) -> Key:
     """Return a key as it is listed."""
-    boards = None if key.boards is None else list(key.boards)
-    return Key(key.id, list(key.scopes), boards, key.title, secret, position)
+    book = service.rankd.book
+    uses = [used[key.id] for used in (book.keys_used, service.gate.used) if key.id in used]
+    return Key(
+        key.id,
+        list(key.scopes),
+        None if key.boards is None else list(key.boards),
+        key.title,
+        show_time(book.keys_created.get(key.id)),
+        show_time(max(uses, default=None)),
+        show_time(expiry_of(key)),
+        secret,
+        position,
+    )
 
 
 async def create_key(service: Service, request: Request) -> Response:
@@ -116,32 +170,35 @@ async def create_key(service: Service, request: Request) -> Response:
         raise InvalidRequest([FieldError("Idempotency-Key", message)])
     if len(service.rankd.book.keys) >= KEYS_MAX:
         raise InvalidRequest([FieldError("", f"there may be at most {KEYS_MAX} keys")])
-    fact, secret = make_key(decode_body(request, NewKey), actor=actor.name)
+    asked = decode_body(request, NewKey)
+    fact, secret = make_key(asked, actor=actor.name, now=service.clock.now())
     if not service.rankd.book.keys and not _opens_all(fact):
         # It would end the open time, and leave nobody who could make the second.
         raise InvalidRequest(
-            [FieldError("scopes", "of the first key must be admin, on all boards")]
+            [FieldError("scopes", "of the first key must be admin, on all boards, for ever")]
         )
     position = await service.writer.create_key(fact)
-    return Response(wire.encode(show_key(fact, secret, position)), 201)
+    return Response(wire.encode(show_key(service, fact, secret, position)), 201)
 
 
 async def list_keys(service: Service, request: Request) -> Response:
     """Return the keys there are, without the keys themselves."""
     service.gate.admit(request, "admin")
-    known: list[Any] = [show_key(key) for key in service.rankd.book.keys.values()]
+    book = service.rankd.book
+    keys = sorted(book.keys.values(), key=lambda key: book.keys_created.get(key.id, 0))
+    known: list[Any] = [show_key(service, key) for key in keys]
     return Response(wire.encode(Keys(known)))
 
 
 async def revoke_key(service: Service, request: Request) -> Response:
-    """Let a key open nothing any more. The last one with the scope admin stays.
+    """Let a key open nothing any more. The last one with the scope admin that never expires stays.
 
     Without it nobody could make another, or, on loopback, everybody could do everything.
     """
     actor = service.gate.admit(request, "admin")
     left = [key.id for key in service.rankd.book.keys.values() if _opens_all(key)]
     if left == [request.params["key"]]:
-        message = "is the last with the scope admin: make another first"
+        message = "is the last with the scope admin that never expires: make another first"
         raise InvalidRequest([FieldError("key", message)])
     position = await service.writer.revoke_key(request.params["key"], actor=actor.name)
     return Response(wire.encode(wire.Done(position)))

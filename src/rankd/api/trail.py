@@ -16,6 +16,7 @@ from rankd.model.facts import (
     BoardDefined,
     Fact,
     KeyCreated,
+    KeysUsed,
     Position,
     Recorded,
     ScoreSubmitted,
@@ -199,7 +200,7 @@ def _scores(fact: ScoreSubmitted, board: Board | None, body: dict[str, Any]) -> 
     return shown
 
 
-_TIMES = frozenset({"at", "start", "end"})
+_TIMES = frozenset({"at", "start", "end", "expires"})
 
 
 def _plain(fact: Fact, name: str) -> Any:
@@ -213,6 +214,8 @@ def _plain(fact: Fact, name: str) -> Any:
             {"window": each.window, "start": show_time(each.start), "end": show_time(each.end)}
             for each in fact.windows
         ]
+    if isinstance(fact, KeysUsed):
+        return {id: show_time(at) for id, at in fact.used.items()}
     if isinstance(fact, KeyCreated) and name == "digest":
         return value.hex()[:8]  # Enough to tell keys apart, and nothing to try them with.
     return msgspec.to_builtins(value)

@@ -35,6 +35,9 @@ def keys() -> None:
     help="Only for this board; may be repeated.",
 )
 @click.option("--title", help="What to call it in the list.")
+@click.option(
+    "--expires", metavar="WHEN", help="Refuse it later: 90d, 2027-01-01 or 2027-01-01T06:00:00Z."
+)
 @json_option
 @reaching()
 def create(
@@ -42,6 +45,7 @@ def create(
     scopes: tuple[str, ...],
     boards: tuple[str, ...],
     title: str | None,
+    expires: str | None,
     as_json: bool,
 ) -> None:
     """Make a key and print it.
@@ -49,11 +53,12 @@ def create(
     It is printed this once and kept nowhere: the service knows only its hash.
     """
     with reach.client(create=True) as client:
-        made = client.create_key(scopes, boards=boards or None, title=title)
+        made = client.create_key(scopes, boards=boards or None, title=title, expires=expires)
     if as_json:
         print_json(made)
         return
-    click.echo(f"key {made.id} ({', '.join(made.scopes)}); it is not shown again:", err=True)
+    until = f", until {_moment(made.expires)}" if made.expires else ""
+    click.echo(f"key {made.id} ({', '.join(made.scopes)}{until}); it is not shown again:", err=True)
     click.echo(made.key)
 
 
@@ -61,7 +66,10 @@ def create(
 @json_option
 @reaching()
 def list_keys(reach: Reach, as_json: bool) -> None:
-    """List the keys there are, by their ids."""
+    """List the keys there are, by their ids.
+
+    When a key was last used may be told an hour late.
+    """
     with reach.client() as client:
         found = client.keys()
     if as_json:
@@ -70,10 +78,13 @@ def list_keys(reach: Reach, as_json: bool) -> None:
     if not found.keys:
         click.echo("no keys: on a loopback address anybody may do anything", err=True)
         return
-    shown = table("id", "scopes", "boards", "title", whole=["id"])
+    shown = table(
+        "id", "scopes", "boards", "title", "created", "last used", "expires", whole=["id"]
+    )
     for key in found.keys:
         boards = "all" if key.boards is None else ", ".join(key.boards)
-        add(shown, key.id, ", ".join(key.scopes), boards, key.title)
+        times = [_moment(time) for time in (key.created, key.last_used, key.expires)]
+        add(shown, key.id, ", ".join(key.scopes), boards, key.title, *times)
     print_tables(shown)
 
 
@@ -85,3 +96,8 @@ def revoke(reach: Reach, id: str) -> None:
     with reach.client() as client:
         client.revoke_key(id)
     click.echo(f"revoked {plain(id)}")
+
+
+def _moment(text: str | None) -> str:
+    """Return a time to the second, with a space at which a narrow column may break it."""
+    return f"{text[:19].replace('T', ' ')}Z" if text else ""

@@ -752,10 +752,18 @@ def erase(player: str, *, reason: str | None = None) -> Call[wire.Done]:
 
 
 def create_key(
-    scopes: Sequence[str], *, boards: Sequence[str] | None = None, title: str | None = None
+    scopes: Sequence[str],
+    *,
+    boards: Sequence[str] | None = None,
+    title: str | None = None,
+    expires: str | None = None,
 ) -> Call[shapes.Key]:
-    """Make a key. The answer has it for the only time."""
-    body = _body(scopes=list(scopes), boards=None if boards is None else list(boards), title=title)
+    """Make a key. The answer has it for the only time.
+
+    It expires after a duration (``90d``), or at a date or time; never, if that is not given.
+    """
+    some = None if boards is None else list(boards)
+    body = _body(scopes=list(scopes), boards=some, title=title, expires=expires)
     # A second time would make a second key.
     return Call(method="POST", path="/v1/keys", body=body, read=_read_key, repeatable=False)
 

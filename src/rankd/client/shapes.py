@@ -12,6 +12,9 @@ class Key(msgspec.Struct, omit_defaults=True):
     scopes: list[str]
     boards: list[str] | None
     title: str | None
+    created: str | None = None
+    last_used: str | None = None
+    expires: str | None = None
     key: str | None = None
     """The key itself: told once, when it is made."""
 

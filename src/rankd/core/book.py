@@ -27,6 +27,7 @@ from rankd.model.facts import (
     FriendsSet,
     KeyCreated,
     KeyRevoked,
+    KeysUsed,
     NameSet,
     OpenWindow,
     PlayerErased,
@@ -466,7 +467,11 @@ class Book:
         self._untraced: list[BoardPage] = []
         """Those of them on which any player may have an entry."""
         self.keys: dict[bytes, KeyCreated] = {}
-        """The keys that open something, by their digests."""
+        """The keys that were not revoked, by their digests."""
+        self.keys_created: dict[str, Instant] = {}
+        """When keys were made, by their ids; not of those in a snapshot of an older version."""
+        self.keys_used: dict[str, Instant] = {}
+        """When keys were used last, as far as that is recorded, by their ids."""
         self.locked = False
         """Whether there was ever a key: revoking the last one opens nothing."""
         self.profiled_at = Position(0)
@@ -481,6 +486,7 @@ class Book:
         book.boards = {name: page.copy() for name, page in self.boards.items()}
         book.profiles, book.friends = dict(self.profiles), dict(self.friends)
         book.keys, book.entrants = dict(self.keys), self.entrants.copy()
+        book.keys_created, book.keys_used = dict(self.keys_created), dict(self.keys_used)
         book.forget_segmented()
         return book
 
@@ -573,13 +579,25 @@ class Book:
                 self.profiles.pop(fact.player, None)
                 self.friends.pop(fact.player, None)
                 self.profiled_at = position
-            case KeyCreated():
-                self.keys[fact.digest] = fact
-                self.locked = True
-            case KeyRevoked():
-                self.keys = {digest: key for digest, key in self.keys.items() if key.id != fact.id}
+            case KeyCreated() | KeysUsed() | KeyRevoked():
+                self._note_key(fact, recorded.at)
             case _:
                 pass
+
+    def _note_key(self, fact: KeyCreated | KeysUsed | KeyRevoked, at: Instant) -> None:
+        match fact:
+            case KeyCreated():
+                self.keys[fact.digest] = fact
+                self.keys_created[fact.id] = at
+                self.locked = True
+            case KeysUsed():
+                for key in self.keys.values():
+                    if (used := fact.used.get(key.id)) is not None:
+                        self.keys_used[key.id] = max(used, self.keys_used.get(key.id, used))
+            case KeyRevoked():
+                self.keys = {digest: key for digest, key in self.keys.items() if key.id != fact.id}
+                self.keys_created.pop(fact.id, None)
+                self.keys_used.pop(fact.id, None)
 
     def _profile(self, fact: PlayerProfiled | NameSet) -> None:
         """Take over what is said of a player; what it leaves alone stays."""
@@ -646,7 +664,9 @@ class Bookmark:
         self._friends: dict[str, tuple[str, ...] | None] = {}
         self._boards: dict[str, BoardPage] | None = None
         self._pages: dict[str, BoardPage] = {}
-        self._keys: tuple[dict[bytes, KeyCreated], bool] | None = None
+        self._keys: (
+            tuple[dict[bytes, KeyCreated], dict[str, Instant], dict[str, Instant], bool] | None
+        ) = None
         for recorded in facts:
             self._keep(recorded.fact)
 
@@ -659,8 +679,9 @@ class Bookmark:
             case PlayerProfiled() | NameSet() | PlayerErased() | FriendsSet():
                 self._profiles[fact.player] = book.profiles.get(fact.player)
                 self._friends[fact.player] = book.friends.get(fact.player)
-            case KeyCreated() | KeyRevoked():
-                self._keys = dict(book.keys), book.locked
+            case KeyCreated() | KeyRevoked() | KeysUsed():
+                created, used = dict(book.keys_created), dict(book.keys_used)
+                self._keys = dict(book.keys), created, used, book.locked
             case (
                 BoardDefined() | BoardRetired() | WindowOpened() | WindowSealed() | WindowDropped()
             ):
@@ -675,7 +696,7 @@ class Bookmark:
         _put_back(book.profiles, self._profiles)
         _put_back(book.friends, self._friends)
         if self._keys is not None:
-            book.keys, book.locked = self._keys
+            book.keys, book.keys_created, book.keys_used, book.locked = self._keys
         if self._boards is not None:
             book.boards = self._boards | self._pages
             book.forget_segmented()

@@ -15,7 +15,7 @@ from rankd.core.book import BoardPage, Book, Open, Profile, Sealed, Terms
 from rankd.core.entrants import Entrants
 from rankd.errors import SnapshotDamaged
 from rankd.model.board import Board
-from rankd.model.facts import KeyCreated, OpenWindow, Position
+from rankd.model.facts import ExpiringKeyCreated, KeyCreated, OpenWindow, Position
 from rankd.model.window import Instant, Window
 from rankd.ports import Ranking
 
@@ -42,6 +42,18 @@ class NotedKeys(msgspec.Struct, tag="keys", array_like=True):
 
     keys: list[KeyCreated]
     locked: bool
+    created: dict[str, Instant] = {}
+    used: dict[str, Instant] = {}
+
+
+class NotedExpiringKeys(msgspec.Struct, tag="expiring_keys", array_like=True):
+    """Keys that expire.
+
+    A frame of its own, and only where there are any: a version that knows no expiry must not read
+    past it.
+    """
+
+    keys: list[ExpiringKeyCreated]
 
 
 class NotedSealed(msgspec.Struct, array_like=True):
@@ -85,7 +97,7 @@ class NotedFriends(msgspec.Struct, tag="friends", array_like=True):
     friends: list[tuple[str, tuple[str, ...]]]
 
 
-Frame = Heading | NotedKeys | NotedBoard | NotedProfiles | NotedFriends
+Frame = Heading | NotedKeys | NotedExpiringKeys | NotedBoard | NotedProfiles | NotedFriends
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Frame).decode
 
@@ -105,7 +117,7 @@ def blank() -> Noted:
 def take_notes(book: Book, heading: Heading) -> Iterator[bytes]:
     """Note a book as it is now; what is returned is encoded when it is read, and never changes."""
     few: list[Frame] = [
-        NotedKeys(list(book.keys.values()), book.locked),
+        *_note_keys(book),
         *map(_note_page, book.boards.values()),
     ]
     return _frames(heading, few, dict(book.profiles), dict(book.friends), book.entrants.copy())
@@ -129,6 +141,13 @@ def _frames(
     entered = iter(entrants)
     while players := list(islice(entered, PLAYERS_PER_FRAME)):
         yield _encode(NotedProfiles([], players))
+
+
+def _note_keys(book: Book) -> list[Frame]:
+    expiring = [key for key in book.keys.values() if isinstance(key, ExpiringKeyCreated)]
+    others = [key for key in book.keys.values() if not isinstance(key, ExpiringKeyCreated)]
+    noted = NotedKeys(others, book.locked, dict(book.keys_created), dict(book.keys_used))
+    return [noted, NotedExpiringKeys(expiring)] if expiring else [noted]
 
 
 def _note_page(page: BoardPage) -> NotedBoard:
@@ -166,9 +185,11 @@ def read_notes(frames: Iterable[bytes]) -> Noted:
             match frame:
                 case Heading():
                     heading = frame
-                case NotedKeys(keys, locked):
-                    book.keys = {key.digest: key for key in keys}
-                    book.locked = locked
+                case NotedKeys(keys, locked, created, used):
+                    book.keys |= {key.digest: key for key in keys}
+                    book.locked, book.keys_created, book.keys_used = locked, created, used
+                case NotedExpiringKeys(keys):
+                    book.keys |= {key.digest: key for key in keys}
                 case NotedBoard():
                     book.boards[frame.name] = _read_page(frame)
                 case NotedProfiles(profiles, entrants):

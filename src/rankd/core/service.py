@@ -62,6 +62,7 @@ from rankd.model.facts import (
     FriendsSet,
     KeyCreated,
     KeyRevoked,
+    KeysUsed,
     NameSet,
     PlayerErased,
     PlayerProfiled,
@@ -602,6 +603,10 @@ class Rankd(View):
     async def create_key(self, key: KeyCreated) -> Position:
         """Let a key open what its scopes say."""
         return await self._put(key)
+
+    async def note_key_uses(self, used: Mapping[str, Instant]) -> Position:
+        """Record when keys were used last, by their ids."""
+        return await self._put(KeysUsed(dict(used)))
 
     async def revoke_key(self, id: str, *, actor: str | None = None) -> Position:
         """Let a key open nothing any more. Raises UnknownKey."""

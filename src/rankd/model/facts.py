@@ -233,6 +233,31 @@ class KeyCreated(Fact, frozen=True):
     actor: str | None = None
 
 
+class ExpiringKeyCreated(KeyCreated, frozen=True):
+    """A key that opens nothing from a time on.
+
+    A version of its own: whoever left the field out would let the key in after its time.
+    """
+
+    kind = "key_created.2"
+
+    expires: Instant | None = None
+
+
+def expiry_of(key: KeyCreated) -> Instant | None:
+    """Return when a key expires; None if it does not."""
+    return key.expires if isinstance(key, ExpiringKeyCreated) else None
+
+
+class KeysUsed(Fact, frozen=True):
+    """Keys were shown, each last at a time. Recorded now and then, not for each request."""
+
+    kind = "keys_used.1"
+
+    used: dict[str, Instant]
+    """By the ids of the keys."""
+
+
 class KeyRevoked(Fact, frozen=True):
     """A key opens nothing any more."""
 
@@ -379,6 +404,8 @@ FACTS: tuple[type[Fact], ...] = (
     NameSet,
     AttributesSet,
     BoardRedefined,
+    ExpiringKeyCreated,
+    KeysUsed,
 )
 
 KINDS: tuple[str, ...] = tuple(dict.fromkeys(fact.kind.partition(".")[0] for fact in FACTS))

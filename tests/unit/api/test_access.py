@@ -1,16 +1,18 @@
 """Who is let in; what no request over HTTP can tell apart is told here."""
 
+import contextlib
 from hashlib import sha256
 from typing import Any
 
 import pytest
 
-from rankd.api.access import AUTHORIZATION_BYTES_MAX, Actor, Gate
+from rankd.api import access
+from rankd.api.access import AUTHORIZATION_BYTES_MAX, KEY_SECONDS_MAX, Actor, Gate
 from rankd.api.exchange import Request
 from rankd.api.limits import Limits
 from rankd.core.book import Book
 from rankd.errors import Forbidden, RateLimited, Unauthenticated
-from rankd.model.facts import KeyCreated, Position, Recorded
+from rankd.model.facts import ExpiringKeyCreated, KeyCreated, KeyRevoked, Position, Recorded
 from rankd.model.window import Instant
 from rankd.settings import Settings
 
@@ -94,6 +96,51 @@ def test_strangers_are_known_before_a_body_is_read() -> None:
     for stranger in (request(), request(b"Bearer x"), request(b"Basic k")):
         with pytest.raises(Unauthenticated):
             shut.check_known(stranger)
+
+
+# ------------------------------------------------------------------------------ times
+
+
+def expiring(secret: str, expires: float) -> ExpiringKeyCreated:
+    digest = sha256(secret.encode()).digest()
+    return ExpiringKeyCreated(f"id-{secret}", digest, ("read",), expires=int(expires * 1_000_000))
+
+
+def test_a_key_opens_until_it_expires(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1_000.0
+    monkeypatch.setattr(access, "time", lambda: now)
+    door, shown = gate(expiring("k", 1_100), key("never", "read")), request(b"Bearer k")
+    assert door.admit(shown, "read").name == "id-k"
+    admission = door.admission(shown, "read")
+    assert admission is not None and admission.until == now + KEY_SECONDS_MAX
+    now = 1_099.0
+    admission = door.admission(shown, "read")
+    assert admission is not None and admission.until == 1_100
+    now = 1_100.0
+    assert door.admission(shown, "read") is None
+    for ask in (lambda: door.admit(shown, "read"), lambda: door.check_known(shown)):
+        with pytest.raises(Unauthenticated, match="the key has expired"):
+            ask()
+    assert door.admit(request(b"Bearer never"), "read").name == "id-never"
+    assert not gate(expiring("k", 1_100)).open, "that all keys have expired opens nothing"
+
+
+def test_last_uses_are_of_keys_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 5.0
+    monkeypatch.setattr(access, "time", lambda: now)
+    made = book(key("k", "read"), key("l", "read"), expiring("m", 1))
+    door = Gate(lambda: made, loopback=True)
+    assert door.used == {}
+    for shown in (b"Bearer k", b"Bearer l", b"Bearer m", b"Bearer unknown"):
+        with contextlib.suppress(Unauthenticated):
+            door.admit(request(shown), "read")
+    assert door.used == {"id-k": 5_000_000, "id-l": 5_000_000}
+    with pytest.raises(Forbidden):
+        door.admit(request(b"Bearer k"), "admin")
+    door.note_uses({"id-k": 4_000_000, "id-l": 6_000_000, "id-gone": 1})
+    assert door.used == {"id-k": 5_000_000, "id-l": 6_000_000}
+    made.note(Recorded(Position(9), Instant(0), KeyRevoked("id-k")))
+    assert door.used == {"id-l": 6_000_000}
 
 
 # ------------------------------------------------------------------------------ limits

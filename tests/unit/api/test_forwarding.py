@@ -161,6 +161,16 @@ async def writer() -> AsyncIterator[Writer]:
                 gate.set()  # What a test that failed left waiting would be waited for.
 
 
+async def test_uses_of_keys_reach_the_writer(writer: Writer) -> None:
+    heard: dict[str, int] = {}
+    writer.receiver._service.gate = SimpleNamespace(note_uses=heard.update)  # type: ignore[assignment]
+    async with writer.worker() as worker:
+        worker.forwarder.tell_uses({"k": 5})
+        await until(lambda: heard == {"k": 5})
+    worker.forwarder.gone.set()
+    worker.forwarder.tell_uses({"k": 6})  # There is nobody to tell.
+
+
 async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not holds():  # noqa: ASYNC110 - nobody tells

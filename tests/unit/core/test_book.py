@@ -12,10 +12,12 @@ from rankd.model.facts import (
     AttributesSet,
     BoardDefined,
     BoardRetired,
+    ExpiringKeyCreated,
     Fact,
     FriendsSet,
     KeyCreated,
     KeyRevoked,
+    KeysUsed,
     NameSet,
     OpenWindow,
     PlayerErased,
@@ -134,6 +136,7 @@ def test_the_revision_tells_whether_anything_about_boards_or_keys_was_noted_sinc
         WindowOpened("b", "daily:2", DAY, 2 * DAY),
         WindowDropped("b", "daily:1"),
         KeyCreated("k", b"digest", ("read",)),
+        KeysUsed({"k": 1}),
         KeyRevoked("k"),
         defined("daily:2"),
         BoardRetired("b"),
@@ -164,7 +167,9 @@ EVERYTHING = (
     WindowOpened("b", "daily:2", DAY, 2 * DAY),
     ScoreSubmitted("b", "p", (1,), attributes={"level": 3}),
     WindowDropped("b", "daily:1"),
-    KeyCreated("l", b"other", ("read",)),
+    KeysUsed({"k": 5}),
+    ExpiringKeyCreated("l", b"other", ("read",), expires=9),
+    KeysUsed({"k": 3, "l": 7, "gone": 8}),
     KeyRevoked("k"),
     BoardDefined("c", defined().definition),
     FriendsSet("p", ()),
@@ -203,7 +208,7 @@ def note_like_a_fold(book: Book, recorded: Recorded) -> None:
 
 
 def test_a_bookmark_knows_every_kind_of_fact() -> None:
-    kinds = [*Fact.__subclasses__(), *PlayerProfiled.__subclasses__()]
+    kinds = [*Fact.__subclasses__(), *PlayerProfiled.__subclasses__(), ExpiringKeyCreated]
     ours = {kind for kind in kinds if kind.__module__.startswith("rankd.")}
     assert {type(fact) for fact in EVERYTHING} == ours
 

@@ -13,7 +13,15 @@ from rankd.core import notes
 from rankd.core.book import Book
 from rankd.core.notes import VERSION, Heading, read_notes, take_notes
 from rankd.errors import SnapshotDamaged
-from rankd.model.facts import BoardDefined, KeyCreated, KeyRevoked, Position, Recorded
+from rankd.model.facts import (
+    BoardDefined,
+    ExpiringKeyCreated,
+    KeyCreated,
+    KeyRevoked,
+    KeysUsed,
+    Position,
+    Recorded,
+)
 
 DEFINITION = {"rule": "best", "windows": ["all"], "segments": ["region"]}
 HEADING = Heading(VERSION, Position(7), 5, b"link", Position(3), {4: b"receipt"})
@@ -90,6 +98,49 @@ def test_that_there_was_a_key_is_noted_though_there_is_none_now() -> None:
     kept = read_notes(take_notes(book, HEADING)).book
     assert (list(kept.keys), kept.locked) == ([], True)
     assert not read_notes(take_notes(Book(), HEADING)).book.locked
+
+
+def test_keys_are_noted_with_their_times() -> None:
+    book = Book()
+    for place, fact in enumerate(
+        (
+            ExpiringKeyCreated("k", b"digest", ("admin",), expires=9),
+            KeyCreated("l", b"other", ("read",)),
+            KeysUsed({"l": 7}),
+        ),
+        start=1,
+    ):
+        book.note(Recorded(Position(place), 10 * place, fact))
+    kept = read_notes(take_notes(book, HEADING)).book
+    assert kept.keys == book.keys
+    assert (kept.keys_created, kept.keys_used) == ({"k": 10, "l": 20}, {"l": 7})
+
+
+class OlderKeys(msgspec.Struct, tag="keys", array_like=True):
+    """A frame as versions wrote it that kept no times."""
+
+    keys: list[KeyCreated]
+    locked: bool
+
+
+def test_keys_of_older_notes_have_no_times() -> None:
+    key = KeyCreated("k", b"digest", ("admin",))
+    heading, *_ = take_notes(Book(), HEADING)
+    again = read_notes([heading, msgspec.msgpack.encode(OlderKeys([key], True))]).book
+    assert (again.keys, again.locked) == ({b"digest": key}, True)
+    assert (again.keys_created, again.keys_used) == ({}, {})
+
+
+def test_an_older_version_does_not_read_past_keys_that_expire() -> None:
+    """It would let them in after their time."""
+    book = Book()
+    key = ExpiringKeyCreated("k", b"digest", ("admin",), expires=9)
+    book.note(Recorded(Position(1), 0, key))
+    older = msgspec.msgpack.Decoder(Heading | OlderKeys)
+    _, keys, expiring = take_notes(book, HEADING)
+    assert older.decode(keys).keys == []
+    with pytest.raises(msgspec.ValidationError):
+        older.decode(expiring)
 
 
 class OlderProfiles(msgspec.Struct, tag="profiles", array_like=True):

@@ -16,10 +16,12 @@ from rankd.model.facts import (
     BoardRedefined,
     BoardRetired,
     Codec,
+    ExpiringKeyCreated,
     Fact,
     FriendsSet,
     KeyCreated,
     KeyRevoked,
+    KeysUsed,
     NameSet,
     OpenWindow,
     PlayerErased,
@@ -184,6 +186,12 @@ GOLDEN: list[tuple[str, str, Fact]] = [
         ),
     ),
     ("key_revoked.1", "92a26b31a561646d696e", KeyRevoked("k1", "admin")),
+    (
+        "key_created.2",
+        "97a26b31c402000191a472656164c0c0c0cf0006603139d22000",
+        ExpiringKeyCreated("k1", b"\0\1", ("read",), expires=1794614400000000),
+    ),
+    ("keys_used.1", "9181a26b31cf0006603139d22000", KeysUsed({"k1": 1794614400000000})),
 ]
 
 # What was written before a kind had its last fields. It is read for ever, and written no more.
@@ -222,7 +230,8 @@ def test_every_kind_has_its_golden_bytes() -> None:
 
 
 def test_every_fact_of_this_module_is_listed() -> None:
-    further = {*PlayerProfiled.__subclasses__(), *BoardDefined.__subclasses__()}
+    extended = (PlayerProfiled, BoardDefined, KeyCreated)
+    further = {kind for one in extended for kind in one.__subclasses__()}
     assert set(FACTS) == {*Fact.__subclasses__(), *further} - {NamedTwice}
 
 

@@ -11,10 +11,12 @@ from rankd.model.facts import (
     BoardDefined,
     BoardRedefined,
     BoardRetired,
+    ExpiringKeyCreated,
     Fact,
     FriendsSet,
     KeyCreated,
     KeyRevoked,
+    KeysUsed,
     NameSet,
     OpenWindow,
     PlayerErased,
@@ -78,6 +80,11 @@ EVERY_KIND: list[tuple[Fact, Row]] = [
         Row(actor="admin", details='{"id":"id","scopes":["read"],"title":"A key"}'),
     ),
     (KeyRevoked("id", "admin"), Row(actor="admin", details='{"id":"id"}')),
+    (
+        ExpiringKeyCreated("id", b"\0" * 32, ("read",), expires=AT),
+        Row(details='{"expires":1763000000000000,"id":"id","scopes":["read"]}'),
+    ),
+    (KeysUsed({"id": AT}), Row(details='{"used":{"id":1763000000000000}}')),
 ]  # fmt: skip
 
 
