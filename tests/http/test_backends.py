@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -50,6 +51,7 @@ from tests.property.embedded_model import DAY
 from tests.property.test_embedded_api import SetClock
 
 from rankd.adapters.redis import RedisIndex
+from rankd.api import key_uses
 from rankd.core.managers import Pursuer
 from rankd.testing.servers import ServerMissing
 from rankd.wiring import Place
@@ -295,6 +297,36 @@ def test_a_key_that_was_used_on_one_node_counts_on_no_other(
             assert (answer.status, answer.body["code"]) == (422, "key_reused")
         last = told(third, "POST", "/v1/boards/b/scores", {"player": "ann", "score": 2})
         assert (last["score"], last["rank"], last["total"]) == (5, 1, 2)
+
+
+def test_a_key_expires_on_every_node_and_each_tells_when_it_was_used(
+    place: Kept, several: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_uses, "LOOK_SECONDS", 0.05)
+    with (
+        serving_nodes(place, tmp_path, SetClock(), several.nodes) as nodes,
+        connected(nodes) as (first, second, third),
+    ):
+        admin = told(first, "POST", "/v1/keys", {"scopes": ["admin"]})
+        known = {"authorization": f"Bearer {admin['key']}"}
+        soon = datetime.now(UTC) + timedelta(seconds=4)
+        asking = {"scopes": ["read"], "expires": soon.isoformat()}
+        made = asked(first, "POST", "/v1/keys", asking, **known).body
+        reader = {"authorization": f"Bearer {made['key']}"}
+        until(lambda: asked(second, "GET", "/v1/boards", **reader).status == 200)
+
+        def tells_use(connection: Connection) -> bool:
+            answer = asked(connection, "GET", "/v1/keys", **known)
+            listed = answer.body.get("keys", ())  # A node may not have heard of the first yet.
+            return any(each["last_used"] for each in listed if each["id"] == made["id"])
+
+        until(lambda: tells_use(first) and tells_use(third))
+        until(lambda: datetime.now(UTC) >= soon)
+        for connection in (first, second, third):
+            refused = asked(connection, "GET", "/v1/boards", **reader)
+            assert (refused.status, refused.body["detail"]) == (401, "the key has expired")
+        facts = asked(first, "GET", "/v1/facts?kind=keys_used", **known).body["facts"]
+        assert 1 <= len(facts) <= 2 * several.nodes, "not one for each request"
 
 
 def test_a_read_waits_until_its_node_has_folded_what_another_took(
