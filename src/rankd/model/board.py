@@ -1,9 +1,9 @@
 """A board: a named competition, the rules it is played by, and the unit it is played in.
 
-A board is defined once by a person and then consulted for every submission, so this module has
-two faces. ``Board.define`` is patient: it reads everything, names every field that is wrong and
-says what would have been right, because a definition is mended by hand. The ``Board`` it returns
-is quick: frozen, and with all that the hot path asks for worked out beforehand.
+A board is defined once by a person and then consulted for every submission, so this module has two
+faces. ``Board.define`` is patient: it reads everything, names every wrong field and its accepted
+values, because people correct definitions by hand. The ``Board`` it returns is quick: frozen, and
+with all that the hot path asks for worked out beforehand.
 
 Scores are whole numbers in the board's smallest unit. A board with two decimals keeps 12.34 as
 1234, and everything behind this module knows integers only: no sum drifts, no comparison is off
@@ -56,7 +56,7 @@ SUBMISSIONS_PER_MINUTE_MAX = 1_000_000
 
 SCORE_MIN = -(2**63)
 SCORE_MAX = 2**63 - 1
-"""What eight bytes hold: the range of a score in the board's smallest unit."""
+"""The signed 64-bit range: a score in the board's smallest unit."""
 
 SCORE_TEXT_LENGTH_MAX = 32
 """Sign, nineteen digits and a point fit well; longer text is refused unread."""
@@ -90,9 +90,9 @@ class TieBreak(StrEnum):
     """Which of two equal entries is ahead."""
 
     FIRST = "first"
-    """Whoever reached the score first."""
+    """The entry that reached the score first."""
     LATEST = "latest"
-    """Whoever reached it last."""
+    """The entry that reached it last."""
     PLAYER = "player"
     """The player whose id is smaller, byte by byte."""
 
@@ -115,7 +115,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a board takes for honest. Absent limits do not limit. Scores are in smallest units."""
+    """Bounds of plausible submissions; None means unbounded. Scores are in smallest units."""
 
     score_min: int | None = None
     score_max: int | None = None
@@ -180,7 +180,7 @@ class Board:
     directions: tuple[Direction, ...] = field(init=False, repr=False, compare=False)
     score_low: int = field(init=False, repr=False, compare=False)
     score_high: int = field(init=False, repr=False, compare=False)
-    """What the first column may hold, both included; the 64-bit range where nothing is declared."""
+    """Bounds of the first column, both inclusive; the 64-bit range where none is declared."""
     is_better: Callable[[Scores, Scores], bool] = field(init=False, repr=False, compare=False)
     """Whether the first tuple is strictly better than the second."""
 
@@ -239,10 +239,10 @@ class Board:
         )
 
     def parse_score(self, value: object) -> int:
-        """Return a score in smallest units. Raises ValueError, which says what is accepted.
+        """Return a score in smallest units. Raises ValueError with the accepted values.
 
-        Integers, decimals, and text of either. What has more decimals than the board declares is
-        refused, not rounded: two players whose scores differ must never be made equal.
+        Accepts integers, decimals, and text of either. A score with more decimals than the board
+        declares is refused, not rounded: two players whose scores differ must never be made equal.
         """
         # By far the commonest, and all that most boards ever see.
         if type(value) is int and self.decimals == 0 and SCORE_MIN <= value <= SCORE_MAX:
@@ -365,7 +365,7 @@ def _in_range(scaled: int) -> int:
 
 
 def _too_fine(decimals: int) -> str:
-    """Say so, and what to do about it: whoever adds 58.1 and 0.2 as floats has sent no 58.3."""
+    """Return the message, with its remedy: 58.1 + 0.2 as floats is not 58.3."""
     if decimals == 0:
         return "must be a whole number"
     digits = f"{decimals} digit{'s'[: decimals > 1]}"
@@ -378,7 +378,8 @@ NAME = re.compile(r"[A-Za-z0-9_.-]+")
 """The characters of every name: safe in a URL, a store's key and a shell without quoting."""
 
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-"""What no text of ours holds: control characters, line separators, halves of surrogate pairs."""
+"""Characters that no stored text may contain: control characters, line separators, halves of
+surrogate pairs."""
 
 TURNING = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """Characters that turn the text after them around, that of other rows included."""
@@ -408,8 +409,8 @@ _Choice = TypeVar("_Choice", bound=StrEnum)
 class _Reader:
     """Takes a definition apart and remembers everything that is wrong with it.
 
-    Each method returns something usable even when it has found a fault, so that reading goes on
-    and the next fault is found too; what it returned is thrown away in the end.
+    Each method returns something usable even when it has found a fault, so that reading goes on and
+    the next fault is found too; the results are discarded in the end.
     """
 
     def __init__(self) -> None:

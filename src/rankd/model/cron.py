@@ -34,7 +34,7 @@ _ONE_DAY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """What one of the five fields may hold."""
+    """The accepted values of one of the five fields."""
 
     title: str
     low: int
@@ -58,7 +58,7 @@ class Cron:
     """Increasing, counted from midnight; never empty."""
     days: frozenset[int]
     last_day: bool
-    """Whether the last day of the month fires, whatever its number."""
+    """Whether the last day of the month fires, 28 to 31."""
     months: frozenset[int]
     weekdays: frozenset[int]
     """As ``date.isoweekday()``: Monday is 1, Sunday is 7."""

@@ -1,9 +1,9 @@
-"""What the ledger remembers: facts, their versions, and their bytes.
+"""Facts: the records of the ledger, their versions, and their bytes.
 
 A fact is written once and read for ever, by programs not yet written. Three things follow.
 
-*A fact says what was asked, not what it led to.* A submission is recorded before anyone has
-judged it; verdicts, ranks and standings are folded from facts and can be thrown away.
+*A fact records a request, not its outcome.* A submission is recorded before it is judged; verdicts,
+ranks and standings are folded from facts and can be thrown away.
 
 *Its bytes never change meaning.* A kind is a name and a version, ``score_submitted.1``, kept
 beside the body. The body is a MessagePack array of the fields in the order written here: no
@@ -37,7 +37,7 @@ Position = NewType("Position", int)
 """A fact's place in the ledger's one order. Grows, never repeats; the first is 1."""
 
 Attributes = dict[str, str | int | bool]
-"""What is declared of a player: region, level, platform. Segments are drawn from these."""
+"""Attributes of a player: region, level, platform. Segments rank players by them."""
 
 FINGERPRINT_BYTES = 16
 """Wide enough that no two bodies under one key will ever agree by chance."""
@@ -53,7 +53,7 @@ class Fact(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class ScoreSubmitted(Fact, frozen=True):
-    """Somebody asked that a score be counted. Whether it does is for the fold to judge.
+    """A request that a score be counted. The fold decides whether it counts.
 
     Scores are whole numbers in the unit of the definition it was read under. Exactly one of
     ``scores`` and ``delta`` is given.
@@ -74,14 +74,15 @@ class ScoreSubmitted(Fact, frozen=True):
     """The player's attributes as the game saw them at the time."""
     build: str | None = None
     at: Instant | None = None
-    """When the client says it happened. Kept as data; the position alone decides who was first."""
+    """When the client says it happened. Stored as data; the position alone decides which entry was
+    first."""
     run: str | None = None
     """The run token it was made under; the fold sees to it that one run is used once."""
     actor: str | None = None
     """Who wrote it: the name of a key, never the key."""
     defined: Position | None = None
-    """Where the definition came into force that it was read under; None if no other can be in
-    force at its own position. A node may append before it hears what another has defined."""
+    """Where the definition came into force that it was read under; None if no other can be in force
+    at its own position. A node may append before it has read another node's definition."""
 
 
 class OpenWindow(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -107,7 +108,7 @@ class BoardDefined(Fact, frozen=True):
 
 
 class BoardRedefined(BoardDefined, frozen=True):
-    """A board means something else from here on, and what was refused before stays refused.
+    """A new definition of a board, under which earlier refusals stay in force.
 
     A version of its own, and no field: a second ``board_defined.1`` of a board, as older ledgers
     have it, counts refused submissions in the windows it folds again, and goes on to do so.
@@ -143,14 +144,14 @@ class WindowOpened(Fact, frozen=True):
 
 
 class WindowSealed(Fact, frozen=True):
-    """A window of a board is closed for good: what counted before this position is final."""
+    """A window of a board is closed for good: the standings before this position are final."""
 
     kind = "window_sealed.1"
 
     board: str
     window: str
     actor: str | None = None
-    """Set when somebody sealed it early; absent when its time was simply over."""
+    """Set when an operator sealed it early; absent when its time was over."""
     reason: str | None = None
     since: Position = Position(0)
     """As WindowOpened has it."""
@@ -168,7 +169,7 @@ class WindowDropped(Fact, frozen=True):
 
 
 class PlayerProfiled(Fact, frozen=True):
-    """A player's profile is now this, whole: what is absent here is gone."""
+    """The whole profile of a player: fields absent here are removed."""
 
     kind = "player_profiled.1"
 
@@ -181,7 +182,7 @@ class PlayerProfiled(Fact, frozen=True):
 class AttributesSet(PlayerProfiled, frozen=True):
     """A player's attributes are now these and no others. Its name stays, and is absent here.
 
-    To whoever goes by the attributes it is a profile like any other.
+    Code that reads attributes treats it as a PlayerProfiled.
     """
 
     kind = "attributes_set.1"
@@ -218,12 +219,12 @@ class PlayerErased(Fact, frozen=True):
 
 
 class KeyCreated(Fact, frozen=True):
-    """Whoever shows this key may do what its scopes say."""
+    """A key, which permits its holder the operations of its scopes."""
 
     kind = "key_created.1"
 
     id: str
-    """What the key is called in answers, logs and facts."""
+    """The key's id in answers, logs and facts."""
     digest: bytes
     """SHA-256 of the key; the key itself is kept nowhere."""
     scopes: tuple[str, ...]
@@ -236,7 +237,7 @@ class KeyCreated(Fact, frozen=True):
 class ExpiringKeyCreated(KeyCreated, frozen=True):
     """A key that opens nothing from a time on.
 
-    A version of its own: whoever left the field out would let the key in after its time.
+    A version of its own: a reader that ignored the field would accept the key after its expiry.
     """
 
     kind = "key_created.2"
@@ -295,7 +296,7 @@ def key_of(fact: Fact) -> str | None:
 
 
 class _Body(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The part of a submission that makes it this submission: not its key, nor who carried it."""
+    """The part of a submission that makes it this submission: neither its key nor its actor."""
 
     board: str
     player: str
@@ -313,7 +314,7 @@ _body_of = attrgetter(*_Body.__struct_fields__)
 
 
 def fingerprint(fact: ScoreSubmitted) -> bytes:
-    """Return what tells one submission's body from another's under the same key.
+    """Return a digest of a submission's body, to tell two bodies under one key apart.
 
     Absent fields leave no trace, so a field added in later years does not change the fingerprint
     of the bodies before it. When the client says it happened is left out: that is data which
@@ -325,7 +326,7 @@ def fingerprint(fact: ScoreSubmitted) -> bytes:
 def fingerprints(fact: ScoreSubmitted) -> tuple[bytes, ...]:
     """Return every fingerprint that a ledger may keep of this body, today's first.
 
-    The client's time was a part of it once, and what a ledger kept then stays as it is.
+    Older versions included the client's time, and their ledgers keep those fingerprints.
     """
     today = fingerprint(fact)
     return (today,) if fact.at is None else (today, _fingerprint(fact))
@@ -409,7 +410,7 @@ FACTS: tuple[type[Fact], ...] = (
 )
 
 KINDS: tuple[str, ...] = tuple(dict.fromkeys(fact.kind.partition(".")[0] for fact in FACTS))
-"""What facts are called, whatever their version."""
+"""The names of all fact kinds, without their versions."""
 
 _CODEC = Codec(FACTS)
 

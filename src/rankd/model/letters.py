@@ -1,9 +1,9 @@
-"""What people see of a text: whether there is anything at all, and how many letters it has.
+"""Visible text: whether a string shows anything, and how many graphemes it has.
 
-Unicode has tables for this (its Annex 29) that Python does not carry. What is here goes by the
-categories of characters, which it does, and by a few ranges that have not changed in years. It
-counts as people do where people mostly write: accents, flags, and emoji put together of others
-count once. A few scripts join more than this knows of, and are counted with a letter too many.
+Unicode has tables for this (its Annex 29) that Python does not carry. This module uses the
+categories of characters, which Python has, and a few ranges that have not changed in years. The
+count is right for most writing: accents, flags, and emoji put together of others count once. A few
+scripts join more than this knows of, and are counted with a letter too many.
 """
 
 import re
@@ -21,14 +21,14 @@ _EXTENDING = re.compile(
     "\U0001f3fb-\U0001f3ff"  # Skin tones.
     "\U000e0020-\U000e007f]"  # What flags of regions are spelt with.
 )
-"""What belongs to the letter before it and is no mark."""
+"""Characters other than marks that belong to the letter before them."""
 
 _JOINER = "\u200d"
 _PICTURE = re.compile(
     "[\u00a9\u00ae\u203c\u2049\u2122\u2139\u2194-\u21aa\u231a-\u23ff\u24c2\u25aa-\u27bf"
     "\u2934\u2935\u2b05-\u2b55\u3030\u303d\u3297\u3299\U0001f000-\U0001f1e5\U0001f200-\U0001faff]"
 )
-"""What a joiner joins: it makes one of two letters nowhere else, or a name had no end."""
+"""Characters that a joiner joins. Elsewhere it joins nothing, or a name could grow without end."""
 
 _HALF_FLAG = re.compile("[\U0001f1e6-\U0001f1ff]")
 

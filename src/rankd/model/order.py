@@ -31,7 +31,7 @@ from rankd.model.board import Board, Direction, Scores, TieBreak
 from rankd.model.facts import Position
 
 POSITION_MAX = 2**64 - 1
-"""What eight bytes hold: at a million facts a second, half a million years."""
+"""The unsigned 64-bit range: at a million facts a second, half a million years."""
 
 TIE_BREAK_BYTES = 8
 _LOWEST_TIE = bytes(TIE_BREAK_BYTES)
@@ -61,7 +61,7 @@ class Order:
     scores_of: Callable[[bytes], list[Scores]] = field(init=False, repr=False, compare=False)
     """Return the scores of each of some keys that lie end to end."""
     masks: tuple[int, ...] = field(init=False, repr=False, compare=False)
-    """What the words of a key differ by from the scores and the position it was made from."""
+    """XOR masks between the words of a key and the scores and position it encodes."""
     _layout: struct.Struct = field(init=False, repr=False, compare=False)
     _mask: int = field(init=False, repr=False, compare=False)
 
@@ -110,7 +110,7 @@ class Order:
     def newcomer(self, scores: Scores) -> bytes:
         """Return a key at the place a newcomer with these scores would take among its equals.
 
-        Where the later is ahead that is before them all; otherwise, whoever it is, behind them.
+        Where the later is ahead that is before them all; otherwise behind them.
         """
         latest = self.tie_break is TieBreak.LATEST
         return self.floor(scores) if latest else self.ceiling(scores)
@@ -124,7 +124,7 @@ class Order:
 
 
 def score_part(key: bytes) -> bytes:
-    """Return the part of a key that tied entries have in common, whatever the order."""
+    """Return the part of a key that tied entries share, under any order."""
     return key[:-TIE_BREAK_BYTES]
 
 
@@ -145,7 +145,7 @@ def _narrow_key(order: Order) -> Callable[[Scores, Position], bytes]:
     """Make the same keys of one column in half the time: by far the most boards have one.
 
     On a single number the XOR is a sum or a difference: n XOR 2**63 is n + 2**63, and a complement
-    is what is missing to 2**64 - 1.
+    is the difference to 2**64 - 1.
     """
     pack = struct.Struct(">QQ").pack
     start, sign = (2**63 - 1, -1) if order.directions[0] is Direction.HIGHER else (2**63, 1)
@@ -171,7 +171,7 @@ def _wide_scores(order: Order) -> Callable[[bytes], Scores]:
 
 
 def _narrow_scores(order: Order) -> Callable[[bytes], Scores]:
-    """Undo what ``_narrow_key`` does: every row of every page asks for it."""
+    """Return the inverse of ``_narrow_key``: it runs for every row of every page."""
     unpack = struct.Struct(">Q8x").unpack
     if order.directions[0] is Direction.HIGHER:
         return lambda key: (_HIGHER_WINS - unpack(key)[0],)

@@ -1,7 +1,7 @@
-"""How something looks to a person who prints it: what it tells, not what it is made of.
+"""A readable ``repr`` for receipts, pages and standings.
 
-Receipts and pages are kept as columns, in smallest units, for the sake of speed. Whoever prints one
-wants its rank and its score. Nothing here runs before somebody asks.
+Receipts and pages are stored as columns, in smallest units, for speed. Their ``repr`` shows ranks
+and scores instead, and costs nothing until it is called.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ Words = Iterator[tuple[str, Any] | tuple[str, Any, Any]]
 
 
 class Printed:
-    """Printed as its name and what it tells, at a prompt and by rich alike."""
+    """Adds a ``repr`` of the class name and ``_words()``, also for rich."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""What people say of a player: a name to show, attributes to rank by, friends to compare with."""
+"""Profiles: a player's display name, attributes to rank by, and friends to compare with."""
 
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -18,29 +18,28 @@ from rankd.model.submission import (
 )
 
 NAME_GRAPHEMES_MAX = 32
-"""What a row of a list has room for, counted as people count letters."""
+"""The room in a row of a list, in graphemes."""
 
 NAME_BYTES_MAX = 1_280
-"""Forty for each: the longest emoji, two people with skins of their own who kiss, takes 35. Without
-a bound a letter could carry any number of accents."""
+"""Forty for each: the longest emoji, a kiss of two people with skin tones, takes 35. Without a
+bound a letter could carry any number of accents."""
 
 FRIENDS_MAX = 999
 """With the player, as many as one look-up holds."""
 
 REASON_LENGTH_MAX = 500
-"""A sentence or two for whoever reads the audit trail."""
+"""A sentence or two for readers of the audit trail."""
 
 _FIELDS = ("name", "attributes", "friends")
 _UNKNOWN = f"is unknown; known are {', '.join(_FIELDS)}"
 
 
 _PLAYER = f"must be {NEW_PLAYER}"
-"""Said of any id that is refused: what it asks for is taken everywhere, also where ids from before
-it was asked for are taken beside."""
+"""The message for every refused id. Some places also accept older ids that do not meet it."""
 
 
 class Said(NamedTuple):
-    """What a body says of a player's profile."""
+    """The profile fields of a request body."""
 
     fields: frozenset[str]
     """Those that it names: ``name``, ``attributes``. The others are to stay as they are."""
@@ -60,7 +59,7 @@ class Said(NamedTuple):
 
 
 def read_profile(body: object) -> Said:
-    """Return what a body says of a profile; a field that is null is to be forgotten.
+    """Return the profile fields of a body; null removes a field.
 
     Raises InvalidProfile. Of friends only that they may be there.
     """
@@ -82,7 +81,7 @@ def read_profile(body: object) -> Said:
 
 
 def read_merge(body: object) -> Said:
-    """Return what a body says of a profile that is merged: an attribute that is null goes.
+    """Return the profile fields of a body to be merged; null removes an attribute.
 
     Raises InvalidProfile.
     """
@@ -119,7 +118,7 @@ def check_player(player: object) -> str:
 
 
 def check_new_player(player: object) -> str:
-    """Return the id of somebody of whom nothing is known yet. Raises InvalidProfile.
+    """Return a player id, checked by the rules for new ids. Raises InvalidProfile.
 
     Ledgers hold ids from before more was asked of them: those stay, and no more are added.
     """

@@ -1,9 +1,9 @@
-"""The answer to a submission: what it did, in every window it fell in.
+"""Receipts: the outcome of a submission in every window it fell in.
 
-A receipt is kept under the submission's key and given again, unchanged, to whoever repeats it, also
-years later by another version of this program. So it holds what was true at its position and
-nothing that is looked up when it is read; and its bytes, like those of facts, only ever grow at
-the end.
+A receipt is stored under the submission's key and returned, unchanged, to every repetition, also
+years later by another version of this program. So it holds only values that were true at its
+position, and none that are looked up when it is read; and its bytes, like those of facts, only ever
+grow at the end.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ VerdictName = Literal["counted", "not_better", "held", "rejected"]
 
 
 class InWindow(Printed, msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a submission did in one window, and where the player stands there after it."""
+    """The outcome of a submission in one window, and the player's standing after it."""
 
     window: str
     """The window's id, such as ``daily:2026-11-14``."""
@@ -67,7 +67,7 @@ NOWHERE = InWindow(
 
 
 class Receipt(Printed, msgspec.Struct, frozen=True, eq=False, gc=False):
-    """What one submission did. One window speaks for the whole."""
+    """The outcome of one submission. Its first window gives the summary."""
 
     board: str
     player: str
@@ -91,7 +91,7 @@ class Receipt(Printed, msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def verdict(self) -> VerdictName:
-        """What judging it decided, in the first window."""
+        """The verdict in the first window."""
         return self.first.verdict
 
     @property
@@ -146,7 +146,7 @@ class Receipt(Printed, msgspec.Struct, frozen=True, eq=False, gc=False):
             yield "windows", dict(self.windows)
 
     def __eq__(self, other: object) -> bool:
-        """Whether both are answers to one submission: whoever repeats it gets an equal one."""
+        """Whether both are answers to one submission: a repetition gets an equal one."""
         if not isinstance(other, Receipt):
             return NotImplemented
         return self._told() == other._told() and self.windows == other.windows

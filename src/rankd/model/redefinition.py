@@ -1,4 +1,4 @@
-"""What a changed definition means for what was recorded before it.
+"""Redefinition: facts recorded under one definition, read under another.
 
 A fact keeps the scores as they were submitted, in the unit and the columns of the definition of
 its time. When a board is redefined its windows are folded again from the facts, and each fact is
@@ -6,8 +6,8 @@ first put into the terms of the new definition: scaled to its decimals, its colu
 their names.
 
 Under the same rule, bounds are those of both definitions: wider ones are for submissions from then
-on. Under another rule they bound something else, a sum or its parts, and what was admitted is
-judged anew. What was refused stays refused under any definition (``core.admission``).
+on. Under another rule they bound something else, a sum or its parts, and admitted submissions are
+judged anew. Refused ones stay refused under any definition (``core.admission``).
 """
 
 from dataclasses import replace
@@ -26,7 +26,7 @@ _DECIDES_ENTRIES = attrgetter(
 
 
 def check_redefinition(before: Board, after: Board) -> None:
-    """Refuse what would change scores rather than rules. Raises InvalidBoard."""
+    """Refuse a redefinition that would change recorded scores. Raises InvalidBoard."""
     if after.decimals < before.decimals:
         message = f"cannot be fewer than {before.decimals}: recorded scores would be rounded"
         raise InvalidBoard([FieldError("decimals", message)])
@@ -61,7 +61,7 @@ def refolded(before: Board, after: Board) -> frozenset[str]:
 
 
 def judging(before: Board, after: Board) -> Board:
-    """Return what facts recorded under ``before`` are judged by under ``after``."""
+    """Return the board by which facts recorded under ``before`` are judged under ``after``."""
     if before.rule is not after.rule or before.columns[0].name != after.columns[0].name:
         return after
     factor = scale(before, after)

@@ -4,9 +4,9 @@ An index keeps entries in order and can count. Everything a reader sees beyond t
 on those counts, and it is done here, once, so that the native list, Redis and an archive show
 the same rank for the same entry.
 
-Two bases of counting meet in this file and nowhere else: a ``Rank`` counts from 1 and is what
-people are shown, an ``Offset`` counts from 0 and is a distance. They are different types because
-the mistake of one for the other is silent and always off by one player.
+Two bases of counting meet in this file and nowhere else: a ``Rank`` counts from 1 and is shown to
+people, an ``Offset`` counts from 0 and is a distance. They are different types because the mistake
+of one for the other is silent and always off by one player.
 """
 
 import binascii
@@ -33,7 +33,7 @@ Offset = NewType("Offset", int)
 """A distance from the first entry, counted from 0."""
 
 PAGE_LIMIT_DEFAULT = 10
-"""A top ten is what most readers come for."""
+"""Most readers want a top ten."""
 
 PAGE_LIMIT_MAX = 1000
 """About 100 KB of answer: large enough to walk a board, small enough to build in one turn."""
@@ -42,7 +42,7 @@ NEIGHBOURS_DEFAULT = 5
 """Either side: eleven rows fill a phone."""
 
 NEIGHBOURS_MAX = 100
-"""Either side. Whoever wants more wants a page."""
+"""Either side. Longer lists are read as pages."""
 
 assert PAGE_LIMIT_DEFAULT <= PAGE_LIMIT_MAX
 assert NEIGHBOURS_DEFAULT <= NEIGHBOURS_MAX < PAGE_LIMIT_MAX
@@ -52,7 +52,7 @@ class TieRule(StrEnum):
     """How entries with equal scores share ranks when they are shown."""
 
     ORDINAL = "ordinal"
-    """1 2 3 4: they do not; whoever the tie-break puts first is ahead."""
+    """1 2 3 4: they do not; the tie-break decides."""
     STANDARD = "standard"
     """1 2 2 4: they share the best of their ranks, and the next rank is skipped."""
     DENSE = "dense"
@@ -71,13 +71,13 @@ class Standing(Printed, msgspec.Struct, frozen=True, gc=False):
     decimals: int = 0
     """Of the board's scores."""
     name: str | None = None
-    """What the player is called now, from its profile."""
+    """The player's current display name, from its profile."""
     metadata_json: bytes | None = None
-    """What came with the run that counts, as JSON."""
+    """The metadata of the counted submission, as JSON."""
     place: Rank | None = None
-    """The rank among those who were looked up together."""
+    """The rank among the players of one lookup."""
     stale: bool = False
-    """Whether it was told without the index, which may have told of more already."""
+    """Whether it was read without the index, and may be older than earlier answers."""
 
     @property
     def score(self) -> int | Decimal:
@@ -86,7 +86,7 @@ class Standing(Printed, msgspec.Struct, frozen=True, gc=False):
 
     @property
     def metadata(self) -> Any:
-        """What came with the run that counts; None if nothing did."""
+        """The metadata of the counted submission; None if it had none."""
         return None if self.metadata_json is None else msgspec.json.decode(self.metadata_json)
 
     @property
@@ -109,7 +109,7 @@ class Standing(Printed, msgspec.Struct, frozen=True, gc=False):
 
 
 class Standings(Printed):
-    """What is read like the list of its standings, and tells more beside."""
+    """A sequence of standings, with attributes of its own."""
 
     __slots__ = ()
 
@@ -228,7 +228,7 @@ def neighbourhood(
 ) -> tuple[Rank, int]:
     """Return the first rank of a neighbourhood and how many entries it has.
 
-    What is missing at one edge is made up at the other, so that the first of a board with two
+    Neighbours missing at one edge are added at the other, so that the first of a board with two
     above and two below sees the first five, not the first three.
 
     Raises InvalidPage when more neighbours are asked for than anyone is given.
@@ -245,7 +245,7 @@ def neighbourhood(
 def stretch_around(rank: Rank, *, reach: int) -> tuple[Rank, int]:
     """Return the first rank within ``reach`` of a rank, and how many ranks there are at most.
 
-    Raises InvalidPage. Here the edges are not made up: who asks for ranks gets those ranks.
+    Raises InvalidPage. The edges are not made up here: exactly these ranks are returned.
     """
     errors = _outside("range", reach, low=0, high=NEIGHBOURS_MAX)
     if rank < 1:
@@ -317,8 +317,8 @@ class Cursor(msgspec.Struct, frozen=True, gc=False):
     """A place between two entries of a ranking, and the way to read on from it.
 
     It remembers the entry last seen by its order key, not by its rank: while scores change, ranks
-    shift under a reader's feet and pages by rank repeat some players and skip others. Whoever did
-    not move is met exactly once.
+    shift under a reader's feet and pages by rank repeat some players and skip others. With a
+    cursor, a player that did not move is met exactly once.
     """
 
     order_key: bytes
@@ -354,7 +354,7 @@ class Cursor(msgspec.Struct, frozen=True, gc=False):
 
 
 def stamp(ranking: str, way: Way, key_bytes: int) -> Callable[[bytes, str], str]:
-    """Return what encodes the cursor at an entry of one ranking: every page has two of them."""
+    """Return an encoder of cursors in one ranking: every page has two of them."""
     place, pack = _PLACE.pack(_identity(ranking), way.value, key_bytes), _HEAD.pack
 
     def encode(order_key: bytes, player: str) -> str:

@@ -1,15 +1,16 @@
-"""A submission: a request that a score be counted; and ``judge``, which decides what it does.
+"""A submission: a request that a score be counted; and ``judge``, which decides its outcome.
 
 The two halves stand on either side of the ledger.
 
-Before it, ``Submission.of`` looks at what needs no knowledge of the board's entries: the shape of
-the request, and bounds that no history can change. What fails here is refused and leaves no trace.
+Before it, ``Submission.of`` checks everything that needs no knowledge of the board's entries: the
+shape of the request, and bounds that no history can change. An invalid request is refused and not
+recorded.
 
 Behind it, ``judge`` decides while facts are folded in order. It is pure, so every node that folds
 the same ledger reaches the same verdict, today and in a rebuild years from now. And it never
-raises: the fact is in the ledger, and a fold that stumbled over it would stumble for ever. What
-cannot count gets a verdict that says so, even where the board's rules have changed since the
-fact was recorded.
+raises: the fact is in the ledger, and a fold that stumbled over it would stumble for ever. A
+submission that cannot count gets a verdict with the reason, even where the board's rules have
+changed since the fact was recorded.
 """
 
 import re
@@ -48,13 +49,13 @@ METADATA_BYTES_MAX = 2048
 """As JSON. A few facts about the run, shown with it; replays belong in a store of their own."""
 
 METADATA_INTEGER_MIN, METADATA_INTEGER_MAX = -(2**63), 2**64 - 1
-"""What 64 bits hold, with a sign or without: beyond it readers of JSON round, each as it likes."""
+"""The 64-bit range, signed or unsigned: JSON readers round larger numbers, each in its own way."""
 
 METADATA_DEPTH_MAX = 32
-"""Deeper than any honest table, and far from what makes a JSON reader overflow its stack."""
+"""Deeper than any honest table, and far from overflowing a JSON reader's stack."""
 
 ATTRIBUTES_MAX = 16
-"""Twice what a board can rank by, so that a game may send one set to all its boards."""
+"""Twice the segments of a board, so that a game may send one set to all its boards."""
 
 ATTRIBUTE_TEXT_BYTES_MAX = 128
 """An attribute names a part of the players: a region, a platform, a guild."""
@@ -71,7 +72,7 @@ class Submission(msgspec.Struct, frozen=True, gc=False):
     scores: Scores | None
     """One for each column, in smallest units. Exactly one of this and ``delta`` is given."""
     delta: int | None
-    """Added to the first column of whatever the player has: to 0 where that is nothing."""
+    """Added to the first column of the player's entry, or to 0 without an entry."""
     key: str | None = None
     metadata: bytes | None = None
     """JSON with its keys sorted, so that the same content is the same bytes."""
@@ -89,7 +90,7 @@ class Submission(msgspec.Struct, frozen=True, gc=False):
         return _read_submission(board, body)
 
     def fact(self, *, actor: str | None = None) -> ScoreSubmitted:
-        """Return the fact that records it, and who wrote it."""
+        """Return the fact that records it, with its actor."""
         return ScoreSubmitted(
             self.board,
             self.player,
@@ -123,7 +124,7 @@ class NotBetter(msgspec.Struct, frozen=True, gc=False):
 
 
 class Held(msgspec.Struct, frozen=True, gc=False):
-    """Kept out until somebody has looked at it."""
+    """Not counted until a moderator has decided."""
 
     reason: str
 
@@ -154,7 +155,7 @@ _BEST, _LATEST, _SUM, _FIRST = ScoreRule.BEST, ScoreRule.LATEST, ScoreRule.SUM, 
 
 
 class Submitted(Protocol):
-    """What judging needs of a submission: a Submission has it, and so has its fact."""
+    """The fields that ``judge`` reads, of a Submission or of its fact."""
 
     @property
     def scores(self) -> Scores | None:
@@ -162,14 +163,14 @@ class Submitted(Protocol):
 
     @property
     def delta(self) -> int | None:
-        """What to add to the first column."""
+        """The amount to add to the first column."""
 
 
 def judge(board: Board, submitted: Submitted, current: Scores | None) -> Verdict:
-    """Decide what a submission does to a player's entry in one ranking. Never raises.
+    """Decide the outcome of a submission for a player's entry in one ranking. Never raises.
 
-    ``current`` is what the entry has now, None where there is no entry; each window has its own,
-    and so its own verdict. O(columns).
+    ``current`` holds the entry's scores, None where there is no entry; each window has its own, and
+    so its own verdict. O(columns).
     """
     scores = submitted.scores
     if scores is None:
@@ -205,7 +206,7 @@ def _sum(scores: Scores, current: Scores) -> Scores:
 
 
 def _judge_total(board: Board, total: Scores, current: Scores | None) -> Verdict:
-    """Judge a sum: it is held to the bounds as a whole, whatever its parts were."""
+    """Judge a sum: the bounds apply to the total, not to its parts."""
     if board.score_low <= total[0] <= board.score_high and (len(total) == 1 or _fits(total)):
         return Counted(total, total != current)
     return OUT_OF_BOUNDS if _fits(total) else OVERFLOW
@@ -270,9 +271,9 @@ def read_facts(
 
 
 def takes_plain(board: Board) -> bool:
-    """Whether a board is what nearly all are: one column of whole numbers.
+    """Whether a board has the commonest shape: one column of whole numbers.
 
-    And within bounds that a submission is held to by itself, not only what it adds up to.
+    Its bounds apply to each submission and not to a total.
     """
     return board.width == 1 and board.decimals == 0 and board.rule is not _SUM
 
@@ -321,7 +322,7 @@ def _as_body(item: Item) -> Mapping[str, object]:
 
 
 def at_item(place: int, error: Invalid) -> InvalidSubmission:
-    """Return what is wrong with one item of many."""
+    """Return the errors of one item, with its place in the batch."""
     return InvalidSubmission(
         [FieldError(f"[{place}].{field}".rstrip("."), said) for field, said in error.errors]
     )
@@ -330,7 +331,7 @@ def at_item(place: int, error: Invalid) -> InvalidSubmission:
 # ----------------------------------------------------------------- reading a request
 
 A_TIME = "a time such as 2026-11-14T09:30:00Z"
-"""What is asked for where a time is expected."""
+"""The expected format of a time, for error messages."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -364,7 +365,7 @@ def _read_submission(board: Board, body: Mapping[str, object]) -> Submission:
 
 
 def _check_bounds(board: Board, score: int) -> None:
-    """Refuse what can never count. A sum is held to the bounds as a whole, when it is judged."""
+    """Refuse a score that can never count. The bounds of a sum apply to its total, in ``judge``."""
     if not board.score_low <= score <= board.score_high:
         low, high = board.show_score(board.score_low), board.show_score(board.score_high)
         raise ScoreOutOfBounds(board=board.name, low=low, high=high)
@@ -449,8 +450,8 @@ def _read_needed(board: Board, value: object, path: str, errors: Errors) -> int:
 def valid_player(value: object) -> bool:
     """Whether this can be a player's id: 1 to PLAYER_ID_BYTES_MAX bytes of printable UTF-8.
 
-    Whoever submits must have one of which something can be seen and that turns no text around,
-    either. Ledgers hold ids from before that was asked for, and their players can be read for ever.
+    New ids must also be visible and must not change the direction of text (``valid_new_player``).
+    Ledgers hold older ids without these properties, and their players stay readable.
     """
     return _is_text(value, PLAYER_ID_BYTES_MAX)
 
@@ -459,11 +460,11 @@ NEW_PLAYER = (
     f"text of 1 to {PLAYER_ID_BYTES_MAX} bytes, all printable, some of it visible,"
     " none that turns text around"
 )
-"""What ``valid_new_player`` takes, in words."""
+"""The ids that ``valid_new_player`` accepts, in words."""
 
 
 def valid_new_player(value: object) -> TypeGuard[str]:
-    """Whether this can be the id of somebody who is not there yet."""
+    """Whether this can be the id of a new player."""
     if not _is_text(value, PLAYER_ID_BYTES_MAX):
         return False
     if value.isascii():
@@ -518,7 +519,7 @@ def _read_at(value: object, path: str, errors: Errors) -> Instant:
 
 
 def _refuse_unchecked(_value: object, path: str, errors: Errors) -> None:
-    """Refuse what whoever sends it expects to be checked: taking it unread would be a lie."""
+    """Refuse a field that clients expect to be checked: accepting it unread would mislead them."""
     errors.append(FieldError(path, "is not supported yet: nobody checks it"))
 
 
@@ -535,7 +536,7 @@ def _read_metadata(value: object, path: str, errors: Errors) -> bytes:
 
 
 def _is_json(value: object) -> bool:
-    """Whether JSON can say this so that all who read it read the same, and stores can keep it.
+    """Whether this has one meaning in JSON for every reader, and every store can hold it.
 
     An encoder is more obliging: it turns NaN into null. PostgreSQL keeps no U+0000.
     """
@@ -566,7 +567,7 @@ def _is_json(value: object) -> bool:
 
 
 def read_attributes(value: object, path: str, errors: Errors) -> Attributes:
-    """Return a player's attributes by name, sorted; add to ``errors`` what is wrong with them."""
+    """Return a player's attributes by name, sorted; add their faults to ``errors``."""
     if not isinstance(value, Mapping) or len(value) > ATTRIBUTES_MAX:
         errors.append(FieldError(path, f"must be an object of at most {ATTRIBUTES_MAX} attributes"))
         return {}

@@ -9,14 +9,14 @@ decides everything:
     A window starts at the first instant at which the local clock shows its starting time
     *or anything later*, and ends where the next one starts.
 
-"Or anything later" settles a starting time that the clock jumps over: the window starts right
-after the jump. "First" settles a time shown twice: once started, a window does not start again
-when the clock is set back. The clock seen this way never runs backwards, so windows can neither
-overlap nor leave a hole, whatever a government decides. A window that would be empty, because
-the clock jumps over all of it, does not exist.
+"Or anything later" settles a starting time that the clock jumps over: the window starts right after
+the jump. "First" settles a time shown twice: once started, a window does not start again when the
+clock is set back. The clock seen this way never runs backwards, so windows can neither overlap nor
+leave a hole, under any change of time zone rules. A window that would be empty, because the clock
+jumps over all of it, does not exist.
 
 Instants are whole microseconds since 1970 in UTC, as the ledger stores them. A *wall* time is a
-datetime without zone: what a clock on the wall shows. Windows are half-open: they contain their
+datetime without zone, as a clock on the wall shows it. Windows are half-open: they contain their
 start and not their end.
 
 Zones are read from the ``tzdata`` package, never from the machine: two nodes that fold the same
@@ -140,8 +140,8 @@ class Recurrence(ABC):
     """The rule that produces a board's windows, one after another.
 
     A kind only answers which turn an instant lies in and where a named window would start; all
-    stepping and naming is written once, here, in those terms. So what holds at one instant holds
-    for ``next_after``, ``previous`` and ``window`` too.
+    stepping and naming is written once, here, in those terms. So a property of one instant also
+    holds for ``next_after``, ``previous`` and ``window``.
     """
 
     name: str
@@ -314,7 +314,7 @@ class _OnTheClock(Recurrence):
 
     @abstractmethod
     def _suffix(self, mark: datetime) -> str:
-        """Return what follows the name in the id of the window that starts at ``mark``."""
+        """Return the part after the name in the id of the window that starts at ``mark``."""
 
     def _turn_at(self, instant: Instant) -> _Turn:
         mark, start, end = self._between_marks(instant)
@@ -505,7 +505,7 @@ class _EveryDays(_OnTheClock):
 
 @dataclass(frozen=True, slots=True)
 class _EveryHours(Recurrence):
-    """So many hours, minutes or seconds: exactly so long, whatever clocks show."""
+    """So many hours, minutes or seconds: of exact length, independent of local clocks."""
 
     start: Instant
     every: timedelta
@@ -560,7 +560,7 @@ def _zone(name: str) -> ZoneInfo:
 
 
 def _wall_at(instant: Instant, zone: str) -> datetime:
-    """Return what a clock in the zone shows, to the second: no mark is finer."""
+    """Return the local time in the zone, to the second: no mark is finer."""
     shown = datetime.fromtimestamp(instant // _SECOND, _zone(zone))
     # Adding nothing drops the ``fold``, and is twice as fast as ``replace``.
     return datetime.combine(shown.date(), shown.time()) + _NOTHING
@@ -648,7 +648,7 @@ def show_duration(duration: timedelta, *, days: bool = True) -> str:
 
 
 class _Definition:
-    """A definition being read: hands out its fields, and refuses what nobody asked for."""
+    """A definition being read: hands out its fields, and refuses unknown ones."""
 
     def __init__(self, fields: Mapping[str, object], time_zone: str) -> None:
         self._fields = fields
