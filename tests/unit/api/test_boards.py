@@ -137,6 +137,28 @@ async def test_a_board_is_not_changed_by_a_body_that_was_lost() -> None:
         assert (await at.told("get_board", B))["definition"]["rule"] == "best"
 
 
+async def test_preview_and_apply_fold_the_board_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with working() as at:
+        await at.define(rule="sum")
+        for score in (3, 5):
+            await at.submit("p", score)
+        read: list[int] = []
+        ledger_read = at.ledger.read
+
+        async def read_and_note(**asked: Any) -> Any:
+            facts = await ledger_read(**asked)
+            read.extend(recorded.position for recorded in facts)
+            return facts
+
+        monkeypatch.setattr(at.ledger, "read", read_and_note)
+        preview = await at.told("put_board", B, {"rule": "best"})
+        assert (preview["applied"], read) == (False, [1, 2, 3])
+        read.clear()
+        applied = await at.told("put_board", B, {"rule": "best"}, apply=True)
+        assert (applied["applied"], read) == (True, [1, 2, 3])
+        assert applied["windows"] == preview["windows"]
+
+
 async def test_a_preview_names_the_columns_of_each_side_as_that_side_does() -> None:
     columns = [{"name": "score"}, {"name": "time", "direction": "lower"}]
     async with working() as at:
