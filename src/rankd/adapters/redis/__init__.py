@@ -1,25 +1,25 @@
-"""The index in Redis or Valkey: shared by every node, and never the truth.
+"""Rank index in Redis or Valkey, shared by every node and rebuildable from the ledger.
 
-In the order in which they are best read:
+Suggested reading order:
 
-    lua/partition.lua  what a partition keeps, key by key
-    lua/apply.lua      one piece of an apply, in turn and once
-    lua/fill.lua       entries as they are, where nobody reads yet
-    lua/read.lua       questions, all as of one position
-    names.py           how rankings, players and epochs are called there
-    packing.py         what goes to a script and comes back from it
-    tally.py           ranks at each move's own moment, from counts made before all of them
-    questions.py       what is asked of a partition, and what it says of an earlier position
-    search.py          who is at a rank, over several partitions
-    address.py         a URL, read
-    link.py            connections, scripts, time-outs, and the vendor's errors
-    epoch.py           which of several indexes lives: pointer, rebuilding, sweeping
-    applying.py        from moves to pieces, and from their answers to ranks
-    filling.py         one epoch, as scripts are sent to it
-    copying.py         from an index in this process, entry by entry
-    reading.py         reads over all partitions, as of one position
-    index.py           the port's promises
-    examination.py     what a server is like, for the doctor
+    lua/partition.lua  keys of a partition, and helpers shared by the other scripts
+    lua/apply.lua      takes one piece of an apply, in order and once
+    lua/fill.lua       loads entries into a generation that is not read yet
+    lua/read.lua       reads, all as of one position
+    keys.py            names of generations, partitions, rankings and players
+    codec.py           arguments and replies of the scripts
+    batch_ranks.py     rank at each move, from counts made once before all moves
+    protocol.py        queries to a partition, and replies as of an earlier position
+    search.py          search for a rank over several partitions
+    address.py         URL parser
+    client.py          connections, scripts, time-outs, and translation of redis-py's errors
+    generations.py     pointer to the live generation; rebuild, takeover and sweep
+    writes.py          moves cut into pieces, and replies turned into ranks
+    partitions.py      partitions of one generation, and the scripts run on them
+    bulk_load.py       copy of an in-process index, entry by entry
+    reads.py           reads over all partitions, as of one position
+    index.py           the RankIndex port
+    doctor.py          server checks for ``rankd doctor``
 """
 
 from rankd.adapters.redis.examination import examine

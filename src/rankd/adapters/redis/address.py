@@ -1,18 +1,18 @@
-"""Where Redis is: a URL, read.
+"""Address of a Redis, parsed from a URL.
 
     redis://[user:password@]host[:port][/db]
     rediss://...                                        the same over TLS
     redis+sentinel://host[:port],host[:port]/service[/db]
     redis+cluster://host[:port],host[:port]
 
-and behind a question mark:
+Options, after a question mark:
 
-    prefix=NAME         what all keys begin with, so that several rankd share one Redis: rankd
-    partitions=N        over how many partitions a new index is spread: 1, on a cluster 8
-    timeout=SECONDS     how long one call may take
+    prefix=NAME         prefix of all keys (rankd), so that several rankd can share one Redis
+    partitions=N        number of partitions of a new index (1; on a cluster 8)
+    timeout=SECONDS     limit of one call
     tls=true            TLS for sentinels and clusters too
-    tls_ca=FILE         the certificates to trust, if not the system's
-    sentinel_password=  where the sentinels have another one than the servers
+    tls_ca=FILE         certificates to trust, if not the system's
+    sentinel_password=  password of the sentinels, if it differs from the servers'
 """
 
 import re
@@ -28,7 +28,7 @@ PARTITIONS_MAX = 256
 """Each takes part in every apply: more of them cost round trips and gain nothing."""
 
 CALL_SECONDS_MAX = 2.0
-"""How long one call to Redis may take, unless the URL says otherwise."""
+"""Limit of one call to Redis, in seconds, unless the URL has another."""
 
 PORT = 6379
 SENTINEL_PORT = 26379
@@ -46,7 +46,7 @@ _KNOWN = {"prefix", "partitions", "timeout", "tls", "tls_ca", "sentinel_password
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """A URL, read."""
+    """Address and options of a Redis."""
 
     kind: Kind
     hosts: tuple[tuple[str, int], ...]
@@ -62,13 +62,13 @@ class Address:
     call_seconds_max: float = CALL_SECONDS_MAX
 
     def __str__(self) -> str:
-        """Return where it is, without what is secret."""
+        """Return the hosts and the service, without secrets."""
         hosts = ",".join(f"{host}:{port}" for host, port in self.hosts)
         return f"Redis at {hosts}" + (f" ({self.service})" if self.service else "")
 
     @staticmethod
     def read(url: str) -> "Address":
-        """Return what a URL says. Raises InvalidSetting."""
+        """Parse a URL. Raises InvalidSetting."""
         scheme, _, _ = url.partition("://")
         if scheme not in _KINDS:
             raise _wrong(f"must begin with one of {', '.join(f'{kind}://' for kind in _KINDS)}")

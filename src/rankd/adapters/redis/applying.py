@@ -1,13 +1,14 @@
-"""From moves to pieces, and from what the partitions answer to ranks.
+"""Applies: moves cut into pieces, and the partitions' replies turned into ranks.
 
-An apply is cut into pieces of bounded length, each taken by every partition at one moment; with the
-last one the position moves. Of a player that a piece moves several times only the last move is
-written; the ranks in between are worked out (tally.py).
+An apply is cut into pieces of bounded length. Every partition takes a piece atomically, and the
+last piece advances the position. If a piece moves a player several times, only the last move is
+written; the ranks in between are computed (batch_ranks.py).
 
-Over several partitions the first one decides: whoever moves its position has won, and only then the
-others are told. If a process dies in between, whoever makes the same apply again completes it,
-for partitions that have taken it answer from memory. How the entries were before has to be known to
-count their ranks everywhere, so it is asked first, unless somebody just did.
+With several partitions the first one decides: the apply that advances its position has won, and is
+only then sent to the others. If the process dies in between, a process that repeats the apply
+completes it, because partitions that have taken it return the stored reply. Ranks are counted in
+all partitions and need the entries' previous order keys, so these are read first, unless the call
+before has read them.
 """
 
 import asyncio
@@ -28,17 +29,17 @@ from rankd.model.standing import TieRule
 from rankd.ports import APPLIES_REMEMBERED, STAY, Move, Moved, Ranking, Shape
 
 MOVES_TOGETHER_MAX = 500
-"""How many moves one script takes: a pause of some milliseconds for everybody else."""
+"""Moves per script: it blocks Redis for some milliseconds."""
 
 REMEMBERED_BYTES_MAX = 4 * 2**20
-"""How much a partition keeps of past applies, but for the last one."""
+"""Bytes of past applies that a partition remembers; the last apply is kept at any size."""
 
 KEYS_RELEASED_PER_APPLY = 256
-"""How many buckets of dropped rankings are freed with each piece: some 0.2 ms."""
+"""Buckets of dropped rankings freed with each piece: some 0.2 ms."""
 
 PLAYERS_PER_BUCKET = 64
-"""On average: few enough to be searched quickly, and twice as many still stay packed with Redis's
-own settings (hash-max-listpack-entries 512). Of longer ids than 64 bytes none does."""
+"""On average. Few enough to be searched quickly; twice as many still stay packed with Redis's
+default hash-max-listpack-entries of 512. Ids longer than 64 bytes never stay packed."""
 
 _STAYS, _PUT, _LEAVES = range(3)
 _PLACE, _FLOOR, _SCORE = 1, 2, 4
@@ -47,17 +48,17 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Mistake(AssertionError):
-    """An apply that no index could take."""
+    """An apply that no index could take: a programming error."""
 
 
 class Known(NamedTuple):
-    """How some entries were at a position."""
+    """Order keys of some entries at a position."""
 
     at: int
     order_keys: Mapping[Place, bytes | None]
     shapes: Mapping[Ranking, Shape]
     quiet: bool
-    """Whether no partition had gone further, or begun to."""
+    """Whether no partition had passed that position, or begun an apply after it."""
 
 
 NOTHING_KNOWN = Known(-1, {}, {}, quiet=False)
@@ -65,7 +66,7 @@ NOTHING_KNOWN = Known(-1, {}, {}, quiet=False)
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What an apply or a staging is to do."""
+    """Moves and changes of rankings that an apply or a staging makes."""
 
     moves: Sequence[Move]
     opened: Mapping[Ranking, Shape]
@@ -73,9 +74,9 @@ class Work:
     adopted: Mapping[Ranking, Ranking]
 
     def mark(self) -> str:
-        """Return what tells it from another with the same positions.
+        """Return a digest that distinguishes applies with the same positions.
 
-        A draft's own name does not count: every node makes its own.
+        Names of rebuilt rankings are left out: every node makes its own.
         """
         numbers: dict[Ranking, int] = {}
         moves = [
@@ -90,11 +91,11 @@ class Work:
         return blake2b(whole, digest_size=8).hexdigest()
 
     def places(self) -> list[Place]:
-        """Return whom it moves, each once."""
+        """Return the entries that it moves, each once."""
         return list(dict.fromkeys((move.ranking, move.player) for move in self.moves))
 
     def expected(self) -> list[Any]:
-        """Return the rankings that must be there, as apply.lua checks them."""
+        """Return the rankings that must exist, as apply.lua checks them."""
         widths: dict[Ranking, int] = {}
         dense: set[Ranking] = set()
         for ranking, _, key, _, ties in self.moves:
@@ -121,17 +122,17 @@ class Work:
 
 @dataclass(slots=True)
 class Part:
-    """The moves of one ranking in one piece."""
+    """Moves of one ranking in one piece."""
 
     ranking: Ranking
     finals: dict[str, Move | None] = field(default_factory=dict)
-    """By player the move that is to be written, None where it only stays."""
+    """Move to write for each player; None if the entry stays."""
     ties: set[TieRule] = field(default_factory=set)
     keys: dict[tuple[bytes, str], None] = field(default_factory=dict)
-    """Where the moves lead, in order."""
+    """Places that the moves lead to, in order."""
 
     def add(self, move: Move) -> None:
-        """Take in one more move."""
+        """Add a move."""
         self.ties.add(move.ties)
         if move.order_key == STAY:
             self.finals.setdefault(move.player, None)
@@ -142,12 +143,12 @@ class Part:
 
     @property
     def wants(self) -> int:
-        """What has to be known of each entry before, as apply.lua reads it."""
+        """Return bits that select the counts of each previous entry, as apply.lua reads them."""
         wanted = {TieRule.ORDINAL: _PLACE, TieRule.STANDARD: _FLOOR, TieRule.DENSE: _SCORE}
         return sum(bit for ties, bit in wanted.items() if ties in self.ties)
 
     def places(self, before: Mapping[str, bytes | None]) -> list[bytes]:
-        """Return the places to be counted: where the moves lead, and where they come from."""
+        """Return the places to count entries before: the new and the previous ones of all moves."""
         keys = [*self.keys, *((key, player) for player, key in before.items() if key is not None)]
         places: dict[bytes, None] = {}
         if TieRule.ORDINAL in self.ties:
@@ -157,14 +158,14 @@ class Part:
         return list(places)
 
     def scores(self, before: Mapping[str, bytes | None]) -> list[bytes]:
-        """Return the scores to be counted."""
+        """Return the distinct scores to count; empty unless the ranking is dense."""
         if TieRule.DENSE not in self.ties:
             return []
         keys = [*(key for key, _ in self.keys), *(key for key in before.values() if key)]
         return list(dict.fromkeys(map(score_part, keys)))
 
     def changes(self, before: Mapping[str, bytes | None]) -> dict[bytes, int]:
-        """Return by how many the entries with a score become more."""
+        """Return by how much the number of entries with each score changes."""
         changes: dict[bytes, int] = {}
         for player, move in self.finals.items():
             if move is None or before[player] == move.order_key:
@@ -177,7 +178,7 @@ class Part:
 
 
 def parts_of(moves: Sequence[Move]) -> list[Part]:
-    """Sort the moves of a piece by ranking."""
+    """Group the moves of a piece by ranking."""
     parts: dict[Ranking, Part] = {}
     for move in moves:
         parts.setdefault(move.ranking, Part(move.ranking)).add(move)
@@ -186,14 +187,14 @@ def parts_of(moves: Sequence[Move]) -> list[Part]:
 
 @dataclass(slots=True)
 class Piece:
-    """Some moves of an apply, and what is known of the entries they move."""
+    """Consecutive moves of an apply, and the previous order keys of their entries."""
 
     number: int
     last: bool
     moves: Sequence[Move]
     parts: list[Part]
     before: list[dict[str, bytes | None]]
-    """For each part the entries' order keys, where several partitions have to know them."""
+    """Previous order keys for each part; empty with a single partition, which reads them itself."""
     places: list[list[bytes]] = field(init=False)
     scores: list[list[bytes]] = field(init=False)
 
@@ -204,7 +205,7 @@ class Piece:
 
 
 class Applying:
-    """One apply, or one staging, on one epoch."""
+    """One apply, or one staging, on one generation."""
 
     def __init__(self, filling: Filling, work: Work, *, after: int | None, through: int) -> None:
         self._filling = filling
@@ -218,10 +219,10 @@ class Applying:
             player: filling.home(player) for player in {move.player for move in work.moves}
         }
         self.repeated = False
-        """Whether it had been made before."""
+        """Whether the index had this apply already."""
 
     async def apply(self, known: Known = NOTHING_KNOWN) -> list[Moved] | None:
-        """Make it; None if it is not its turn. Raises Mistake."""
+        """Apply; None if the index is at another position. Raises InvalidApply."""
         if self._alone:
             pieces = list(self._pieces({}))
             shapes: Mapping[Ranking, Shape] = {}
@@ -230,7 +231,7 @@ class Applying:
             if before is None:
                 return None
             pieces, shapes = list(self._pieces(before.order_keys)), before.shapes
-        answers = await self._send(pieces, shapes, 0)  # It decides.
+        answers = await self._send(pieces, shapes, 0)  # The first partition decides.
         if answers is None:
             return None
         others = [self._send(pieces, shapes, number) for number in range(1, self._filling.count)]
@@ -244,10 +245,10 @@ class Applying:
     # ------------------------------------------------------------------------- asking
 
     async def _known(self, known: Known) -> Known | None:
-        """Return how the entries were before; None if it is not the turn of this apply.
+        """Return the previous order keys; None if this apply does not follow the index's position.
 
-        The first partition decides, but not alone: if it has fallen back, the others still know
-        which apply it made, and none but that one must be made again.
+        The first partition decides, but not alone: if it has fallen back to an older state, the
+        others still know the apply it had made, and only that one may be repeated.
         """
         places = self._work.places()
         if (
@@ -296,7 +297,7 @@ class Applying:
             else:
                 sent = asyncio.ensure_future(self._filling.write(partition, packed))
                 try:
-                    await asyncio.sleep(0)  # Let it go out: the next is packed while Redis works.
+                    await asyncio.sleep(0)  # Send it: the next is packed while Redis works.
                     packed = self._packed(following, shapes, partition)
                 finally:
                     answer = await sent
@@ -392,7 +393,7 @@ class Applying:
     def _changes(
         self, piece: Piece, number: int, shapes: Mapping[Ranking, Shape], partition: int
     ) -> dict[bytes, int]:
-        """Return the scores that a partition counts and that change, if it cannot tell itself."""
+        """Return the changed scores that a partition counts; empty if it is the only one."""
         part = piece.parts[number]
         shape = shapes.get(part.ranking) or self._work.opened.get(part.ranking)
         if self._alone or shape is None or not shape.dense:
@@ -423,7 +424,7 @@ class Applying:
 
     @staticmethod
     def _tally_alone(piece: Piece, number: int, answer: Answer) -> Tally:
-        """Read what the only partition says of one ranking, and of entries it alone knew."""
+        """Build the ranks of one ranking from the only partition's reply."""
         part, numbers = piece.parts[number], answer.numbers
         total = next(numbers)
         entries: dict[str, bytes | None] = {}
@@ -446,7 +447,7 @@ class Applying:
         return Tally(total, entries, counts, scores)
 
     def _tally_together(self, piece: Piece, number: int, told: Sequence[Answer]) -> Tally:
-        """Add up what the partitions say of one ranking."""
+        """Build the ranks of one ranking from the sum of all partitions' replies."""
         part, places, scores = piece.parts[number], piece.places[number], piece.scores[number]
         total, counts = 0, dict.fromkeys(places, 0)
         having = dict.fromkeys(scores, Score(0, 0))
@@ -454,7 +455,7 @@ class Applying:
             numbers = answer.numbers
             total += next(numbers)
             for _ in self._here(part, partition):
-                next(answer.strings)  # Its order key, which is known.
+                next(answer.strings)  # Its order key, known already.
             for place in places:
                 counts[place] += next(numbers)
             for score in scores:

@@ -1,9 +1,9 @@
-"""From an index in this process into Redis, entry by entry: how a lost index is filled again.
+"""Bulk load: copy an in-process index into Redis, entry by entry, to rebuild a lost one.
 
-Folding a ledger into Redis asks and counts for every fact. An index in this process folds it in a
-tenth of the time; what then counts is only where everybody ended, so nothing is looked up, counted
-or remembered while it is copied. How many buckets a ranking comes to is known before the first
-entry is put there, so none is ever split. Nobody reads the copy before all of it is there.
+Folding a ledger into Redis looks up and counts entries for every fact. An in-process index folds it
+in a tenth of the time; then only the final entries matter, so the copy looks up, counts and
+remembers nothing. The number of buckets of a ranking is known before its first entry is written, so
+none is ever split. The copy is read only once it is complete.
 """
 
 import asyncio
@@ -22,15 +22,15 @@ from rankd.model.standing import Rank
 from rankd.ports import Columns, ImmediateIndex, Progress, RankIndex, Ranking, Shape
 
 COPIED_TOGETHER = 1_000
-"""How many entries go in one script: a pause of some four milliseconds for everybody else."""
+"""Entries per script: it blocks Redis for some four milliseconds."""
 
 COPY_CALLS_MAX = 4
-"""How many such scripts are under way at once, so that Redis never waits for the next."""
+"""Concurrent scripts, so that Redis never waits for the next."""
 
 
 @dataclass(slots=True)
 class _Score:
-    """The score that the last entries of a page have: the next page may go on with it."""
+    """Score of the last entries of a page: the next page may continue it."""
 
     score: bytes = b""
     entries: int = 0
@@ -38,16 +38,16 @@ class _Score:
 
 @dataclass(slots=True)
 class _Block:
-    """Consecutive entries of one ranking, and where they belong."""
+    """Consecutive entries of one ranking, with their partitions."""
 
     ranking: Ranking
     shape: Shape
     buckets: int
-    """How many the ranking has in each partition."""
+    """Buckets of the ranking in each partition."""
     columns: Columns
     homes: list[Home]
     scores: list[tuple[bytes, int]]
-    """Distinct scores that are done with, and how many entries have each; of a dense ranking."""
+    """Distinct scores counted completely, with their number of entries; for dense rankings."""
     bucket_of: Callable[[int], int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -55,16 +55,16 @@ class _Block:
 
 
 class _Part(NamedTuple):
-    """What one partition is sent of a block."""
+    """Part of a block that is sent to one partition."""
 
     head: list[Any]
     strings: list[bytes]
 
 
 async def copy(source: RankIndex, to: Filling) -> AsyncIterator[Progress]:
-    """Copy all rankings; yield how far it is. The source stands still meanwhile.
+    """Copy all rankings and yield the progress. The source must not change meanwhile.
 
-    Raises EpochGone, IndexUnavailable.
+    Raises GenerationGone, IndexUnavailable.
     """
     at, shapes = await source.checkpoint(), await source.shapes()
     total = sum([await source.count(ranking) for ranking in shapes])
@@ -73,7 +73,7 @@ async def copy(source: RankIndex, to: Filling) -> AsyncIterator[Progress]:
     try:
         async for blocks in _gathered(_blocks(source, shapes, to, at)):
             under_way.add(asyncio.create_task(_send(to, blocks)))
-            await asyncio.sleep(0)  # Let it go out: the next is read while Redis works.
+            await asyncio.sleep(0)  # Send it: the next is read while Redis works.
             if len(under_way) == COPY_CALLS_MAX:
                 sent, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
                 for call in sent:
@@ -109,7 +109,7 @@ async def _blocks(
 
 
 async def _gathered(blocks: AsyncIterator[_Block]) -> AsyncIterator[list[_Block]]:
-    """Put blocks together until they are worth a call: there may be many small rankings."""
+    """Join blocks until they are worth a call: there may be many small rankings."""
     gathered: list[_Block] = []
     count = 0
     async for block in blocks:
@@ -136,9 +136,9 @@ async def _read(source: RankIndex, ranking: Ranking, first: Rank) -> Columns:
 def _scores(
     columns: Columns, shape: Shape, last: _Score, *, ended: bool
 ) -> list[tuple[bytes, int]]:
-    """Return the distinct scores that a page is done with; its last one waits for the next page.
+    """Return the distinct scores that a page completes; its last one waits for the next page.
 
-    So each is told once, and a call that is made again counts nobody twice.
+    So each score is sent once, and a repeated call counts no entry twice.
     """
     keys, width = columns.order_keys, shape.key_bytes
     length = width - TIE_BREAK_BYTES
@@ -195,12 +195,12 @@ def _part(to: Filling, block: _Block, partition: int) -> _Part:
 
 
 def _buckets(total: int, to: Filling) -> int:
-    """Return how many buckets a ranking needs in a partition; few more or fewer do no harm."""
+    """Return the number of buckets of a ranking in each partition. It need not be exact."""
     return max(1, -(-total // (to.count * PLAYERS_PER_BUCKET)))
 
 
 def _bucketing(buckets: int) -> Callable[[int], int]:
-    """Return what tells a player's bucket by its hash: ``bucket_of`` in partition.lua."""
+    """Return a function from a player's hash to its bucket, as ``bucket_of`` in partition.lua."""
     size = 1 << (buckets - 1).bit_length()
     all_bits, half = size - 1, size // 2 - 1
 

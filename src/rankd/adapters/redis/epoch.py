@@ -1,8 +1,8 @@
-"""Which of several fillings of the index lives, and what becomes of the others.
+"""Generations of the index: which one is live, and removal of the others.
 
-A pointer names the living epoch. An epoch is written down in a list before anything of it exists,
-and pointed to only once all of its partitions do: so whatever a crash leaves behind is in the list,
-and a living epoch of which a partition is missing has lost it.
+A pointer names the live generation. A generation is listed before any key of it exists, and pointed
+to only once all of its partitions exist. So the list contains everything a crash leaves behind, and
+a live generation that lacks a partition has lost it.
 """
 
 import secrets
@@ -14,14 +14,14 @@ from rankd.adapters.redis.packing import pack
 from rankd.errors import InvalidSetting
 
 KEYS_DROPPED_TOGETHER = 500
-"""A pause of about a millisecond for everybody else who asks Redis."""
+"""Keys freed per call: it blocks Redis for about a millisecond."""
 
 EPOCH_TRIES = 4
-"""How often one looks where the pointer leads, while others move it."""
+"""Times that a call follows the pointer while other nodes move it."""
 
 
 class Epochs:
-    """The epochs of one index: those of one prefix in one Redis."""
+    """Generations of one index: those with one prefix in one Redis."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -34,12 +34,12 @@ class Epochs:
         self._owner = f"{prefix}:ledger".encode()
 
     async def living(self) -> Epoch:
-        """Return the living epoch; begin one if there is none."""
+        """Return the live generation; begin one if there is none."""
         found = await self.pointed()
         return found if found is not None else await self.replace(None)
 
     async def pointed(self) -> Epoch | None:
-        """Return where the pointer leads, None if there is none. Raises InvalidSetting."""
+        """Return the generation pointed to, None without a pointer. Raises InvalidSetting."""
         reply = await self._link.command("GET", self._pointer)
         if reply is None:
             return None
@@ -54,7 +54,7 @@ class Epochs:
         return found
 
     async def begin(self) -> Epoch:
-        """Make an epoch that is empty and that nobody reads yet."""
+        """Create an empty generation, not pointed to yet."""
         epoch = Epoch(secrets.token_hex(5), self._link.address.partitions)
         await self._link.command("SADD", self._begun, str(epoch))
         for partition in range(epoch.partitions):
@@ -63,17 +63,17 @@ class Epochs:
         return epoch
 
     async def replace(self, lost: Epoch | None) -> Epoch:
-        """Let an empty epoch live in the place of one that is lost; return the one that lives."""
+        """Replace a lost generation by an empty one; return the generation that is now live."""
         fresh = await self.begin()
         living = await self.point(of=lost, to=fresh)
-        if living != fresh:  # Somebody else was first.
+        if living != fresh:  # Another node was first.
             await self.drop(fresh)
         if lost is not None:
             await self.drop(lost)
         return living
 
     async def point(self, *, of: Epoch | None, to: Epoch) -> Epoch:
-        """Move the pointer, if it leads where one thinks; return where it leads now."""
+        """Compare-and-set the pointer from ``of`` to ``to``; return the generation it now names."""
         believed = "" if of is None else str(of)
         reply = await self._link.run(POINT, self._pointer, believed.encode(), str(to).encode())
         found = Epoch.read(reply.decode())
@@ -81,7 +81,7 @@ class Epochs:
         return found
 
     async def drop(self, epoch: Epoch) -> None:
-        """Forget an epoch, a little at a time."""
+        """Delete a generation, a few keys per call."""
         for partition in range(epoch.partitions):
             key = partition_key(self._prefix, epoch, partition)
             more = True
@@ -93,7 +93,7 @@ class Epochs:
         await self._link.command("HDEL", self._left, str(epoch))
 
     async def claim(self, who: str, *, seconds: float) -> bool:
-        """Say who fills, for a while; False if that is somebody else."""
+        """Take or renew the lease to rebuild the index; False if another node has it."""
         milliseconds = max(1, round(seconds * 1000))
         words = ("SET", self._filler, who, "NX", "PX", milliseconds)
         if await self._link.command(*words) is not None:
@@ -104,19 +104,19 @@ class Epochs:
         return True
 
     async def release(self, who: str) -> None:
-        """Say that one does not fill any more."""
+        """Give up the lease, if this node has it."""
         if await self._link.command("GET", self._filler) == who.encode():
             await self._link.command("DEL", self._filler)
 
     async def belong(self, ledger: str) -> bool:
-        """Say which ledger the index is made from; False if another was named before."""
+        """Record the ledger that the index is built from; False if another is recorded."""
         if ledger:
             await self._link.command("SET", self._owner, ledger, "NX")
         owner = await self._link.command("GET", self._owner)
         return owner is None or owner == ledger.encode()
 
     async def sweep(self, *, at_once: bool) -> list[Epoch]:
-        """Drop epochs that do not live and, unless all at once, have not moved since last time."""
+        """Drop generations that are not live and did not grow since last time, or all ``at_once``."""
         living, dropped = await self.living(), []
         for name in await self._link.command("SMEMBERS", self._begun):
             epoch = Epoch.read(name.decode())
@@ -128,7 +128,7 @@ class Epochs:
         return dropped
 
     async def _has_moved(self, epoch: Epoch) -> bool:
-        """Whether an epoch has come further since it was looked at last; look at it."""
+        """Record how far a generation has come; return whether that changed since the last call."""
         positions = []
         for partition in range(epoch.partitions):
             key = partition_key(self._prefix, epoch, partition)

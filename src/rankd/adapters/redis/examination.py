@@ -1,4 +1,4 @@
-"""What a Redis is like, for whoever wants to know before nodes use it."""
+"""Checks of a Redis before nodes use it, for ``rankd doctor``."""
 
 from redis.exceptions import AuthenticationError, NoPermissionError
 
@@ -10,7 +10,7 @@ from rankd.ports import Finding
 
 
 async def examine(url: str) -> list[Finding]:
-    """Look at a server, and change nothing. Raises InvalidSetting, IndexUnavailable."""
+    """Inspect a server without changing it. Raises InvalidSetting, IndexUnavailable."""
     link = Link(Address.read(url))
     try:
         findings = await _servers(link)
@@ -42,7 +42,7 @@ async def _servers(link: Link) -> list[Finding]:
 
 
 async def _persistence(link: Link) -> str:
-    """Say what is written to disk, as far as each server tells."""
+    """Describe the persistence of each server, as far as it is readable."""
     kept: list[str] = []
     for target, info in await link._infos():
         saves = await link._config(target, "save")
@@ -58,7 +58,7 @@ async def _persistence(link: Link) -> str:
 
 
 def _refused(address: Address, error: BaseException) -> str:
-    """Say what to mend where a server answers, and does not let one in."""
+    """Return the remedy for a server that answers but refuses access."""
     if isinstance(error, NoPermissionError):
         return "it runs, and its user may not do this: give it the commands, with ACL SETUSER"
     if address.password is None:
@@ -74,7 +74,7 @@ async def _index(link: Link) -> Finding:
 
 
 def spread(partitions: int, wanted: int) -> str:
-    """Say so if an index is spread over another number of partitions than its URL names."""
+    """Return a warning if an index has another number of partitions than its URL; else ""."""
     if partitions == wanted:
         return ""
     return f"the index has {partitions} partitions, not {wanted}: one that is rebuilt will"

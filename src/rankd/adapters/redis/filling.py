@@ -1,4 +1,4 @@
-"""One epoch of the index, as scripts are sent to it: partition by partition, or all at once."""
+"""Partitions of one generation of the index, and the scripts run on them."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -12,15 +12,15 @@ from rankd.adapters.redis.packing import Answer, Packed, unpack
 T = TypeVar("T")
 
 HOMES_REMEMBERED = 65_536
-"""Of how many players it is known where they are: whoever is looked up is mostly moved next."""
+"""Cached partitions of players: a player that is looked up is mostly moved next."""
 
 
 class EpochGone(Exception):
-    """Redis has no such epoch: another took its place, or all was lost."""
+    """Redis lacks this generation: another one replaced it, or the data was lost."""
 
 
 class Filling:
-    """The partitions of one epoch."""
+    """Partitions of one generation."""
 
     def __init__(self, link: Link, epoch: Epoch) -> None:
         self.epoch = epoch
@@ -29,18 +29,18 @@ class Filling:
         prefix = link.address.prefix
         self._keys = [partition_key(prefix, epoch, number) for number in range(self.count)]
         self.home: Callable[[str], Home] = lru_cache(HOMES_REMEMBERED)(partial(home_of, epoch))
-        """Return where a player is."""
+        """Return the partition and hash of a player, cached."""
 
     async def write(self, partition: int, packed: Packed) -> Answer:
-        """Run apply.lua. Raises EpochGone, IndexUnavailable."""
+        """Run apply.lua. Raises GenerationGone, IndexUnavailable."""
         return _living(await self._link.run(APPLY, self._keys[partition], *packed))
 
     async def fill(self, partition: int, packed: Packed) -> None:
-        """Run fill.lua. Raises EpochGone, IndexUnavailable."""
+        """Run fill.lua. Raises GenerationGone, IndexUnavailable."""
         _living(await self._link.run(FILL, self._keys[partition], *packed))
 
     async def read(self, partition: int, packed: Packed, *, replica: bool = False) -> Answer:
-        """Run read.lua. Raises EpochGone, IndexUnavailable."""
+        """Run read.lua. Raises GenerationGone, IndexUnavailable."""
         reply = await self._link.run(READ, self._keys[partition], *packed, replica=replica)
         return _living(reply)
 
@@ -53,7 +53,7 @@ def _living(reply: Sequence[Any]) -> Answer:
 
 
 async def together(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Wait for all, and only then raise what the first of them raised that did."""
+    """Await all calls, then raise the first error in their order, if any."""
     if len(calls) == 1:
         return [await calls[0]]
     done = await asyncio.gather(*calls, return_exceptions=True)

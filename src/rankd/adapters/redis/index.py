@@ -1,11 +1,11 @@
-"""The index in Redis or Valkey: a RankIndex that several nodes share.
+"""RankIndex in Redis or Valkey, shared by several nodes.
 
-Every node may fold. Of those that make the same apply one is first, and the others get its answer:
-Redis remembers the last applies, what they answered and how entries were before them. So a node
-whose facts another has folded can still tell its receipts.
+Every node may fold. When several make the same apply, one is first and the others get the same
+reply: Redis remembers the last applies, their replies and the previous entries. So a node can still
+compute the receipts of its facts when another node has folded them.
 
-Nothing here is the truth. A Redis that was emptied, or fell back to an older copy of itself, has
-a lower checkpoint, and says so with every answer; whoever folds goes on from there.
+The ledger is the truth, not the index. A Redis that was emptied, or restored from an older copy,
+has a lower checkpoint, which every reply includes; the folding node continues from there.
 """
 
 import asyncio
@@ -53,22 +53,22 @@ from rankd.ports import (
 T = TypeVar("T")
 
 READ_TRIES = 6
-"""How often a read begins anew while the partitions move on too fast for it."""
+"""Times that a read is repeated because the partitions advance too fast for it."""
 
 RANKS_TOGETHER_MAX = 512
-"""How many ranks are asked for in one call, of those that were wanted in the same turn."""
+"""Ranks per call, of those requested in the same iteration of the event loop."""
 
 RANK_CALLS_MAX = 3
-"""How many such calls are under way at once; what is wanted meanwhile gathers for the next."""
+"""Concurrent calls of this kind; requests made meanwhile are gathered for the next one."""
 
 CHECK_SECONDS = 30.0
-"""How often the server is checked though nothing happened: somebody may have configured it."""
+"""Interval of the server checks: the operator may have reconfigured it."""
 
 RANKS_WAITING_MAX = 100_000
-"""How many ranks may be waited for in one process."""
+"""Rank requests that may wait in one process."""
 
 DIGEST_BLOCK_ENTRIES = 4096
-"""Part of what a digest means, here and in the native index."""
+"""Entries per block of a digest; part of its definition, here and in the native index."""
 
 _NOTHING: Mapping[Ranking, Shape] = MappingProxyType({})
 _NO_DRAFTS: Mapping[Ranking, Ranking] = MappingProxyType({})
@@ -77,7 +77,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Wanted(NamedTuple):
-    """A rank somebody waits for."""
+    """A rank request, with its callback."""
 
     ranking: Ranking
     player: str
@@ -85,7 +85,7 @@ class _Wanted(NamedTuple):
 
 
 class RedisIndex:
-    """A RankIndex in Redis. ``RedisIndex.open`` makes one."""
+    """RankIndex in Redis, made by ``RedisIndex.open``."""
 
     immediate: ClassVar[bool] = False
     judges: ClassVar[bool] = False
@@ -95,27 +95,28 @@ class RedisIndex:
         self, link: Link, epoch: Epoch, *, lives: bool = True, replica: bool = False
     ) -> None:
         self.notes: list[str] = []
-        """What is worth knowing of this Redis, in sentences."""
+        """Warnings about this Redis, as sentences."""
         self._link = link
         self._epochs = Epochs(link)
         self._filling = Filling(link, epoch)
         self._lives = lives
-        """Whether it follows the pointer; one that is being filled beside it does not."""
+        """Whether it follows the pointer; a generation that is being filled does not."""
         self._instead_of: Epoch | None = None
-        """Beside which epoch it is being filled."""
+        """The generation that this one is to replace."""
         self._moving = asyncio.Lock()
         self._replica = replica
-        """Whether it is read from replicas: then it is behind, and nothing is written."""
+        """Whether it reads from replicas: then it lags, and writes nothing."""
         self.replicas: RedisIndex | None = None
-        """The same, read from replicas, if that is wanted."""
+        """The same index read from replicas, if requested."""
         self._owner = secrets.token_hex(4)
-        """What its drafts are called by: other nodes make their own."""
+        """Name under which this node's board rebuilds are stored, apart from those of other
+        nodes."""
         self._staged: dict[Ranking, str] = {}
-        """Its drafts, and in which epoch they are."""
+        """Rankings of its board rebuilds, with the generation they were staged in."""
         self._known = NOTHING_KNOWN
-        """What ``order_keys`` told last: an apply mostly follows that moves just those entries."""
+        """Result of the last ``order_keys``: mostly an apply of the same entries follows."""
         self._check_at = 0.0
-        """When the server is to be checked again."""
+        """Time of the next server check, by the loop's clock."""
         self._wanted: deque[_Wanted] = deque()
         self._gathering = False
         self._calls: set[asyncio.Task[Sequence[Ranked | None]]] = set()
@@ -123,11 +124,11 @@ class RedisIndex:
     @classmethod
     @asynccontextmanager
     async def open(cls, url: str, *, replica_reads: bool = False) -> "AsyncIterator[RedisIndex]":
-        """Connect to the living index at a URL (address.py), and begin one if there is none.
+        """Connect to the live index at a URL (address.py); begin one if there is none.
 
-        With ``replica_reads`` it has ``replicas``, which ask those of sentinels and clusters, and
-        tell what these have reached. Raises InvalidSetting where that Redis cannot
-        keep an index, IndexUnavailable.
+        With ``replica_reads`` the index has ``replicas``, which reads from the replicas of a
+        sentinel service or cluster, as of the position they have reached. Raises InvalidSetting if
+        that Redis is unfit for an index, IndexUnavailable.
         """
         link = Link(Address.read(url), replica_reads=replica_reads)
         try:
@@ -147,7 +148,7 @@ class RedisIndex:
             await link.close()
 
     def _note(self, notes: Sequence[str]) -> None:
-        """Keep what is worth knowing, and say in the log what was not known yet."""
+        """Store the warnings, and log those that are new."""
         differs = spread(self._filling.count, self._link.address.partitions)
         noted = [*notes, differs] if differs else list(notes)
         for note in noted:
@@ -156,9 +157,10 @@ class RedisIndex:
         self.notes = noted
 
     async def look_again(self) -> None:
-        """Go where the pointer leads, and check the server again, at once if a connection was lost.
+        """Follow the pointer, and check the server when due, or at once after a lost connection.
 
-        Behind that may be another server now. Nobody stops for what is found then, but it is noted.
+        The address may be another server after that. Problems found now become warnings, not
+        errors.
         """
         await self._follow_pointer()
         now = asyncio.get_running_loop().time()
@@ -174,20 +176,20 @@ class RedisIndex:
             raise
 
     async def _follow_pointer(self) -> None:
-        """Leave an index that does not live any more, though all of it may still be there.
+        """Leave a generation that is no longer live, even if all of it still exists.
 
-        A pointer that is gone was evicted, and who knows what with it: another index is begun.
+        A missing pointer was evicted, perhaps with other keys, so a new generation is begun.
         """
         filling = self._filling
         if await self._epochs.pointed() != filling.epoch:
             await self._move_on(filling)
 
     async def belongs(self, ledger: str) -> bool:
-        """Say which ledger this index is made from; False if it is made from another."""
+        """Record the ledger this index is built from; False if it is built from another."""
         return await self._epochs.belong(ledger)
 
     async def _finish(self) -> None:
-        """Break off what is under way, and take back drafts that nobody adopted."""
+        """Cancel the calls under way, and drop board rebuilds that were not adopted."""
         while self._wanted:
             _fail(self._wanted.popleft(), _CLOSED)
         for call in list(self._calls):
@@ -202,7 +204,7 @@ class RedisIndex:
     # --------------------------------------------------------------------------- epochs
 
     async def _on_living(self, call: Callable[[Filling], Awaitable[T]]) -> T:
-        """Call, and where the epoch is gone follow to the one that took its place."""
+        """Call with the live generation; if it is gone, follow the pointer and call again."""
         for _ in range(EPOCH_TRIES):
             filling = self._filling
             try:
@@ -210,13 +212,13 @@ class RedisIndex:
             except EpochGone:
                 await self._move_on(filling)
             except Unsettled:
-                continue  # A draft's entries, while others apply: they do not change by that.
+                continue  # Reads of a rebuilt ranking during an apply, which does not change it.
         raise IndexUnavailable(f"{self._link.address}: the index does not stand still")
 
     async def _move_on(self, gone: Filling) -> None:
         async with self._moving:
             if self._filling is not gone:
-                return  # Somebody did while we waited.
+                return  # Another task did while this one waited.
             if not self._lives:
                 raise IndexUnavailable("the index that was being filled is gone: begin again")
             living = await self._epochs.pointed()
@@ -233,7 +235,7 @@ class RedisIndex:
         self._known = NOTHING_KNOWN
 
     async def beside(self) -> "RedisIndex":
-        """Return an empty index beside the living one, to be filled, compared, or to take over."""
+        """Return an empty index beside the live one, to be filled, compared, or to take over."""
         living = self._filling.epoch
         index = RedisIndex(self._link, await self._epochs.begin(), lives=False)
         index._instead_of = living
@@ -241,9 +243,9 @@ class RedisIndex:
         return index
 
     async def fill(self, source: RankIndex) -> AsyncIterator[Progress]:
-        """Copy all rankings of an index that stands still meanwhile, and its checkpoint.
+        """Copy all rankings and the checkpoint of an index, which must not change meanwhile.
 
-        Only into one that was made ``beside`` another and is empty.
+        Only into an empty index made with ``beside``.
         """
         assert not self._lives, "the living index is not filled: fill one beside it"
         try:
@@ -255,10 +257,10 @@ class RedisIndex:
             assert await self.apply([], after=Position(0), through=at) is not None
 
     async def take_over(self) -> bool:
-        """Let this index live in the place of the one it was made beside, for all nodes at once.
+        """Make this index live instead of the one it was made beside, for all nodes at once.
 
-        That one is dropped, a little at a time. False if it does not live any more, be it that
-        another took its place: then this one is dropped.
+        The old one is dropped, a few keys per call. Returns False if it was not live any more,
+        because another took its place: then this one is dropped.
         """
         assert not self._lives, "this index lives already"
         old, new = self._instead_of, self._filling.epoch
@@ -271,23 +273,23 @@ class RedisIndex:
         return taken
 
     async def drop(self) -> None:
-        """Forget an index beside the living one, which is not to take over."""
+        """Delete an index made beside the live one that is not to take over."""
         assert not self._lives, "the living index is not dropped"
         await self._epochs.drop(self._filling.epoch)
 
     async def claim(self, *, seconds: float) -> bool:
-        """Say that this node fills the index, for so long; False if another one does."""
+        """Take or renew this node's lease to rebuild the index; False if another node has it."""
         return await self._epochs.claim(self._owner, seconds=seconds)
 
     async def release(self) -> None:
-        """Say that it does not any more."""
+        """Give the lease up."""
         await self._epochs.release(self._owner)
 
     async def sweep(self, *, at_once: bool = False) -> int:
-        """Drop what crashed rebuilds left behind; return how many there were.
+        """Drop generations left behind by crashed rebuilds; return their number.
 
-        One that has moved since the last sweep is left alone, for it may still be filled, unless
-        it is to be done ``at_once``.
+        One that has grown since the last sweep may still be being filled: it is skipped unless
+        ``at_once``.
         """
         return len(await self._epochs.sweep(at_once=at_once))
 
@@ -315,7 +317,7 @@ class RedisIndex:
             applying = Applying(filling, work, after=after, through=through)
             moved = await applying.apply(known)
             if moved is not None and adopted:
-                if applying.repeated:  # Another's drafts were adopted, and ours are in the way.
+                if applying.repeated:  # Another node's rebuild was adopted; drop this node's.
                     await self._stage(filling, Work([], {}, list(work.adopted), {}))
                 for draft in adopted:
                     self._staged.pop(draft, None)
@@ -373,14 +375,14 @@ class RedisIndex:
     def _are_here(
         self, drafts: "Mapping[Ranking, Ranking] | set[Ranking]", filling: Filling
     ) -> bool:
-        """Whether drafts are still where they were staged: another index may live since then."""
+        """Whether rankings are in the generation they were staged in: another may be live since."""
         here = filling.epoch.id
         return all(self._staged.get(draft, here) == here for draft in drafts)
 
     # -------------------------------------------------------------------------- reading
 
     async def _read(self, call: Callable[[Reading], Awaitable[T]]) -> T:
-        """Read, anew where the partitions moved on too fast for it; a few times."""
+        """Read; repeat a few times if the partitions advance too fast."""
 
         async def make(filling: Filling) -> T:
             for turn in range(READ_TRIES):
@@ -389,7 +391,7 @@ class RedisIndex:
                 except (Unsettled, Torn):
                     pass
                 if turn == READ_TRIES - 2:
-                    await self._look(filling)  # They may belong together no more.
+                    await self._look(filling)  # The partitions may be torn.
             raise IndexUnavailable(
                 f"{self._link.address}: the partitions of the index moved on too fast to be read"
             )
@@ -397,7 +399,7 @@ class RedisIndex:
         return await self._on_living(make)
 
     async def _look(self, filling: Filling) -> Whereabouts:
-        """Return where the index is; one whose parts do not fit together is replaced."""
+        """Return the position of the index; replace an index whose partitions are torn."""
         try:
             return await Reading(filling, replica=self._replica).whereabouts()
         except Torn:
@@ -459,7 +461,7 @@ class RedisIndex:
 
         def tell(found: Ranked | BaseException | None) -> None:
             if told.done():
-                return  # Whoever asked has gone away.
+                return  # The caller was cancelled.
             if isinstance(found, BaseException):
                 told.set_exception(found)
             else:
@@ -478,7 +480,7 @@ class RedisIndex:
         return self._want(_Wanted(ranking, player, tell_if_found))
 
     def _want(self, wanted: _Wanted) -> bool:
-        """Have a rank asked for together with others; False if too many are waited for."""
+        """Queue a rank request for the next joint call; False if too many are waiting."""
         if len(self._wanted) >= RANKS_WAITING_MAX:
             return False
         self._wanted.append(wanted)
@@ -488,7 +490,7 @@ class RedisIndex:
         return True
 
     def _ask_together(self) -> None:
-        """Ask for all ranks that were wanted in this turn of the loop."""
+        """Send all rank requests of this iteration of the event loop."""
         self._gathering = False
         while self._wanted and len(self._calls) < RANK_CALLS_MAX:
             some = [
@@ -503,7 +505,7 @@ class RedisIndex:
         return await self._read(lambda reading: reading.ranks(places))
 
     def _tell(self, some: Sequence[_Wanted], call: "asyncio.Task[Sequence[Ranked | None]]") -> None:
-        """Tell those a call was made for. Not in the call: it may be cancelled before it begins."""
+        """Answer the requests of a call. Runs even if the call is cancelled before it begins."""
         self._calls.discard(call)
         failure = _CLOSED if call.cancelled() else call.exception()
         if failure is None:
@@ -566,7 +568,7 @@ class RedisIndex:
             raise IndexForgot(position=at or 0, checkpoint=exc.at) from None
 
     def free_dropped(self) -> bool:
-        return False  # Applies and sweeps do.
+        return False  # Applies and sweeps free them.
 
     async def rankings(self, board: str) -> Sequence[Ranking]:
         there = private_board(board, self._owner)
@@ -583,9 +585,9 @@ class RedisIndex:
     # --------------------------------------------------------------------------- digest
 
     async def digest(self) -> bytes:
-        """Return what two indexes that folded the same facts have in common. O(n).
+        """Return a digest that is equal for two indexes that folded the same facts. O(n).
 
-        It is the native index's digest. Raises IndexUnavailable if the index moves on meanwhile
+        It is the native index's digest. Raises IndexUnavailable if the index meanwhile advances
         further than it remembers.
         """
         return await self._read(self._digest)
@@ -607,7 +609,7 @@ class RedisIndex:
 def _parts(
     ranking: Ranking, shape: Shape, entries: Sequence[tuple[bytes, bytes | None]]
 ) -> "list[bytes]":
-    """Return a ranking's bytes, as adapters/memory/state.py has them."""
+    """Return a ranking's bytes, as adapters/memory/index_state.py has them."""
     width = shape.key_bytes
     parts = [msgspec.json.encode((ranking, shape, len(entries)))]
     any_beside = any(beside is not None for _, beside in entries)
@@ -630,14 +632,14 @@ def _by_name(ranking: Ranking) -> tuple[str, str, bool, str]:
 
 
 def _fail(wanted: _Wanted, exc: BaseException) -> None:
-    """Tell one who waits: each gets an error of its own, with its own traceback."""
+    """Fail one request, with an error of its own so that tracebacks do not mix."""
     if isinstance(exc, IndexUnavailable):
         exc = IndexUnavailable(exc.problem)
     _tell(wanted, exc)
 
 
 def _tell(wanted: _Wanted, told: Ranked | BaseException | None) -> None:
-    """Tell one who waits. A mistake of one must not leave the others waiting."""
+    """Call a request's callback. An error in one must not leave the others waiting."""
     try:
         wanted.tell(told)
     except Exception:

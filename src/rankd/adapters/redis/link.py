@@ -1,9 +1,9 @@
-"""Connections to Redis: scripts, time-outs, and the vendor's errors turned into ours.
+"""Client of Redis: connections, scripts, time-outs, and translation of redis-py's errors.
 
-A script is sent by its hash and, where the server does not know it, whole. Every call has its time;
-what is over it, and whatever else Redis or the network answers with, is IndexUnavailable. Scripts
-are safe to repeat, so a connection that turns out to be dead is replaced and the call made again,
-once. redis-py's own repetitions are switched off, for they have no bound of time.
+A script is called by its hash, and sent whole if the server does not have it. Every call has a time
+limit; exceeding it, and any error of Redis or the network, raises IndexUnavailable. Scripts are
+safe to repeat, so a call on a dead connection is repeated once on a new one. redis-py's own retries
+are switched off, because they have no time limit.
 """
 
 import asyncio
@@ -32,29 +32,29 @@ from rankd.adapters.redis.address import Address
 from rankd.errors import IndexUnavailable, InvalidSetting, count
 
 CONNECTIONS_MAX = 32
-"""How many calls one process makes at once; the others wait their turn."""
+"""Concurrent calls of one process; further ones wait."""
 
 VERSION_MIN = (6, 2)
-"""The oldest Redis on which everything here is tested."""
+"""Oldest Redis that the tests cover."""
 
 CLUSTER_TRIES = 3
-"""How often redis-py looks where a slot is now, before it gives up."""
+"""Times that redis-py looks up the new node of a slot before it gives up."""
 
 _REPLICAS = LoadBalancingStrategy.ROUND_ROBIN_REPLICAS
 _LUA = Path(__file__).with_name("lua")
 _log = logging.getLogger(__name__)
 
 _Target = dict[str, Any]
-"""Which node of a cluster a command is for, as redis-py is told; empty where there is one."""
+"""redis-py's argument for the node of a cluster that gets a command; empty elsewhere."""
 
 
 @dataclass(frozen=True)
 class Script:
-    """A script of lua/."""
+    """A script of lua/, with its SHA-1."""
 
     name: str
     prelude: bool = True
-    """Whether it begins with partition.lua."""
+    """Whether partition.lua is put before it."""
     text: bytes = field(init=False, repr=False)
     sha: bytes = field(init=False, repr=False)
 
@@ -72,14 +72,15 @@ POINT = Script("point", prelude=False)
 
 
 class Link:
-    """What is asked of Redis goes through here."""
+    """Client of one Redis, sentinel service or cluster."""
 
     def __init__(self, address: Address, *, replica_reads: bool = False) -> None:
         self.address = address
         self.calls = 0
-        """How many commands were sent: for those who count them."""
+        """Number of commands sent, for measurements."""
         self.lost = False
-        """Whether a connection was lost since somebody asked: it may lead elsewhere now."""
+        """Whether a connection was lost since the last check: the address may be another server
+        now."""
         self._turns = asyncio.Semaphore(CONNECTIONS_MAX)
         self._sentinels: list[Sentinel] = []
         self._client = self._connect()
@@ -111,7 +112,7 @@ class Link:
                 except RedisConnectionError:
                     self.lost = True
                     if isinstance(client, RedisCluster):
-                        raise  # It has looked around and tried again itself.
+                        raise  # redis-py has looked up the slot and retried already.
                     await client.connection_pool.disconnect(inuse_connections=False)
                     return await self._send(client, words, target)
         except TimeoutError as exc:
@@ -127,7 +128,7 @@ class Link:
     ) -> Any:
         self.calls += 1
         if isinstance(client, RedisCluster):
-            # It looks commands up by their names, which are text there.
+            # redis-py looks commands up by name, as text.
             words = (words[0].decode() if isinstance(words[0], bytes) else words[0], *words[1:])
         return await client.execute_command(*words, **target)
 
@@ -138,7 +139,7 @@ class Link:
         common: dict[str, Any] = {
             "username": address.user,
             "password": address.password,
-            "socket_timeout": None,  # Every call has a time of its own.
+            "socket_timeout": None,  # Every call has a limit of its own.
             "socket_connect_timeout": address.call_seconds_max,
             "socket_keepalive": True,
             "protocol": 2,
@@ -178,7 +179,7 @@ class Link:
             "ssl": address.tls,
             **tls,
         }
-        make: Any = Sentinel  # redis-py does not say what it takes.
+        make: Any = Sentinel  # redis-py does not annotate its parameters.
         sentinel = make(list(address.hosts), sentinel_kwargs=asking)
         self._sentinels.append(sentinel)
         choose = sentinel.slave_for if replicas else sentinel.master_for
@@ -191,7 +192,7 @@ class Link:
         return cast("Redis", found)
 
     def _node_of(self, client: Redis | RedisCluster | None, key: bytes) -> dict[str, Any]:
-        """Return whom to ask among a cluster's replicas."""
+        """Return redis-py's argument that selects a replica of a key's slot in a cluster."""
         if not isinstance(client, RedisCluster) or not client.nodes_manager.slots_cache:
             return {}
         slot = client.keyslot(key)
@@ -200,7 +201,7 @@ class Link:
         return {"target_nodes": replicas[0]} if replicas else {}
 
     async def close(self) -> None:
-        """Let go of every connection. Safe to repeat."""
+        """Close every connection. Safe to repeat."""
         for client in (self._client, self._replicas):
             if client is not None:
                 await client.aclose()
@@ -214,9 +215,9 @@ class Link:
     # ------------------------------------------------------------------------- checking
 
     async def check(self) -> list[str]:
-        """Look whether this Redis can keep an index; return what is worth knowing.
+        """Check that this Redis is fit for an index; return warnings.
 
-        Raises InvalidSetting where it cannot, and says what to do; IndexUnavailable.
+        Raises InvalidSetting, with a remedy, if it is not; IndexUnavailable.
         """
         try:
             everywhere = await self._infos()
@@ -238,7 +239,7 @@ class Link:
         return list(dict.fromkeys(notes))
 
     async def described(self) -> tuple[list[str], list[str]]:
-        """Return the versions of all servers, and what each does when memory runs out."""
+        """Return the distinct versions and eviction policies of all servers."""
         versions, policies = [], []
         for target, info in await self._infos():
             policy = info.get("maxmemory_policy") or await self._config(target, "maxmemory-policy")
@@ -247,7 +248,7 @@ class Link:
         return list(dict.fromkeys(versions)), list(dict.fromkeys(policies))
 
     async def _infos(self) -> list[tuple[_Target, dict[str, str]]]:
-        """Return what every server says of itself."""
+        """Return INFO of every primary server."""
         if self._replicas is not None:
             await self._call(self._replicas, "PING")
         targets: list[_Target] = [{}]
@@ -285,7 +286,7 @@ class Link:
             )
 
     async def _config(self, target: _Target, name: str) -> str | None:
-        """Return a setting of a server, None where nobody may ask: a managed Redis forbids it."""
+        """Return a setting of a server; None if CONFIG is forbidden, as on a managed Redis."""
         try:
             reply = await self.command("CONFIG GET", name, **target)
         except IndexUnavailable as exc:
@@ -303,7 +304,7 @@ class Link:
 
 
 def _info(reply: Any) -> dict[str, str]:
-    """Read INFO, which redis-py has read already or not."""
+    """Parse the reply of INFO, which redis-py may have parsed already."""
     if isinstance(reply, dict):
         if len(reply) == 1 and isinstance(next(iter(reply.values())), dict):
             reply = next(iter(reply.values()))

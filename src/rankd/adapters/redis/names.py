@@ -1,7 +1,7 @@
-"""How rankings, players and epochs are called in Redis.
+"""Names of generations, partitions, rankings and players in Redis.
 
-A player is on the partition, and in the bucket, that the hash of its id tells. The epoch goes into
-the hash: its name is made up anew for each index, so nobody can choose ids that meet in one bucket.
+The hash of a player's id selects its partition and its bucket. The generation's random name is part
+of the hash, so that clients cannot choose ids that fall into one bucket.
 """
 
 from hashlib import sha1
@@ -10,11 +10,11 @@ from typing import NamedTuple
 from rankd.ports import DRAFT, Ranking, Shape
 
 LAYOUT = 1
-"""How keys and values are laid out. Another number is another index."""
+"""Version of the key and value layout. An index with another number cannot be read."""
 
 
 class Epoch(NamedTuple):
-    """One filling of an index, from empty to being dropped."""
+    """One generation of the index, from its empty beginning until it is dropped."""
 
     id: str
     partitions: int
@@ -24,7 +24,7 @@ class Epoch(NamedTuple):
 
     @staticmethod
     def read(text: str) -> "Epoch | None":
-        """Return the epoch that a pointer names; None if it is of another layout."""
+        """Parse the value of a pointer; None if it has another layout."""
         layout, _, rest = text.partition(":")
         id, _, partitions = rest.partition(":")
         if layout != str(LAYOUT) or not id or not partitions.isdigit():
@@ -33,22 +33,22 @@ class Epoch(NamedTuple):
 
 
 class Home(NamedTuple):
-    """Where a player is."""
+    """Partition of a player, and the hash that selects its bucket."""
 
     partition: int
     hash: int
-    """What its bucket is chosen by."""
+    """The bucket is chosen by this hash."""
 
 
 def home_of(epoch: Epoch, player: str) -> Home:
-    """Return where a player is. ``grow`` in apply.lua works out the same hash."""
+    """Return the partition and hash of a player. ``grow`` in apply.lua computes the same hash."""
     digest = sha1((epoch.id + player).encode(), usedforsecurity=False).digest()
     partition = int.from_bytes(digest[:4], "big") % epoch.partitions
     return Home(partition, int.from_bytes(digest[4:8], "big"))
 
 
 def partition_of_score(epoch: Epoch, score: bytes) -> int:
-    """Return where a distinct score of a dense ranking is counted: at one place, whoever has it."""
+    """Return the partition that counts a distinct score of a dense ranking: one for all players."""
     if epoch.partitions == 1:
         return 0
     digest = sha1(epoch.id.encode() + b"/" + score, usedforsecurity=False).digest()
@@ -56,12 +56,12 @@ def partition_of_score(epoch: Epoch, score: bytes) -> int:
 
 
 def partition_key(prefix: str, epoch: Epoch, partition: int) -> bytes:
-    """Return the key that a partition's scripts are given; all others are made from it."""
+    """Return the key passed to a partition's scripts, which derive all other keys from it."""
     return f"{{{prefix}:{epoch.id}:{partition}}}m".encode()
 
 
 def name_of(ranking: Ranking) -> str:
-    """Return what a ranking is called among those of its board."""
+    """Return the name of a ranking within its board: window and segment."""
     mark = "-" if ranking.segment is None else "+" + ranking.segment
     return f"{ranking.window}\0{mark}"
 
@@ -73,28 +73,28 @@ def ranking_of(board: str, name: str) -> Ranking:
 
 
 def shape_text(shape: Shape) -> str:
-    """Return a shape as scripts read it."""
+    """Return a shape as the scripts parse it."""
     return f"{shape.key_bytes}:{int(shape.dense)}"
 
 
 def shape_of(value: str) -> Shape:
-    """Return the shape in what is kept of a ranking, which begins with its generation."""
+    """Return the shape in the stored value of a ranking: ``generation:key bytes:dense``."""
     _, width, dense = value.split(":")
     return Shape(int(width), dense == "1")
 
 
 def is_draft(ranking: Ranking) -> bool:
-    """Whether nobody but its maker reads it."""
+    """Whether a ranking belongs to a board rebuild, which only its own node reads."""
     return ranking.board.startswith(DRAFT)
 
 
 def private(ranking: Ranking, owner: str) -> Ranking:
-    """Return a draft's name with its maker's in it: two nodes may make drafts of one board."""
+    """Return a rebuilt ranking under its owner's name: two nodes may rebuild the same board."""
     if not is_draft(ranking):
         return ranking
     return Ranking(private_board(ranking.board, owner), ranking.window, ranking.segment)
 
 
 def private_board(board: str, owner: str) -> str:
-    """Return the same for a board's name."""
+    """Return the name of a rebuilt board with its owner's in it; any other board unchanged."""
     return f"{DRAFT}{owner}{board}" if board.startswith(DRAFT) else board

@@ -1,7 +1,7 @@
-"""What goes to a script and what comes back, few arguments each: every one costs redis-py time.
+"""Arguments and replies of the scripts, in few values: redis-py spends time on each of them.
 
-Numbers and text go as MessagePack. Its decoder in Redis knows no bytes, so those lie end to end in
-one argument of their own, beside a list of their lengths.
+Numbers and text are sent as MessagePack. Its decoder in Redis has no type for bytes, so byte
+strings are concatenated in one argument of their own, with a list of their lengths.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _numbers = msgspec.msgpack.Decoder(list[int]).decode
 
 ABSENT = -1
-"""The length of a string that is not there."""
+"""Length that stands for an absent string."""
 
 
 class Packed(NamedTuple):
@@ -24,25 +24,25 @@ class Packed(NamedTuple):
 
 
 def pack(head: Sequence[Any], strings: Sequence[bytes] = ()) -> Packed:
-    """Return a script's arguments."""
+    """Encode a script's arguments."""
     return Packed(_encode([*head, [*map(len, strings)]]), b"".join(strings))
 
 
 class Answer(NamedTuple):
-    """What a script answered, to be read in the order in which it was said."""
+    """Reply of a script. Its numbers and strings are consumed in the order of the query."""
 
     status: str
     at: int
-    """The position of the partition."""
+    """Position of the partition."""
     pending: int | None
-    """Where an apply leads of which some pieces are taken."""
+    """Target position of an apply that is partly taken; None if there is none."""
     numbers: Iterator[int]
     strings: Iterator[bytes | None]
     reason: str = ""
 
 
 def unpack(reply: Sequence[Any]) -> Answer:
-    """Read a reply."""
+    """Decode a reply."""
     status = reply[0].decode()
     at = int(reply[1]) if len(reply) > 1 else 0
     if status not in ("ok", "again"):

@@ -1,7 +1,7 @@
-"""What is asked of a partition, and what it says: as it is now, and what was different then.
+"""Queries to a partition, and its replies as of an earlier position.
 
-A partition answers as of any position it remembers. It does so by telling what its entries are now
-and which of them were different then; this module puts the two together.
+A partition answers as of any position it remembers: it returns the current entries, and those that
+were different at that position. This module combines the two.
 """
 
 from bisect import bisect_left
@@ -17,7 +17,7 @@ Beside = bytes | None
 
 
 class Sampled(NamedTuple):
-    """Some entries between two places, with how many come before each."""
+    """Some entries between two places, with the number of entries before each."""
 
     before_low: int
     before_high: int
@@ -27,28 +27,28 @@ class Sampled(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Asked:
-    """What one partition is asked about one ranking."""
+    """A query to one partition about one ranking."""
 
     ranking: Ranking
     players: Sequence[str] = ()
     shown: bool = False
-    """Whether metadata is wanted."""
+    """Whether metadata is requested."""
     ranked: bool = False
-    """Whether the players' places among the partition's entries are."""
+    """Whether the rank of each player within the partition is requested."""
     places: Sequence[bytes] = ()
     scores: Sequence[bytes] = ()
     first: int | None = None
-    """A page from this offset."""
+    """Offset at which a page begins."""
     start: bytes | None = None
-    """A page from this place."""
+    """Place at which a page begins."""
     limit: int = 0
     samples: int = 0
     low: bytes = b""
     high: bytes = b""
-    """Empty for the end."""
+    """Empty for the end of the ranking."""
 
     def head(self, home: Callable[[str], Home]) -> list[Any]:
-        """Return what is numbers and text."""
+        """Return the numbers and text of the query."""
         return [
             self.ranking.board,
             name_of(self.ranking),
@@ -65,7 +65,7 @@ class Asked:
         ]
 
     def strings(self) -> Iterator[bytes]:
-        """Return what is bytes."""
+        """Yield the byte strings of the query."""
         yield from self.places
         yield from self.scores
         if self.start is not None:
@@ -99,40 +99,40 @@ def ask(
 
 
 class Entry(NamedTuple):
-    """One player in one ranking."""
+    """Entry of one player in one ranking."""
 
     order_key: bytes
     metadata: Beside
     before: int | None
-    """How many of the partition's entries come before it, if that was asked."""
+    """Number of the partition's entries before it; None if not requested."""
 
 
 @dataclass(slots=True)
 class Difference:
-    """How a ranking's part on a partition was different at the position asked for."""
+    """Changes of a ranking's entries on one partition since the requested position."""
 
     entries: dict[str, tuple[bytes | None, Beside]] = field(default_factory=dict)
-    """The players that were moved since: their order keys and metadata then."""
+    """Order key and metadata, at that position, of each player moved since."""
     old: list[bytes] = field(default_factory=list)
-    """The places they had, in order."""
+    """Places of these players at that position, sorted."""
     new: list[bytes] = field(default_factory=list)
-    """The places they have, in order."""
+    """Current places of these players, sorted."""
     scores: dict[bytes, tuple[int, int]] = field(default_factory=dict)
-    """How many entries had a score, and have it."""
+    """Number of entries with a score, at that position and now."""
 
     def __bool__(self) -> bool:
         return bool(self.entries or self.scores)
 
     def count(self, place: bytes, now: int) -> int:
-        """Return how many came before a place then."""
+        """Return the number of entries before a place at that position."""
         return now + bisect_left(self.old, place) - bisect_left(self.new, place)
 
     def total(self, now: int) -> int:
-        """Return how many there were."""
+        """Return the number of entries at that position."""
         return now + len(self.old) - len(self.new)
 
     def distinct(self, score: bytes, now: int) -> int:
-        """Return how many distinct scores were better."""
+        """Return the number of better distinct scores at that position."""
         for other, (then, since) in self.scores.items():
             if other < score:
                 now += (then > 0) - (since > 0)
@@ -141,21 +141,21 @@ class Difference:
 
 @dataclass(slots=True)
 class Told:
-    """What one partition says of one ranking, as of the position asked for."""
+    """Reply of one partition about one ranking, as of the requested position."""
 
     shape: Shape | None
-    """None if there was no such ranking."""
+    """None if the ranking did not exist."""
     total: int = 0
     entries: list[Entry | None] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
     scores: list[int] = field(default_factory=list)
     page: list[tuple[bytes, Beside]] = field(default_factory=list)
-    """Places with what is shown beside them."""
+    """Places with their metadata."""
     end: bytes | None = None
-    """Up to where the page tells everything; None if nothing comes behind it."""
+    """The page is complete up to this place; None if it reaches the end of the ranking."""
     sampled: Sampled | None = None
     touched: bool = False
-    """Whether it is different now."""
+    """Whether the ranking has changed since that position."""
 
 
 def listed(answer: Answer, board: str) -> list[tuple[Ranking, Shape]]:
@@ -168,12 +168,12 @@ def listed(answer: Answer, board: str) -> list[tuple[Ranking, Shape]]:
 
 
 def all_boards(answer: Answer) -> list[str]:
-    """Read the names of all boards, which may come twice."""
+    """Read the names of all boards. A name may appear twice."""
     return [_text(answer) for _ in range(next(answer.numbers))]
 
 
 def followed_by(answer: Answer) -> tuple[int, str] | None:
-    """Read where the apply led that was asked for, and its mark."""
+    """Read the target position and mark of the requested apply; None if there was none."""
     who = next(answer.strings)
     if who is None:
         return None
@@ -182,7 +182,7 @@ def followed_by(answer: Answer) -> tuple[int, str] | None:
 
 
 def told(answer: Answer, asked: Sequence[Asked]) -> list[Told]:
-    """Read what a partition says, in the order in which it was asked."""
+    """Read the replies to some queries, in the order of the queries."""
     return [_told(answer, each) for each in asked]
 
 
@@ -261,9 +261,9 @@ def _page(answer: Answer, shown: bool) -> list[tuple[bytes, Beside]]:
 def _page_then(
     page: list[tuple[bytes, Beside]], start: bytes, end: bytes | None, then: Difference, width: int
 ) -> list[tuple[bytes, Beside]]:
-    """Take out of a page who was not there, and put in who was.
+    """Remove entries that were not on a page at that position, and insert those that were.
 
-    What lies behind the end was not told, so nothing can be said of it.
+    Entries after the end are not in the reply, so the page says nothing about them.
     """
     if not then.entries:
         return page

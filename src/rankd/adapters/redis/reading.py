@@ -1,10 +1,10 @@
 """Reads over all partitions, as of one position.
 
-Each partition answers at one moment and says which position it is true at. While an apply is under
-way they differ: then those ahead are asked again, how it was at the position of the last. They
-remember that, so a steady writer never makes a read wait; it takes one more round.
+Each partition answers atomically, with the position of its answer. During an apply the positions
+differ: then the partitions that are ahead are queried again as of the lowest position. They
+remember it, so a steady writer never blocks a read; it takes one more round.
 
-    checkpoint, order keys, counts   1 round, 2 while an apply is under way
+    checkpoint, order keys, counts   1 round, 2 during an apply
     ranks                            1 round over one partition; else 2, or 3
     pages                            1 round over one partition or near the top; else one for each
                                      factor of a hundred in the number of entries, and the page
@@ -34,23 +34,23 @@ from rankd.model.standing import Offset, Rank
 from rankd.ports import Placed, Ranked, Ranking, Shape, Stretch
 
 ENTRIES_TOGETHER_MAX = 2_000
-"""How many entries one script looks up: a pause of some milliseconds for everybody else."""
+"""Entries that one script looks up: it blocks Redis for some milliseconds."""
 
 PAGE_SLACK = 32
-"""How many entries more are read of a page, for those that were not there at its position."""
+"""Extra entries read with a page, to replace those that were not there at its position."""
 
 LOOKS_MAX = 4
-"""How often one looks where the partitions are before one says that they do not fit together."""
+"""Times that the positions are read before the partitions are declared torn."""
 
 Place = tuple[Ranking, str]
 
 
 class Unsettled(Exception):
-    """The partitions cannot answer as of one position: some have moved on too far meanwhile."""
+    """The partitions cannot answer as of one position: some have advanced too far meanwhile."""
 
 
 class Forgotten(Exception):
-    """A position that was asked for is remembered no longer, or not reached yet."""
+    """A requested position is no longer remembered, or not reached yet."""
 
     def __init__(self, at: int) -> None:
         super().__init__(at)
@@ -58,33 +58,33 @@ class Forgotten(Exception):
 
 
 class Whereabouts(NamedTuple):
-    """Where an index is."""
+    """Position of an index, and its unfinished apply."""
 
     position: Position
     unfinished: tuple[Position, Position] | None
-    """The apply that some partitions have taken, and others not or not wholly."""
+    """The apply that some partitions have taken completely and others have not."""
 
 
 class Torn(Exception):
-    """The partitions are not of one history, and no apply can bring them together."""
+    """The partitions have different histories, and no apply can reconcile them."""
 
 
 @dataclass(slots=True)
 class Found:
-    """Some entries."""
+    """Entries found, as of one position."""
 
     at: int
     entries: list[Entry | None]
     shapes: dict[Ranking, Shape]
     totals: dict[Ranking, int]
-    """Of the partitions that were asked."""
+    """Over the queried partitions."""
     touched: bool
     quiet: bool
-    """Whether no partition has gone further, or begun to."""
+    """Whether no partition has passed that position, or begun an apply after it."""
 
 
 class Reading:
-    """Asks the partitions of one epoch."""
+    """Reads from the partitions of one generation."""
 
     def __init__(self, filling: Filling, *, replica: bool = False) -> None:
         self._filling = filling
@@ -116,7 +116,7 @@ class Reading:
     async def _settled(
         self, asked: Mapping[int, Sequence[Asked]], *, boards: Sequence[str] | bool = ()
     ) -> tuple[int, dict[int, Answer]]:
-        """Ask all partitions; return a position and their answers as of it. Raises Unsettled."""
+        """Query partitions; return a position and the replies as of it. Raises PositionsDiffer."""
         answers = await self._ask(asked, boards=boards)
         position = min(answer.at for answer in answers.values())
         ahead = {
@@ -144,7 +144,7 @@ class Reading:
         return dict.fromkeys(range(self._filling.count), asked)
 
     async def _everybody_says(self, asked: Asked, at: int | None = None) -> tuple[int, list[Told]]:
-        """Ask all partitions one thing about one ranking."""
+        """Query all partitions about one ranking."""
         everywhere = self._everywhere([asked])
         if at is None:
             at, answers = await self._settled(everywhere)
@@ -155,7 +155,7 @@ class Reading:
     # ------------------------------------------------------------------------ where it is
 
     async def whereabouts(self) -> Whereabouts:
-        """Return where the index is. Raises Torn."""
+        """Return the position of the index. Raises PartitionsTorn."""
         before: int | None = None
         for _ in range(LOOKS_MAX):
             answers = await self._ask(self._everywhere([]))
@@ -174,18 +174,18 @@ class Reading:
             if len(followed) == 1 and (apply := followed.pop()) is not None:
                 return Whereabouts(Position(position), (Position(position), Position(apply[0])))
             if before == position:
-                break  # It is no passing sight: nothing moves, and they do not fit.
+                break  # The same twice: nothing moves, and the positions do not fit together.
             before = position
         raise Torn
 
     async def rankings(self, board: str) -> list[Ranking]:
         """Return the rankings of a board."""
-        # All know all names; but while an apply is under way, not all the same.
+        # All partitions have all names, but they may differ during an apply.
         _, answers = await self._settled(self._everywhere([]), boards=[board])
         return [ranking for ranking, _ in listed(answers[0], board)]
 
     async def shapes(self, at: int) -> dict[Ranking, Shape]:
-        """Return all rankings there were at a position. Raises Unsettled."""
+        """Return all rankings that existed at a position. Raises PositionsDiffer."""
         answers = await self._at({0: []}, at, boards=True)
         answer = answers[0]
         return {
@@ -199,9 +199,9 @@ class Reading:
     async def entries(
         self, wanted: Sequence[Place], *, shown: bool, ranked: bool = False, at: int | None = None
     ) -> Found:
-        """Return what the entries of some players are, or were at a position.
+        """Return the entries of some players, now or at a position.
 
-        Raises Unsettled or, where a position was given, Forgotten.
+        Raises PositionsDiffer or, if a position was given, PositionForgotten.
         """
         if not wanted:
             _, found = await self._some_entries([], shown=shown, ranked=ranked, at=at)
@@ -251,8 +251,8 @@ class Reading:
     async def followers(self, at: int) -> set[tuple[int, str]]:
         """Return the applies after a position that partitions have made or begun.
 
-        Each as where it leads to and its mark; of one history there is at most one. Raises
-        Forgotten where a partition has not come so far, or remembers it no longer.
+        Each is its target position and its mark; one history has at most one. Raises
+        PositionForgotten if a partition has not reached the position, or no longer remembers it.
         """
         answers = await self._remembered(self._everywhere([]), at, whereto=at)
         made = [followed_by(answer) for answer in answers.values()]
@@ -261,7 +261,7 @@ class Reading:
     def _by_partition(
         self, wanted: Sequence[Place], *, shown: bool, ranked: bool
     ) -> tuple[dict[int, list[Asked]], dict[int, list[list[int]]]]:
-        """Return what to ask each partition, and where in ``wanted`` the answers belong."""
+        """Return the queries for each partition, and the index in ``wanted`` of each reply."""
         home, count = self._filling.home, self._filling.count
         groups: list[dict[Ranking, tuple[list[str], list[int]]]] = [{} for _ in range(count)]
         for number, (ranking, player) in enumerate(wanted):
@@ -295,7 +295,7 @@ class Reading:
             found.touched |= one.touched
 
     async def ranks(self, wanted: Sequence[Place], at: int | None = None) -> list[Ranked | None]:
-        """Return the places of some players, all as of one position."""
+        """Return the ranks of some players, all as of one position."""
         alone = self._filling.count == 1 and at is None
         found = await self.entries(wanted, shown=True, ranked=alone, at=at)
         if alone and not found.touched and len(wanted) <= ENTRIES_TOGETHER_MAX:
@@ -309,7 +309,7 @@ class Reading:
         return await self._count_ranks(wanted, found)
 
     async def _count_ranks(self, wanted: Sequence[Place], found: Found) -> list[Ranked | None]:
-        """Count who comes before each entry, in all partitions, as of the entries' position."""
+        """Count the entries before each entry, over all partitions, as of the entries' position."""
         places: dict[Ranking, dict[bytes, int]] = {}
         for (ranking, player), entry in zip(wanted, found.entries, strict=True):
             if entry is not None:
@@ -339,17 +339,17 @@ class Reading:
     # --------------------------------------------------------------------------- counts
 
     async def total(self, ranking: Ranking, at: int | None = None) -> int:
-        """Return how many entries there are."""
+        """Return the number of entries."""
         _, said = await self._everybody_says(Asked(ranking=ranking), at)
         return sum(one.total for one in said)
 
     async def count_below(self, ranking: Ranking, place: bytes, at: int | None = None) -> Offset:
-        """Return how many entries come before a place."""
+        """Return the number of entries before a place."""
         _, said = await self._everybody_says(Asked(ranking=ranking, places=[place]), at)
         return Offset(sum(one.counts[0] for one in said))
 
     async def scores_below(self, ranking: Ranking, score: bytes, at: int | None = None) -> Offset:
-        """Return how many distinct scores are better."""
+        """Return the number of better distinct scores."""
         _, said = await self._everybody_says(Asked(ranking=ranking, scores=[score]), at)
         for one in said:
             dense = one.shape is None or one.shape.dense
@@ -361,7 +361,7 @@ class Reading:
     async def page(
         self, ranking: Ranking, offset: int, limit: int, at: int | None = None
     ) -> Stretch:
-        """Return a page from an offset on."""
+        """Return a page that begins at an offset."""
         if self._filling.count == 1:
             asked = Asked(ranking=ranking, first=offset, limit=limit, shown=True)
             here, (one,) = await self._everybody_says(asked, at)
@@ -380,7 +380,7 @@ class Reading:
         return _stretch(entries[offset : offset + limit], shape, total, at)
 
     async def _seek(self, ranking: Ranking, offset: int, at: int | None) -> tuple[int, bytes, int]:
-        """Return a place shortly before an offset, and how many entries come before it."""
+        """Return the position, a place shortly before an offset, and the offset of that place."""
         between, skipped = search.EVERYWHERE, 0
         low = b""
         for _ in range(search.ROUNDS_MAX):
@@ -401,14 +401,14 @@ class Reading:
     async def _entries_from(
         self, ranking: Ranking, start: bytes, need: int, at: int | None = None
     ) -> tuple[int, list[Told]]:
-        """Return as many entries from a place on, from each partition that has so many."""
+        """Return ``need`` entries from a place on from each partition, or all that it has."""
         limit = need + PAGE_SLACK
         while True:
             asked = Asked(ranking=ranking, start=start, limit=limit, shown=True)
             at, said = await self._everybody_says(asked, at)
             if all(one.end is None or len(one.page) >= need for one in said):
                 break
-            limit *= 2  # So many were not there at that position that the page came short.
+            limit *= 2  # Entries that were not there at that position left the page too short.
         for one in said:
             del one.page[need:]
         return at, said
@@ -416,7 +416,7 @@ class Reading:
     async def everybody(
         self, ranking: Ranking, at: int, *, together_max: int = ENTRIES_TOGETHER_MAX
     ) -> list[tuple[bytes, bytes | None]]:
-        """Return all entries as of a position, best first. Raises Unsettled."""
+        """Return all entries as of a position, best first. Raises PositionsDiffer."""
         entries: list[tuple[bytes, bytes | None]] = []
         for partition in range(self._filling.count):
             start: bytes | None = b""
@@ -425,7 +425,7 @@ class Reading:
                 answers = await self._at({partition: [asked]}, at)
                 (said,) = told(answers[partition], [asked])
                 entries += said.page
-                start = None if said.end is None else said.end + b"\0"  # The next place there is.
+                start = None if said.end is None else said.end + b"\0"  # The next possible place.
         entries.sort(key=lambda entry: entry[0])
         return entries
 

@@ -1,11 +1,11 @@
-"""Who is at a rank, where the entries of a ranking are spread over several partitions.
+"""Search for the entry at a rank, in a ranking spread over several partitions.
 
-Each partition is asked for some of its entries between two places, evenly spread, with how many
-come before each. Between two samples of a partition lie as many entries as between any two, so for
-every sample it is known, to within one such gap in each partition, how many come before it in all.
-The search goes on between the last sample that certainly is not behind the rank and the first that
-certainly is: a piece 2 / (samples + 1) as long, whatever the number of partitions. A hundred
-million entries are narrowed down in five rounds to what is read with the page.
+Each partition returns evenly spaced samples of its entries between two places, with the number of
+entries before each. The gaps between the samples of a partition are equally long, so the number of
+entries before any sample, over all partitions, is known to within one gap per partition. The search
+continues between the last sample that is certainly not after the rank and the first that certainly
+is: 2 / (samples + 1) of the length, for any number of partitions. A hundred million entries are
+narrowed down in five rounds to a range that is read with the page.
 """
 
 from bisect import bisect_right
@@ -15,37 +15,37 @@ from typing import NamedTuple
 from rankd.adapters.redis.questions import Sampled
 
 SAMPLES = 48
-"""How many entries each partition picks in a round."""
+"""Samples that each partition returns per round."""
 
 NEAR_ENOUGH = 128
-"""How many entries before the wanted one may be read with it, from each partition."""
+"""Entries before the wanted one that may be read with it, from each partition."""
 
 TOP_ENTRIES = 512
 """Pages that end before this offset are read without a search."""
 
 ROUNDS_MAX = 8
-"""More than 2**32 entries need. A search that ends early is exact all the same: more is read."""
+"""Enough for more than 2**32 entries. A search cut short is still exact: it reads more entries."""
 
 
 class Between(NamedTuple):
-    """Where the wanted entry lies."""
+    """Two places with the wanted entry between them."""
 
     low: bytes
-    """So that at most as many entries come before it as before the wanted one."""
+    """At most as many entries come before it as before the wanted one."""
     high: bytes
-    """So that more do; empty for the end."""
+    """More entries come before it than before the wanted one; empty for the end of the ranking."""
 
 
 EVERYWHERE = Between(b"", b"")
 
 
 def before(sampled: Sequence[Sampled]) -> int:
-    """Return how many entries come before the low place in all."""
+    """Return the number of entries before the low place, over all partitions."""
     return sum(each.before_low for each in sampled)
 
 
 def narrowed(between: Between, sampled: Sequence[Sampled], offset: int) -> Between:
-    """Return a shorter piece in which the entry lies before which ``offset`` others come."""
+    """Return narrower bounds for the entry that has ``offset`` entries before it."""
     places = sorted({place for each in sampled for place in each.places})
     # Both bounds grow along the places, so each is found by halving.
     lows = bisect_right(places, offset, key=lambda place: _bounds(sampled, place)[1])
@@ -56,7 +56,7 @@ def narrowed(between: Between, sampled: Sequence[Sampled], offset: int) -> Betwe
 
 
 def _bounds(sampled: Sequence[Sampled], place: bytes) -> tuple[int, int]:
-    """Return how many entries come before a place, at least and at most."""
+    """Return the least and the greatest possible number of entries before a place."""
     at_least = at_most = 0
     for each in sampled:
         following = bisect_right(each.places, place)

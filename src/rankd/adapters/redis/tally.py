@@ -1,9 +1,9 @@
-"""Ranks at each move's own moment, worked out from counts that were made before all of them.
+"""Rank at each move of a piece, computed from counts made once before the whole piece.
 
-Redis counts once, in the state before a piece of an apply: how many entries come before each place
-that a move of the piece leaves or leads to. What earlier moves of the same piece changed is known
-here: who left a place, and who took one. So the rank at a move's moment is the count, more by those
-who came before that place, fewer by those who left from before it.
+Redis counts once, in the state before a piece of an apply: for each place that a move leaves or
+takes, the number of entries before it. The changes made by earlier moves of the same piece are
+tracked here. The rank at a move is therefore the count, plus the places taken before it, minus the
+places left before it.
 """
 
 from bisect import bisect_left, insort
@@ -18,26 +18,26 @@ _LOWEST_TIE = bytes(TIE_BREAK_BYTES)
 
 
 def place_of(order_key: bytes, player: str) -> bytes:
-    """Return what entries are ordered by."""
+    """Return the sort key of an entry: its order key, then its player."""
     return order_key + player.encode()
 
 
 def floor_of(order_key: bytes) -> bytes:
-    """Return a place that no entry with this key's score is before, and every better one is."""
+    """Return the first place of this key's score: after all better entries, before its own."""
     return score_part(order_key) + _LOWEST_TIE
 
 
 class Score(NamedTuple):
-    """A distinct score, as it was before."""
+    """A distinct score in the state before the piece."""
 
     better: int
-    """How many distinct scores are."""
+    """Number of better distinct scores."""
     entries: int
-    """How many have it."""
+    """Number of entries with this score."""
 
 
 class Tally:
-    """One ranking while the moves of a piece are gone through, one after another."""
+    """Ranks of one ranking while the moves of a piece are replayed in order."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Tally:
         self._counts = counts
         self._scores = scores
         self._there = {place_of(key, player) for player, key in entries.items() if key is not None}
-        """Places that were held before, by those who are moved."""
+        """Places held before the piece by the players that it moves."""
         self._come: list[bytes] = []
         self._gone: list[bytes] = []
         self._having = {score: known.entries for score, known in scores.items()}
@@ -59,7 +59,7 @@ class Tally:
         self._lost_scores: list[bytes] = []
 
     def take(self, move: Move) -> Moved:
-        """Make a move, and tell what it did."""
+        """Replay a move; return its ranks before and after, and the total."""
         _, player, new, _, ties = move
         old, id = self._now[player], player.encode()
         before = None if old is None else self._rank(old, id, ties)

@@ -3,7 +3,7 @@
 -- KEYS[1]  hash     the partition, see partition.lua
 -- ARGV[1]  array    after      string: the position it follows, '' to stage
 --                   through    string: the position it leads to
---                   mark       string: what tells this apply from another with the same positions
+--                   mark       string: distinguishes applies with the same positions
 --                   piece      integer from 1: which piece of it this is
 --                   last       boolean: with the last piece the position moves
 --                   alone      boolean: this is the only partition
@@ -28,11 +28,11 @@
 --
 -- Returns {"ok" or, from memory, "again", position, numbers, sizes, strings}; for each ranking, all
 -- as before the piece:
---   its total; for each player its order key or none and what was wanted of it (a place counts
---   those before it, a score the better distinct ones and the entries that have it); the counts of
---   the places; two numbers for each score.
--- {"other", position} changes nothing: it is not its turn. {"mistake", position, reason}: it can
--- never be taken. {"gone"}: there is no such epoch.
+--   its total; for each player its order key or none and the counts selected by wants (for a place
+--   the entries before it, for a score the better distinct ones and the entries that have it); the
+--   counts of the places; two numbers for each score.
+-- {"other", position} changes nothing: the partition is at another position. {"mistake", position,
+-- reason}: it can never be taken. {"gone"}: there is no such index generation.
 --
 -- O(m log n). Safe to repeat: a piece that was taken is answered from memory.
 -- Atomic because entries, their order keys, their ranks and the position have to agree.
@@ -50,7 +50,7 @@ local staging = after == ""
 local memory = tag .. "a" .. after
 local pieces_bytes = 0
 
--- ---------------------------------------------------------------------------- whose turn is it
+-- ----------------------------------------------------------------- does it follow the position
 
 local function again()
     local kept = call("HGET", memory, "r" .. piece)
@@ -78,8 +78,7 @@ if not staging then
     end
 end
 
--- ------------------------------------------------------------------- can it be taken: nothing
---                                                                     is written before this is known
+-- ------------------------------------ can it be taken: nothing is written before this is known
 
 local names, fresh, gens = {}, {}, tonumber(state[4])
 
@@ -133,11 +132,11 @@ end
 
 -- -------------------------------------------------------------------------------------- names
 
--- While a cluster moves the slot elsewhere, whoever asks for a key that is not there is broken off.
--- Let that be now: there is no such key, and nothing is written yet.
+-- While a cluster migrates the slot, a script that reads a missing key is aborted. This key never
+-- exists, so the abort happens here, before anything is written.
 call("EXISTS", tag .. "?")
 
--- A script that breaks off leaves this behind, and then nobody believes the partition any more.
+-- An aborted script leaves this mark, and the partition is not read any more.
 call("HSET", meta, "torn", "1")
 
 local names_before = {}
@@ -173,7 +172,7 @@ if #fresh > 0 then call("HSET", meta, "gens", gens) end
 
 -- ------------------------------------------------------------------------------------ entries
 
-local remembered = {} -- Field, value, ...: what is kept of this piece.
+local remembered = {} -- Field, value, ...: the record of this piece.
 
 local function remember(field, value)
     remembered[#remembered + 1] = field
@@ -186,7 +185,7 @@ local function say_score(gen, score)
     say(entries_with(gen, score))
 end
 
--- Add a bucket for each so many players, taking its share from the one it is split off.
+-- Add a bucket for each bucket_players players, and move its share out of the bucket it splits.
 local function grow(gen, players, buckets)
     while players > buckets * bucket_players do
         local size = 1
@@ -208,7 +207,7 @@ local function grow(gen, players, buckets)
     call("HSET", tag .. "g", gen, buckets)
 end
 
--- Let entries with these scores become more or fewer, and remember how many there were.
+-- Change the number of entries with these scores; return {score, before, after, ...}.
 local function change_scores(gen, changes)
     local zset, further, before = tag .. "d" .. gen, tag .. "c" .. gen, {}
     for score, by in pairs(changes) do
@@ -239,7 +238,7 @@ for _, asked in ipairs(rankings) do
     local size = 1
     while size < buckets do size = size * 2 end
 
-    -- As it is before.
+    -- The state before the piece.
     local total, olds, homes = call("ZCARD", zset), {}, {}
     say(total)
     for i, player in ipairs(players) do
@@ -269,7 +268,7 @@ for _, asked in ipairs(rankings) do
         for _, by in ipairs(asked[10]) do changes[take()] = by end
     end
 
-    -- As it is to be.
+    -- The state after it.
     local removed, added, before = {}, {}, {}
     local any_beside = call("EXISTS", beside) == 1
     for i, player in ipairs(players) do
@@ -317,7 +316,7 @@ for _, asked in ipairs(rankings) do
     end
 end
 
--- ------------------------------------------------------------------------- what comes last of all
+-- ---------------------------------------------------------------------------- end of the apply
 
 if last then
     for i = 1, #left, 2 do
@@ -361,7 +360,7 @@ if bytes then
     if fewer then call("HSET", meta, "bytes", bytes) end
 end
 
--- Free some of what was dropped, once nobody can ask any more how it was before.
+-- Free some keys of dropped rankings, once no read can ask for a position before they were dropped.
 local free = released_max
 while free > 0 do
     local leaving = call("LINDEX", tag .. "x", 0)

@@ -1,10 +1,10 @@
--- drop: forget an epoch's partition, some keys at a time; the first call ends it.
+-- drop: delete a partition of an index generation, some keys at a time; the first call ends it.
 --
 -- KEYS[1]  hash     the partition, see partition.lua
 -- ARGV[1]  array    {how many keys to free in this call, lengths}
 --
 -- Returns {"more"} or {"done"}. O(keys freed). Safe to repeat, and to go on with after a crash.
--- Atomic because from the first call on no other script may find it living.
+-- Atomic because from the first call on no other script may use it.
 
 if call("EXISTS", meta) == 0 then return {"done"} end
 call("HSET", meta, "torn", "over")

@@ -1,4 +1,4 @@
--- fill: put entries where nobody reads yet, as many as are sent, without looking or counting.
+-- fill: load entries into a generation that is not read yet, without looking up or counting.
 --
 -- KEYS[1]  hash     the partition, see partition.lua
 -- ARGV[1]  array    {rankings, lengths}, of each ranking:
@@ -6,20 +6,20 @@
 --                   buckets   integer: how many it has here, the same in every call
 --                   ids       {length of each player's id, ...}
 --                   numbers   {which bucket each player is in, ...}
---                   shown     {length of each one's metadata, -1 for none, ...}; empty if nobody
---                             brings any
+--                   shown     {length of each one's metadata, -1 for none, ...}; empty if no entry
+--                             has any
 --                   having    {how many entries have each score in all, ...}, of a dense ranking
 -- ARGV[2]  bytes    for each ranking: the order keys end to end, the ids, the metadata, the scores
 --
 -- Returns {"ok", position, numbers, sizes, strings}, all of them empty, or {"gone"}: there is no
--- such epoch. O(m log n). Safe to repeat: what is there is put there again.
--- Atomic because whoever finds the partition broken off half-way must know.
+-- such index generation. O(m log n). Safe to repeat: the same entries are written again.
+-- Atomic because a partition with a part of the entries has to be recognized.
 
 local state = call("HMGET", meta, "at", "torn", "gens")
 if not state[1] or state[2] then return {"gone"} end
 local gens = tonumber(state[3])
 
-call("EXISTS", tag .. "?") -- As in apply.lua: may the slot be moving, let it be known now.
+call("EXISTS", tag .. "?") -- As in apply.lua: if the slot is being migrated, abort here.
 call("HSET", meta, "torn", "1")
 
 local function generation(board, name, shape, buckets)
@@ -76,7 +76,7 @@ for _, sent in ipairs(head[1]) do
     filled = filled + #ids
 end
 
--- A sweep tells by this that somebody is at it.
+-- A sweep sees by this that the generation is still being filled.
 call("HSET", meta, "filled", tonumber(call("HGET", meta, "filled") or "0") + filled + 1)
 call("HDEL", meta, "torn")
 return answer("ok", state[1])

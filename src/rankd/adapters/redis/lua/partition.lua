@@ -1,18 +1,18 @@
--- partition: where everything of one partition is, and what every script does with it.
+-- partition: the keys of one partition, and helpers shared by all scripts.
 --
 -- It is put before each of the other scripts. All keys begin with one hash tag, so a partition is
 -- on one server and a script changes all of it at one moment.
 --
 -- KEYS[1]  hash  {prefix:epoch:number}m, the partition's own state:
 --                at       the position it is true at, in decimal digits
---                epoch    what players are hashed with
+--                epoch    name of the index generation, part of the hash of players
 --                gens     how many generations of rankings there have been
---                pending  an apply of which some pieces are taken: {through, mark, pieces, bytes}
+--                pending  an apply that is partly taken: {through, mark, pieces, bytes}
 --                bytes    how much of applies is remembered
 --                filled   how many entries were put here by fill.lua, more or less
---                torn     set while a script writes, and for good once the epoch is over
+--                torn     set while a script writes, and for good once the generation is dropped
 --
--- Behind the same tag, where a generation is a ranking from its opening to its dropping:
+-- Further keys with the same tag; a ranking's generation lasts from its opening to its dropping:
 --   n<board>        hash  window and segment -> generation:key bytes:dense
 --   s               set   boards
 --   g               hash  generation -> how many buckets it has
@@ -22,9 +22,9 @@
 --   d<gen>          zset  distinct scores of a dense ranking
 --   c<gen>          hash  score -> how many further entries have it, where any has
 --   l               list  remembered applies, oldest first: {after, through, mark, bytes, pieces}
---   a<after>        hash  one of them: who | r<piece> its answer | n<piece> names before |
+--   a<after>        hash  one of them: who target, mark | r<piece> reply | n<piece> names before |
 --                         u<piece>:<gen> entries before | s<piece>:<gen> scores before
---   x               list  generations that are to be freed, with the apply that dropped each
+--   x               list  generations to be freed, each with the apply that dropped it
 --
 -- Positions are strings throughout: Lua's numbers are doubles. Lists of numbers go out as
 -- MessagePack, strings end to end beside a list of their lengths, -1 for one that is not there.
@@ -33,7 +33,7 @@ local call, floor, sub, byte = redis.call, math.floor, string.sub, string.byte
 local meta = KEYS[1]
 local tag = sub(meta, 1, -2)
 
--- What was sent: ARGV[1] is a MessagePack array, its last element the lengths of the strings that
+-- Arguments: ARGV[1] is a MessagePack array, its last element the lengths of the strings that
 -- lie end to end in ARGV[2], for MessagePack in Lua knows no bytes.
 local head = ARGV[1] and cmsgpack.unpack(ARGV[1]) or {}
 local lengths, taken, offset = head[#head], 0, 0
@@ -44,7 +44,7 @@ local function take()
     return sub(ARGV[2], from, offset)
 end
 
--- What is answered.
+-- Reply.
 local numbers, given, sizes = {}, {}, {}
 local function say(number)
     numbers[#numbers + 1] = number
@@ -57,7 +57,7 @@ local function answer(status, at)
     return {status, at, cmsgpack.pack(numbers), cmsgpack.pack(sizes), table.concat(given)}
 end
 
-local PACKED_ARGUMENTS_MAX = 1000 -- Far below what Lua can unpack at once.
+local PACKED_ARGUMENTS_MAX = 1000 -- Far below Lua's limit of values unpacked at once.
 
 -- Call a command with a key and a list that may be long.
 local function call_many(command, key, list)
@@ -66,7 +66,7 @@ local function call_many(command, key, list)
     end
 end
 
--- Linear hashing: buckets are added one by one, each taking its share from one that is there.
+-- Linear hashing: buckets are added one by one, each split from an existing one.
 local function bucket_of(hash, buckets)
     local size = 1
     while size < buckets do size = size * 2 end
@@ -89,7 +89,7 @@ local function entries_with(gen, score)
     return 1 + tonumber(call("HGET", tag .. "c" .. gen, score) or "0")
 end
 
--- Free up to so many keys of a generation; return how many. The last call frees the generation.
+-- Free up to keys_max keys of a generation; return how many, and whether none is left.
 local function release(gen, keys_max)
     local buckets = tonumber(call("HGET", tag .. "g", gen) or "0")
     local left = math.max(0, buckets - keys_max)

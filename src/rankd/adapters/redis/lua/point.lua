@@ -1,10 +1,10 @@
--- point: let the pointer to the living epoch lead elsewhere, if it leads where one thinks.
+-- point: compare-and-set the pointer to the live index generation.
 --
 -- KEYS[1]  string   the pointer
--- ARGV[1]  string   what it is believed to be, '' for none
--- ARGV[2]  string   what it is to be
+-- ARGV[1]  string   expected value, '' for none
+-- ARGV[2]  string   new value
 --
--- Returns what it is now. O(1). Safe to repeat. Atomic because two may want to at once.
+-- Returns the value after it. O(1). Safe to repeat. Atomic because two nodes may call at once.
 
 local now = redis.call("GET", KEYS[1]) or ""
 if now ~= ARGV[1] then return now end

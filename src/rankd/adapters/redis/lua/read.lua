@@ -18,20 +18,21 @@
 -- ARGV[2]  bytes    for each ranking: the places, the scores, where a page begins, between which
 --                   two places samples lie ('' for the end)
 --
--- Returns {"ok", position, numbers, sizes, strings, pending}; pending is the position that an
--- apply leads to of which some pieces are taken, else ''. First of all where the apply at whereto
--- leads and its mark, if that is asked; then each board: how many names, each with its value; then
--- for each ranking 0 if there is none, else 1 and
---   its total, key bytes, and whether it is dense; what was different at the asked position:
---   entries (player, order key then, order key now, metadata then) and scores (score, entries
---   then, now); if metadata is asked for, whether there is any; for each player its order key or none, metadata, place; the counts of the places;
---   of the scores; how many entries of the page, each with its metadata; samples: how many entries
---   come before the first and the second place, how many samples, each with its offset.
--- Totals, places, counts and pages are those of now: what was different corrects them.
--- {"behind", position}: it has not come so far. {"forgot", position}: it is remembered no longer.
--- {"gone"}: there is no such epoch.
+-- Returns {"ok", position, numbers, sizes, strings, pending}; pending is the target position of an
+-- apply that is partly taken, else ''. First, if requested, the target position of the apply at
+-- whereto and its mark; then each board: how many names, each with its value; then for each ranking
+-- 0 if there is none, else 1 and
+--   its total, key bytes, and whether it is dense; the changes since the asked position: entries
+--   (player, order key then, order key now, metadata then) and scores (score, entries then, now);
+--   if metadata is asked for, whether there is any; for each player its order key or none,
+--   metadata, place; the counts of the places; of the scores; how many entries of the page, each
+--   with its metadata; samples: how many entries come before the first and the second place, how
+--   many samples, each with its offset.
+-- Totals, places, counts and pages are current: the caller corrects them by the changes.
+-- {"behind", position}: that position is not reached yet. {"forgot", position}: it is no longer
+-- remembered. {"gone"}: there is no such index generation.
 --
--- O(log n) for each question. Atomic because its answers are to be of one moment.
+-- O(log n) for each query. Atomic because all answers have to be of one position.
 
 local asked, whereto, boards, rankings = head[1], head[2], head[3], head[4]
 
@@ -40,7 +41,7 @@ local at = state[1]
 if not at or state[2] then return {"gone"} end
 local pending = state[3] and cmsgpack.unpack(state[3])
 
--- ------------------------------------------------------------------------- what was different
+-- --------------------------------------------------------------- changes since the asked position
 
 -- The applies since the asked position, oldest first: {after, pieces}.
 local since = {}
@@ -58,7 +59,7 @@ if asked ~= "" and asked ~= at then
 end
 if pending then since[#since + 1] = {at, pending[3]} end
 
--- Do something with what the applies since have kept under a name, oldest first.
+-- Call act with each record of the applies since that has this name, oldest first.
 local function each_kept(kind, suffix, act)
     for _, record in ipairs(since) do
         for piece = 1, record[2] do
