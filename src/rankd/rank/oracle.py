@@ -125,7 +125,7 @@ class PlayerTable:
             yield array("I", piece), array("H", map(len, texts)), b"".join(texts)
 
     def load(self, blocks: "Iterable[tuple[Buffer, Buffer, Buffer]]") -> None:
-        """Fill an empty table with what blocks() gave."""
+        """Fill an empty table from the values of blocks()."""
         ids: list[str | None] = []
         for numbers, lengths, text in blocks:
             unpacked = _unpacked(text, memoryview(lengths))
@@ -143,7 +143,7 @@ class PlayerTable:
 
     @property
     def bytes_used(self) -> int:
-        """Roughly what the table occupies."""
+        """The approximate size of the table in memory."""
         return 200 * len(self._ids)
 
     def check(self) -> None:
@@ -154,7 +154,7 @@ class PlayerTable:
 
 
 class RankList:
-    """One ranking, as a sorted list of (key, what orders equal keys, player)."""
+    """One ranking, as a sorted list of (key, tie order, player)."""
 
     def __init__(
         self, width: int = 16, *, players: PlayerTable | None = None, dense: bool = False
@@ -189,13 +189,13 @@ class RankList:
         return player
 
     def insert(self, player: int, key: bytes) -> int:
-        """Add a player who is not in."""
+        """Add a player without an entry."""
         if player in self:
             raise ValueError(f"player {player} is ranked already")
         return self.put(player, key)[1]
 
     def move(self, player: int, key: bytes) -> tuple[int | None, int]:
-        """Move a player who is in."""
+        """Move a player with an entry."""
         if player not in self:
             raise KeyError(player)
         return self.put(player, key)
@@ -325,7 +325,7 @@ class RankList:
         *,
         rules: "Rules",
     ) -> "Outcomes":
-        """Judge submissions one after another, and move what counts."""
+        """Judge submissions one after another, and move the counted entries."""
         columns = self.width // 8 - 1
         _check_rules(rules, columns + 1)
         numbers, given = memoryview(players).tolist(), memoryview(scores).tolist()
@@ -391,7 +391,7 @@ class RankList:
 
     @property
     def bytes_used(self) -> int:
-        """Roughly what the list occupies."""
+        """The approximate size of the list in memory."""
         return 250 * len(self._entries)
 
     def check(self) -> None:
@@ -429,7 +429,7 @@ def _scores_of(rules: "Rules", key: bytes) -> tuple[int, ...]:
 def _verdict(
     rules: "Rules", scores: tuple[int, ...], current: bytes | None, *, adds: bool
 ) -> tuple[int, tuple[int, ...]]:
-    """Return what becomes of a submission, and the scores it asks for."""
+    """Return the outcome of a submission, and its scores."""
     if adds and current is not None:
         scores = tuple(map(int.__add__, scores, _scores_of(rules, current)))
     if min(scores) < _SCORE_MIN or max(scores) > _SCORE_MAX:

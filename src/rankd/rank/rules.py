@@ -1,4 +1,4 @@
-"""What submissions are judged by, in plain numbers: all that a rank list has to know of it."""
+"""The rules of judging in plain numbers, as a rank list takes them."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,7 +9,7 @@ the new ones replace the old; they are added, column by column; the old ones sta
 
 
 class Rules(NamedTuple):
-    """How a list judges, and what keys it makes of scores."""
+    """How a list judges submissions, and makes keys of scores."""
 
     rule: int
     """BEST, LATEST, SUM or FIRST."""

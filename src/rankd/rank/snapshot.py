@@ -15,7 +15,7 @@ where it stands.
         2   bytes in a key; 0 in a player table
         8   entries in the file
         4   bytes in the note
-        n   note: the caller's own, such as the checkpoint of what was saved
+        n   note: the caller's own, such as the checkpoint of the saved index
         4   CRC
     then blocks
         4   entries in the block
@@ -113,11 +113,11 @@ class CutShort(Damaged):
 
 
 class Mismatched(SnapshotError):
-    """The file is sound, but does not fit what it is loaded for."""
+    """The file is sound, but does not fit the table or list it is loaded into."""
 
 
 class Kind(enum.Enum):
-    """What a file holds."""
+    """The kind of contents of a file."""
 
     PLAYERS = b"P"
     LIST = b"L"
@@ -125,7 +125,7 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """What a file says of itself."""
+    """The header of a file."""
 
     kind: Kind
     count: int
@@ -182,13 +182,13 @@ def save_list(
 
 
 def remove_leftovers(folder: Path | str) -> None:
-    """Delete what a process that died while saving left here. Only while nobody saves here."""
+    """Delete the files left by a process that died while saving. Not during a save."""
     for leftover in Path(folder).glob(f".*{_LEFTOVER}"):
         leftover.unlink(missing_ok=True)
 
 
 class _Writer:
-    """A file being written, and the CRC of what it holds so far."""
+    """A file being written, and the CRC of its bytes so far."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -264,7 +264,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def read_header(path: Path | str) -> Header:
-    """Return what a file says of itself, note included, without reading its entries."""
+    """Return the header of a file, note included, without reading its entries."""
     with Path(path).open("rb") as file:
         return _read_header(_Reader(file, path))
 
@@ -312,7 +312,7 @@ def load_list(
 
 
 class _Reader:
-    """A file being read, how far, and the CRC of what was read."""
+    """A file being read, the offset in it, and the CRC of the bytes read."""
 
     def __init__(self, file: IO[bytes], path: Path | str) -> None:
         self._file = file
@@ -326,7 +326,7 @@ class _Reader:
         return piece
 
     def check(self, since: int) -> None:
-        """Compare the CRC that comes next with what was read; blame the part since a byte."""
+        """Compare the next CRC with the bytes read; report the part since a byte as damaged."""
         if _CRC.unpack(self._raw(_CRC.size)) != (self._crc,):
             raise self.damaged(since, "its checksum is wrong")
 
@@ -361,7 +361,7 @@ class _Reader:
 
     @contextmanager
     def mismatches(self) -> "Iterator[None]":
-        """What was read is as it was written, so what the table or list refuses is another's."""
+        """Raise Mismatched for sound values that the table or list refuses."""
         try:
             yield
         except SnapshotError:

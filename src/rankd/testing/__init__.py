@@ -1,1 +1,1 @@
-"""What tests need and programs may use for theirs: real servers, started and stopped."""
+"""Real servers, faults and contracts for tests, also for the tests of programs that use rankd."""

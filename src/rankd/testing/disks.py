@@ -1,7 +1,7 @@
 """Small disks that really fill: a tmpfs of a few bytes, mounted for one test.
 
-Only a process that may mount has them (root, or the root of a namespace of its own). What has to
-run everywhere uses the faults of ``faults.py``, which tell SQLite the same.
+Only a process that may mount has them (root, or the root of a namespace of its own). Tests that
+must run everywhere use ``faults.py``, which gives SQLite the same errors.
 """
 
 import subprocess
@@ -43,7 +43,7 @@ def fill(disk: Path) -> None:
 
 
 def empty(disk: Path) -> None:
-    """Give back what ``fill`` took."""
+    """Free the space that ``fill`` took."""
     (disk / FILLER).unlink(missing_ok=True)
 
 

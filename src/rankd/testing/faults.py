@@ -1,18 +1,18 @@
-"""Disks that forget, fail and stop: what storage does to a program on its worst day.
+"""Disks that forget, fail and stop: injected faults of storage.
 
-``kill -9`` proves nothing about durability, for what was written and never synced is still in the
-system's cache. So SQLite is given a file system of ours, on top of the real one, that sees every
-write, sync, truncation and deletion, and decides what becomes of it:
+``kill -9`` proves nothing about durability, for unsynced writes are still in the system's cache. So
+SQLite is given a file system of ours, on top of the real one, that sees every write, sync,
+truncation and deletion, and decides its outcome:
 
-    Recorder    lets everything happen and remembers it. From what it remembers, ``Crash`` makes
+    Recorder    lets everything happen and records it. From the record, ``Crash`` makes
                 the files as they may be after a power cut at any moment.
     FailAt      lets one operation fail, before or after it was done.
     KillAt      ends the process, without a word, in the middle of one operation.
 
-What a power cut may leave: everything up to a file's last sync, and of the writes since then any
-part, in any order, torn at sectors of 512 bytes or at pages of 4,096. Names (a file made, a file
-deleted) become durable in order, and are durable once a new file of that folder is synced, as
-SQLite syncs the folder then. Not modelled: a disk that confirms a sync and lies.
+A power cut may leave everything up to a file's last sync, and of the writes since then any part, in
+any order, torn at sectors of 512 bytes or at pages of 4,096. Names (a file made, a file deleted)
+become durable in order, and are durable once a new file of that folder is synced, as SQLite syncs
+the folder then. Not modelled: a disk that confirms a sync and lies.
 """
 
 import os
@@ -35,7 +35,7 @@ _numbers = count(1)
 
 
 class Kind(Enum):
-    """What was asked of the disk."""
+    """The kinds of operations on a disk."""
 
     CREATE = "create"
     WRITE = "write"
@@ -60,7 +60,7 @@ Perform = Callable[[], None]
 
 
 class Watcher(Protocol):
-    """Decides what becomes of each operation: ``perform`` does it."""
+    """Decides the outcome of each operation: ``perform`` executes it."""
 
     def __call__(self, operation: Operation, perform: Perform) -> None:
         """Do it, leave it, or raise."""
@@ -98,7 +98,7 @@ class _WatchedVFS(apsw.VFS):
         )
 
     def excepthook(self, *_: object) -> bool:
-        """SQLite has been told by a result code; there is nobody else to tell."""
+        """SQLite has been told by a result code; no other report is needed."""
         return True
 
 
@@ -139,12 +139,12 @@ def _nothing() -> None:
 
 
 def io_error() -> apsw.Error:
-    """Return what SQLite raises when a disk reports an error."""
+    """Return the error that SQLite raises when a disk reports one."""
     return _with_code(apsw.IOError("injected"), apsw.SQLITE_IOERR_FSYNC)
 
 
 def disk_full() -> apsw.Error:
-    """Return what SQLite raises when no space is left."""
+    """Return the error that SQLite raises when no space is left."""
     return _with_code(apsw.FullError("injected"), apsw.SQLITE_FULL)
 
 
@@ -230,7 +230,7 @@ class Recorder:
 
 @dataclass
 class _File:
-    """A file as the disk has it, and what it was asked since."""
+    """A file's durable bytes, and the operations since its last sync."""
 
     durable: bytearray = field(default_factory=bytearray)
     pending: list[Operation] = field(default_factory=list)
@@ -284,11 +284,11 @@ class Crash:
                 names[name] = file
 
     def synced(self) -> dict[str, bytes]:
-        """Return what is found at the worst: of all that was not synced, nothing."""
+        """Return the files in the worst case: only synced bytes."""
         return {name: bytes(file.durable) for name, file in self._names.items()}
 
     def files(self, random: Random) -> dict[str, bytes]:
-        """Return what may be found on the disk when the power is back: one of many outcomes."""
+        """Return one possible state of the disk after the power cut."""
         names = dict(self._names)
         self._settle_names(random.randint(0, len(self._renamed)), names)
         manner = random.choice(_MANNERS)

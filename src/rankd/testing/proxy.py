@@ -1,7 +1,7 @@
 """A proxy that loses connections at chosen moments.
 
-What a client makes of a lost answer is decided in a few microseconds that no test hits by luck. So
-a test puts this between the two and says where the wire breaks:
+A connection that is lost between a request and its answer is a matter of microseconds, which no
+test hits by luck. So a test puts this proxy between client and server and chooses the moment:
 
     async with Proxy.open("127.0.0.1", server.port) as proxy:
         broken = proxy.cut_at(b"some player", Cut.ANSWERED)
@@ -9,7 +9,7 @@ a test puts this between the two and says where the wire breaks:
         await broken.wait()
 
 It passes on bytes and knows no protocol: a moment is named by bytes that the client sends. It can
-also stand still, be slow, drop everything, and let nobody in, as a network and a host do.
+also stand still, be slow, drop everything, and refuse connections, as a network and a host do.
 """
 
 import asyncio
@@ -24,20 +24,20 @@ CHUNK_BYTES = 65_536
 """Passed on at a time."""
 
 _ESTABLISHED = b"\1"
-"""The state of a connection that neither end has closed, first in what Linux tells of it."""
+"""The state of a connection that neither end has closed, the first byte of Linux's TCP_INFO."""
 
 
 class Cut(Enum):
     """Where the wire breaks, once a client has sent certain bytes."""
 
     BEFORE = auto()
-    """Nothing of what was sent with them arrives."""
+    """Nothing that was sent with them arrives."""
     WITHIN = auto()
-    """What was sent arrives up to these bytes and with them, and no more."""
+    """The request arrives up to and including these bytes, and no more."""
     ANSWERED = auto()
     """All of it arrives; the first answer to it does not."""
     LATE = auto()
-    """The client is cut off at once. What it sent arrives, but only when ``deliver`` is called."""
+    """The client is cut off at once. Its request arrives, but only when ``deliver`` is called."""
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class Proxy:
     def __init__(self, host: str, port: int) -> None:
         self._host = host
         self.to = port
-        """Where whoever comes is led to; a server that was started again may have another port."""
+        """The port that connections are led to; a restarted server may have another one."""
         self._traps: list[_Trap] = []
         self._pairs: dict[_Pair, asyncio.Task[None]] = {}
         self._moving = asyncio.Event()
@@ -61,7 +61,7 @@ class Proxy:
         self.delay_seconds = 0.0
         """How long every answer is held back, as by a server that has too much to do."""
         self.accepting = True
-        """Whether whoever comes is let through; otherwise the connection is broken off at once."""
+        """Whether connections are accepted; otherwise they are closed at once."""
         self.accepted = 0
         """How many were let through so far."""
         self.together_max = 0
@@ -106,7 +106,7 @@ class Proxy:
             pair.abort()
 
     def deliver(self) -> None:
-        """Let what was held back arrive."""
+        """Deliver the requests that were held back."""
         self._delivery.set()
 
     def pause(self) -> None:
@@ -114,7 +114,7 @@ class Proxy:
         self._moving.clear()
 
     def resume(self) -> None:
-        """Pass on what has gathered, and go on."""
+        """Pass on the gathered bytes, and go on."""
         self._moving.set()
 
     # ---------------------------------------------------------------------- connections
@@ -205,11 +205,10 @@ class _End:
     writer: asyncio.StreamWriter
 
     def held(self) -> bool:
-        """Return whether whoever is there has not let go.
+        """Return whether the peer has not closed the connection.
 
-        The system knows, and at once: a loop that has much to do hears of it much later, when
-        others have come in the place of those who went. (Where the system does not tell, as only
-        Linux does, whoever is still listed counts.)
+        Asks the kernel, which knows at once: a busy event loop notices much later. (Outside Linux
+        every listed connection counts as open.)
         """
         wire = self.writer.get_extra_info("socket")
         if wire is None or wire.fileno() < 0:
@@ -226,7 +225,7 @@ class _Pair:
         self.client = _End(reader, writer)
         self.server: _End | None = None
         self.armed: _Trap | None = None
-        """What breaks the connection with the next answer."""
+        """The trap that breaks the connection with the next answer."""
 
     async def reach(self, host: str, port: int) -> None:
         self.server = _End(*await asyncio.open_connection(host, port))

@@ -3,8 +3,8 @@
     with redis_cluster() as cluster:
         connect(cluster.url)
 
-Built of what servers.py starts, with its promises. ``redis_binaries`` tells which versions there
-are to try; ``of_binary`` has servers started with one of them.
+Built from the servers of servers.py, with its promises. ``redis_binaries`` tells which versions
+there are to try; ``of_binary`` has servers started with one of them.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ class ClusterOfRedis:
 
     @property
     def url(self) -> str:
-        """What the index is given to connect with."""
+        """The URL to connect an index with."""
         return f"redis+cluster://{_hosts([server.port for server in self.masters])}"
 
 
@@ -65,7 +65,7 @@ class WatchedRedis:
 
     @property
     def url(self) -> str:
-        """What the index is given to connect with."""
+        """The URL to connect an index with."""
         return f"redis+sentinel://{_hosts(self.sentinels)}/{self.service}"
 
 
@@ -79,7 +79,7 @@ class SecretRedis:
 
     @property
     def url(self) -> str:
-        """What the index is given to connect with."""
+        """The URL to connect an index with."""
         return f"rediss://{HOST}:{self.port}/0?tls_ca={self.certificate}"
 
 
@@ -219,9 +219,9 @@ def watched_redis(*, sentinels: int = 1, service: str = "board") -> Iterator[Wat
 
 
 def fail_over(watched: WatchedRedis) -> None:
-    """Have the sentinels promote the replica, and wait until they tell everybody of it.
+    """Have the sentinels promote the replica, and wait until all of them report it.
 
-    The old master is told some seconds later: until then it takes what is sent to it.
+    The old master hears of it some seconds later, and accepts writes until then.
     """
 
     def begun() -> bool:

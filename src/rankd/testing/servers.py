@@ -1,6 +1,6 @@
 """Real Redis, PostgreSQL and PgBouncer for tests and benchmarks: there for one ``with`` block.
 
-A double of a database agrees with its author; only the database knows what it does. So tests
+A double of a database agrees with its author; only the database itself behaves like it. So tests
 that concern one run against it, started here on a free port in a folder of its own:
 
     with redis_server() as redis:
@@ -85,7 +85,7 @@ class RedisServer:
 
     @property
     def url(self) -> str:
-        """What a client is given to connect with."""
+        """The URL for clients."""
         return f"redis://{self.host}:{self.port}/0"
 
 
@@ -100,7 +100,7 @@ class PostgresServer:
 
     @property
     def url(self) -> str:
-        """What a client is given to connect with."""
+        """The URL for clients."""
         return f"postgresql://rankd@{self.host}:{self.port}/postgres"
 
 
@@ -115,7 +115,7 @@ class Pooler:
 
     @property
     def url(self) -> str:
-        """What a client is given to connect with."""
+        """The URL for clients."""
         return f"postgresql://rankd@{self.host}:{self.port}/postgres"
 
 
@@ -210,8 +210,8 @@ def pgbouncer(
 ) -> Iterator[Pooler]:
     """Run a PgBouncer in front of a PostgreSQL for the length of the block.
 
-    It pools by transactions, over fewer connections than most tests have clients, so that whoever
-    relies on anything of a session meets that of another. ``options`` are further settings.
+    It pools by transactions, over fewer connections than most tests have clients, so that code that
+    relies on a session meets the session of another client. ``options`` are further settings.
     """
     binary = pgbouncer_binary()
     owner = _unprivileged_user() if os.geteuid() == 0 else None

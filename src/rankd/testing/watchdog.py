@@ -31,7 +31,7 @@ def stop_group(pid: int, number: int) -> None:
 
 
 def main(folder: str) -> None:
-    """Wait for the starter to go; stop what it left running."""
+    """Wait for the starter to go; stop the processes it left running."""
     lines = sys.stdin.read().splitlines()  # Until the starter is gone.
     if lines[-1:] == ["done"]:
         return

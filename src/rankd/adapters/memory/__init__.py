@@ -1,1 +1,1 @@
-"""Adapters that keep everything in this process: for tests, and for what may be lost."""
+"""Adapters that keep everything in this process: for tests, and for data that may be lost."""

@@ -1,4 +1,4 @@
-"""Copies of the book in this process: for nodes that live in it together, which only tests do."""
+"""State snapshots in this process, for tests that run several nodes in it."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,7 +8,7 @@ from rankd.ports import COPIES_KEPT
 
 
 class MemoryCopies:
-    """Copies that nobody can damage, and that end with the process."""
+    """State snapshots in memory. They end with the process."""
 
     def __init__(self) -> None:
         self._copies: dict[Position, Sequence[bytes]] = {}

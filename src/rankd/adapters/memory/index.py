@@ -6,12 +6,12 @@ them at once would stop everything for seconds. So the ranking vanishes at once,
 follow, some with each apply and some while the writer rests; one that comes back meanwhile is
 simply held once more.
 
-A draft is a ranking like any other, but for its name: it holds its players from the first move on,
-so adopting it is a change of names, whatever its size.
+A draft differs from a ranking only by its name: it holds its players from the first move on, so
+adopting it is a change of names, O(1).
 
-No call suspends, so nobody sees half an apply. What fails before the first move leaves all as it
-was. What fails after it, which only a lack of memory can bring about, leaves an index that refuses
-everything from then on: it can be thrown away, and the ledger or a snapshot gives another.
+No call suspends, so no reader sees half an apply. A failure before the first move changes nothing.
+A later failure, which only a lack of memory can cause, leaves an index that refuses every call: it
+is thrown away and rebuilt from a snapshot or the ledger.
 """
 
 from array import array
@@ -65,23 +65,23 @@ _ranked = partial(tuple.__new__, Ranked)
 _placed: Callable[[tuple[str, bytes, bytes | None]], Placed] = partial(tuple.__new__, Placed)
 
 _Take = Callable[[], list[Moved]]
-"""What is left of an apply once nothing can be wrong with it any more."""
+"""The second half of an apply, after all moves were checked."""
 
 _Placing = tuple[Entries, int, bytes | None, bytes | None, TieRule]
-"""A move with its ranking and its player found; NOBODY leaves who is not there."""
+"""A move with its ranking and its player found; NOBODY for a player without an entry."""
 
 
 class _Group(NamedTuple):
-    """The moves of one ranking, in their order, with all that can be wrong with them ruled out."""
+    """The checked moves of one ranking, in order."""
 
     entries: Entries
     places: Sequence[int]
     """Where each stands in the apply."""
     numbers: "array[int]"
-    """NOBODY where somebody is to leave who is not there."""
+    """NOBODY where an unknown player is to leave."""
     keys: Sequence[bytes | None]
     metadata: Sequence[bytes | None] | None
-    """None if nobody brings any."""
+    """None if no move has any."""
 
 
 def _apart(move: Move) -> bool:
@@ -121,15 +121,15 @@ class NativeIndex:
         self._state = state
         self._players, self._rankings, self._held = state.players, state.rankings, state.held
         self._idle: list[int] = []
-        """Who left a ranking in the apply that is under way, and may be in none now."""
+        """Numbers of players that left a ranking in this apply, and may be in none now."""
         self._leaving: deque[Entries] = deque()
         """Dropped rankings that still hold players."""
         self._released = 0
         """How many players the first of those holds no longer."""
         self._failure: BaseException | None = None
         self._saving: Touched | None = None
-        """While a save goes on: whoever moves entries, or what is shown beside them, tells it,
-        ``self._saving.touched(entries, numbers)``, before anybody else has a turn."""
+        """Set during a save: code that moves entries, or changes their metadata, calls
+        ``self._saving.touched(entries, numbers)`` before it yields to the loop."""
 
     # ------------------------------------------------------------------------ writing
 
@@ -228,7 +228,7 @@ class NativeIndex:
         assert len(set(adopted.values())) == len(adopted), "two drafts adopted as one ranking"
 
     def _sound(self) -> State:
-        """Return what the index holds, if it can be believed."""
+        """Return the contents of the index; raise if an apply has failed."""
         if self._failure is not None:
             kind = MemoryError if isinstance(self._failure, MemoryError) else AssertionError
             raise kind(
@@ -250,7 +250,7 @@ class NativeIndex:
         return new
 
     def _prepare_few(self, moves: Sequence[Move], draft: bool) -> _Take:
-        """Rule out all that can be wrong with the moves, and return what is left to do."""
+        """Check the moves, and return the function that makes them."""
         placings: list[_Placing] = []
         for ranking, player, key, metadata, ties in moves:
             entries = self._rankings.get(ranking)
@@ -310,7 +310,7 @@ class NativeIndex:
         return entries
 
     def _numbers(self, players: Sequence[str], keys: Sequence[bytes | None]) -> "array[int]":
-        """Give numbers to all who are placed; who leaves and has none is NOBODY."""
+        """Return the numbers of players, new ones where they are placed; NOBODY if unknown."""
         if None not in keys:
             numbers = placed = self._players.intern_many(players)
         else:
@@ -509,7 +509,7 @@ class NativeIndex:
             raise IndexForgot(position=at, checkpoint=here)
 
     def rank_now(self, ranking: Ranking, player: str) -> Ranked | None:
-        """Return what ``rank`` does, to a caller who cannot wait."""
+        """Return the same as ``rank``, without awaiting."""
         state = self._sound()
         entries = state.rankings.get(ranking)
         if entries is None:
@@ -525,7 +525,7 @@ class NativeIndex:
         return _ranked((rank, key, beside, len(entries.ranks), state.checkpoint))
 
     def seeker(self, ranking: Ranking) -> Callable[[Sequence[str]], Places] | None:
-        """Return what finds players in one ranking, all of them in one go."""
+        """Return a function that finds many players in one ranking in one call."""
         entries = self._sound().rankings.get(ranking)
         if entries is None:
             return None
@@ -613,7 +613,7 @@ class NativeIndex:
         return Stretch(list(placed), total, as_of)
 
     def read_now(self, ranking: Ranking, *, first: Rank, limit: int) -> Columns:
-        """Return what ``read`` does, as columns."""
+        """Return the same as ``read``, as columns."""
         state = self._sound()
         entries = state.rankings.get(ranking)
         if entries is None:
@@ -632,7 +632,7 @@ class NativeIndex:
         return {name: entries.shape for name, entries in rankings.items() if not is_draft(name)}
 
     def digest(self) -> bytes:
-        """Return what two indexes that folded the same facts have in common. O(n)."""
+        """Return a digest that is equal for indexes that folded the same facts. O(n)."""
         return self._sound().digest()
 
     def check(self) -> None:
@@ -647,11 +647,11 @@ class NativeIndex:
 
     @property
     def state(self) -> State:
-        """All that it holds. Whoever looks changes nothing."""
+        """The contents of the index, read-only."""
         return self._sound()
 
     def begin_saving(self) -> Touched:
-        """Note whom it moves from now on, until the saving ends. Only one can go on at a time."""
+        """Record the players it moves until ``end_saving``. Only one save can run at a time."""
         assert self._saving is None, "this index is being saved already"
         self._saving = Touched(self._sound().rankings.values())
         return self._saving
@@ -662,14 +662,14 @@ class NativeIndex:
             self._saving = None
 
     def fill(self, state: State) -> None:
-        """Hold what was saved; only an index that holds nothing can."""
+        """Take over a loaded state. The index must be empty."""
         assert not self._sound().rankings and not self._state.checkpoint, "this index is not empty"
         assert self._saving is None, "this index is being saved"
         self._hold(state)
 
 
 def _is_last(moved: Moved) -> bool:
-    """Return whether nobody was left in a ranking after a player left it."""
+    """Return whether a move took the last player out of a ranking."""
     return not moved.total and moved.previous_rank is not None
 
 

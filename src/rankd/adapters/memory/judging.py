@@ -1,12 +1,12 @@
-"""Runs of submissions, judged in the lists themselves: columns go in, columns come out.
+"""Judging runs of submissions in the rank lists themselves, from columns to columns.
 
-What a submission does is defined by ``model.submission.judge`` and ``model.order.Order``. A rank
-list does the same in C, once a board's rule, directions, bounds and tie-break are put into plain
-numbers; that is done here. So are the two things a list knows nothing of: how many lists hold each
-player, and what is shown beside an entry. Nothing is made for each submission but the columns.
+The outcome of a submission is defined by ``model.submission.judge`` and ``model.order.Order``. A
+rank list does the same in C, once a board's rule, directions, bounds and tie-break are put into
+plain numbers; that is done here. So are the two things a list knows nothing of: how many lists hold
+each player, and the metadata of an entry. No object is made per submission.
 
-A run is taken in two steps. What can be wrong with it is found in the first, which leaves no trace
-if it fails; after it only a lack of memory can stop the second, and then midway.
+A run takes two steps. The first checks it, and changes nothing if it fails; after it only a lack of
+memory can stop the second, and then midway.
 """
 
 from collections.abc import Iterable, Sequence
@@ -41,7 +41,7 @@ class Case(NamedTuple):
 
 
 def rules_of(board: Board) -> Rules:
-    """Return what a list has to know of a board."""
+    """Return a board's rules in the form that a rank list takes."""
     return Rules(
         _RULES[board.rule],
         Order.of(board).masks,
@@ -114,7 +114,7 @@ def _forget_new(state: State, runs: Sequence[Run]) -> None:
 
 
 def judge(state: State, cases: Sequence[Case]) -> list[list[Verdicts]]:
-    """Judge and move what counts. What fails here leaves some of it done."""
+    """Judge the runs, and move the counted entries. A failure leaves some of it done."""
     told = [[_judge_in(state, case, entries) for entries in case.rankings] for case in cases]
     # Only now: a number that became free between two runs could mean two players.
     for case, verdicts in zip(cases, told, strict=True):
@@ -163,7 +163,7 @@ def _some_rejected(told: Verdicts) -> bool:
 
 
 def _forget_strangers(state: State, numbers: Iterable[int]) -> None:
-    """Forget those who got a number and no entry: what they submitted was rejected everywhere."""
+    """Forget players with a number and no entry: all their submissions were rejected."""
     held, players = state.held, state.players
     for number in set(numbers):
         if not held[number] and number in players:  # Another run may have had it, too.

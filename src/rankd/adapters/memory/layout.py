@@ -1,18 +1,18 @@
-"""A saved index as files: what they are called, what is in them, and how to tell that it is true.
+"""The files of a saved index: their names, formats and checksums.
 
     folder/
         current             names the save that counts, and the SHA-256 of its contents
         5f0c…/              one save, under a name that was never used before
             contents        checkpoint, rankings, size and SHA-256 of each other file
             base            players and entries, read while the index went on
-            touched         what became of everybody who was touched meanwhile
-            notes           what the core wants to find again, beside the index
+            touched         the last state of every player touched meanwhile
+            notes           the core's own state, beside the index
 
 ``base``, ``touched`` and ``notes`` are rows of frames, each 4 bytes of length (little-endian) and
 so many bytes. Those of the first two are MessagePack. Players come first in ``base``, then one
 ranking after another, each in its order. In ``touched`` a later frame outdoes an earlier one, and
 all outdo ``base``. Rankings go by the place they were given in this save, players by the numbers
-they had in it. What the contents do not name does not count, whatever the other files say of it.
+they had in it. Rankings that the contents do not name are ignored.
 """
 
 import hashlib
@@ -63,14 +63,14 @@ class Saved(msgspec.Struct, array_like=True):
 
 
 class Written(msgspec.Struct, array_like=True):
-    """What a file must be to be believed."""
+    """The size and digest that a sound file has."""
 
     size: int
     sha256: bytes
 
 
 class Contents(msgspec.Struct, forbid_unknown_fields=True):
-    """What was saved, and in which files."""
+    """The checkpoint, rankings and files of one save."""
 
     mark: str
     checkpoint: int
@@ -87,7 +87,7 @@ class Named(msgspec.Struct, tag="named", array_like=True):
 
 
 class Piece(msgspec.Struct, tag="piece", array_like=True):
-    """Entries of one ranking, and what is shown beside some of them."""
+    """Entries of one ranking, and the metadata of some of them."""
 
     place: int
     numbers: bytes
@@ -97,7 +97,7 @@ class Piece(msgspec.Struct, tag="piece", array_like=True):
 
 
 class Gone(msgspec.Struct, tag="gone", array_like=True):
-    """Players who have no entry in a ranking."""
+    """Players without an entry in a ranking."""
 
     place: int
     numbers: bytes
@@ -136,8 +136,8 @@ PRIVATE_FILE = 0o600
 """The mode of every file: its owner's alone."""
 
 SYNCED_TOGETHER_BYTES = 4 << 20
-"""What is written goes to the disk in such pieces: all of it at the end would keep the disk busy
-for as long as a second, and every commit of the ledger waits behind it."""
+"""Files are synced after each of so many bytes: one sync at the end would keep the disk busy for as
+long as a second, and every commit of the ledger waits behind it."""
 
 
 class FrameFile:
@@ -171,7 +171,7 @@ class FrameFile:
             self._synced = self._size
 
     def finish(self) -> Written:
-        """Bring everything to the disk, and tell by what it can be known again."""
+        """Sync the file, and return its size and digest."""
         os.fsync(self._file.fileno())
         self._file.close()
         return Written(self._size, self._digest.digest())
@@ -203,7 +203,7 @@ def sync_names(folder: Path) -> None:
 
 
 def check(path: Path, written: Written, tell: Callable[[int], None]) -> None:
-    """Raise SnapshotDamaged unless a file is what was written; tell how many bytes were read."""
+    """Raise SnapshotDamaged unless a file has its size and digest; report the bytes read."""
     if path.stat().st_size != written.size:
         raise SnapshotDamaged(f"{path} has another size than when it was saved")
     digest = hashlib.sha256()

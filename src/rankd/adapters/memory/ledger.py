@@ -1,4 +1,4 @@
-"""The ledger as a list: what a ledger means, without a disk. Nothing survives the process."""
+"""A ledger as a list, without a disk. Nothing survives the process."""
 
 import asyncio
 import hashlib
@@ -37,16 +37,17 @@ class MemoryLedger:
     def __init__(self) -> None:
         self._recorded: list[Recorded] = []
         self._digests: list[bytes] = []
-        """What each fact was when it came: facts hold dictionaries, which somebody may change."""
+        """The digest of each fact as it was appended: facts hold dictionaries, which are
+        mutable."""
         self._links: dict[Position, bytes] = {}
-        """By where an append ended: what stands for everything up to there."""
+        """The hash chain's links, by the last position of each append."""
         self._chain = bytes(32)
         self._positions: dict[Name, Position] = {}
         self._receipts: dict[Position, bytes] = {}
         self._receipts_through = Position(0)
         self._at = Instant(0)
         self._grown = asyncio.Event()
-        """Set by the next append, for those who wait by then."""
+        """Set by the next append, for the tasks that wait for it."""
 
     @overload
     async def append(
@@ -156,7 +157,7 @@ class MemoryLedger:
         """Nothing is held."""
 
     def _link(self) -> None:
-        """Carry the chain on over what came since its last link, if anything did."""
+        """Extend the chain over the facts since its last link, if there are any."""
         linked = next(reversed(self._links), 0)
         if linked == len(self._recorded):
             return

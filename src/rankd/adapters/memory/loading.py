@@ -1,10 +1,10 @@
-"""An index from its files, exactly as it was at the moment they tell of.
+"""Loading an index from its files, exactly as it was at its checkpoint.
 
-Each file is hashed before a byte of it is believed. Then come the players; those who were touched
-are told last, so whoever got a number later outdoes whoever had it before. They get new numbers, in
-the order in which they come: where nobody left, the old ones. Then each ranking is loaded in one go
-without those who were touched in it, who may stand there twice, and these are put in after it.
-Players whom no ranking holds in the end had gone, or were a draft's, and are forgotten.
+Each file is hashed before a byte of it is used. Then the players are read; touched ones come last,
+so that of two players with one number the later one has it. They get new numbers in the order of
+the files, which are the old ones if no player left. Then each ranking is loaded in one go without
+its touched players, which may be in it twice, and these are added after it. Players in no ranking
+had left, or were a draft's, and are forgotten.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ def load(
     make_list: Callable[..., RankList],
     tell: Tell,
 ) -> tuple[State, list[bytes]] | None:
-    """Return what was saved in a folder and its notes, None if nothing was. O(n).
+    """Return the saved state in a folder and its notes, None if there is none. O(n).
 
     Raises SnapshotDamaged.
     """
@@ -67,7 +67,7 @@ def load(
 
 @contextmanager
 def _damage(folder: Path) -> Iterator[None]:
-    """Turn whatever is wrong with the files into ours; a failing disk is the caller's to see."""
+    """Raise SnapshotDamaged for any fault of the files; errors of the disk pass through."""
     try:
         yield
     except (*_DAMAGE, *_MISSING) as exc:
@@ -121,7 +121,7 @@ class _Numbers:
         """None while all have the numbers they had."""
 
     def add(self, named: Named) -> None:
-        """Give numbers to players; the last of several who had one number keeps it."""
+        """Give numbers to players; of several with one number the last one keeps it."""
         then = unpacked("I", named.numbers)
         now = self._players.intern_packed(named.text, unpacked("H", named.lengths))
         if len(now) != len(then) or not then:
@@ -144,11 +144,11 @@ class _Numbers:
 
 
 class _Touched:
-    """What became of those who were touched in one ranking."""
+    """The last state of the touched players of one ranking."""
 
     def __init__(self) -> None:
         self.keys: dict[int, bytes | None] = {}
-        """None of those who left."""
+        """None for players that left."""
         self.beside: dict[int, bytes] = {}
 
     def add(self, frame: Piece | Gone) -> None:
@@ -163,7 +163,7 @@ class _Touched:
             self.beside.update(zip(frame.shown, frame.values, strict=True))
 
     def kept(self) -> Iterator[tuple[int, bytes]]:
-        """Yield those who did not leave, in the order of their keys: putting them in is quicker."""
+        """Yield the players that did not leave, in key order, which makes adding them quicker."""
         kept = [(number, key) for number, key in self.keys.items() if key is not None]
         kept.sort(key=itemgetter(1))
         return iter(kept)
@@ -224,7 +224,7 @@ class _Loading:
     # -- rankings --
 
     def _load_lists(self, base: Iterable[Frame]) -> dict[int, Entries]:
-        """Load each ranking that counts, but for those who were touched in it."""
+        """Load each ranking of the contents, without its touched players."""
         wanted = {saved.place: saved for saved in self._contents.rankings}
         lists: dict[int, Entries] = {}
         for place, pieces in groupby(map(_piece, base), key=attrgetter("place")):
@@ -260,7 +260,7 @@ class _Loading:
         )
 
     def _complete(self, saved: Saved, lists: dict[int, Entries]) -> Entries:
-        """Put in those who were touched, and see whether all are there."""
+        """Add the touched players, and check the number of entries."""
         entries = lists.pop(saved.place, None) or self._empty(saved)
         touched = self._touched.pop(saved.place, None)
         if touched is not None:
@@ -275,7 +275,7 @@ class _Loading:
 
 
 def _held(players: PlayerTable, rankings: Iterable[Entries]) -> "array[int]":
-    """Count how many lists hold each player, and forget whom none holds."""
+    """Count how many lists hold each player, and forget players in none."""
     lists = [entries.ranks for entries in rankings]
     everywhere = sum(len(ranks) == len(players) for ranks in lists)
     held = array("I", [everywhere]) * len(players)

@@ -1,4 +1,4 @@
-"""What is kept of standings beside a ledger, as dictionaries: what it means, without a server."""
+"""The archive and top lists beside a ledger, as dictionaries, without a server."""
 
 from bisect import insort
 from collections.abc import Mapping, Sequence

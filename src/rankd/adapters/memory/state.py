@@ -1,9 +1,9 @@
-"""What an index in this process holds: players, rankings, and the position they are true at.
+"""The contents of an index in this process: players, rankings, and their checkpoint.
 
 Invariants, asserted by ``State.check``:
 
-1. Every player of the table is held by as many lists as ``held`` says, and by at least one; numbers
-   nobody has are held by none. A list that was dropped holds its players until they are released.
+1. Every player of the table is held by as many lists as ``held`` says, and by at least one; free
+numbers are held by none. A list that was dropped holds its players until they are released.
 2. Metadata is kept for entries that are there, and only where there is some.
 3. Every list orders the players of the one table.
 4. A ranking is a draft if its name says so, and only then.
@@ -25,11 +25,11 @@ from rankd.rank import PlayerTable, RankList
 NOTHING_APPLIED = Position(0)
 
 DIGEST_BLOCK_ENTRIES = 4096
-"""Part of what a digest means: changing it changes every digest."""
+"""Part of the digest's definition: changing it changes every digest."""
 
 
 class Entries:
-    """One ranking: its list, and what is shown beside some of its entries, by player number."""
+    """One ranking: its list, and the metadata of some of its entries, by player number."""
 
     __slots__ = ("draft", "metadata", "ranks")
 
@@ -43,7 +43,7 @@ class Entries:
 
     @property
     def shape(self) -> Shape:
-        """What it was opened as."""
+        """The shape it was opened with."""
         return Shape(self.ranks.width, self.ranks.dense)
 
 
@@ -58,10 +58,10 @@ class State:
     """By player number: how many lists the player is in."""
 
     def digest(self) -> bytes:
-        """Return what two indexes that folded the same facts have in common. O(n).
+        """Return a digest that is equal for indexes that folded the same facts. O(n).
 
-        Players count by their ids: their numbers depend on the order in which they came. Drafts
-        do not count: who has come how far with them is each one's own affair.
+        Players count by their ids: their numbers depend on the order in which they came. Drafts do
+        not count: their progress differs between nodes.
         """
         digest = hashlib.sha256()
         for ranking, entries in sorted(self.rankings.items(), key=_by_name):
@@ -86,7 +86,7 @@ class State:
                 yield msgspec.msgpack.encode(shown)
 
     def check(self, leaving: "array[int]") -> None:
-        """Assert the invariants, given whom the dropped lists still hold. O(n)."""
+        """Assert the invariants, given the players that dropped lists still hold. O(n)."""
         self.players.check()
         held = array("I", bytes(4 * len(self.held)))
         for number in leaving:
@@ -104,7 +104,7 @@ class State:
 
 
 def is_draft(ranking: Ranking) -> bool:
-    """Whether nobody is to read it yet."""
+    """Whether a ranking is a draft, which readers do not see."""
     return ranking.board.startswith(DRAFT)
 
 
@@ -114,7 +114,7 @@ def _by_name(item: tuple[Ranking, Entries]) -> tuple[str, str, bool, str]:
 
 
 def count_before(players: PlayerTable, ranks: RankList, key: bytes, player: str) -> int:
-    """Count the entries before a place, which nobody needs to hold. O(log² n).
+    """Count the entries before a place, which may be free. O(log² n).
 
     Among those with this very key, by halving: all may have one key.
     """
@@ -132,7 +132,7 @@ def count_before(players: PlayerTable, ranks: RankList, key: bytes, player: str)
 
 
 def count_through(players: PlayerTable, ranks: RankList, key: bytes, player: str) -> int:
-    """Count the entries before a place and whoever holds it."""
+    """Count the entries before a place, and the entry at it."""
     return count_before(players, ranks, key, player + "\0")  # No id lies between the two.
 
 

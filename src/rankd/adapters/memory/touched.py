@@ -1,11 +1,11 @@
-"""What was touched in an index while it is being saved.
+"""The players that an index moved while it is being saved.
 
-A save reads rankings a piece at a time, and they go on changing meanwhile. So whoever is moved is
-noted here, and the save says of each of them once more, at the end, what became of it. Nothing else
-needs to be noted: who was not touched stood in one place throughout, under one number.
+A save reads rankings a piece at a time, and they go on changing meanwhile. So every moved player is
+noted here, and the save writes its last state at the end. Nothing else needs to be noted: an
+untouched player stayed in one place throughout, under one number.
 
 Noting must cost an apply next to nothing, so a touch is a number put behind others, which is a copy
-of memory for a whole batch. Somebody who is touched twice is noted twice; the save sees to that.
+of memory for a whole batch. A player touched twice is noted twice; the save removes the repetition.
 """
 
 from array import array
@@ -15,15 +15,15 @@ from rankd.adapters.memory.state import Entries
 
 
 class Touched:
-    """Who was touched since a save began and was not written since; which rankings are unread."""
+    """The players touched since a save began and not written since; the unread rankings."""
 
     def __init__(self, rankings: Iterable[Entries]) -> None:
         self.unread = dict.fromkeys(entries for entries in rankings if not entries.draft)
         """Rankings to be read from beginning to end, in this order."""
         self.adoptions: set[Entries] = set()
-        """Those that began as drafts, where nobody noted who got which number."""
+        """Adopted drafts, whose players' numbers were not noted."""
         self.players = array("I")
-        """Who may have got a number."""
+        """Players that may have got a number."""
         self._notes: dict[Entries, array[int]] = {}
         self._count = 0
         """How many numbers the notes have."""
@@ -74,7 +74,7 @@ class Touched:
             yield entries, set(some)
 
     def take_players(self, count: int) -> set[int]:
-        """Return up to so many who may have got a number."""
+        """Return up to so many players that may have got a number."""
         some = self.players[-count:]
         del self.players[-count:]
         return set(some)

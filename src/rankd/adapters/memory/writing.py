@@ -36,7 +36,7 @@ class Home:
             self._files[name] = layout.FrameFile(self._path / name)
 
     def write(self, step: Step) -> None:
-        """Write what was read in one step."""
+        """Write the entries of one step."""
         self._files[layout.BASE].write(map(layout.encode, step.base))
         self._files[layout.TOUCHED].write(map(layout.encode, step.touched))
 

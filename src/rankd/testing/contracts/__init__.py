@@ -1,4 +1,4 @@
-"""What it means to keep a port's promises: one class of tests for each port.
+"""Contract tests of the ports: one class of tests for each port.
 
 An adapter's test is a fixture and a subclass; the names of the tests are the port's sentences.
 """

@@ -1,4 +1,4 @@
-"""What it means to keep Copies of the book. Subclass, provide the fixture, and be judged."""
+"""The contract of StateSnapshots. Subclass it and provide the fixture."""
 
 from collections.abc import Iterator
 

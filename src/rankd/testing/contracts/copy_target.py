@@ -1,4 +1,4 @@
-"""What it means to be a ledger that another is copied into."""
+"""The contract of CopyTarget, a ledger that another one is copied into."""
 
 from collections.abc import Awaitable, Callable
 

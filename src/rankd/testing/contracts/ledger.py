@@ -1,4 +1,4 @@
-"""What it means to be a Ledger. Subclass, provide ``ledger`` and ``reopen``, and be judged.
+"""The contract of Ledger. Subclass it and provide ``ledger`` and ``reopen``.
 
 Promises that need a crash to be seen (1, and the half of 6 that says ``unknown``) are proved by
 the simulations; here a ledger is only closed and opened again.

@@ -1,8 +1,8 @@
-"""What it means to keep Snapshots of an index. Subclass, provide the fixtures, and be judged.
+"""The contract of Snapshots. Subclass it and provide the fixtures.
 
-``kept`` makes an empty index and its Snapshots; what one saves the next one finds. ``files`` tells
-where the bytes are, so that they can be spoiled. Steps must be small enough for a hundred entries
-to take several: whatever happens beside a save is made to happen before each of them.
+``kept`` makes an empty index and its Snapshots; each finds the saves of the one before. ``files``
+returns the files, so that a test can damage them. Steps must be small enough for a hundred entries
+to take several: tests change the index before each of them.
 """
 
 import asyncio
@@ -63,11 +63,11 @@ async def save_all(snapshots: Snapshots, *notes: bytes) -> int:
 
 
 def unheard(_: Progress) -> None:
-    """Nobody wants to know."""
+    """Ignore the progress."""
 
 
 def now(call: object) -> object:
-    """Return what an immediate call answers, from where nothing can be awaited."""
+    """Return the result of a call that does not suspend."""
     try:
         call.send(None)  # type: ignore[attr-defined]
     except StopIteration as done:
@@ -144,7 +144,7 @@ class SnapshotsContract:
     # -------------------------------------------------- (2) beside reads and applies
 
     async def test_it_is_the_index_at_the_moment_of_the_notes(self, kept: Kept) -> None:
-        """The index goes on before every step; what one shows another takes away."""
+        """The index goes on before every step; one change adds metadata and the next removes it."""
         index, snapshots = kept()
         await fold(index, *crowd(60), *crowd(60, at=DAILY), opened=[FOREVER, DAILY])
         moments: list[tuple[Seen, object]] = []

@@ -1,4 +1,4 @@
-"""What it means to keep standings beside a ledger. Subclass, provide ``kept``, and be judged."""
+"""The contract of Archive and TopLists. Subclass it and provide ``kept``."""
 
 from itertools import product
 from typing import Protocol

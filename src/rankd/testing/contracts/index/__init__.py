@@ -1,8 +1,8 @@
-"""What it means to be a RankIndex. Subclass, provide ``index``, and be judged.
+"""The contract of RankIndex. Subclass it and provide ``index``.
 
-The promises are grouped by what they are about, a module for each group, and sections bear the
-numbers that ``rankd.ports.RankIndex`` gives them; ``moves`` has what is put to an index. The tenth,
-judging in place, is held to a model of its own: ``tests/property/test_judging.py``.
+The promises are grouped by subject, a module for each group, and sections have the numbers of
+``rankd.ports.RankIndex``; ``moves`` has the test data. The tenth, judging in place, is held to a
+model of its own: ``tests/property/test_judging.py``.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""What an apply does to an index, and when it does nothing: promises 1 and 2 of the port."""
+"""Effects of an apply, and applies without one: promises 1 and 2 of the port."""
 
 import asyncio
 

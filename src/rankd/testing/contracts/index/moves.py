@@ -1,7 +1,7 @@
-"""Rankings, keys and moves to put to an index, and ways to see what became of them.
+"""Rankings, keys and moves to apply to an index, and functions that read the result.
 
-An order key is here what it is to every index: bytes. Small scores and few players, because ties
-and collisions are where indexes differ.
+An order key is bytes, as it is to every index. Small scores and few players, because ties and
+collisions are where indexes differ.
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,7 +65,7 @@ async def fold(
 
 
 async def players(index: RankIndex, ranking: Ranking = FOREVER) -> list[str]:
-    """Return everybody, best first, page by page."""
+    """Return all players, best first, read page by page."""
     found: list[Placed] = []
     while page := (await index.read(ranking, first=Rank(len(found) + 1), limit=100)).entries:
         found += page
@@ -74,6 +74,6 @@ async def players(index: RankIndex, ranking: Ranking = FOREVER) -> list[str]:
 
 
 async def metadata(index: RankIndex, ranking: Ranking = FOREVER) -> dict[str, bytes | None]:
-    """Return what is shown beside each."""
+    """Return the metadata of each player."""
     page = await index.read(ranking, first=Rank(1), limit=100)
     return {each.player: each.metadata for each in page.entries}

@@ -1,4 +1,4 @@
-"""How entries are ordered, and what ranks a move tells of: promises 3, 4 and 7 of the port."""
+"""The order of entries, and the ranks that a move returns: promises 3, 4 and 7 of the port."""
 
 import random
 from collections.abc import Mapping
@@ -160,7 +160,7 @@ def _order(entries: Mapping[str, bytes]) -> list[str]:
 
 
 def _moved(model: Mapping[Ranking, dict[str, bytes]], move: Move) -> Moved:
-    """Make a move in a dictionary, and tell what it did by sorting before and after."""
+    """Make a move in a dictionary, and find its ranks by sorting before and after."""
     entries = model[move.ranking]
     before = _order(entries)
     if move.order_key is None:

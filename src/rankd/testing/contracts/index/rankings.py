@@ -64,7 +64,7 @@ class RankingPromises:
     async def test_what_was_dropped_is_empty_when_it_is_opened_again(
         self, index: RankIndex
     ) -> None:
-        """Also in another shape, and whoever was in it comes back as somebody new."""
+        """Also in another shape; its former players return as new ones."""
         crowd = [f"p{n:03}" for n in range(300)]
         await fold(index, *(placed(player, 1) for player in crowd), opened=[FOREVER])
         for turn in range(5):

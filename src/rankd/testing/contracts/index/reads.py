@@ -1,4 +1,4 @@
-"""What an index answers when it is asked: promises 5 and 6 of the port, and what reads return."""
+"""Reads of an index and their results: promises 5 and 6 of the port."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ from rankd.testing.contracts.index.moves import (
 
 
 class ReadPromises:
-    """What is there is told exactly, and what is not there is no failure."""
+    """Reads are exact, and a missing ranking or player is no error."""
 
     async def test_players_with_an_entry_are_walked_or_none_is(self, index: RankIndex) -> None:
         await fold(index, placed("ann", 1), placed("bob", 2), opened=[FOREVER])
@@ -194,7 +194,7 @@ class ReadPromises:
     # -------------------------------------------------------------------------- immediate
 
     async def test_an_immediate_index_never_suspends(self, index: RankIndex) -> None:
-        """Whoever relies on it starts a call and expects its answer without an event loop."""
+        """Callers start such a call and take its result without an event loop."""
         if not index.immediate:
             pytest.skip("this one waits")
         moves = [placed(f"p{n}", n) for n in range(100)]

@@ -1,6 +1,6 @@
-"""What nodes that share an index rely on: promise 11 of the port, and those of SharedIndex.
+"""Promises to nodes that share an index: promise 11 of the port, and those of SharedIndex.
 
-An index of one process alone skips what it has no need of.
+An index of a single process skips the tests that do not apply to it.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class SharingPromises:
     async def test_the_same_apply_made_again_gets_the_answer_of_the_first_time(
         self, index: RankIndex
     ) -> None:
-        """Whatever came after it; and another one with the same positions gets None."""
+        """Also after later applies; and another one with the same positions gets None."""
         if not index.shared:
             pytest.skip("this one is not shared")
         await fold(index, placed("ann", 5, beside=b"x"), placed("bob", 3), opened={FOREVER: DENSE})
