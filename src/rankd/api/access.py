@@ -1,19 +1,18 @@
-"""Who may do what: keys of programs, tokens of players, and nobody at all while trying it out.
+"""Authentication and authorization: keys of programs, tokens of players, and the open mode.
 
-A key is shown as ``Authorization: Bearer``. It is looked up by its SHA-256, so the place in memory
-where it is found tells nothing of the key, and what the book says at that moment counts: a key
-opens from the request after its creation and no more from the one after its revocation, nor from
-the time on at which it expires.
+A key is sent as ``Authorization: Bearer``. It is looked up by its SHA-256, so lookup timing reveals
+nothing about the key. The current state decides: a key is valid from the request after its creation
+until its revocation or expiry.
 
-A key that is limited to boards opens what belongs to one of them, and nothing that is about
-players, about all boards or about the service.
+A key limited to boards may be used for requests about one of those boards only, not for requests
+about players, about all boards or about the service.
 
-A player's token reads what a ``read`` key may, and submits for that player alone, to boards that
-take scores from clients. It creates nothing.
+A player's token may read like a ``read`` key, and submit scores for that player only, to boards
+that take scores from clients. It creates no boards.
 
-With no key created, and only on a loopback address, everybody may do everything: the first key
-that is created ends that at once. Being reached over loopback proves little if something forwards
-to it, so a request that says it was forwarded, or that was sent to another name, is not let in.
+Open mode: while no key exists, and only on a loopback address, every request is allowed. The first
+key ends it at once. A proxy on the same machine also connects over loopback, so open mode refuses a
+request that has forwarding headers or a Host other than a loopback name.
 """
 
 import hmac
@@ -36,34 +35,34 @@ from rankd.model.facts import KeyCreated, expiry_of
 from rankd.model.window import Instant
 
 AUTHORIZATION_BYTES_MAX = 4096 + len(b"bearer ")
-"""A token of the largest size that is read; more is not looked at."""
+"""The longest Authorization header that is read: ``Bearer`` and a token of 4096 bytes."""
 
 LOOPBACK_NAMES = frozenset((b"localhost", b"127.0.0.1", b"[::1]"))
-"""What a browser on this machine calls it. A page elsewhere can give it another name, no other."""
+"""Host names accepted in open mode. DNS rebinding can point another name here, but not these."""
 
 _BEARER = b"bearer "
 
 
 class Actor(msgspec.Struct, frozen=True, gc=False):
-    """Who asks."""
+    """The authenticated client: a key, a player's token, or open mode."""
 
     name: str | None
-    """What facts say of who wrote them; None while the service is open."""
+    """The actor recorded in facts; None in open mode."""
     player: str | None = None
-    """The player whose token it is; it may act for nobody else."""
+    """The player of the token, the only one it may act for; None for a key."""
     limited: bool = False
-    """Whether it is a key for some boards only."""
+    """Whether it is a key limited to some boards."""
     until: float = math.inf
-    """When its token expires, by the clock of the system, in seconds."""
+    """Expiry of its token, in seconds since 1970 by the system clock."""
 
     @property
     def may_create(self) -> bool:
-        """Whether a first score may bring its board into being: not for players, nor one board."""
+        """Whether its first score may create a board: not with a token or a limited key."""
         return self.player is None and not self.limited
 
     @property
     def may_profile(self) -> bool:
-        """Whether it may say what a player is, which every board with segments goes by."""
+        """Whether it may write player profiles, which segments of all boards depend on."""
         return self.player is None and not self.limited
 
 
@@ -71,34 +70,34 @@ ANYBODY = Actor(None)
 
 
 class Admission(NamedTuple):
-    """The right to ask something again, for as long as boards and keys stay as they are."""
+    """An authorization that a plan may reuse until it expires or boards or keys change."""
 
     actor: Actor
     until: float
-    """By the clock of the system, in seconds."""
+    """In seconds since 1970 by the system clock."""
     key: str | None = None
-    """The id of the key, which rate limits count."""
+    """The key's id, for rate limits; None for a token and in open mode."""
 
 
 ReadToken = Callable[[bytes], Actor]
-"""Returns the player whose token it is. Raises Unauthenticated."""
+"""Returns the actor of a token. Raises Unauthenticated."""
 
 VERIFIED_TOKENS_MAX = 10_000
-"""Tokens remembered as verified; all are forgotten when there are more."""
+"""Cached verified tokens; the cache is cleared when it is full."""
 
 VERIFIED_BYTES_MAX = 1024
-"""A longer token is verified each time, so that the memory has a bound."""
+"""A longer token is verified at each request, which bounds the memory of the cache."""
 
 VERIFIED_SECONDS_MAX = 60.0
-"""A token is verified again after this time: its key may have been withdrawn."""
+"""A token is verified again after this many seconds: its signing key may have been withdrawn."""
 
 
 KEY_SECONDS_MAX = 60.0
-"""A key that is shown again and again is looked at after this time, and its last use noted."""
+"""A key's permit is renewed after this many seconds, which also records the key's last use."""
 
 
 class Gate:
-    """Lets requests in, or not."""
+    """Authenticates and authorizes requests, and counts them against rate limits."""
 
     def __init__(
         self,
@@ -122,13 +121,13 @@ class Gate:
 
     @property
     def open(self) -> bool:
-        """Whether anybody may do anything: no key yet, and nobody else can reach the address."""
+        """Whether open mode holds: no key exists and the address is loopback."""
         return self._loopback and not self._book().locked
 
     def check_known(self, request: Request) -> None:
-        """Raise Unauthenticated for a stranger, where the body has to be read to know the board.
+        """Raise Unauthenticated before the body is decoded, where the body names the board.
 
-        What is shown is looked at again, and counted, by ``admit``.
+        Tokens are not verified here, and nothing is counted; ``admit`` does both.
         """
         shown = request.headers.get(b"authorization")
         if shown is None:
@@ -138,15 +137,16 @@ class Gate:
             self._find(_bearer(shown))
 
     def admits_plainly(self, request: Request) -> bool:
-        """Whether admission depends on a key alone: nothing is counted, and no token is shown."""
+        """Whether only a key decides: there are no rate limits and the request has no token."""
         shown = request.headers.get(b"authorization", b"")
         return self._limits is None and (self._token is None or shown.count(b".") != 2)
 
     def admit(self, request: Request, scope: Scope, board: str | None = None) -> Actor:
-        """Return who asks. Raises Unauthenticated, Forbidden and RateLimited.
+        """Return the actor of a request. Raises Unauthenticated, Forbidden and RateLimited.
 
-        ``board`` is the board it is about; a request about several is admitted once for each, and
-        counts once for each. The scores that a player's token submits count in ``count_scores``.
+        ``board`` is the board of the request; a request about several boards is admitted, and
+        counted, once for each. Scores submitted with a player's token are counted by
+        ``count_scores``.
         """
         limits = None if request.counted else self._limits
         if limits is not None:
@@ -164,7 +164,7 @@ class Gate:
     def admission(
         self, request: Request, scope: Scope, board: str | None = None
     ) -> Admission | None:
-        """Return the right to ask the same again, without counting; None if there is none."""
+        """Return a permit for repetitions of a request, without counting; None if refused."""
         try:
             found = self._identify(request)
             actor = self._authorize(found, scope, board)
@@ -178,22 +178,22 @@ class Gate:
 
     @property
     def used(self) -> Mapping[str, Instant]:
-        """When keys were last shown to this process, or to one that told it, by their ids."""
+        """Last use of each existing key by id, in this process and those that reported to it."""
         ids = {key.id for key in self._book().keys.values()}
         self._used = {id: at for id, at in self._used.items() if id in ids}
         return self._used
 
     def note_uses(self, used: Mapping[str, Instant]) -> None:
-        """Take over when keys were shown to another process."""
+        """Merge the last uses that another process reported."""
         for id, at in used.items():
             self._used[id] = max(at, self._used.get(id, at))
 
     def count_again(
         self, admission: Admission, client: str, forwarded_for: bytes | None, player: str | None
     ) -> None:
-        """Count a request of an admission, as ``admit`` does. Raises RateLimited.
+        """Count a request made under a permit, as ``admit`` does. Raises RateLimited.
 
-        ``player`` is the one a score is submitted for; None if the request reads.
+        ``player`` is the player whose score is submitted; None if the request reads.
         """
         limits = self._limits
         if limits is None:
@@ -207,7 +207,7 @@ class Gate:
             limits.take_player(admission.actor.player)
 
     def _identify(self, request: Request) -> KeyCreated | Admission | None:
-        """Return the key or the token that is shown; None while anybody may ask."""
+        """Return the key or the permit of the token; None in open mode. Raises Unauthenticated."""
         book = self._book()
         shown = request.headers.get(b"authorization")
         if shown is None:
@@ -231,7 +231,7 @@ class Gate:
         return key
 
     def _verify(self, read: ReadToken, token: bytes) -> Admission:
-        """Return the admission of a token, which is not verified again for a while."""
+        """Return a token's permit, verified at most VERIFIED_SECONDS_MAX ago."""
         now = time()
         known = self._verified.get(token)
         if known is not None and now < known.until:
@@ -247,7 +247,7 @@ class Gate:
     def _authorize(
         self, found: KeyCreated | Admission | None, scope: Scope, board: str | None
     ) -> Actor:
-        """Return the actor, if it may do this on this board. Raises Forbidden."""
+        """Return the actor if it has this scope on this board. Raises Forbidden."""
         if found is None:
             return ANYBODY
         if isinstance(found, Admission):
@@ -281,7 +281,7 @@ def _authorize_key(key: KeyCreated, scope: Scope, board: str | None) -> Actor:
 
 
 def _end_of(key: KeyCreated) -> float:
-    """Return when a key expires, by the clock of the system, in seconds."""
+    """Return a key's expiry in seconds since 1970, infinity if it has none."""
     expires = expiry_of(key)
     return math.inf if expires is None else expires / 1_000_000
 
@@ -293,12 +293,12 @@ def _bearer(shown: bytes) -> bytes:
 
 
 def _check_local(request: Request) -> None:
-    """Raise Unauthenticated unless nothing says that the request comes from elsewhere."""
+    """Raise Unauthenticated if a header shows that the request comes from another machine."""
     headers = request.headers
     if b"x-forwarded-for" in headers or b"forwarded" in headers:
         raise Unauthenticated("create a key first: requests are forwarded here from elsewhere")
     host = headers.get(b"host")
-    # Whoever speaks HTTP/1.0 without a Host is no browser, and only browsers can be led here.
+    # HTTP/1.0 without a Host is no browser, and DNS rebinding works through browsers only.
     if host is not None and _name_of(host) not in LOOPBACK_NAMES:
         raise Unauthenticated("create a key first, or ask for localhost: this is another name")
 

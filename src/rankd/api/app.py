@@ -1,9 +1,8 @@
-"""The application behind both lanes: which headers an answer carries, and the ASGI side of it.
+"""The application behind both lanes: response headers, refusals, and the ASGI entry point.
 
-``App`` knows the routes, the service the handlers speak to, and the settings. The fast lane asks
-it to finish answers; uvicorn calls it as an ASGI application for everything the fast lane leaves.
-The two meet in ``finish`` and ``refuse``: an answer's headers are decided there, whoever sends
-them.
+``App`` has the routes, the service context of the handlers, and the settings. The fast lane calls
+``finish`` and ``refuse``; uvicorn calls the ASGI application for all other requests. Headers are
+decided in those two methods, so both lanes send the same.
 """
 
 import asyncio
@@ -31,43 +30,45 @@ from rankd.errors import (
 from rankd.settings import Settings
 
 GZIP_BYTES_MIN = 16 * 1024
-"""Smaller answers fit a few packets, and cost more to squeeze than to send."""
+"""Smaller bodies fit a few packets and cost more to compress than to send."""
 
 GZIP_LEVEL = 1
-"""JSON shrinks to a sixth at the quickest level; higher ones hold up everybody else for little."""
+"""JSON shrinks to a sixth at the fastest level; higher levels block the event loop for little gain.
+"""
 
 BY_ENCODING: Header = (b"vary", b"accept-encoding")
-"""Said of all that a cache may keep, for the next answer to the same question may be large enough
-to be squeezed; and of what is not to be kept where it is."""
+"""Sent with every cacheable response, because the next response to the same request may be large
+enough to be compressed, and with large ``no-store`` responses."""
 
 PREFLIGHT_SECONDS = b"600"
-"""How long a browser may remember what it was told about an origin."""
+"""For how long a browser may cache a preflight response."""
 
 ASKING = b"authorization, content-type, idempotency-key, if-none-match"
 """The headers that a page of another origin may send."""
 
 EXPOSED = (b"access-control-expose-headers", b"etag, retry-after")
-"""What a page of another origin may read of an answer, beside its body: how to go on asking."""
+"""The response headers that a page of another origin may read."""
 
 CSP = b"default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-"""For pages: our own files only, so that a player's name can never run."""
+"""For HTML: only files of this service, so that a player's name can never run as script."""
 
 SINGLE_HEADERS = frozenset(
     (b"host", b"content-type", b"content-length", b"authorization", b"idempotency-key", b"origin")
 )
-"""Headers whose second value would be a second opinion: which one counts would be a guess."""
+"""Headers that may occur once only: with two values, proxies and this service might pick different
+ones."""
 
 WRITING = frozenset(("POST", "PUT", "PATCH", "DELETE"))
-"""Methods that write, for all that is known of a request whose route is not known."""
+"""Methods that are taken to write when the route of a request is unknown."""
 
 NO_CONTENT = frozenset((204, 304))
-"""Answers that have no body by their status, and so no length either."""
+"""Statuses without a body, and so without a content-length."""
 
 NO_HEADERS: dict[bytes, bytes] = {}
 
 
 def gather_headers(pairs: list[Header]) -> dict[bytes, bytes]:
-    """Return headers by name, repeated ones joined. Raises MalformedRequest if one must not be."""
+    """Return headers by name, repeated ones joined. Raises MalformedRequest for SINGLE_HEADERS."""
     headers: dict[bytes, bytes] = {}
     for name, padded in pairs:
         value = padded.strip(b" \t")
@@ -81,11 +82,11 @@ def gather_headers(pairs: list[Header]) -> dict[bytes, bytes]:
 
 
 class Disconnected(Exception):
-    """The client went away while it was still sending."""
+    """The client disconnected before its request was complete."""
 
 
 class App:
-    """The routes and what all their answers have in common. An ASGI application."""
+    """The routes, and the headers and refusals common to all of them. An ASGI application."""
 
     def __init__(
         self,
@@ -101,7 +102,7 @@ class App:
         proxies = read_networks(settings.trusted_proxies)
         self.log = RequestLog(every=settings.access_log, proxies=proxies)
         self.fallback = fallback
-        """Where paths go that the table does not know: streams, pages and their files."""
+        """The ASGI application for paths that no route matches: streams, pages and their files."""
         self._origins = frozenset(origin.encode() for origin in settings.cors_origins)
         self._shares = bool(self._origins) or settings.cors_reads_anywhere
         self._always: tuple[Header, ...] = (
@@ -109,13 +110,13 @@ class App:
             (b"referrer-policy", b"no-referrer"),
         )
         if self._origins:
-            # A cache must not give one origin the answer that another one was allowed to read.
+            # A cache must not serve one origin the response that another was allowed to read.
             self._always += ((b"vary", b"origin"),)
 
-    # ------------------------------------------------------------- what both lanes share
+    # ------------------------------------------------------------- shared by both lanes
 
     def headers_of(self, response: Response, length: int) -> list[Header]:
-        """Return the headers every answer carries, its length last."""
+        """Return the headers of a response, its content-length last."""
         headers = [(b"content-type", response.content_type)] if response.content_type else []
         headers.append((b"cache-control", response.cache_control))
         if response.cache_control != NO_STORE:
@@ -129,7 +130,7 @@ class App:
         return headers
 
     def finish(self, request: Request, response: Response) -> Response:
-        """Add what depends on who asks: scores as text, permission for other origins, squeezing."""
+        """Apply the request's headers: scores as text, CORS permission, gzip."""
         if wants_text(request.query, request.headers):
             response = with_text(response)
         body, headers = response.body, response.headers
@@ -158,9 +159,9 @@ class App:
         return ()
 
     def refuse(self, error: BaseException, request: Request, route: Route | None) -> Response:
-        """Return the answer that tells of an error, and log it under the answer's request_id."""
+        """Return the error response, and log the error under the response's request_id."""
         writes = request.method in WRITING if route is None else route.writes
-        if isinstance(error, asyncio.CancelledError):  # Only a stop that ran out of time does that.
+        if isinstance(error, asyncio.CancelledError):  # Only a stop that timed out cancels.
             error = Stopping(applied="unknown")
         if isinstance(error, RankdError):
             return self._refusal(error, request, route, writes=writes)
@@ -180,13 +181,13 @@ class App:
         return response
 
     def note(self, request: Request, status: int) -> None:
-        """Log a request that was answered, if that is wanted."""
+        """Log an answered request, if the access log is on."""
         self.log.answered(request, status)
 
     # --------------------------------------------------------------------- the ASGI lane
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request that the fast lane left."""
+        """Serve one request that the fast lane did not take."""
         if scope["type"] != "http":
             await self._pass_on(scope, receive, send)
             return
@@ -212,14 +213,14 @@ class App:
         except Disconnected:
             return
         except (RequestTooLarge, MalformedRequest) as exc:
-            closing = True  # What follows is the rest of a body that nobody will read.
+            closing = True  # The rest of the body follows and is not read.
             response = self.refuse(exc, request, found.route if found else None)
         except RankdError as exc:
             response = self.refuse(exc, request, found.route if found else None)
         await self._send(request, self.finish(request, response), send, closing=closing)
 
     def _find(self, request: Request) -> Found | None:
-        """Return the route, or None for OPTIONS of a path that is known."""
+        """Return the route; None for OPTIONS of a known path."""
         if request.method == "OPTIONS" and self.router.allowed(request.path):
             return None
         return self.router.find(request.method, request.path)
@@ -245,7 +246,7 @@ class App:
         asked = request.headers.get(b"access-control-request-method", b"").decode("latin-1")
         origin = request.headers.get(b"origin", b"")
         if asked in allow and self._shares and self._permission(asked, origin):
-            # The origin's own permission is added by finish() where it is one of ours.
+            # finish() adds the permission of a configured origin.
             if origin not in self._origins:
                 headers += self._permission(asked, origin)
             headers += (
@@ -262,12 +263,12 @@ class App:
             raise MalformedRequest("this service speaks HTTP/1.1")
 
     def body_max(self, route: Route | None) -> int:
-        """Return how large a body may be on this route."""
+        """Return the largest body accepted on this route, in bytes."""
         own = route.body_bytes_max if route is not None else None
         return self.settings.request_body_bytes_max if own is None else own
 
     async def _read_body(self, request: Request, receive: Receive, bytes_max: int) -> bytes:
-        """Return the whole body. Raises RequestTooLarge as soon as it is known to be."""
+        """Return the whole body. Raises RequestTooLarge at the first byte beyond the bound."""
         if int(request.headers.get(b"content-length", b"0")) > bytes_max:
             raise RequestTooLarge(bytes_max)
         parts: list[bytes] = []
@@ -304,13 +305,13 @@ class App:
 
 
 def _squeezed(header: Header) -> Header:
-    """Return a header as it is beside a squeezed body."""
+    """Return a header as sent with a compressed body."""
     name, value = header
     return (name, squeezed_tag(value)) if name == b"etag" else header
 
 
 def _takes_gzip(accepted: bytes) -> bool:
-    """Whether an Accept-Encoding names gzip, and does not name it with a quality of nothing."""
+    """Whether Accept-Encoding has gzip with a quality above 0."""
     for part in accepted.lower().split(b","):
         coding, _, quality = part.replace(b" ", b"").partition(b";")
         if coding == b"gzip":
@@ -319,7 +320,7 @@ def _takes_gzip(accepted: bytes) -> bool:
 
 
 def _bare_request(scope: Scope) -> Request:
-    """What is known of a request before anything of it was checked."""
+    """Return a request with only its method, path and client, before any check."""
     return Request(
         method=scope["method"],
         path=scope["raw_path"].decode("ascii"),

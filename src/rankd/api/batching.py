@@ -1,12 +1,12 @@
-"""Requests of one plan that were read in one iteration of the loop are answered together.
+"""Batching: requests of one plan that arrive in one loop iteration are answered together.
 
-A busy service reads from many connections in each iteration. Answering them one at a time waits for
-memory each time, and pays each time for everything that is the same for all of them; an index finds
-thirty players in little more than the time of ten, and a commit wants one list of facts. So a
-request waits for the end of the iteration, some microseconds, and then all are looked up, rendered
-and sent in one go; see docs/decisions/0014.
+A busy service reads from many connections in each iteration. One at a time, each request would wait
+for memory and repeat the work that is the same for all; an index finds thirty players in little
+more than the time of ten, and a commit takes one list of facts. So a request waits for the end of
+the iteration, some microseconds, and then all are looked up, rendered and sent at once; see
+docs/decisions/0014.
 
-A connection waits meanwhile as for any other answer: what comes behind the request is held.
+The connection holds later requests until the answer is sent, as it does for any request.
 """
 
 import asyncio
@@ -28,23 +28,23 @@ from rankd.forms import enclose
 _log = logging.getLogger(__name__)
 
 Outcome = bytes | Response | Exception | None
-"""The body of a plain 200, another answer, an error; None if the handler must look."""
+"""The body of a plain 200, another response, or an error; None if the handler must answer."""
 
 
 class Asker(Protocol):
-    """A connection that waits for the answer to a request."""
+    """A connection that waits for the answer to its request."""
 
     client_address: str
 
     def send_plain(self, answer: bytes, idle_until: float) -> bool:
-        """Send an answer's bytes; False if they cannot go out like that."""
+        """Send an encoded response; False if the connection cannot send it as it is."""
 
     def answer(self, outcome: Outcome, plan: Plan, head: RequestHead, data: bytes) -> None:
-        """Answer the request, whose bytes these are, in any other way."""
+        """Answer in any other way: ``data`` holds the bytes of the request."""
 
 
 class Batching:
-    """Gathers requests, and answers them by their plans at the end of the iteration."""
+    """Collects requests by plan and answers each plan's batch at the end of the loop iteration."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Batching:
         self._plans: list[Plan] = []
 
     def add(self, plan: Plan, asker: Asker, given: Any, head: RequestHead, data: bytes) -> None:
-        """Let a request wait for the others of its plan."""
+        """Add a request to the batch of its plan."""
         if not plan.given:
             if not self._plans:
                 self._loop.call_soon(self._serve)
@@ -81,7 +81,7 @@ class Batching:
                 answered([None] * len(given))
 
     def _serve_plan(self, plan: Plan, given: list[Any], answered: Any) -> bool:
-        """Have requests answered; False if the plan is out of date."""
+        """Answer a batch through the callback; False if the plan is stale."""
         answering = plan.answering
         if isinstance(answering, BodyAnswering):
             return answering.submit(given, answered)
@@ -90,7 +90,7 @@ class Batching:
         bodies: Sequence[bytes | None] | None
         try:
             bodies = answering.answer(given)
-        except Exception:  # The handler meets it, too, and is answered for.
+        except Exception:  # The handler meets the same error, and reports it.
             bodies = [None] * len(given)
         if bodies is None:
             return False
@@ -103,7 +103,7 @@ class Batching:
         waiting: Sequence[tuple[Asker, RequestHead, bytes]],
         outcomes: Sequence[Outcome],
     ) -> None:
-        """Answer the requests that waited, each in its place."""
+        """Send each waiting request its outcome."""
         idle_until = self._loop.time() + self._heads.settings.idle_seconds_max
         answers = enclose(self._heads.plain(self._state), outcomes, PLAIN_BYTES_MAX)
         for (asker, head, data), answer, outcome in zip(waiting, answers, outcomes, strict=True):
@@ -112,5 +112,5 @@ class Batching:
                     asker.answer(outcome, plan, head, data)
                 elif self._log is not None:
                     self._log.answered_head(asker.client_address, head, 200)
-            except Exception:  # A mistake with one must not leave the others waiting.
+            except Exception:  # An error with one request must not leave the others waiting.
                 _log.exception("a request could not be answered")

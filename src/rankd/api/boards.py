@@ -1,4 +1,4 @@
-"""Boards: defining, changing, listing and retiring them, and their windows."""
+"""Handlers of boards and windows: define, change, list and retire."""
 
 from contextlib import suppress
 from typing import Any
@@ -17,12 +17,12 @@ from rankd.model.window import WindowState
 
 
 async def put_board(service: Service, request: Request) -> Response:
-    """Define a board; tell what a changed definition would change, or change it."""
+    """Define a board, preview a changed definition, or apply it."""
     name, rankd = request.params["board"], service.writer
     actor = service.gate.admit(request, "admin", name)
     definition = _definition(request)
     if name not in rankd.book.boards:
-        with suppress(BoardDiffers):  # Another node has defined it, and it is to be changed.
+        with suppress(BoardDiffers):  # Another node has defined it: change it instead.
             await rankd.define(name, definition, actor=actor.name)
             return Response(wire.encode(await _show(service, rankd.book.page(name))), 201)
     page = rankd.book.page(name)
@@ -42,9 +42,9 @@ async def put_board(service: Service, request: Request) -> Response:
 
 
 def _definition(request: Request) -> dict[str, Any]:
-    """Return what a board is to be defined as: by all defaults, where nothing is said of it.
+    """Return the definition in the body; without a body all defaults, unless with ``apply``.
 
-    Not where it is to be changed: a body lost on the way would undo a board that is in use.
+    With ``apply`` a lost body would reset a board that is in use: that raises MalformedRequest.
     """
     if request.body:
         return decode_body(request, dict[str, Any])
@@ -54,7 +54,7 @@ def _definition(request: Request) -> dict[str, Any]:
 
 
 def _previewed(preview: Preview, before: Board, after: Board, position: int | None) -> wire.Preview:
-    """Show each side in its own terms: a changed board may name its columns otherwise."""
+    """Return the preview, rows before and after each rendered by their own definition."""
     return wire.Preview(
         before.name,
         position is not None,
@@ -75,7 +75,7 @@ def _previewed(preview: Preview, before: Board, after: Board, position: int | No
 
 
 async def get_board(service: Service, request: Request) -> Response:
-    """Return a board: its definition, its windows, when it resets next."""
+    """Return a board: its definition, its windows and its next reset."""
     name = request.params["board"]
     service.gate.admit(request, "read", name)
     return Response(wire.encode(await _show(service, service.rankd.book.page(name))))
@@ -96,7 +96,7 @@ async def list_boards(service: Service, request: Request) -> Response:
 
 
 async def retire_board(service: Service, request: Request) -> Response:
-    """Take a board out of use."""
+    """Retire a board."""
     name = request.params["board"]
     actor = service.gate.admit(request, "admin", name)
     position = await service.writer.retire(name, actor=actor.name, reason=request.query["reason"])
@@ -108,7 +108,7 @@ async def list_windows(service: Service, request: Request) -> Response:
     name = request.params["board"]
     service.gate.admit(request, "read", name)
     page = service.rankd.book.page(name)
-    sealed = list(reversed(page.sealed.values()))  # As it is now: a count may suspend.
+    sealed = list(reversed(page.sealed.values()))  # Copied now: a count may suspend.
     windows = _scheduled(service, page) + await _windows(service, page)
     closed = [await _window(service, one) for one in sealed]
     view = service.rankd

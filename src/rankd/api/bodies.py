@@ -1,7 +1,7 @@
-"""What bodies may say, where a route reads a plain object and the model has the last word.
+"""JSON schemas of request bodies that routes read as plain objects and the model validates.
 
-JSON schemas by hand: they tell a reader and a client's editor what to send. They are never used to
-check anything here, so ``tests/http`` sends what they describe and looks at the answers.
+Written by hand, for the OpenAPI document only. No request is checked against them, so
+``tests/http`` sends bodies that they describe and checks the responses.
 """
 
 from typing import Any
@@ -45,35 +45,35 @@ PRINTABLE = r"^[^\u0000-\u001f\u007f-\u009f\u2028\u2029]+$"
 
 
 def ref(name: str) -> Schema:
-    """Return a reference to one of the described shapes."""
+    """Return a reference to a component schema."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 def text(length_max: int, doc: str = "", **more: Any) -> Schema:
-    """Return a printable text that is not empty."""
+    """Return the schema of a printable, non-empty string."""
     described = {"type": "string", "minLength": 1, "maxLength": length_max, "pattern": PRINTABLE}
     return {**described, **({"description": doc} if doc else {}), **more}
 
 
 def name(length_max: int, doc: str = "") -> Schema:
-    """Return a name: safe in a URL, a store's key and a shell."""
+    """Return the schema of a name that is safe in a URL, a store's key and a shell."""
     return text(length_max, doc, pattern=NAME_PATTERN)
 
 
 def maybe(schema: Schema) -> Schema:
-    """Return a schema that null satisfies too: it means the default, as leaving out does."""
+    """Return a schema that also allows null, which means the default, as an absent field does."""
     doc = {"description": schema["description"]} if "description" in schema else {}
     inner = {key: value for key, value in schema.items() if key != "description"}
     return {"anyOf": [inner, {"type": "null"}], **doc}
 
 
 def choice(choices: Any, default: str, doc: str) -> Schema:
-    """Return one of some words."""
+    """Return the schema of an optional enum."""
     return maybe({"enum": [str(one) for one in choices], "default": default, "description": doc})
 
 
 def fields(doc: str, properties: Schema, required: tuple[str, ...] = (), **more: Any) -> Schema:
-    """Return an object of exactly these fields."""
+    """Return the schema of an object of exactly these fields."""
     described = {"type": "object", "description": doc, "properties": properties}
     if required:
         described["required"] = list(required)

@@ -1,10 +1,10 @@
-"""Reading a JSON body, strictly: what two readers could understand differently is refused.
+"""Strict decoding of JSON bodies: a body that two parsers could read differently is refused.
 
-msgspec refuses NaN, Infinity, numbers out of range, lone surrogates and trailing bytes by itself.
-It does not mind three things, and each would let two programs read two meanings into one text:
+msgspec refuses NaN, Infinity, numbers out of range, lone surrogates and trailing bytes. It accepts
+three things that parsers disagree about:
 
 * a key that occurs twice in one object (the last one wins, silently);
-* bytes that are not UTF-8, or numbers nobody has, inside a field the type does not know;
+* bytes that are not UTF-8, or numbers out of range, inside a field the type does not have;
 * nesting down to Python's own limit.
 
 So the body is first decoded without a type. Encoding the result again shows in one comparison
@@ -12,8 +12,8 @@ whether a key was lost: a text without backslashes has two quotes for each of it
 dropped key takes its quotes along. Both passes are C and cost a third of a microsecond for a
 submission.
 
-Numbers with a point are Decimals, just as they were written, wherever a type does not ask for
-floats: a double keeps fifteen digits, and a score has up to nineteen.
+Numbers with a point become Decimals with their exact digits, except where a type asks for floats: a
+double keeps fifteen digits, and a score has up to nineteen.
 """
 
 import functools
@@ -30,7 +30,7 @@ from rankd.errors import FieldError, InvalidRequest, MalformedRequest, Unsupport
 from rankd.model.board import shown_name
 
 DEPTH_MAX = 32
-"""How deep arrays and objects may be nested: more than any shape of ours, metadata included."""
+"""The deepest nesting of arrays and objects: more than any type here needs, metadata included."""
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ _JSON_TYPE = re.compile(
     rb'application/(?:json|[\w.-]+\+json)[ \t]*(?:;[ \t]*charset="?utf-8"?[ \t]*)?', re.IGNORECASE
 )
 _WHERE = re.compile(r".*( - at `(?:key in )?\$?\.?(.*?)`)", re.DOTALL)
-"""The last of them: a field's name, which may be quoted before it, may look like one."""
+"""Matches the last path in the message: a quoted field name before it may look like one."""
 _MISSING = re.compile(r"Object missing required field `(\w+)`")
 _OTHERWISE = re.compile(r"Expected `([^`]*)`, got `([^`]*)`")
 
@@ -51,7 +51,7 @@ _WORDS = {
     "object": "an object",
     "str": "text",
 }
-"""What msgspec calls as Python does, in the words of people who write JSON."""
+"""JSON words for the Python type names in msgspec's messages."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -62,8 +62,8 @@ _encode = msgspec.json.Encoder().encode
 def decode_body(request: Request, kind: type[T]) -> T:
     """Return the body as a value of this type.
 
-    Raises UnsupportedMediaType, MalformedRequest (400: not JSON as we take it) or InvalidRequest
-    (422: JSON, with fields this type does not take).
+    Raises UnsupportedMediaType, MalformedRequest (400: not JSON, or not strict) or InvalidRequest
+    (422: JSON with fields this type does not accept).
     """
     if request.headers.get(b"content-encoding", b"").lower() not in {b"", b"identity"}:
         raise UnsupportedMediaType("application/json", encoded=True)
@@ -89,7 +89,7 @@ def _decoder(kind: Hashable) -> msgspec.json.Decoder[Any]:
 
 
 def _check_json(text: bytes) -> None:
-    """Raise MalformedRequest unless every reader of JSON reads the same out of this text."""
+    """Raise MalformedRequest unless all JSON parsers decode this text to the same value."""
     try:
         value = _decode(text)
         if text.count(b"{") + text.count(b"[") > DEPTH_MAX:
@@ -100,7 +100,7 @@ def _check_json(text: bytes) -> None:
             raise MalformedRequest("the body has an object with the same key twice")
     except RecursionError:
         raise MalformedRequest(_TOO_DEEP) from None
-    except (OverflowError, msgspec.ValidationError):  # Without a type nothing else is invalid.
+    except (OverflowError, msgspec.ValidationError):  # Without a type, only that is invalid.
         raise MalformedRequest("the body has a number that is too large") from None
     except (ValueError, msgspec.MsgspecError):
         raise MalformedRequest(_unread(text)) from None
@@ -110,7 +110,7 @@ _TOO_DEEP = f"the body nests deeper than {DEPTH_MAX}"
 
 
 def _unread(text: bytes) -> str:
-    """Say why a body cannot be read, where there is more to say than that it is not JSON."""
+    """Return the reason why a body cannot be decoded, as specific as it is known."""
     if text.startswith(_BYTE_ORDER_MARK):
         return "the body begins with a byte order mark: leave it out"
     try:
@@ -123,7 +123,7 @@ def _unread(text: bytes) -> str:
 
 
 def _is_otherwise_json(text: str) -> bool:
-    """Whether Python reads it, which minds no halves of surrogate pairs."""
+    """Whether Python's json decodes it, which accepts lone surrogates."""
     try:
         json.loads(text, parse_int=str, parse_float=str, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
@@ -136,7 +136,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def _check_keys(pairs: list[tuple[str, Any]]) -> None:
-    """Only the keys are of interest, so nothing is built."""
+    """Raise MalformedRequest for a repeated key. Returns None: only the keys matter."""
     if len({key for key, _ in pairs}) != len(pairs):
         raise MalformedRequest("the body has an object with the same key twice")
 
@@ -156,7 +156,7 @@ def _check_depth(value: Any) -> None:
 
 
 def _unknown_fields(text: bytes, kind: object) -> list[FieldError]:
-    """Return what is wrong with the names of a body's fields, where that is anything at all."""
+    """Return errors for unknown and missing fields; an empty list if no field is unknown."""
     if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
         return []
     names = kind.__struct_encode_fields__
@@ -171,7 +171,7 @@ def _unknown_fields(text: bytes, kind: object) -> list[FieldError]:
 
 
 def _wrong_field(message: str) -> FieldError:
-    """Turn msgspec's sentence into ours, leaving out whatever it quotes from the text."""
+    """Translate msgspec's message into a FieldError, without text quoted from the body."""
     where = _WHERE.fullmatch(message)
     path, said = (where[2], message[: where.start(1)]) if where else ("", message)
     if missing := _MISSING.fullmatch(said):

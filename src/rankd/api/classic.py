@@ -1,18 +1,17 @@
-"""The well-known routes of system-design texts, with their field names, translated to ours.
+"""Compatibility routes: the well-known paths and field names of system-design texts.
 
-A client written from such a text works unchanged. The texts agree on what is asked and not on what
-things are called: one speaks of players with numbers for ids, another of users with texts. So each
-route answers in the words of the text that prints it, and the one path that two of them print
-(``/api/v1/leaderboard/rank/{player_id}``) answers in the words of both.
+A client written from such a text works unchanged. The texts agree on the operations but not on the
+names: one has players with numeric ids, another has users with ids of text. So each route uses the
+field names of the text that prints it, and the one path that two of them print
+(``/api/v1/leaderboard/rank/{player_id}``) returns the fields of both.
 
-Inside, an id is text. It is answered as it was given where that is known. In lists nobody knows,
-and there an id that is a whole number, written the one way there is to write it, is a number in
-the words of the text that has numbers.
+Internally an id is text. A response to a submission repeats the id in the type in which it was
+sent. In lists that type is unknown: there, routes of the text with numeric ids return an id as a
+number if it is the canonical decimal form of a 64-bit integer.
 
-The board is ``global`` unless ``type`` or ``leaderboard_type`` names another. A score for a board
-that there is not brings it into being, with the windows these texts know, if whoever submits may
-create boards at all (see ``access``): a game that follows the text has no step that would define
-one.
+The board is ``global`` unless ``type`` or ``leaderboard_type`` names another. A score for a missing
+board creates it with the windows of these texts, if the client may create boards (see ``auth``),
+because the texts have no step that defines one.
 """
 
 import re
@@ -63,10 +62,10 @@ from rankd.wire import Score
 
 BOARD_DEFAULT = "global"
 WINDOWS = ("all", "daily", "weekly", "monthly")
-"""Of a board that a first score brings into being."""
+"""The windows of a board that a first score creates."""
 
 CREATED_BOARDS_MAX = 1_000
-"""With so many boards a first score creates no more: a wrong field could name a million."""
+"""With this many boards a first score creates no more: a wrong field could name a million."""
 
 MATCH_ID_BYTES_MAX = 256
 
@@ -76,16 +75,16 @@ SPELLINGS = {
     **dict.fromkeys(("weekly", "this_week", "week"), "weekly"),
     **dict.fromkeys(("monthly", "this_month", "month"), "monthly"),
 }
-"""What the texts call windows. Any other word is a window of the board's own."""
+"""Window names of the texts. Any other name is a window that the board defines."""
 
 ALL_TIME = "all_time"
-"""How the window ``all`` is called in answers."""
+"""The name of the window ``all`` in responses."""
 
 ID_MIN, ID_MAX = -(2**63), 2**63 - 1
-"""A BIGINT, as the text that has numbers keeps them."""
+"""The range of a BIGINT, the type of numeric ids."""
 
 SECONDS_MAX = 253_402_300_799
-"""The last second of the year 9999, for a time given as a number."""
+"""The last second of the year 9999: the bound of a numeric timestamp."""
 
 _CANONICAL = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
@@ -97,18 +96,18 @@ PLAYER, USER = "player_id", "user_id"
 
 
 class Scored(msgspec.Struct):
-    """What a score did."""
+    """The effect of a score."""
 
     player_id: Id
     score: Score | None
     rank: int | None
     rank_change: int
-    """How many ranks the player rose; 0 where it had none before."""
+    """Ranks gained; 0 without a previous rank."""
     percentile: float | None
 
 
 class Incremented(msgspec.Struct):
-    """What an increment did."""
+    """The effect of an increment."""
 
     user_id: Id
     new_score: Score | None
@@ -117,7 +116,7 @@ class Incremented(msgspec.Struct):
 
 
 class Ingested(msgspec.Struct):
-    """What a match's score did."""
+    """The effect of a match's score."""
 
     player_id: Id
     score: Score | None
@@ -125,7 +124,7 @@ class Ingested(msgspec.Struct):
     total_players: int
     match_id: str | None
     duplicate: bool
-    """Whether this match was counted before; then this is what it did then."""
+    """Whether this match was counted before; the other fields are then those of the first time."""
 
 
 class PlayerRow(msgspec.Struct):
@@ -136,7 +135,7 @@ class PlayerRow(msgspec.Struct):
     player_name: str | None
     score: Score
     rank_change: int
-    """0: there is nothing earlier to compare with."""
+    """Always 0: no earlier ranking is stored to compare with."""
 
 
 class TopPlayers(msgspec.Struct):
@@ -168,7 +167,7 @@ class TopUsers(msgspec.Struct):
 
 
 class RankOfEither(msgspec.Struct):
-    """One standing in the words of both texts."""
+    """One standing with the fields of both texts."""
 
     player_id: Id
     user_id: str
@@ -242,12 +241,12 @@ class ListedPlayer(msgspec.Struct):
 
 
 class Asked(msgspec.Struct):
-    """A submission, read out of the words it came in."""
+    """A submission translated from a text's field names."""
 
     board: str
     id: Id
     body: dict[str, Any]
-    """The same in our words."""
+    """The submission in the fields of ``/v1``."""
     match_id: str | None = None
 
 
@@ -258,7 +257,7 @@ _OURS = {
     "key": "match_id",
     "metadata": "game_id",
 }
-"""What our fields are called in the texts, for answers that name a wrong one."""
+"""Field names of the texts by those of ``/v1``, for error responses."""
 
 _FIELDS = (
     *(PLAYER, USER, "score", "score_delta", "leaderboard_type", "type"),
@@ -267,7 +266,7 @@ _FIELDS = (
 
 
 def read_submission(given: Mapping[str, Any]) -> Asked:
-    """Return what a body asks for. Raises InvalidRequest, naming every field that is wrong."""
+    """Return the submission of a body. Raises InvalidRequest with every field that is wrong."""
     errors: list[FieldError] = []
     errors += [FieldError(shown_name(name), _UNKNOWN) for name in given if name not in _FIELDS]
     id = _only(given, (PLAYER, USER), errors, required=True)
@@ -301,7 +300,7 @@ def _only(
     *,
     required: bool = False,
 ) -> Any:
-    """Return the value of the one of some names for the same thing that is there."""
+    """Return the value of the one alias that is present; report an error for several."""
     there = [name for name in names if given.get(name) is not None]
     if len(there) > 1:
         errors.append(FieldError(there[1], f"cannot be combined with {there[0]}"))
@@ -326,7 +325,7 @@ def _is_board_name(name: object) -> bool:
 
 
 def _read_time(given: object, errors: list[FieldError]) -> str | None:
-    """Return a time as text; it is data, so the engine has the last word on its form."""
+    """Return a time as text. The engine validates text; a number is converted here."""
     if given is None or isinstance(given, str):
         return given
     if isinstance(given, bool) or not isinstance(given, int | Decimal):
@@ -351,14 +350,14 @@ def _read_match(given: object, errors: list[FieldError]) -> str | None:
 
 
 def match_key(match_id: str, *, player: str) -> str:
-    """Return the submission key of a player's score in a match: everybody has one in each."""
+    """Return the submission key of a player's score in a match: one per player and match."""
     return own_key("match", match_id, player)
 
 
 async def _submit(
     service: Service, request: Request, *, relative: bool = False
 ) -> tuple[Asked, Receipt]:
-    """Have a score counted that came in the words of a text."""
+    """Submit a score given in the field names of a text."""
     service.gate.check_known(request)
     asked = read_submission(decode_body(request, dict[str, Any]))
     actor = service.gate.admit(request, "submit", asked.board)
@@ -376,7 +375,7 @@ async def _submit(
 
 
 def _take_key(asked: Asked, key: str) -> None:
-    """Take the submission key from its header; a match is the better name for what it is."""
+    """Use the Idempotency-Key header as submission key, unless the body has a match_id."""
     if not valid_player(key) or len(key.encode()) > SUBMISSION_KEY_BYTES_MAX:
         message = f"must be printable, of 1 to {SUBMISSION_KEY_BYTES_MAX} bytes"
         raise InvalidRequest([FieldError("Idempotency-Key", message)])
@@ -385,10 +384,10 @@ def _take_key(asked: Asked, key: str) -> None:
 
 
 async def _create(service: Service, board: str, actor: Actor) -> None:
-    """Define a board that a first score is for. Raises UnknownBoard where that may not be."""
+    """Define the board of a first score. Raises UnknownBoard if the actor may not create one."""
     if not actor.may_create or len(service.rankd.book.boards) >= CREATED_BOARDS_MAX:
         raise UnknownBoard(board)
-    with suppress(BoardDiffers):  # Somebody defined it meanwhile: it is there, as was wanted.
+    with suppress(BoardDiffers):  # Another client defined it meanwhile.
         await service.writer.define(board, {"windows": list(WINDOWS)}, actor=actor.name)
 
 
@@ -411,13 +410,13 @@ async def _count(service: Service, asked: Asked, actor: Actor) -> Receipt:
 
 
 async def classic_score(service: Service, request: Request) -> Response:
-    """Have a score counted, and tell how far the player rose."""
+    """Submit a score; return the new rank and the ranks gained."""
     asked, told = await _submit(service, request)
     return _scored(asked, told)
 
 
 async def classic_increment(service: Service, request: Request) -> Response:
-    """Have something added to a player's score."""
+    """Add to a player's score."""
     asked, told = await _submit(service, request, relative=True)
     return _scored(asked, told)
 
@@ -428,14 +427,14 @@ def _scored(asked: Asked, told: Receipt) -> Response:
 
 
 async def classic_user_score(service: Service, request: Request) -> Response:
-    """Have a user's score counted or added to, and tell the rank before and after."""
+    """Submit or add to a user's score; return the rank before and after."""
     asked, told = await _submit(service, request)
     answer = Incremented(asked.id, told.score, told.rank, told.previous_rank)
     return Response(wire.encode(answer))
 
 
 async def classic_ingest(service: Service, request: Request) -> Response:
-    """Have the score of a match counted, once for each player however often it is sent."""
+    """Submit the score of a match, counted once for each player however often it is sent."""
     asked, told = await _submit(service, request)
     answer = Ingested(asked.id, told.score, told.rank, told.total, asked.match_id, told.duplicate)
     return Response(wire.encode(answer))
@@ -445,7 +444,7 @@ async def classic_ingest(service: Service, request: Request) -> Response:
 
 
 def _admitted(service: Service, request: Request) -> dict[str, Any]:
-    """Return which ranking is asked for, once the asker may know."""
+    """Return the board and window of a request that may read them."""
     query, errors = request.query, list[FieldError]()
     board = _only(query, ("type", "leaderboard_type"), errors) or BOARD_DEFAULT
     window = _only(query, ("period", "window"), errors)
@@ -456,14 +455,14 @@ def _admitted(service: Service, request: Request) -> dict[str, Any]:
 
 
 def number_or_text(player: str) -> Id:
-    """Return an id as the text with numbers has it, if it can have been one."""
+    """Return an id as a number if it is the canonical decimal form of a 64-bit integer."""
     if _CANONICAL.fullmatch(player) and ID_MIN <= (number := int(player)) <= ID_MAX:
         return number
     return player
 
 
 async def classic_top(service: Service, request: Request) -> Response:
-    """Return the best: ``n`` players, or ``k`` users, each in its text's words."""
+    """Return the top ``n`` players or ``k`` users, each with the fields of its text."""
     which = _admitted(service, request)
     n, k = request.query["n"], request.query["k"]
     if n is not None and k is not None:
@@ -499,7 +498,7 @@ def _country(service: Service, one: Standing) -> str | None:
 
 
 async def classic_top_list(service: Service, request: Request) -> Response:
-    """Return the best players as a bare list."""
+    """Return the top players as a bare list."""
     which = _admitted(service, request)
     n = _read_number(request.params["n"], "n", high=PAGE_LIMIT_MAX)
     page = await service.rankd.reader.page(limit=n, **which)
@@ -518,7 +517,7 @@ async def _standing(service: Service, request: Request, which: dict[str, Any]) -
 
 
 async def classic_rank(service: Service, request: Request) -> Response:
-    """Return one standing, in the words of both texts that have this path."""
+    """Return one standing, with the fields of both texts that have this path."""
     one = await _standing(service, request, _admitted(service, request))
     answer = RankOfEither(
         number_or_text(one.player),

@@ -1,4 +1,4 @@
-"""Ledger time and the clock: what they show, and an operator's word on a step."""
+"""Handlers of ledger time: read the clock and confirm a step of it."""
 
 from rankd import wire
 from rankd.api.exchange import Request, Response
@@ -10,13 +10,13 @@ _MICROSECONDS = 1_000_000
 
 
 async def get_clock(service: Service, request: Request) -> Response:
-    """Return ledger time beside the machine's clock, and a step that is not believed yet."""
+    """Return ledger time, the machine's clock, and a step of it that is not yet accepted."""
     service.gate.admit(request, "admin")
     return Response(wire.encode(_shown(service)))
 
 
 async def confirm_clock(service: Service, request: Request) -> Response:
-    """Believe a step of the clock now instead of once it has lasted.
+    """Accept a step of the clock now instead of once it has lasted.
 
     Without such a step nothing is changed. Each node has a clock of its own to confirm.
     """

@@ -1,21 +1,21 @@
-"""One connection: what it may send, how long it may take, and one request at a time.
+"""One connection: bounds on size and time, and one request at a time.
 
-uvicorn parses HTTP and runs the application; this class stands in front of it and adds what it
-leaves open, because anybody may connect:
+uvicorn parses HTTP and runs the application; this class is in front of it and adds bounds that
+uvicorn lacks, because any client may connect:
 
 * a bound on connections, on the head of a request and on the number of its headers;
 * a deadline for a request to arrive whole, for a connection to be idle, for an answer to be read;
-* refusals in our own words (``problems``), sent so that they can be read: after a refusal the
-  connection is closed for writing and whatever still comes is read and dropped for a while, because
-  closing at once makes the system throw away what the client has not read yet;
-* one request at a time: what comes behind a request waits, unparsed, until its answer is written.
+* refusals as problem documents (``problems``) that the client can read: after a refusal the
+  connection is closed for writing, and further input is read and dropped for a while, because
+  closing at once makes the kernel discard the data that the client has not read yet;
+* one request at a time: bytes behind a request wait, unparsed, until its answer is written.
   Pipelining thus costs one buffer, not a parsed request for each twenty bytes;
 * an answer for a client that half-closes after its request, as ``nc`` does.
 
 Invariants:
   (1) The parser is at the boundary between two requests exactly when the phase is IDLE or BLOCKED.
   (2) While bytes are held, nothing newer is fed before them, and reading is paused.
-  (3) There is at most one request that is not answered: in ``cycle``, or in the fast lane's drive.
+  (3) There is at most one unanswered request: in ``cycle``, or in the fast lane's EagerTask.
 """
 
 import asyncio
@@ -42,28 +42,28 @@ from rankd.errors import (
 )
 
 PIECES_PER_TURN_MAX = 64
-"""How often a read is cut before others get their turn: blank lines must not hold up everybody."""
+"""Pieces of a read parsed per loop iteration: many blank lines must not delay other connections."""
 
 _HEAD_END = b"\r\n\r\n"
 _TAIL = len(_HEAD_END) - 1
 _METHOD_BYTES_MAX = max(map(len, WRITING)) + len(" ")
-"""So much of a request is kept: not asked of the parser, which knows no method until it knows all,
-so that a refusal says the same however the request was cut into reads."""
+"""Bytes stored from the start of a request, enough for its method. The parser reports a method only
+when it is complete, and a refusal must not depend on how the request was cut into reads."""
 
 
 class Phase(enum.Enum):
-    """What a connection is doing."""
+    """The phase of a connection."""
 
     IDLE = enum.auto()
     """Between requests."""
     RECEIVING = enum.auto()
-    """Part of a request has come."""
+    """Part of a request has arrived."""
     ANSWERING = enum.auto()
-    """A request has come whole and its answer is not written."""
+    """A request has arrived whole and its answer is not written."""
     BLOCKED = enum.auto()
-    """Between requests, and the client does not read: nothing more is begun."""
+    """Between requests, and the client does not read: no further request is begun."""
     DEAD = enum.auto()
-    """Refused or closed. Whatever still comes is dropped."""
+    """Refused or closed. Further input is dropped."""
 
 
 IDLE, RECEIVING, ANSWERING = Phase.IDLE, Phase.RECEIVING, Phase.ANSWERING
@@ -71,7 +71,7 @@ BLOCKED, DEAD = Phase.BLOCKED, Phase.DEAD
 
 
 class _Outlet:
-    """What uvicorn's cycle writes to: the transport, but for the way it is closed."""
+    """The transport as uvicorn's cycle sees it, with a close that lingers."""
 
     def __init__(self, connection: "Connection") -> None:
         self._connection = connection
@@ -83,10 +83,10 @@ class _Outlet:
 
 
 class _Flow(FlowControl):
-    """uvicorn's flow control, which must not open what is held up here.
+    """uvicorn's flow control, except that it does not resume reading while bytes are held.
 
-    An application that waits for its request makes uvicorn read on, also when what it then reads
-    is the next ten thousand requests.
+    An application that waits for its body makes uvicorn resume reading, even when the bytes that
+    follow are the next ten thousand requests.
     """
 
     def __init__(self, connection: "Connection") -> None:
@@ -113,35 +113,35 @@ class Connection(HttpToolsProtocol):
         self._deadline: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._outlet: _Outlet
-        # Of the request that is being received:
+        # State of the request that is being received:
         self._head_bytes = 0
         self._head_done = False
         self._begin = b""
-        self._body_left: int | None = None  # None while the end is told by the bytes themselves.
+        self._body_left: int | None = None  # None while the length is unknown.
         self._tail = b""
         self._refusal: RankdError | None = None
 
     @property
     def holds(self) -> bool:
-        """Whether bytes wait here that came too early."""
+        """Whether bytes of later requests are held."""
         return bool(self._held)
 
     @property
     def _open_cycle(self) -> RequestResponseCycle | None:
-        """The application's request, until its answer is complete."""
+        """The application's unanswered request, if any."""
         cycle = cast("RequestResponseCycle | None", self.cycle)
         return None if cycle is None or cycle.response_complete else cycle
 
     # ---------------------------------------------------------------- begin and end
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take the connection in, unless there are too many."""
+        """Accept the connection; refuse it beyond ``connections_max`` or while stopping."""
         super().connection_made(transport)
         self._outlet, self.flow = _Outlet(self), _Flow(self)
         self.client_address = self.client[0] if self.client else ""
         self.set_deadline(self.settings.idle_seconds_max)
         if len(self.connections) > self.settings.connections_max:
-            # No lingering: nothing was asked yet, and more of these is what we cannot afford.
+            # No lingering: no request was read, and lingering connections would add to the excess.
             self.connections.discard(self)
             error = TooManyConnections(connections_max=self.settings.connections_max)
             self._refuse(error, linger=False)
@@ -149,26 +149,27 @@ class Connection(HttpToolsProtocol):
             self._refuse(Stopping(), linger=False)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget everything but a handler that still runs: a lost line undoes no write."""
+        """Drop all state. A running handler goes on: a lost connection undoes no write."""
         self.phase = DEAD
         self._held = b""
         self._forget_timer()
         super().connection_lost(exc)
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
-        """Keep the connection for an answer that is not begun; otherwise let it close."""
+        """Keep the connection open for an answer that is not begun; otherwise let it close."""
         self._at_eof = True
         cycle = self._open_cycle
         if cycle is not None and cycle.response_started:
-            return False  # A stream, to somebody who does not listen any more.
+            return False  # A stream whose client has closed its side.
         if self.phase is RECEIVING and cycle is not None:
-            # It never comes whole, but may be refused all the same: the application is heard first.
+            # The request never arrives whole, but the application may still refuse it: let it run
+            # first.
             self.loop.call_soon(self._close_if_over)
             return True
         return self.phase is ANSWERING or self.holds
 
     def shutdown(self) -> None:
-        """Finish what was begun and close. Called when the server stops."""
+        """Finish the current request and close. Called when the server stops."""
         self._stopping = True
         if self.phase in (IDLE, BLOCKED, DEAD):
             self.close()
@@ -176,10 +177,10 @@ class Connection(HttpToolsProtocol):
             self._open_cycle.keep_alive = False
 
     def close(self) -> None:
-        """Close for good, in a way that lets the last answer be read."""
+        """Close for good, in a way that lets the client read the last answer."""
         answered = self.phase in (RECEIVING, ANSWERING)
         self.phase, self._held = DEAD, b""
-        if answered:  # And more may be on its way, which must not take the answer with it.
+        if answered:  # More input may follow; closing at once would discard the answer.
             self._linger()
         else:
             self.transport.close()
@@ -198,7 +199,7 @@ class Connection(HttpToolsProtocol):
     # -------------------------------------------------------------------- deadlines
 
     def set_deadline(self, seconds: float | None) -> None:
-        """Give the present phase so long, or for ever. Later deadlines move without a new timer."""
+        """Set the phase's deadline; None for no limit. A later deadline keeps the timer."""
         if seconds is None:
             self._deadline = None
             return
@@ -231,14 +232,14 @@ class Connection(HttpToolsProtocol):
     # ---------------------------------------------------------------------- reading
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes in the order they came."""
+        """Process bytes in the order they arrived."""
         if self._held or self.phase is ANSWERING or self.phase is BLOCKED:
             self._hold(data)
         elif self.phase is not DEAD:
             self._take(data)
 
     def _take(self, data: bytes) -> None:
-        """Serve what the bytes ask for, as far as one answer at a time allows."""
+        """Serve the requests in these bytes, one at a time."""
         self._feed(data)
 
     def _hold(self, data: bytes) -> None:
@@ -246,7 +247,7 @@ class Connection(HttpToolsProtocol):
         self.flow.pause_reading()
 
     def _replay(self) -> None:
-        """Take up the bytes that were held, if whatever held them up is over."""
+        """Process the held bytes, unless an answer is still pending."""
         if self.phase in (IDLE, RECEIVING) and self._held:
             data, self._held = self._held, b""
             self.flow.resume_reading()
@@ -254,14 +255,14 @@ class Connection(HttpToolsProtocol):
         self.loop.call_soon(self._close_if_over)
 
     def _close_if_over(self) -> None:
-        """Close when nothing more can come of this connection."""
+        """Close if no further request can be served on this connection."""
         if self._held or self.phase not in (IDLE, RECEIVING):
             return
         if self._at_eof or (self._stopping and self.phase is IDLE):
             self.close()
 
     def _feed(self, data: bytes) -> None:
-        """Give the parser bytes up to the end of one request, and hold the rest."""
+        """Feed the parser up to the end of one request, and hold the rest."""
         for _ in range(PIECES_PER_TURN_MAX):
             size = self._piece(data)
             if not self._head_done:
@@ -270,7 +271,7 @@ class Connection(HttpToolsProtocol):
                 if len(self._begin) < _METHOD_BYTES_MAX:
                     begin = (self._begin + data[: min(size, room)]).lstrip(b"\r\n")
                     self._begin = begin[:_METHOD_BYTES_MAX]
-                if size > room:  # What is wrong before the bound is told first, however it came.
+                if size > room:  # An error before the bound is reported first, however it was cut.
                     super().data_received(data[:room])
                     if self.phase is not DEAD:
                         self._refuse(self._head_too_large())
@@ -291,17 +292,18 @@ class Connection(HttpToolsProtocol):
         """Return how many bytes can be fed without reaching into the next request."""
         if self._body_left is not None:
             return min(self._body_left, len(data))
-        # A head ends with a blank line, and so does a body in chunks. It may have begun before.
+        # A head ends with a blank line, as does a chunked body. It may have begun in an earlier
+        # read.
         begun = (self._tail + data[:_TAIL]).find(_HEAD_END)
         if begun >= 0:
             return max(1, begun + len(_HEAD_END) - len(self._tail))
         found = data.find(_HEAD_END)
         return len(data) if found < 0 else found + len(_HEAD_END)
 
-    # ------------------------------------------------- what the parser tells, in order
+    # ------------------------------------------------- callbacks of the parser, in order
 
     def on_message_begin(self) -> None:
-        """A request begins: from its first byte it has a deadline."""
+        """Begin a request, and its deadline."""
         if self.phase is ANSWERING:
             raise MalformedRequest("a request begins inside another")
         super().on_message_begin()
@@ -310,7 +312,7 @@ class Connection(HttpToolsProtocol):
         self.set_deadline(self.settings.request_seconds_max)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep one more header, if it is not one too many. Drop what is sent behind the body."""
+        """Add a header. Raises HeadTooLarge at one too many. Trailers of the body are dropped."""
         if self._head_done:
             return
         super().on_header(name, value)
@@ -319,7 +321,7 @@ class Connection(HttpToolsProtocol):
             raise self._refusal
 
     def on_headers_complete(self) -> None:
-        """Start the application, which will wait for the body."""
+        """Start the application, which waits for the body."""
         self._head_done = True
         for name, value in self.headers:
             if name == b"content-length":
@@ -338,7 +340,7 @@ class Connection(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The request is whole; from here on it is our time that passes."""
+        """End a request. The deadline for its arrival no longer applies."""
         super().on_message_complete()
         self._head_bytes, self._head_done, self._body_left = 0, False, None
         self._begin = b""
@@ -349,7 +351,7 @@ class Connection(HttpToolsProtocol):
                 self._ready_for_next()
 
     def on_response_complete(self) -> None:
-        """An answer was written by the application."""
+        """Go on to the next request: the application has written its answer."""
         self.server_state.total_requests += 1
         if self.phase is ANSWERING:
             self._ready_for_next()
@@ -361,32 +363,32 @@ class Connection(HttpToolsProtocol):
             self.settings.send_seconds_max if blocked else self.settings.idle_seconds_max
         )
         if self._held or self._at_eof or self._stopping:
-            # Not now: an application's task may be running, and the next request is not its own.
+            # Not now: the application's task may be running, and must not run the next request.
             self.loop.call_soon(self._replay)
         else:
             self.flow.resume_reading()
 
     def handle_websocket_upgrade(self) -> None:
-        """Hand the connection to the WebSocket's own protocol, which has its own deadlines."""
+        """Hand the connection to the WebSocket protocol, which has its own deadlines."""
         self._forget_timer()
         super().handle_websocket_upgrade()
 
     def _unsupported_upgrade_warning(self) -> None:
-        """An upgrade that is not offered: answer the request as it stands, and close."""
+        """Answer a request for an unsupported upgrade without the upgrade, then close."""
         if self._open_cycle is not None:
             self._open_cycle.keep_alive = False
 
     # ---------------------------------------------------------------------- writing
 
     def pause_writing(self) -> None:
-        """The client does not read: begin nothing more for it."""
+        """Begin no further request while the client does not read."""
         super().pause_writing()
         self.set_deadline(self.settings.send_seconds_max)
         if self.phase is IDLE:
             self.phase = BLOCKED
 
     def resume_writing(self) -> None:
-        """The client reads again."""
+        """Go on with a client that reads again."""
         super().resume_writing()
         if self.phase is BLOCKED:
             self.phase = ANSWERING
@@ -397,7 +399,7 @@ class Connection(HttpToolsProtocol):
             self.set_deadline(self.settings.request_seconds_max)
 
     def encode(self, response: Response, *, closing: bool) -> bytes:
-        """Return an answer's bytes, as uvicorn would write them."""
+        """Return a response's bytes, as uvicorn would write them."""
         headers = [*self.server_state.default_headers]
         headers += self.rankd.headers_of(response, len(response.body))
         if closing:
@@ -406,17 +408,17 @@ class Connection(HttpToolsProtocol):
         return b"".join([STATUS_LINE[response.status], *lines, b"\r\n", response.body])
 
     def send_400_response(self, msg: str) -> None:
-        """Say in our own words that the parser gave up."""
+        """Refuse a request that the parser rejected."""
         error = self._refusal or MalformedRequest("this is not a request of HTTP/1.1")
         if self.phase is ANSWERING:
-            # Something odd behind a request that is still to be answered: answer it, and be done.
+            # Malformed bytes behind an unanswered request: answer that request, then close.
             self._unsupported_upgrade_warning()
             self._held = b""
         else:
             self._refuse(error)
 
     def _refuse(self, error: RankdError, *, linger: bool = True) -> None:
-        """Answer the connection rather than a request, and close it."""
+        """Send a refusal for the connection rather than a request, and close it."""
         self.phase, self._held = DEAD, b""
         if (cycle := self._open_cycle) is not None:
             cycle.disconnected = True
@@ -437,7 +439,7 @@ class Connection(HttpToolsProtocol):
 
     @property
     def _writes(self) -> bool:
-        """Whether what is being received writes, as far as that is known: by its method."""
+        """Whether the request being received writes, as far as its method is known."""
         method, space, _ = self._begin.partition(b" ")
         return bool(space) and method.decode("latin-1") in WRITING
 

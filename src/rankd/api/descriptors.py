@@ -1,8 +1,8 @@
-"""File descriptors: no more connections than there are, and a word in the log when none is left.
+"""File descriptors: connections bounded below the limit of the process, and exhaustion logged.
 
-A process without a free descriptor can accept nothing, and libuv then closes what comes in without
-an error. So connections are bounded below the limit of the process, where one too many is answered
-and logged, and what else may use descriptors up is looked for.
+A process without a free descriptor can accept no connection, and libuv then closes incoming ones
+without an error. So connections are bounded below the limit of the process, where a connection too
+many is refused and logged, and exhaustion by anything else is looked for every second.
 """
 
 import asyncio
@@ -18,18 +18,18 @@ from rankd.core.supervisor import Supervisor
 from rankd.settings import Settings
 
 FILES_RESERVED = 256
-"""Descriptors for all but connections: the ledger, the index, snapshots, workers, the log."""
+"""Descriptors reserved for the ledger, the index, snapshots, workers and the log."""
 
 LOOK_SECONDS = 1.0
-"""How often to look whether a descriptor is to be had."""
+"""The interval of the check for a free descriptor."""
 
 _log = logging.getLogger(__name__)
 
 
 def fit_connections(settings: Settings) -> Settings:
-    """Return settings whose ``connections_max`` the process can open, with the soft limit raised.
+    """Return settings whose ``connections_max`` the process can open, after raising the soft limit.
 
-    Where the hard limit is too low as well, connections are fewer, and the log says so.
+    If the hard limit is too low as well, ``connections_max`` is lowered with a warning.
     """
     wanted = settings.connections_max + FILES_RESERVED
     limit = _raise_limit(wanted)
@@ -48,12 +48,12 @@ def fit_connections(settings: Settings) -> Settings:
 
 
 def _raise_limit(wanted: int) -> int:
-    """Return how many files may be open, once the soft limit is as near to that as it may be."""
+    """Raise the soft limit as far towards ``wanted`` as possible, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return wanted
     limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    with suppress(OSError, ValueError):  # Some systems have a lower limit that they do not tell.
+    with suppress(OSError, ValueError):  # Some systems have a lower, undisclosed limit.
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
         return limit
     return soft
@@ -61,7 +61,7 @@ def _raise_limit(wanted: int) -> int:
 
 @asynccontextmanager
 async def watching(supervisor: Supervisor) -> AsyncIterator[None]:
-    """Log when no descriptor is left, and when there is one again."""
+    """Log when no descriptor is left, and when one is free again."""
     task = supervisor.start("descriptors", _watch)
     try:
         yield
@@ -83,7 +83,7 @@ async def _watch() -> None:
 
 
 def _exhaustion() -> OSError | None:
-    """Return the error of a process, or a system, without a free descriptor."""
+    """Return the error if this process or the system has no free descriptor; else None."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY))
     except OSError as exc:

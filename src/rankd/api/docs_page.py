@@ -1,7 +1,4 @@
-"""The description of the API as a page: it loads one style sheet from here and nothing else.
-
-Everything on it comes from the OpenAPI document, so it cannot say anything else than that does.
-"""
+"""The API reference page, rendered from the OpenAPI document. It loads one local style sheet."""
 
 import html
 import json
@@ -63,7 +60,7 @@ td:nth-child(2), .faint { color: var(--faint); }
 """
 
 TYPED_MAX = 80
-"""Longer words for a type say less than they take room."""
+"""Longer type descriptions are cut."""
 
 
 @cache
@@ -118,7 +115,7 @@ def _welcome(described: Described) -> str:
 
 
 def _prose(text: str) -> str:
-    """Return text with what stands between backticks as code."""
+    """Return text as HTML, with spans between backticks as code."""
     parts = html.escape(" ".join(text.split())).replace("``", "`").split("`")
     return "".join(f"<code>{part}</code>" if at % 2 else part for at, part in enumerate(parts))
 
@@ -199,7 +196,7 @@ def _answered(answer: Described) -> str:
 
 
 def _typed(schema: Described) -> str:
-    """Say in a few words what a value is."""
+    """Return a short description of a value's type."""
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
     if "anyOf" in schema:

@@ -1,10 +1,10 @@
-"""Running a handler without a task: most finish at once, and a task costs more than they do.
+"""Eager tasks: a handler runs without an asyncio task, which would cost more than most handlers.
 
-A ``Drive`` starts a coroutine in place. If it finishes, that was all. If it waits for a future,
-as a write does for its commit, the future's own callback goes on with it. In the words of
-asyncio's manual this is a "third-party task": while it runs it is the current task, so
-``asyncio.timeout`` and ``asyncio.wait_for`` work in a handler as they do anywhere. What it has
-not is a place in ``asyncio.all_tasks()``; whoever starts a drive that waits must keep it.
+An ``EagerTask`` starts a coroutine in place. Most finish there. If it waits for a future, as a
+write does for its commit, the future's callback resumes it. In the words of asyncio's manual this
+is a "third-party task": while it runs it is the current task, so ``asyncio.timeout`` and
+``asyncio.wait_for`` work in a handler. It is not in ``asyncio.all_tasks()``, so the caller must
+hold a reference to one that waits.
 """
 
 import asyncio
@@ -14,9 +14,9 @@ from typing import Any
 
 
 class Drive:
-    """Runs one coroutine. If ``start`` says that it waits, ``on_done`` is called in the end.
+    """Runs one coroutine. If ``start`` returns False, ``on_done`` is called at its end.
 
-    A drive whose coroutine never waited may be used for the next one: nobody else has seen it.
+    It may be reused for the next coroutine if the last one never waited: then nothing refers to it.
     """
 
     __slots__ = (
@@ -42,7 +42,7 @@ class Drive:
         self.on_done: Callable[[Drive], None] | None = None
 
     def start(self, coroutine: Coroutine[Any, Any, Any]) -> bool:
-        """Run until the coroutine is done (True; see ``result`` and ``error``) or waits (False)."""
+        """Run until the coroutine ends (True; see ``result`` and ``error``) or waits (False)."""
         self._coroutine = coroutine
         return self._step(None)
 
@@ -66,7 +66,7 @@ class Drive:
         return False
 
     def _wait_for(self, waits_for: Any) -> None:
-        """Go on when what was yielded is done: a future, or nothing for a bare turn of the loop."""
+        """Resume when the yielded future is done; after a bare yield, in the next iteration."""
         if waits_for is None:
             self._loop.call_soon(self._go_on, None)
             return
@@ -82,25 +82,25 @@ class Drive:
         error = None
         if self._cancel_wanted:
             self._cancel_wanted, error = False, asyncio.CancelledError()
-        # The future's own error is raised by the future, where the coroutine waits for it.
+        # The future raises its own error where the coroutine awaits it.
         if self._step(error) and self.on_done is not None:
             self.on_done(self)
 
-    # What asyncio.timeout, TaskGroup and a server that stops ask of a task.
+    # The interface of a task that asyncio.timeout, TaskGroup and a stopping server use.
 
     def cancel(self, msg: object = None) -> bool:
-        """Ask the coroutine to give up, by cancelling what it waits for."""
+        """Cancel the coroutine, through the future it waits for."""
         self._cancels += 1
         if self._waits_for is None or not self._waits_for.cancel(msg=msg):
             self._cancel_wanted = True
         return True
 
     def cancelling(self) -> int:
-        """Return how many have asked so and not taken it back."""
+        """Return the number of cancellations that were not taken back."""
         return self._cancels
 
     def uncancel(self) -> int:
-        """Take one of them back."""
+        """Take back one cancellation, and return how many are left."""
         self._cancels = max(0, self._cancels - 1)
         return self._cancels
 
@@ -117,5 +117,5 @@ class Drive:
         return self._coroutine
 
     def get_name(self) -> str:
-        """Return what to call it in a log."""
+        """Return its name in logs."""
         return "rankd-drive"

@@ -1,7 +1,7 @@
-"""What a handler is given and what it gives back: one request, one response.
+"""The request a handler receives and the response it returns.
 
-Plain values without behaviour of either lane: a handler cannot tell which lane called it. Sockets,
-parsers and ASGI stay outside.
+Plain values, independent of the lane: a handler cannot tell which lane called it. Sockets, parsers
+and ASGI stay outside.
 """
 
 import secrets
@@ -15,21 +15,21 @@ PROBLEM_JSON = b"application/problem+json"
 HTML = b"text/html; charset=utf-8"
 
 NO_STORE = b"no-store"
-"""What an answer says of caching unless its handler knows better: a rank is old when it is read."""
+"""The default cache-control: a rank is outdated when it is read."""
 
 Header = tuple[bytes, bytes]
 
 
 def new_request_id() -> str:
-    """Return a name nobody has used: 64 random bits."""
+    """Return a unique id: 64 random bits."""
     return secrets.token_hex(8)
 
 
 class Request(msgspec.Struct, gc=False):
-    """One request, complete: its head is parsed, its body is all there, its query is checked."""
+    """One complete request: head parsed, body read, query validated."""
 
     method: str
-    """As it was sent, so ``HEAD`` where a route declares ``GET``."""
+    """The method as sent: ``HEAD`` where a route declares ``GET``."""
     path: str
     """Without the query, still percent-encoded."""
     params: Mapping[str, str]
@@ -47,16 +47,16 @@ class Request(msgspec.Struct, gc=False):
 
     @property
     def request_id(self) -> str:
-        """A name for this request in answers and logs. Made when first asked for."""
+        """The id of this request in responses and logs, generated at first use."""
         if not self._request_id:
             self._request_id = new_request_id()
         return self._request_id
 
 
 class Response(msgspec.Struct, frozen=True, gc=False):
-    """One answer. The lane adds its length, the date and what every answer carries.
+    """One response. The lane adds its length, the date and the common headers.
 
-    Frozen, so that a handler may keep one and give it out again.
+    Frozen, so that a handler may cache and return it again.
     """
 
     body: bytes = b""
@@ -64,18 +64,19 @@ class Response(msgspec.Struct, frozen=True, gc=False):
     content_type: bytes = JSON
     cache_control: bytes = NO_STORE
     headers: tuple[Header, ...] = ()
-    """More headers, names in lower case. Names and values are the handler's, never a stranger's."""
+    """More headers, names in lower case. Names and values come from the handler, never from a
+    client."""
 
 
 def squeezed_tag(etag: bytes) -> bytes:
-    """Return the tag of a body squeezed. A tag stands for the very bytes: RFC 9110, 8.8.3."""
+    """Return the ETag of the compressed body. A tag stands for exact bytes: RFC 9110, 8.8.3."""
     return etag[:-1] + b'-gzip"'
 
 
 def known_tag(request: Request, etag: bytes) -> bytes | None:
-    """Return the tag by which the asker has this body already, as it is or squeezed.
+    """Return the ETag with which the client has this body cached, plain or compressed; else None.
 
-    ``etag`` is the tag of the body in the form that is asked for.
+    ``etag`` is the tag of the uncompressed body in the requested form.
     """
     shown = request.headers.get(b"if-none-match")
     if shown is None:
@@ -91,5 +92,5 @@ _encode = msgspec.json.Encoder().encode
 
 
 def json_response(value: object, *, status: int = 200) -> Response:
-    """Return the answer that carries this value as JSON."""
+    """Return a response with this value as JSON."""
     return Response(_encode(value), status)

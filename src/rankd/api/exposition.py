@@ -1,4 +1,4 @@
-"""Metric families: merged over the processes of a service, rendered in Prometheus's text format."""
+"""Metric families, merged over the processes of a service, in Prometheus's text format."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
@@ -6,12 +6,12 @@ from typing import Literal
 import msgspec
 
 WRITER = "writer"
-"""The label ``process`` of the process that writes; workers are ``worker-1`` and on."""
+"""The label ``process`` of the writer process; workers are ``worker-1`` and so on."""
 
 Kind = Literal["counter", "gauge"]
 Merge = Literal["sum", "min", "writer", "each"]
-"""How a sample of several processes becomes one: added, the least, that of the process that writes,
-or not at all, because labels tell them apart."""
+"""How samples of several processes with the same labels are merged: their sum, their minimum, the
+writer's only, or not at all because labels distinguish the processes."""
 
 
 class Family(msgspec.Struct, array_like=True, frozen=True):
@@ -22,11 +22,11 @@ class Family(msgspec.Struct, array_like=True, frozen=True):
     merge: Merge
     help: str
     samples: Mapping[str, int | float]
-    """Values by labels, as they are rendered: ``{manager="sealer"}``, or nothing."""
+    """Values by rendered labels, ``{manager="sealer"}``; an empty string for none."""
 
 
 class WorkerFigures(msgspec.Struct, frozen=True):
-    """The figures of one worker."""
+    """The metrics of one worker."""
 
     process: str
     up: bool
@@ -34,7 +34,7 @@ class WorkerFigures(msgspec.Struct, frozen=True):
     families: Sequence[Family] = ()
     """As of its last answer; empty while it is not connected."""
     retired: Sequence[Family] = ()
-    """Counters of the processes that it replaced."""
+    """Counters of ended processes that it replaced."""
 
 
 def one(name: str, kind: Kind, merge: Merge, help: str, value: int | float) -> Family:
@@ -58,12 +58,12 @@ def _escape(value: str) -> str:
 
 
 def merge(writer: Sequence[Family], workers: Sequence[WorkerFigures]) -> list[Family]:
-    """Return the figures of the whole service."""
+    """Return the metrics of the whole service."""
     up = {WRITER: True} | {worker.process: worker.up for worker in workers}
     merged = {family.name: family for family in writer}
     for worker in workers:
         for family in (*worker.families, *worker.retired):
-            if worker.up or family.merge != "min":  # It may be well again.
+            if worker.up or family.merge != "min":  # A down worker's last value may be outdated.
                 _add(merged, family)
     return [*merged.values(), process_up(up)]
 
@@ -86,16 +86,16 @@ def _merged(known: Family, other: Family) -> Family:
 
 
 def partial(own: Sequence[Family]) -> list[Family]:
-    """Return the figures of a worker that cannot reach the process that writes.
+    """Return the metrics of a worker that cannot reach the writer process.
 
-    Sums and the writer's own figures are left out: counters of one process would look like a reset.
+    Sums and the writer's metrics are left out: counters of one process would look like a reset.
     """
     known = [family for family in own if family.merge in ("min", "each")]
     return [*known, process_up({WRITER: False})]
 
 
 def retire(families: Iterable[Family], retired: Sequence[Family]) -> list[Family]:
-    """Return the counters of a process that ended, added to those of the ones before it."""
+    """Return the counters of an ended process, added to those of its predecessors."""
     merged = {family.name: family for family in retired}
     for family in families:
         if family.kind == "counter" and family.merge == "sum":
@@ -104,7 +104,7 @@ def retire(families: Iterable[Family], retired: Sequence[Family]) -> list[Family
 
 
 def process_up(up: Mapping[str, bool]) -> Family:
-    """Return the family that tells which processes answer."""
+    """Return the family ``rankd_process_up``."""
     samples = {label(process=name): int(up[name]) for name in up}
     return Family("rankd_process_up", "gauge", "each", "1 while a process answers.", samples)
 
@@ -113,7 +113,7 @@ def process_up(up: Mapping[str, bool]) -> Family:
 
 
 def render(families: Iterable[Family]) -> bytes:
-    """Return the text format."""
+    """Return families in the text format."""
     return "".join(line for family in families for line in _lines(family)).encode()
 
 
