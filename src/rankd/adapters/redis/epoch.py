@@ -116,7 +116,7 @@ class Epochs:
         return owner is None or owner == ledger.encode()
 
     async def sweep(self, *, at_once: bool) -> list[Epoch]:
-        """Drop generations that are not live and did not grow since last time, or all ``at_once``."""
+        """Drop generations that are not live and did not grow since last time; ``at_once`` all."""
         living, dropped = await self.living(), []
         for name in await self._link.command("SMEMBERS", self._begun):
             epoch = Epoch.read(name.decode())
