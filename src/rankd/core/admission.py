@@ -120,7 +120,7 @@ def _depends_on_scores(board: Board, fact: ScoreSubmitted) -> bool:
 
 
 class _Reach:
-    """The least and the greatest that any total of a board can be, whatever its rule."""
+    """The least and the greatest total that any rule of a board can reach."""
 
     def __init__(self) -> None:
         self._low = self._high = 0

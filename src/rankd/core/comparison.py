@@ -1,4 +1,4 @@
-"""Whether an index holds what the ledger says: everything is folded again, and compared.
+"""Verification of an index: the whole ledger is folded again and compared with it.
 
 Writes go on meanwhile. Entries are compared some at a time, in the writer's turn and as of one
 position. An index that other nodes fold into may have forgotten that position by the time it is
@@ -38,7 +38,7 @@ class Writing(Protocol):
         """Hold the writer between two batches."""
 
     async def pursue(self) -> None:
-        """Fold what other nodes have appended."""
+        """Fold the facts that other nodes appended."""
 
 
 class Still:
@@ -132,7 +132,7 @@ async def _compare_at(
 async def _compare_by_player(
     at: Position, index: RankIndex, ranking: Ranking, first: Rank, entries: Sequence[Placed]
 ) -> None:
-    """Compare what is found by place with what is found by player, where both are kept."""
+    """Compare entries found by rank with those found by player, where both are stored."""
     found = await index.order_keys([(ranking, placed.player) for placed in entries], at)
     for place, (placed, order_key) in enumerate(zip(entries, found, strict=True)):
         if placed.order_key != order_key:

@@ -1,16 +1,17 @@
-"""The filler: an index that lacks much is filled beside the one that lives, and takes its place.
+"""Index rebuild: a shared index that lacks many facts is filled as a new generation and replaced.
 
-Folding facts into an index across a network costs some hundred microseconds each; folding them here
-and copying only where everybody ended, a tenth. So what an index lacks is folded into it if that is
-little, and otherwise all of it is made here and copied, from the node's own copy if it keeps one.
+Folding a fact into an index across a network costs some hundred microseconds; folding in memory and
+copying the final entries costs a tenth. So an index that lacks few facts catches up by folding
+them; otherwise a complete index is built in this process, or taken from the node's own copy if
+there is one, and copied.
 
-The living index is left alone meanwhile, be it empty or, when an operator wants a new one, in use:
-writers go on, and whoever reads is told what it was told before. What is appended while the copy is
-made is folded into it behind that, and the last few facts in the writer's turn.
+The live index stays as it is meanwhile, be it empty or, when an operator asked for a new one, in
+use: writes go on, and reads are answered from the old one. Facts appended during the copy are
+folded into the new one after it, the last few of them while the writer is held.
 
-Nodes say that they fill, so that one does and the others wait. Nothing rests on that. Two that
-fill at once fill two indexes, and the one that is ready first takes the place; the other is too
-late by then, for what it was made beside lives no longer.
+Nodes claim the rebuild, so that one runs and the others wait. Correctness does not depend on the
+claim: two nodes at once fill two generations, the first one ready becomes live, and the second is
+discarded, because the generation it was to replace is gone.
 """
 
 import asyncio
@@ -75,8 +76,7 @@ class Filler:
     async def refill(self, tell: Tell, *, anew: bool = False) -> None:
         """Fill an index that is hopeless and let it live. Raises Busy, IndexUnavailable, TooLarge.
 
-        ``anew`` does so whatever it has, believes nothing but the ledger, and takes the memory
-        that it needs.
+        ``anew`` rebuilds in any case, from the ledger alone, without the memory bound.
         """
         joint = self._joint
         tries = CLAIM_TRIES if anew else 1
@@ -93,7 +93,7 @@ class Filler:
                 await self._copy(source, source.book, tell)
 
     async def tidy(self) -> None:
-        """Drop what was left behind by those who did not come to the end. Raises Busy."""
+        """Drop generations that unfinished rebuilds left behind. Raises Busy."""
         async with self._alone, self._claimed():
             await self._joint.shared.sweep(at_once=True)
 
@@ -131,7 +131,7 @@ class Filler:
     # -------------------------------------------------------------------------- copying
 
     async def _copy(self, source: Projector, book: Book, tell: Tell) -> None:
-        """Copy an index that stands still, fold what came since, and let the copy live."""
+        """Copy an index that does not change, fold the facts since, and make the copy live."""
         other = await self._joint.shared.beside()
         tail = Projector(
             ledger=self._ledger,
@@ -152,7 +152,7 @@ class Filler:
             await self._switch(tail, other)
 
     async def _follow(self, tail: Projector, tell: Tell) -> None:
-        """Fold what was appended meanwhile, nearly all of it."""
+        """Fold nearly all facts appended meanwhile."""
         joint = self._joint
         for _ in range(TAIL_PASSES_MAX):
             if joint.checkpoint - tail.checkpoint <= TAIL_FACTS_MAX:
@@ -161,7 +161,7 @@ class Filler:
             tell(Progress(tail.checkpoint, joint.checkpoint, "catching up", "fact"))
 
     async def _switch(self, tail: Projector, other: SharedIndex) -> None:
-        """Fold the last facts, and what other nodes had folded already; then let it live."""
+        """Fold the last facts, and those that other nodes have folded; then make it live."""
         joint = self._joint
         reached = max(joint.checkpoint, joint.floor, await joint.shared.checkpoint())
         await tail.catch_up(through=reached, receipts=joint.late)

@@ -1,6 +1,6 @@
 """Top lists: the first entries of rankings, copied to where they can be read without the index.
 
-While the index answers, nobody reads them. They cost some reads of the index and some writes beside
+They are not read while the index answers. They cost some reads of the index and some writes beside
 the ledger, every few seconds and only for boards that have changed; all of it is bounded here.
 """
 
@@ -17,8 +17,8 @@ from rankd.model.standing import PAGE_LIMIT_MAX, Rank
 from rankd.ports import ListKept, Placed, Ranking, TopList, TopLists
 
 LISTS_MAX = 1_000
-"""Of how many rankings a top list is kept: of everybody first, then of segments, then of windows
-that are closed. With a thousand entries in each that is some 50 MB."""
+"""The number of rankings with a stored top list: whole boards first, then segments, then closed
+windows. With a thousand entries in each that is some 50 MB."""
 
 LISTS_AT_A_TIME = 200
 """How many are taken before the next pause."""
@@ -47,9 +47,9 @@ class Listing:
 class Lister:
     """Copies the first entries of rankings to where they can be read without the index.
 
-    Several nodes may do it: whoever finds a list that is old and whose board has changed takes it
-    anew, and the others find it done. Everything it does at a time is bounded; where there is more
-    to do, the oldest lists come first.
+    Several nodes may run it: the first one to find an old list of a changed board refreshes it, and
+    the others skip it. Everything it does at a time is bounded; where there is more to do, the
+    oldest lists come first.
     """
 
     def __init__(self, projector: Joint, listing: Listing) -> None:

@@ -1,8 +1,7 @@
-"""What was fetched from far away, kept for a moment, so that many who ask are one who fetches.
+"""A cache of remote values, held for a moment, so that many readers share one fetch.
 
-It is bounded in every way: in what it holds, in how many fetch at once, in how many wait for them,
-and in how long a fetch may take. A failure is remembered too: of a thousand who ask a server that
-is gone, one finds out.
+It bounds its size, the number of concurrent fetches, the number of waiting readers, and the time of
+a fetch. Failures are cached too: of a thousand reads of a lost server, one waits for it.
 """
 
 import asyncio
@@ -17,10 +16,10 @@ WEIGHT_MAX = 100_000
 much is shown beside them."""
 
 MOMENT_SECONDS = 1.0
-"""How long what may change is believed."""
+"""How long a value that may change is used."""
 
 FETCH_SECONDS_MAX = 2.0
-"""How long whoever reads waits for a fetch."""
+"""How long a reader waits for a fetch."""
 
 FETCHES_AT_ONCE = 2
 """So few that folding, which reads on the same connection, hardly waits."""
@@ -58,7 +57,7 @@ class Memory:
     ) -> Any:
         """Return a value that is known, or fetch it. Raises IndexUnavailable.
 
-        Where it cannot be fetched, what was known last is better than nothing.
+        If the fetch fails, an outdated value is returned where there is one.
         """
         known = self._fresh(key)
         if known is None:

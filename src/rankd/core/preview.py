@@ -1,4 +1,4 @@
-"""What a changed definition would do, shown before it is done."""
+"""Previews: the effect of a changed definition, shown before it is applied."""
 
 from collections.abc import Sequence
 
@@ -33,7 +33,7 @@ class Preview(msgspec.Struct, frozen=True):
 
 
 NOTHING = Preview((), ())
-"""What the definition in force would change."""
+"""The preview of the definition in force."""
 
 
 async def preview(reader: Reader, page: BoardPage, draft: Draft) -> Preview:

@@ -27,7 +27,7 @@ FILLED_ENTRIES_MAX = 10_000_000
 """Some gigabyte in memory, while an index is filled."""
 
 NOTHING_LINKED = b""
-"""What stands for the hash chain of a ledger without facts."""
+"""The link of the hash chain of an empty ledger."""
 
 BUSY_SECONDS = 0.25
 """How often to look whether another node has filled the index."""
@@ -70,7 +70,7 @@ class Recovered(NamedTuple):
     home: Home
     projector: Projector
     saved: Position
-    """What the last snapshot has; 0 without one."""
+    """The position of the last snapshot; 0 without one."""
     owed: dict[Position, bytes]
     """Receipts of submissions with a key that the ledger does not keep yet."""
     link: bytes
@@ -120,7 +120,7 @@ async def _joint(ledger: LedgerReader, build: Build, shared: Shared) -> Joint:
 def filling(
     joint: Joint, ledger: LedgerReader, build: Build, shared: Shared, *, turn: Turn
 ) -> Filler:
-    """Return what fills a shared index that lacks too much."""
+    """Return the rebuilder of a shared index."""
     return Filler(
         joint,
         ledger=ledger,

@@ -1,9 +1,8 @@
 """Reads from replicas of a shared index, which may be behind.
 
-Which boards may be read so is the operator's choice. An answer that is older than what this node
-knows says that it is stale; one that would explain old entries by a new definition, or call a
-player absent that may be new, is not given: whoever cannot be answered by a replica is answered
-where is written, and so is whoever asks for a position.
+Which boards may be read so is the operator's choice. An answer older than this node's position is
+marked stale. A replica does not answer if it would interpret old entries by a new definition, or
+report a player as absent that may be new: such reads, and reads at a position, go to the primary.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
-"""Receipts of submissions that were judged as columns, told only to those who ask.
+"""Lazy receipts, over the columns that ``RankIndex.judge`` returns.
 
-An index that judges in place answers with a column for each question. Most receipts are looked at
-for their rank or not at all, so a receipt is a row of these columns, and what it says of a window
-is put together when somebody reads it.
+Most receipts are read for their rank or not at all, so a receipt refers to a row of these columns,
+and its values for a window are built on access.
 """
 
 from bisect import bisect_left
@@ -28,7 +27,7 @@ _NAMES: tuple[tuple[VerdictName, Rejected | None], ...] = (
     ("rejected", OVERFLOW),
 )
 VERDICT_NAMES = [name for name, _ in _NAMES]
-"""By what ``Verdicts`` says."""
+"""By the numbers in ``Verdicts``."""
 
 ENCODED_TOGETHER = 64
 """Rows of a run that are written at once when one of them is asked for: the others soon will be."""
@@ -38,7 +37,7 @@ FORMS_MAX = 1024
 
 
 class Told:
-    """What one run of submissions did in each of its windows."""
+    """The outcome of one run of submissions in each of its windows."""
 
     __slots__ = (
         "_filled",
@@ -66,10 +65,10 @@ class Told:
         self.width = run.board.width
         self._filled: dict[int, list[bytes]] = {}
         self.shown: dict[int, list[bytes]] = {}
-        """What some of its rows were made into: whoever shows rows together keeps them here."""
+        """A cache of rendered rows, for renderers that render many at once."""
 
     def of(self, row: int, name: str) -> InWindow:
-        """Return what the submission of a row did in a window."""
+        """Return the outcome of a row's submission in a window."""
         id, told = self.windows[name]
         verdict, rejected = _NAMES[told.verdicts[row]]
         rank, previous = told.ranks[row], told.previous_ranks[row]
@@ -111,7 +110,7 @@ class Told:
         return filled[place]
 
     def columns(self) -> tuple[Any, ...]:
-        """Return what forms are filled in from: who, where, and six columns for each window."""
+        """Return the columns for templates: players, positions, and six columns for each window."""
         by_window = [column for verdicts in self.verdicts for column in verdicts]
         return (self.run.players, self.run.positions, *by_window)
 
@@ -120,7 +119,7 @@ class Told:
 
 
 class Row(Mapping[str, InWindow]):
-    """What one submission did, by window."""
+    """The outcome of one submission, by window."""
 
     __slots__ = ("_row", "_told")
 
@@ -151,7 +150,7 @@ class Row(Mapping[str, InWindow]):
 
 
 class ReceiptsOf(Mapping[Position, Receipt]):
-    """The receipts of one run by position, each made when somebody asks for it."""
+    """The receipts of one run by position, each built on access."""
 
     def __init__(self, told: Told) -> None:
         run = told.run
@@ -209,7 +208,7 @@ def _encoded(receipt: Receipt) -> bytes:
 
 @lru_cache(maxsize=FORMS_MAX)
 def _kept_form(board: str, decimals: int, names: Sequence[str], ids: Sequence[str]) -> Form:
-    """Return what writes the receipts of a board with one column, in the order of their fields."""
+    """Return the template of stored receipts of a board with one column."""
     windows = {
         name: _kept_in_window(id, 2 + 6 * place)
         for place, (name, id) in enumerate(zip(names, ids, strict=True))

@@ -1,13 +1,13 @@
 """The facts of one ledger in another: same positions, times, keys and receipts.
 
-Whoever named a position goes on naming it: a cursor, an ``as_of``, a receipt. So nothing is
-renumbered; facts are read in order and taken over as they are, some at a time.
+Positions stay valid, in cursors, ``as_of`` values and receipts. So nothing is renumbered; facts are
+read in order and taken over as they are, some at a time.
 
-1. The source is verified first: what was changed there by hand would be sealed anew here.
+1. The source is verified first: the copy would seal changes made there by hand.
 2. A target may hold the beginning of the source, from a copy that was broken off or from an earlier
    one. It is compared fact by fact, and the copy goes on behind it. A target that holds anything
    else is refused, and left as it is.
-3. Until all is there, compared and verified, nobody can open the target but to go on.
+3. Until the copy is complete, compared and verified, the target can be opened only to continue it.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -51,7 +51,7 @@ class Transfer:
         await self._target.end_copy()
 
     async def _recognised(self, there: Position, head: Position) -> AsyncIterator[Progress]:
-        """See whether what is in the target is the beginning of the source."""
+        """Check that the facts in the target are the beginning of the source."""
         try:
             async for page, _ in self._compared(min(there, head)):
                 yield Progress(page.last, min(there, head), "recognised", "fact")
@@ -81,7 +81,7 @@ class Transfer:
             yield Progress(page.last, head, "copied", "fact")
 
     async def _compared(self, through: Position) -> AsyncIterator[tuple["_Page", Sequence[Kept]]]:
-        """Read both side by side; yield what agrees, and the receipts that only the source has."""
+        """Read both; yield the equal pages, and the receipts that only the source has."""
         async for page in _pages(self._source, Position(0), through):
             copy = await _page(self._target, Position(page.facts[0].position - 1), page.last)
             for ours, theirs in zip(page.facts, copy.facts, strict=False):
