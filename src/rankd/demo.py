@@ -1,11 +1,10 @@
-"""A simulated game, for ``rankd demo``: many players, a past, and scores that keep coming.
+"""A simulated game, for ``rankd demo``: many players, a past, and a steady rate of scores.
 
-Players, names and skills are made up from one seed; the ranks are not made up. A new board first
-gets a past: what was scored last week, yesterday and today, so that its windows differ from the
-beginning. Then the game goes on at a steady rate. Most scores come from the crowd, some from the
-players at the top, who have better and worse spells, and now and then somebody from further down
-has a run of luck and climbs. The game plays for the players that it made up, and for nobody else:
-whoever submits a score for another finds that score, and no more.
+Players, names and skills are drawn from one seed; the ranks are real. A new board first gets scores
+of nine days ago, of yesterday and of today, so that its windows differ from the beginning. Then
+scores come at a steady rate: most from all players, some from the players at the top, whose form
+varies, and some for one lucky player further down, until another is chosen. The game submits scores
+only for the players that it made up. A player added by a user keeps its own scores.
 """
 
 import asyncio
@@ -31,44 +30,44 @@ DEFINITION = {
 }
 
 BATCH = 4_096
-"""Facts put in at once while filling: half of what shares a commit, so that two overlap."""
+"""Facts per call while filling: half of a full commit, so that two overlap."""
 
 TICK_SECONDS = 0.1
-"""How often the game scores: more often than a page looks."""
+"""The interval between two submissions: shorter than a page's refresh."""
 
 CONTENDERS = 60
-"""How many at the top play by turns: more than a page shows, so that some come and go."""
+"""Players at the top that score often: more than a page shows, so that rows enter and leave it."""
 
 CONTENDERS_PER_SECOND = 12.0
 """Scores of contenders: a page of 25 rows changes a few of them each second, not all."""
 
 LOOKED_SECONDS = 2.0
-"""How often it is looked up who the contenders are."""
+"""The interval at which the contenders are read from the ranking."""
 
 LUCK_SECONDS = 25.0
-"""How long somebody's luck lasts; then it is somebody else's turn."""
+"""Seconds for which one lucky player climbs; then another is chosen."""
 
 LUCK_FROM = 200
-"""The rank from which the lucky ones climb."""
+"""The number of first ranks among which lucky players are chosen."""
 
 LUCKY_PER_SECOND = 1.5
 
 DAY: Instant = 86_400_000_000
 
 CHAPTERS = ((9 * DAY, 1.0, 1.0), (DAY, 0.1, 0.12), (0, 0.08, 0.05))
-"""The past: how long ago, what share of the players scored, and how much of their skill.
+"""The past: microseconds ago, the share of players that scored, the share of their skill.
 
-The last is today, so that the clock is right again.
+The last one is today, which leaves the clock at the real time.
 """
 
 NAMED = 5_000
-"""How many of the best have a name; it would take as long again to give everybody one."""
+"""The number of best players with a name; naming all would double the time to fill the board."""
 
 SKILL_MEAN, SKILL_SPREAD, SKILL_MIN = 12_000.0, 2_500.0, 500.0
-"""Points that a player has from before. The best of a normal spread lie close together."""
+"""Points that a player has from the past. The best of a normal distribution are close together."""
 
 REGIONS = {"eu": 30, "asia": 28, "na": 22, "latam": 11, "africa": 6, "oceania": 3}
-"""Regions, and how many of a hundred players live there."""
+"""Regions, and the percentage of players in each."""
 
 GIVEN = """
 Ada Aiko Alma Amara Anouk Arjun Ayla Bao Bea Björn Camila Chidi Dalia Dario Diego Elif Emeka Enzo
@@ -86,7 +85,7 @@ Torres Vargas Virtanen Walsh Weber Zhang
 """
 
 HANDLES = [name.lower().translate(str.maketrans("öíë", "oie")) for name in GIVEN.split()]
-"""What ids begin with, before the player's number."""
+"""The prefixes of ids, before the player's number."""
 
 log = logging.getLogger(__name__)
 
@@ -94,19 +93,19 @@ Tell = Callable[[Progress], None]
 
 
 class TimeLapse:
-    """A clock that can be set back, to give a board a past. It runs like the one behind it."""
+    """A clock that can be set back, to give a board a past. It runs at the speed of another."""
 
     def __init__(self, clock: Clock) -> None:
         self.behind: Instant = 0
         self._clock = clock
 
     def now(self) -> Instant:
-        """Return the time it is in the game."""
+        """Return the game's time."""
         return self._clock.now() - self.behind
 
 
 class Game:
-    """Who plays, how well, and who happens to be playing now."""
+    """The players, their skills, and the scores they submit."""
 
     def __init__(self, players: int, *, seed: int = 1) -> None:
         self._random = Random(seed)
@@ -115,7 +114,7 @@ class Game:
         draw = self._random
         self.skills: list[float] = []
         self.ids: list[str] = []
-        """Readable, and each nobody else's."""
+        """Readable and unique."""
         self.names: list[str] = []
         self.regions = draw.choices(regions, weights=list(REGIONS.values()), k=players)
         for number in range(1, players + 1):
@@ -129,18 +128,18 @@ class Game:
         self._ticks = 0
 
     def owns(self, player: str) -> bool:
-        """Whether it has made up this player."""
+        """Whether the game made up this player."""
         number = player.lstrip(ascii_lowercase)
         if not number.isdecimal() or len(number) > len(str(len(self.ids))):
             return False
         return self.ids[int(number) - 1] == player if 0 < int(number) <= len(self.ids) else False
 
     def best(self, count: int) -> list[int]:
-        """Return the numbers of the most skilled."""
+        """Return the numbers of the most skilled players."""
         return nlargest(count, range(len(self.skills)), key=self.skills.__getitem__)
 
     def past(self, share: float, part: float) -> Iterator[dict[str, object]]:
-        """Yield what a share of the players scored in the past, each a part of its skill."""
+        """Yield past scores of a share of the players, each a part of the player's skill."""
         for number, skill in enumerate(self.skills):
             if self._random.random() < share:
                 scored = {"player": self.ids[number], "score": self._points(skill * part, 0.85)}
@@ -149,7 +148,7 @@ class Game:
     # ---------------------------------------------------------------------- going on
 
     def tick(self, ranked: Sequence[str], rate: float) -> list[tuple[str, int]]:
-        """Return what is scored in the next TICK_SECONDS, given who is ranked first."""
+        """Return the scores of the next TICK_SECONDS. ``ranked`` has the first players by rank."""
         due = rate * TICK_SECONDS
         of_contenders = min(CONTENDERS_PER_SECOND * TICK_SECONDS, due / 3)
         of_lucky = min(LUCKY_PER_SECOND * TICK_SECONDS, due / 12)
@@ -158,17 +157,17 @@ class Game:
         return scores + self._crowd(self._about(due - of_contenders - of_lucky))
 
     def _about(self, expected: float) -> int:
-        """Return a whole number that is this one on average."""
+        """Return a whole number whose mean is ``expected``."""
         return int(expected + self._random.random())
 
     def _crowd(self, count: int) -> list[tuple[str, int]]:
-        """Players from anywhere; the skilled play more often, and score more."""
+        """Return scores of random players; the skilled play more often, and score more."""
         everybody = range(len(self.skills))
         numbers = self._random.choices(everybody, cum_weights=self._eagerness, k=count)
         return [(self.ids[n], self._points(self.skills[n] / 500, 0.3)) for n in numbers]
 
     def _contend(self, top: Sequence[str], count: int) -> list[tuple[str, int]]:
-        """Players at the top, who have better and worse spells."""
+        """Return scores of players at the top, whose form varies."""
         if not top:
             return []
         self._spells = {player: self._spell(player) for player in top}
@@ -176,13 +175,13 @@ class Game:
         return [(player, self._points(100 * self._spells[player], 0.25)) for player in players]
 
     def _spell(self, player: str) -> float:
-        """How well it goes for a player: much as it went before, and drawn back towards one."""
+        """Return a player's next form: a random walk that reverts to 1, within 0.2 and 2.5."""
         before = self._spells.get(player, 1.0)
         after = 1.0 + 0.99 * (before - 1.0) + self._random.gauss(0, 0.08)
         return min(2.5, max(0.2, after))
 
     def _be_lucky(self, further_down: Sequence[str], count: int) -> list[tuple[str, int]]:
-        """Somebody from further down, for a while; then somebody else."""
+        """Return scores of one player further down, chosen anew every LUCK_SECONDS."""
         self._ticks += 1
         if further_down and self._ticks % round(LUCK_SECONDS / TICK_SECONDS) == 1:
             self._lucky = self._random.choice(further_down)
@@ -198,10 +197,10 @@ class Game:
 async def playing(
     rankd: Rankd, clock: TimeLapse, *, players: int, rate: int, tell: Tell
 ) -> AsyncIterator[None]:
-    """Give a new board its past, then let the game go on for as long as this is open.
+    """Give a new board its past, then run the game while the context is open.
 
-    On a board that has its past the game only goes on. Raises InvalidSetting if the folder holds
-    boards of somebody else, and BoardDiffers if its arena is not this one.
+    On a board that has its past the game only continues. Raises InvalidSetting if the folder holds
+    boards other than the demo's, and BoardDiffers if its arena has another definition.
     """
     boards = rankd.book.boards
     if boards and BOARD not in boards:
@@ -222,9 +221,9 @@ async def playing(
 
 
 async def _own_players(rankd: Rankd) -> int:
-    """Return how many players a board has from the game: the last number that one of them bears."""
+    """Return the number of players that the game made on a board: the highest in their ids."""
     total = (await rankd.reader.page(BOARD, limit=1)).total
-    for number in range(total, 1, -1):  # All but those of others, who are few.
+    for number in range(total, 1, -1):  # Few players are not the game's.
         ids = [f"{handle}{number}" for handle in HANDLES]
         if (await rankd.reader.lookup(BOARD, ids)).standings:
             return number
@@ -266,7 +265,7 @@ def _told(behind: Instant) -> str:
 
 
 async def _go_on(rankd: Rankd, game: Game, rate: float) -> None:
-    """Score at a steady rate. What could not be done in time is left out, not made up for."""
+    """Score at a steady rate. Scores that are late are left out, not caught up."""
     loop = asyncio.get_running_loop()
     ranked: list[str] = []
     looked_at = due = loop.time() - LOOKED_SECONDS

@@ -1,4 +1,4 @@
-"""Every error this package raises, and what a caller can do about it.
+"""Every error of this package, by the reaction it calls for.
 
 RankdError
 ├── Refused        understood, and will not be done: do not retry         (4xx)
@@ -54,10 +54,10 @@ RankdError
     ├── IndexDiffers
     └── SnapshotDamaged
 
-Programming mistakes are not in this tree. They are assertions, and are never caught.
+Bugs are not in this tree: they are assertions, and are never caught.
 
-A ``code`` is for programs and never changes; a message is for people and may. Neither ever
-repeats raw input: what a stranger sent could be megabytes, or markup.
+A ``code`` is for programs and never changes; a message is for people and may. Neither repeats raw
+input, which could be megabytes, or markup.
 """
 
 from collections.abc import Mapping
@@ -66,26 +66,26 @@ from typing import ClassVar, Literal, NamedTuple
 
 
 def count(number: float, noun: str) -> str:
-    """Return so many of a thing, as a message says it: ``1 fact``, ``2,000 facts``."""
+    """Return a number with its noun, for messages: ``1 fact``, ``2,000 facts``."""
     shown = f"{number:,}" if isinstance(number, int) else f"{number:g}"
     return f"{shown} {noun}" if number == 1 else f"{shown} {noun}s"
 
 
 FIELD_ERRORS_MAX = 100
-"""Enough for every field of an honest request; a hostile one does not choose our answer's size."""
+"""Enough for every field of an honest request, and a bound on the response to a hostile one."""
 
 
 class FieldError(NamedTuple):
-    """One thing wrong with one field."""
+    """One error in one field."""
 
     field: str
-    """Its path in what was sent: ``limits.score_min``, ``columns[1].name``; empty for the whole."""
+    """Its path in the request: ``limits.score_min``, ``columns[1].name``; empty for the whole."""
     message: str
-    """What the field accepts, as a sentence that follows the field's name."""
+    """The accepted values, as a sentence that follows the field's name."""
 
 
 class RankdError(Exception):
-    """Base of everything above."""
+    """The base of every error of this package."""
 
     code: ClassVar[str]
     _taken: ClassVar[dict[str, type["RankdError"]]] = {}
@@ -105,7 +105,7 @@ class Refused(RankdError):
 
 
 class Invalid(Refused):
-    """One or more fields are wrong. All are named, so that one round of mending is enough."""
+    """One or more fields are wrong. All are named, so that one correction is enough."""
 
     def __init__(self, errors: list[FieldError] | tuple[FieldError, ...]) -> None:
         assert errors, "an invalid request has at least one wrong field"
@@ -114,7 +114,7 @@ class Invalid(Refused):
 
 
 class InvalidBoard(Invalid):
-    """The definition of a board does not hold together."""
+    """The definition of a board is invalid or inconsistent."""
 
     code = "invalid_board"
 
@@ -126,19 +126,19 @@ class InvalidSubmission(Invalid):
 
 
 class InvalidPage(Invalid):
-    """A page or neighbourhood was asked for with bounds nobody can serve."""
+    """The bounds of a page or a neighbourhood are invalid."""
 
     code = "invalid_page"
 
 
 class InvalidProfile(Invalid):
-    """What was said of a player, or the player's id, cannot be kept."""
+    """A player's id, or a field of its profile, cannot be stored."""
 
     code = "invalid_profile"
 
 
 class InvalidRequest(Invalid):
-    """A query parameter or a field of the body has a value that is not taken here."""
+    """A query parameter or a field of the body has a value that is not accepted."""
 
     code = "invalid"
 
@@ -156,7 +156,7 @@ class ScoreOutOfBounds(Invalid):
 
 
 class InvalidCursor(Refused):
-    """A cursor is damaged, of another ranking, or was never one of ours."""
+    """A cursor is damaged, of another ranking, or was not issued by rankd."""
 
     code = "invalid_cursor"
 
@@ -176,7 +176,7 @@ class UnknownBoard(Refused):
 
 
 class UnknownWindow(Refused):
-    """A board has no such window, or keeps it no longer."""
+    """A board has no such window, or no longer stores it."""
 
     code = "unknown_window"
 
@@ -190,11 +190,11 @@ class UnknownWindow(Refused):
     ) -> None:
         self.board, self.window, self.known = board, window, known
         self.opens_at = opens_at or {}
-        """When the next window begins, by the names of those that have none open."""
+        """The start of the next window, by the name of each recurrence without an open one."""
         super().__init__(f"board {board!r} has no window {window[:64]!r} now{self.hint()}")
 
     def hint(self) -> str:
-        """Return the windows there are, and when those begin that are not open."""
+        """Return the windows that exist, with the start of those that are not open."""
         opens_at = self.opens_at
         names = [
             f"{name} (opens at {opens_at[name]})" if name in opens_at else name
@@ -204,7 +204,7 @@ class UnknownWindow(Refused):
 
 
 class NotRanked(Refused):
-    """The player has no entry in this ranking. Absent is not the same as last."""
+    """The player has no entry in this ranking, which is not the same as the last rank."""
 
     code = "not_ranked"
 
@@ -214,18 +214,18 @@ class NotRanked(Refused):
 
 
 class SubmissionRejected(Refused):
-    """The submission is recorded and counts nowhere: judged in its turn, it broke a rule."""
+    """The submission is recorded and counts nowhere: it broke a rule when it was judged."""
 
     code = "submission_rejected"
 
     def __init__(self, *, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason = reason
-        """Which rule, for programs: ``score_overflow``, ``score_out_of_bounds``."""
+        """The rule, for programs: ``score_overflow``, ``score_out_of_bounds``."""
 
 
 class SubmissionKeyReused(Refused):
-    """The submission key was used before, for something else."""
+    """The submission key was used before, for another submission."""
 
     code = "key_reused"
 
@@ -235,7 +235,7 @@ class SubmissionKeyReused(Refused):
 
 
 class BoardDiffers(Refused):
-    """The board exists with another definition; changing it has to be asked for."""
+    """The board exists with another definition; a change must be requested explicitly."""
 
     code = "board_differs"
 
@@ -245,7 +245,7 @@ class BoardDiffers(Refused):
 
 
 class DropsScores(Refused):
-    """Scores could not be ranked under a new definition, and that was not agreed to."""
+    """Scores could not be ranked under a new definition, and ``drop_scores`` was not given."""
 
     code = "drops_scores"
 
@@ -261,7 +261,7 @@ class DropsScores(Refused):
 
 
 class TooManySegmentValues(Refused):
-    """A segment of a board would have a ranking for more values than it may."""
+    """A segment of a board would exceed its number of values, each of which has a ranking."""
 
     code = "too_many_segment_values"
 
@@ -272,11 +272,11 @@ class TooManySegmentValues(Refused):
         )
         self.board, self.segment, self.values_max = board, segment, values_max
         self.places: tuple[int, ...] = ()
-        """Which of several submissions bring the values beyond."""
+        """The indexes of the submissions in a batch that bring a value too many."""
 
 
 class UnknownKey(Refused):
-    """There is no key of this id, or it was revoked."""
+    """There is no key with this id, or it was revoked."""
 
     code = "unknown_key"
 
@@ -286,7 +286,7 @@ class UnknownKey(Refused):
 
 
 class UnknownPlayer(Refused):
-    """Nothing is known of this player but, perhaps, its scores."""
+    """The player has no profile. It may have scores."""
 
     code = "unknown_player"
 
@@ -296,7 +296,7 @@ class UnknownPlayer(Refused):
 
 
 class NothingToBackUp(Refused):
-    """There is no ledger in a folder that could be copied."""
+    """The ledger is not in a folder, so it cannot be backed up by copying."""
 
     code = "nothing_to_back_up"
 
@@ -307,7 +307,7 @@ class NothingToBackUp(Refused):
 
 
 class LedgerNotCopied(Refused):
-    """The facts of one ledger are not those of another, or not yet, where they must be."""
+    """A ledger lacks facts of another one that it must contain, or its copy is incomplete."""
 
     code = "ledger_not_copied"
 
@@ -337,7 +337,7 @@ class LedgerInUse(Refused):
 
 
 class MalformedRequest(Refused):
-    """What was sent cannot be read at all: it is not HTTP, not JSON, or not UTF-8."""
+    """The request cannot be parsed: it is not HTTP, not JSON, or not UTF-8."""
 
     code = "malformed"
 
@@ -347,7 +347,7 @@ class MalformedRequest(Refused):
 
 
 class NotFound(Refused):
-    """Nothing lives at this path."""
+    """There is no resource at this path."""
 
     code = "not_found"
 
@@ -356,7 +356,7 @@ class NotFound(Refused):
 
 
 class MethodNotAllowed(Refused):
-    """The path is known, and takes other methods."""
+    """The path exists and accepts other methods."""
 
     code = "method_not_allowed"
 
@@ -367,7 +367,7 @@ class MethodNotAllowed(Refused):
 
 
 class RequestTooLarge(Refused):
-    """The body is larger than is taken here."""
+    """The body is larger than the limit."""
 
     code = "too_large"
 
@@ -377,7 +377,7 @@ class RequestTooLarge(Refused):
 
 
 class HeadTooLarge(Refused):
-    """The target and the headers of a request are larger or more than are taken."""
+    """The target and the headers of a request are larger, or more, than the limit."""
 
     code = "head_too_large"
 
@@ -389,7 +389,7 @@ class HeadTooLarge(Refused):
 
 
 class UnsupportedMediaType(Refused):
-    """The body is not of the type that is read here, or is compressed."""
+    """The body has another media type than is accepted, or is compressed."""
 
     code = "unsupported_media_type"
 
@@ -401,7 +401,7 @@ class UnsupportedMediaType(Refused):
 
 
 class Unauthenticated(Refused):
-    """The request needs a key or a token, and carries none that is known."""
+    """The request needs a key or a token, and has none that is valid."""
 
     code = "unauthenticated"
 
@@ -414,11 +414,11 @@ class Unauthenticated(Refused):
         super().__init__(problem)
         self.problem = problem
         self.reason = reason or problem
-        """What the log says, where a stranger is told less: whoever forges tokens would learn."""
+        """The reason for the log. The client gets less detail, which would help to forge tokens."""
 
 
 class Forbidden(Refused):
-    """The key or token is known, and does not reach this far."""
+    """The key or token is valid, and does not permit this request."""
 
     code = "forbidden"
 
@@ -428,7 +428,7 @@ class Forbidden(Refused):
 
 
 class Misdirected(Refused):
-    """This node has another role, and leaves such requests to others."""
+    """This node's role does not include such requests; another node answers them."""
 
     code = "misdirected"
 
@@ -455,7 +455,7 @@ class Unavailable(RankdError):
 
 
 class LedgerUnavailable(Unavailable):
-    """The ledger could not take the facts. ``applied`` says whether it may have all the same."""
+    """The ledger failed to append. ``applied`` is ``no`` only if no fact can be in it."""
 
     code = "ledger_unavailable"
 
@@ -465,7 +465,7 @@ class LedgerUnavailable(Unavailable):
 
 
 class Overloaded(Unavailable):
-    """More is waiting than may wait. Nothing was done."""
+    """The queue of writes is full. Nothing was done."""
 
     code = "overloaded"
 
@@ -475,7 +475,7 @@ class Overloaded(Unavailable):
 
 
 class IndexBehind(Unavailable):
-    """The index has not come as far as the position asked for."""
+    """The index has not reached the requested position."""
 
     code = "index_behind"
 
@@ -485,9 +485,9 @@ class IndexBehind(Unavailable):
 
 
 class IndexUnavailable(Unavailable):
-    """The index is across a network and could not be asked. Nobody knows what it did.
+    """A shared index could not be reached. The outcome of the call is unknown.
 
-    Whoever was applying makes the same apply again: it is taken once.
+    An apply is safe to repeat: it takes effect once.
     """
 
     code = "index_unavailable"
@@ -498,13 +498,13 @@ class IndexUnavailable(Unavailable):
 
 
 class NotKept(IndexUnavailable):
-    """The index could not be asked, and what is kept for that case does not go so far."""
+    """The index could not be reached, and the stored fallback does not cover the request."""
 
     code = "not_kept"
 
 
 class IndexForgot(Unavailable):
-    """A shared index was asked how entries were at a position that it does not remember."""
+    """A shared index was read at a position that it does not remember."""
 
     code = "index_forgot"
 
@@ -516,7 +516,7 @@ class IndexForgot(Unavailable):
 
 
 class RateLimited(Unavailable):
-    """More was asked than this caller may ask in a while. Nothing was done."""
+    """The client has exceeded its rate. Nothing was done."""
 
     code = "rate_limited"
 
@@ -526,7 +526,7 @@ class RateLimited(Unavailable):
 
 
 class RequestTimeout(Unavailable):
-    """A request was begun and did not arrive whole in its time. Nothing was done."""
+    """A request did not arrive completely in time. Nothing was done."""
 
     code = "request_timeout"
 
@@ -536,7 +536,7 @@ class RequestTimeout(Unavailable):
 
 
 class TooManyConnections(Unavailable):
-    """As many connections are open as may be."""
+    """The maximum number of connections is open."""
 
     code = "too_many_connections"
 
@@ -546,7 +546,7 @@ class TooManyConnections(Unavailable):
 
 
 class Stopping(Unavailable):
-    """The service is being stopped and begins nothing new."""
+    """The service is stopping and accepts no new requests."""
 
     code = "stopping"
 
@@ -556,7 +556,7 @@ class Stopping(Unavailable):
 
 
 class TokenKeysUnavailable(Unavailable):
-    """The keys that players' tokens are checked with are not here yet. Nothing was done."""
+    """The keys that verify players' tokens have not been fetched yet. Nothing was done."""
 
     code = "token_keys_unavailable"
 
@@ -568,11 +568,11 @@ class TokenKeysUnavailable(Unavailable):
 
 
 class Corrupt(RankdError):
-    """A promise does not hold. Stop, and tell a human."""
+    """A guarantee is broken. Stop, and alert an operator."""
 
 
 class UnknownFact(Corrupt):
-    """The ledger holds a kind of fact that this version of the program cannot read."""
+    """The ledger holds a kind of fact that this version of rankd cannot read."""
 
     code = "unknown_fact"
 
@@ -582,7 +582,7 @@ class UnknownFact(Corrupt):
 
 
 class UnreadableFact(Corrupt):
-    """The bytes of a fact do not have the shape its kind promises."""
+    """The bytes of a fact do not match the schema of its kind."""
 
     code = "unreadable_fact"
 
@@ -602,7 +602,7 @@ class LedgerCorrupt(Corrupt):
 
 
 class LedgerTooNew(LedgerCorrupt):
-    """The schema of the ledger is of a newer version of the program. Nothing is damaged."""
+    """The ledger's schema is of a newer version of rankd. Nothing is damaged."""
 
     code = "ledger_too_new"
 
@@ -612,7 +612,7 @@ class LedgerTooNew(LedgerCorrupt):
 
 
 class IndexDiffers(Corrupt):
-    """The index does not hold what the ledger says it should. It can be rebuilt."""
+    """The index differs from the ledger. It can be rebuilt."""
 
     code = "index_differs"
 
@@ -622,7 +622,7 @@ class IndexDiffers(Corrupt):
 
 
 class SnapshotDamaged(Corrupt):
-    """A saved index cannot be used. It can be thrown away: the ledger rebuilds it."""
+    """A saved index cannot be used. It can be deleted: it is rebuilt from the ledger."""
 
     code = "snapshot_damaged"
 

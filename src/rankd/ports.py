@@ -1,15 +1,14 @@
-"""The seams: what the core relies on, and what every adapter promises.
+"""The ports: the protocols between the core and its adapters, with their numbered contracts.
 
-    intake ──append──▶ Ledger ──read──▶ projector ──apply──▶ RankIndex ◀──read── reader
+    writer ──append──▶ Ledger ──read──▶ projector ──apply──▶ RankIndex ◀──read── reader
                                                     Clock
 
-Each promise is numbered, and ``rankd.testing.contracts`` has a test for each. An adapter is a class
-that keeps them; it translates every error of its vendor into ours before it leaves.
+Each numbered rule has a test in ``rankd.testing.contracts``. An adapter is a class that passes them
+and raises only errors of ``rankd.errors``, never those of its driver.
 
-The calls are asynchronous because a ledger waits for a disk and an index may be across a network,
-and they take many things at once because a round trip costs the same for one as for a thousand.
-An adapter that never waits (the native index) never suspends either, and a caller may rely on
-that where ``immediate`` says so.
+Calls are asynchronous because a ledger waits for a disk and an index may be across a network. They
+take batches because a round trip costs the same for one item as for a thousand. An adapter with
+``immediate`` set never suspends, and callers rely on that.
 """
 
 from asyncio import Task
@@ -39,36 +38,36 @@ if TYPE_CHECKING:
 
 
 class FirstUse(NamedTuple):
-    """Where a key was used first, and for what."""
+    """The first fact of a board that used a submission key."""
 
     position: Position
     fingerprint: bytes
     receipt: bytes | None
-    """The answer given then; None while the projector has not handed it in."""
+    """The stored receipt; None until the projector has passed it to the ledger."""
 
 
 class Appended(NamedTuple):
-    """What became of the facts of one append, in their order."""
+    """The result of one append, in the order of its facts."""
 
     positions: Sequence[Position]
-    """Where each fact is: its new position or, where its key was used already, the first one."""
+    """Each fact's position: a new one or, if its key was used already, that of the first use."""
     first_uses: Mapping[int, FirstUse]
-    """For each fact that was left out, by its place in the call: who was first."""
+    """By index into the call's facts: the earlier use of each fact that was left out."""
     at: Instant
-    """The ledger's time of this append."""
+    """The ledger time of this append."""
     link: bytes = b""
-    """The hash chain behind it: two ledgers that agree in it agree in every fact before."""
+    """The hash-chain link after it: ledgers with equal links agree in every fact up to here."""
 
 
 class Kept(NamedTuple):
-    """The answer to a submission with a key, to be given again to whoever repeats it."""
+    """The receipt of a submission with a key, returned again when the submission is repeated."""
 
     position: Position
     receipt: bytes
 
 
 class LedgerReader(Protocol):
-    """The half of a ledger that a process needs which follows another's writes."""
+    """The reading half of a ledger, enough for a process that follows another one's writes."""
 
     async def read(self, *, after: Position, limit: int) -> Sequence[Recorded]:
         """Return up to ``limit`` facts after ``after``, oldest first. Empty at the head."""
@@ -77,29 +76,31 @@ class LedgerReader(Protocol):
         """Return the last committed position, or 0 for an empty ledger."""
 
     async def first_use(self, *, board: str, key: str) -> FirstUse | None:
-        """Return where this board used the key, if it did."""
+        """Return the first use of a key on this board; None if it is unused."""
 
     async def receipts_through(self) -> Position:
-        """Return up to where every submission with a key has its receipt kept; 0 if none has.
+        """Return the highest P such that every keyed submission at or below P has a stored receipt.
 
-        Where one process appends, the last kept one tells: receipts are handed in with the append
-        after the one that earned them. Where several do, the first that is missing tells.
+        0 if there is none. With one appending process that is the last stored receipt, because
+        receipts are stored with the append after the one they belong to. With several processes it
+        is derived from the first missing receipt.
         """
 
     async def lacking_receipts(self, positions: Sequence[Position]) -> Sequence[Position]:
-        """Return which of these are submissions with a key and no receipt kept, in their order.
+        """Return those of the positions that are keyed submissions without a stored receipt.
 
-        Whoever has folded what another appended hands in what that other never did.
+        In the given order. A node that folded another node's facts uses it to store the receipts
+        that the other node did not.
         """
 
     async def link_at(self, position: Position) -> bytes | None:
-        """Return the hash-chain link behind this position, None if no append ended there."""
+        """Return the hash-chain link after this position; None if no append ended there."""
 
     async def changed(self, *, after: Position, within_seconds: float) -> None:
-        """Return as soon as the head is past ``after``, or when the time is over.
+        """Return as soon as the head is past ``after``, or after ``within_seconds``.
 
-        It only wakes a reader up, and never fails for a ledger that cannot be reached: whoever
-        reads then hears of it.
+        This only wakes a reader up. It never raises for an unreachable ledger: the read that
+        follows does.
         """
 
 
@@ -107,26 +108,26 @@ class Ledger(LedgerReader, Protocol):
     """The durable, totally ordered record of every fact. The only source of truth.
 
     1. An acknowledged append survives the death of this process and of its host.
-    2. Positions grow in commit order: a reader that has seen position n never meets a *new* fact
-       at or below n. They begin at 1 and are never used twice. Gaps are allowed.
-    3. An append is whole: all of its facts are there or none is. A fact whose key its board has
-       used already is left out and reported; the others are appended all the same.
-    4. Keys are remembered for the ledger's life, and of two facts with one key in one append the
-       first wins.
-    5. Ledger time never goes back: an append's ``at`` is no earlier than any before it, whatever
-       the clock says.
-    6. LedgerUnavailable says whether the append was applied: ``no`` only if it certainly was not.
-       After ``unknown`` a ledger that is not shared refuses everything; open it anew.
-    7. What was read once is read again, byte for byte; any other byte is found by ``verify``.
+    2. Positions grow in commit order: a reader that has seen position n never meets a *new* fact at
+       or below n. They begin at 1 and are never used twice. Gaps are allowed.
+    3. An append is atomic: all of its facts are there or none is. A fact whose key its board has
+       used already is left out and reported; the others are appended.
+    4. Keys are remembered for the ledger's life. Of two facts with one key in one append the first
+       wins.
+    5. Ledger time never goes back: an append's ``at`` is no earlier than any before it, even if the
+       clock goes back.
+    6. LedgerUnavailable has the outcome of the append: ``no`` only if it certainly was not applied.
+       After ``unknown`` a ledger that is not shared refuses every call until it is reopened.
+    7. A fact is always read back byte for byte as first read; ``verify`` finds any changed byte.
 
-    Not promised: that a reader sees an append at once. Ask ``head()``.
+    Not promised: that a reader sees an append at once. Call ``head()``.
     """
 
     durable: ClassVar[bool]
     """False only for the ledger in memory: the command line warns of it."""
     shared: ClassVar[bool]
-    """Whether other nodes append to it, too. Then it goes on by itself after any failure: what an
-    append with an unknown outcome came to is read like everything that others append."""
+    """Whether other nodes append to it, too. Such a ledger recovers from failures by itself: after
+    an append with an unknown outcome, reading on shows whether its facts are there."""
 
     @overload
     async def append(
@@ -156,96 +157,96 @@ class Ledger(LedgerReader, Protocol):
         receipts: Sequence[Kept] = (),
         after: Position | None = None,
     ) -> Appended | None:
-        """Append the facts as one, and keep receipts that earlier appends have earned.
+        """Append the facts atomically, and store the receipts of earlier appends.
 
-        Receipts ride along because they are owed to nobody at once: one that is lost in a crash
-        is folded again from the facts behind it; one that is handed in twice is kept as it was
-        first.
+        Receipts are stored late because no client waits for that: one lost in a crash is folded
+        again from its facts, and a second receipt for a position is ignored.
 
-        Given ``after``, append only if that is still the head: None if somebody else appended
-        meanwhile, and nothing is changed.
+        With ``after``, append only if that is still the head. Otherwise another process has
+        appended: return None and change nothing.
         """
 
     async def keep_receipts(self, receipts: Sequence[Kept]) -> None:
-        """Keep receipts now: before a snapshot forgets how to fold them again."""
+        """Store receipts now, before a snapshot passes the facts they are folded from."""
 
     async def kept_receipts(self, *, after: Position, limit: int) -> Sequence[Kept]:
-        """Return up to ``limit`` receipts of positions after ``after``, in their order."""
+        """Return up to ``limit`` receipts of positions after ``after``, by position."""
 
     def verify(self) -> AsyncIterator["Progress"]:
         """Check the hash chain, every fact's bytes and every key. Raises LedgerCorrupt."""
 
     async def close(self) -> None:
-        """Let go of everything. Safe to repeat."""
+        """Release all resources. Safe to repeat."""
 
 
 @runtime_checkable
 class ReopenableLedger(Protocol):
-    """A ledger of one process that goes on after its disk failed, once it is opened anew."""
+    """A ledger of one process that can be reopened after its disk failed."""
 
     failure: RankdError | None
-    """Why it takes no facts until then, if that is so."""
+    """The error for which it refuses facts until it is reopened; None if it accepts them."""
 
     async def reopen(self) -> None:
-        """Open it anew, if it holds all that was acknowledged; perhaps one more append.
+        """Reopen it, if it still holds every acknowledged append.
 
-        That one is the last, of which the outcome was unknown. Raises LedgerUnavailable while the
-        disk takes no writes, and LedgerCorrupt if facts are missing or others: then for good.
+        It may hold one more: the last append, whose outcome was unknown. Raises LedgerUnavailable
+        while the disk takes no writes, and LedgerCorrupt, which is final, if facts are missing or
+        differ.
         """
 
 
 class SharedLedger(Ledger, Protocol):
-    """A ledger that says ``shared``: it may be lost, and come back by itself."""
+    """A ledger with ``shared`` set: its server may be lost, and it reconnects by itself."""
 
     async def lost(self) -> LedgerUnavailable:
-        """Wait until the ledger is out of reach, and return why; at once while it is.
+        """Wait until the ledger is out of reach, and return the error; at once if it is.
 
-        One that has not answered for a while is out of reach. An append that was not begun by then
-        is refused at once, with a certain ``no``.
+        A server that has not answered for a while counts as out of reach. Appends that have not
+        begun by then are refused at once, with the outcome ``no``.
         """
 
     async def regained(self) -> None:
-        """Wait until the ledger is within reach; at once while it is."""
+        """Wait until the ledger is within reach; return at once if it is."""
 
 
 @runtime_checkable
 class TimeServer(Protocol):
-    """A ledger on a server whose clock all nodes can ask."""
+    """A ledger on a server whose clock all nodes can read."""
 
     async def server_time(self) -> Instant:
-        """Return the time on the server. Raises LedgerUnavailable."""
+        """Return the server's time. Raises LedgerUnavailable."""
 
 
 class CopyTarget(Ledger, Protocol):
-    """A ledger that another one is copied into, some facts at a time.
+    """A ledger that another one is copied into, batch by batch.
 
-    1. Facts that are taken over have the position, the time and the key that they had.
-    2. What is taken over at a time is taken over whole, its receipts included, or not at all.
-    3. From ``begin_copy`` to ``end_copy``, however often it is broken off meanwhile, nobody can
-       open it but to go on: whoever tries is told where from.
+    1. Copied facts have the position, time and key of their originals.
+    2. A batch is copied atomically, its receipts included.
+    3. Between ``begin_copy`` and ``end_copy`` the ledger opens only to continue the copy, across
+       interruptions; any other attempt raises an error with the position to continue from.
     """
 
     async def begin_copy(self, source: str) -> None:
-        """Note, durably, that facts are being copied. Safe to repeat."""
+        """Record, durably, that a copy has begun. Safe to repeat."""
 
     async def take_over(self, facts: Sequence[Recorded], *, receipts: Sequence[Kept] = ()) -> None:
-        """Append facts of another ledger as they are recorded there, right behind the head.
+        """Append facts of another ledger unchanged, directly after the head.
 
-        Raises LedgerNotCopied, and changes nothing, where they cannot be as they were; and
-        UnicodeError for text that this ledger cannot keep.
+        Raises LedgerNotCopied, and changes nothing, if a position, time or key would differ, and
+        UnicodeError for text that this ledger cannot store.
         """
 
     async def end_copy(self) -> None:
-        """Let everybody open it: the copy is whole."""
+        """Record that the copy is complete: the ledger can be opened normally."""
 
 
 class SealedRow(NamedTuple):
     """An entry in the final standings of a closed window."""
 
     place: int
-    """Counted from 1, every entry before it counted."""
+    """Ordinal, counted from 1."""
     rank: int
-    """As the board shows it: those who tie may share it."""
+    """The rank shown, by the board's tie rule: equal scores may share it."""
     player: str
     order_key: bytes
     scores: tuple[int, ...]
@@ -253,61 +254,61 @@ class SealedRow(NamedTuple):
 
 
 class SealedName(NamedTuple):
-    """Which closed window rows are of."""
+    """The identity of a closed window in the archive."""
 
     board: str
     window: str
     since: Position
-    """Where it was closed."""
+    """The position at which it was closed."""
 
 
 class Archive(Protocol):
-    """Where the final standings of closed windows are kept, for whoever asks with SQL.
+    """The final standings of closed windows, stored for SQL queries.
 
-    And for readers, while the index is out of reach. ``since`` is where the window was closed: one
-    that is put back and closed again has rows of its own.
+    Readers use them, too, while the index is out of reach. ``since`` is the position at which the
+    window was closed: a window that is reopened and closed again has separate rows.
 
-    1. What is kept of a window never changes, until it is dropped.
-    2. Rows are kept from the first place on, and no place is left out.
-    3. No question costs more than the rows it is answered with, however many a window has.
+    1. Stored rows of a window never change until the window is dropped.
+    2. Rows are stored from the first place on, without gaps.
+    3. The cost of a call is bounded by the rows it returns, not by the size of the window.
     """
 
     async def kept_standings(self, board: str, window: str, *, since: Position) -> int:
-        """Return how many rows of a closed window are kept."""
+        """Return the number of stored rows of a closed window."""
 
     async def keep_standings(
         self, board: str, window: str, rows: Sequence[SealedRow], *, since: Position
     ) -> None:
-        """Keep some rows. What is kept already stays as it is."""
+        """Store rows. Rows that are stored already stay unchanged."""
 
     async def finish_standings(
         self, board: str, window: str, total: int, *, since: Position
     ) -> None:
-        """Note that all rows of a closed window are kept, and how many they are."""
+        """Record that all ``total`` rows of a closed window are stored."""
 
     async def sealed_windows(self) -> Sequence[SealedName]:
-        """Return the windows of which anything is kept."""
+        """Return the windows with any stored data."""
 
     async def drop_standings(self, board: str, window: str, *, since: Position) -> None:
-        """Forget a closed window whose time is over. Safe to repeat, and to break off."""
+        """Delete a closed window past its retention. Safe to repeat and to interrupt."""
 
     async def sealed_total(self, board: str, window: str, *, since: Position) -> int | None:
-        """Return how many rows a closed window has, None unless all of them are kept."""
+        """Return the size of a closed window; None unless all of its rows are stored."""
 
     async def sealed_rows(
         self, board: str, window: str, *, since: Position, first: Rank, limit: int
     ) -> Sequence[SealedRow]:
-        """Return up to ``limit`` rows from a place on."""
+        """Return up to ``limit`` rows from place ``first`` on."""
 
     async def sealed_players(
         self, board: str, window: str, players: Sequence[str], *, since: Position
     ) -> Mapping[str, SealedRow]:
-        """Return the rows of those players who have one."""
+        """Return the rows of the given players; a player without one is left out."""
 
     async def sealed_behind(
         self, board: str, window: str, order_key: bytes, player: str, *, since: Position
     ) -> SealedRow | None:
-        """Return the first row that does not come before this place; None if all do."""
+        """Return the first row at or after (``order_key``, ``player``); None if there is none."""
 
 
 class TopList(NamedTuple):
@@ -316,117 +317,116 @@ class TopList(NamedTuple):
     ranking: "Ranking"
     entries: "Sequence[Placed]"
     total: int
-    """How many entries the whole ranking had."""
+    """The size of the whole ranking."""
     as_of: Position
 
     @property
     def whole(self) -> bool:
-        """Whether nobody is missing."""
+        """Whether it has every entry of the ranking."""
         return len(self.entries) >= self.total
 
 
 class ListKept(NamedTuple):
-    """Of a list that is kept: how old it is."""
+    """The age of a stored top list."""
 
     as_of: Position
     seconds: float
-    """Since it was taken, by the clock of whoever keeps it."""
+    """Seconds since it was made, by the clock of the store."""
 
 
 class TopLists(Protocol):
-    """Where the first entries of rankings are kept, to be read while the index is out of reach.
+    """The first entries of rankings, stored to be read while the index is out of reach.
 
-    1. Of each ranking there is at most one list, and what ``list_of`` returns is one that was kept,
-       whole and unmixed.
-    2. A list takes the place of an older one and never of a newer one, whoever keeps them.
+    1. There is at most one list per ranking; ``list_of`` returns one stored list, never a mixture.
+    2. A list replaces an older one and never a newer one, whichever node stores it.
     """
 
     async def lists_kept(self) -> "Mapping[Ranking, ListKept]":
-        """Return of which rankings a list is kept."""
+        """Return the stored lists' ages by ranking."""
 
     async def keep_lists(self, lists: Sequence[TopList]) -> None:
-        """Keep lists, all of them or none."""
+        """Store the lists atomically."""
 
     async def drop_lists(self, rankings: "Sequence[Ranking]") -> None:
-        """Forget the lists of rankings that nobody asks for any more."""
+        """Delete the lists of rankings that are no longer read."""
 
     async def list_of(self, ranking: "Ranking") -> TopList | None:
-        """Return the list that is kept of a ranking, None if none is."""
+        """Return the stored list of a ranking; None if there is none."""
 
 
 class Spool(Protocol):
-    """Where submissions wait on this node's own disk while the ledger cannot be reached.
+    """Submissions stored on this node's own disk while the ledger cannot be reached.
 
-    1. What was put survives the death of this process and of its host.
-    2. It is given out in the order in which it was put, again and again until it is dropped.
+    1. Facts that were put survive the death of this process and of its host.
+    2. They are returned in the order in which they were put, until they are dropped.
     """
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """The number of waiting facts."""
 
     async def put(self, facts: Sequence[Fact]) -> None:
-        """Keep facts. Raises LedgerUnavailable, and then none is kept."""
+        """Store facts. Raises LedgerUnavailable; then none is stored."""
 
     async def first(self, limit: int) -> tuple[int, Sequence[Fact]]:
-        """Return the first that wait, and up to where these are."""
+        """Return the ``through`` for ``drop``, and up to ``limit`` of the oldest facts."""
 
     async def drop(self, through: int) -> None:
-        """Forget what waits up to there: the ledger has it."""
+        """Delete the facts up to ``through``, which the ledger has by now."""
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at, of a machine or a server."""
+    """The result of one check of a machine or a server by ``rankd doctor``."""
 
     what: str
     found: str
     advice: str = ""
-    """What to do; empty if it is well."""
+    """The advice to the operator; empty if the check passed."""
 
 
 Loop = Callable[[], Coroutine[Any, Any, None]]
 """A background loop."""
 
 StartLoop = Callable[[str, Loop], Task[None]]
-"""Runs a background loop under a name, and again if it fails. Cancelling the task ends it."""
+"""Runs a background loop under a name, and restarts it if it fails. Cancelling the task ends it."""
 
 
 class Progress(NamedTuple):
-    """How far long work has come."""
+    """The progress of a long operation."""
 
     done: int
     total: int
     stage: str = ""
-    """What is being done, where the work has several parts."""
+    """The name of the current stage, if there are several."""
     unit: str = ""
-    """What is counted, in the singular: fact, byte."""
+    """The unit of both counts, in the singular: fact, byte."""
 
 
 # ------------------------------------------------------------------------------- index
 
 
 class Ranking(msgspec.Struct, frozen=True, gc=False):
-    """The name of one ranking: a board, one of its windows, and a segment or everybody."""
+    """The identity of one ranking: a board, one of its windows, and a segment or all players."""
 
     board: str
     window: str
     """The window's id, such as ``daily:2026-11-14``."""
     segment: str | None = None
-    """An attribute and its value, ``region:eu``; None is everybody."""
+    """An attribute and its value, ``region:eu``; None for all players."""
 
     @property
     def identity(self) -> str:
-        """What cursors and nodes know it by. They outlive a version: never to be changed."""
+        """The id in cursors and between nodes. Never change it: both outlive a version of rankd."""
         return f"{self.board}/{self.window}/{self.segment or ''}"
 
     def __str__(self) -> str:
-        """Return its name for people, who may be told it another way tomorrow."""
+        """Return the name shown to people, whose format may change."""
         everybody = f"{self.board}/{self.window}"
         return everybody if self.segment is None else f"{everybody}/{self.segment}"
 
 
 class Shape(NamedTuple):
-    """What an index must know of a ranking to make room for it."""
+    """The parameters with which an index creates a ranking."""
 
     key_bytes: int
     dense: bool
@@ -434,27 +434,27 @@ class Shape(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A player's new place in one ranking, or its leaving."""
+    """A player's new entry in one ranking, or its removal."""
 
     ranking: Ranking
     player: str
     order_key: bytes | None
-    """None takes the player out; STAY changes nothing, and only tells its rank."""
+    """None removes the player; STAY changes nothing and only returns its rank."""
     metadata: bytes | None = None
-    """What is shown beside the entry; it belongs to the run that counts."""
+    """Shown beside the entry. It belongs to the submission that counts."""
     ties: TieRule = TieRule.ORDINAL
-    """How the ranks that ``Moved`` tells are counted. Dense ones need a dense ranking."""
+    """The tie rule for the ranks in ``Moved``. DENSE needs a dense ranking."""
 
 
 STAY = b""
-"""No order key is empty: this one means whatever the player has."""
+"""The player's present order key. No real order key is empty."""
 
 DRAFT = "\x1f"
-"""No board's name begins with it."""
+"""The prefix of the board's name in a draft ranking. No real board's name begins with it."""
 
 
 class Moved(NamedTuple):
-    """Where a move took a player. Ranks are None where it has no entry."""
+    """The result of a move. Ranks follow its tie rule; None where there is no entry."""
 
     previous_rank: Rank | None
     rank: Rank | None
@@ -462,7 +462,7 @@ class Moved(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """An entry as an index keeps it: what its key means is the model's affair."""
+    """An entry as an index stores it. Only the model interprets the order key."""
 
     player: str
     order_key: bytes
@@ -470,10 +470,10 @@ class Placed(NamedTuple):
 
 
 class Ranked(NamedTuple):
-    """One player's place in one ranking."""
+    """One player's rank and entry in one ranking."""
 
     rank: Rank
-    """Ordinal: every entry before it counted."""
+    """Ordinal, counted from 1."""
     order_key: bytes
     metadata: bytes | None
     total: int
@@ -481,12 +481,12 @@ class Ranked(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where some players are in one ranking, as columns."""
+    """The ranks and entries of some players in one ranking, as columns."""
 
     ranks: Sequence[int]
-    """As ``Ranked`` has them; 0 for who is not ranked."""
+    """As in ``Ranked``; 0 for a player without an entry."""
     order_keys: bytes
-    """End to end; zeros for who is not ranked."""
+    """Concatenated; zeros for a player without an entry."""
     metadata: Sequence[bytes | None] | None
     """None if no entry has any."""
     total: int
@@ -498,16 +498,16 @@ class Stretch(NamedTuple):
 
     entries: Sequence[Placed]
     total: int
-    """How many entries the whole ranking has."""
+    """The size of the whole ranking."""
     as_of: Position
 
 
 class Columns(NamedTuple):
-    """A stretch as columns, for whoever shows it in another form."""
+    """Consecutive entries as columns, to be rendered without an object for each."""
 
     players: Sequence[str]
     order_keys: bytes
-    """End to end."""
+    """Concatenated."""
     metadata: Sequence[bytes | None] | None
     """None if no entry has any."""
     total: int
@@ -515,85 +515,88 @@ class Columns(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Submissions to one board in order of position, to be judged where its entries are."""
+    """Submissions to one board by position, for the index to judge in place."""
 
     board: Board
     rankings: Sequence[Ranking]
-    """One for each open window; each is judged for itself."""
+    """One for each open window; each is judged separately."""
     players: Sequence[str]
     scores: "array[int]"
-    """Type ``q``: one for each column of each submission; of a delta, it and zeros."""
+    """Type ``q``: a value for each score column of each submission; a delta is padded with zeros.
+    """
     deltas: bytes | None
     """For each submission 1 if it is a delta, else 0; None if none is."""
     positions: "array[int]"
     """Type ``Q``."""
     metadata: Sequence[bytes | None] | None
-    """None if no submission brings any."""
+    """None if no submission has any."""
 
 
 APPLIES_REMEMBERED = 64
-"""How many applies a shared index remembers, unless they are so large that it bounds their bytes:
-at three hundred a second, as many as a node makes up for that paused for a fifth of a second."""
+"""The number of applies a shared index remembers; fewer if they reach its limit of bytes. At 300
+applies a second it covers a node that paused for a fifth of a second."""
 
 COUNTED, NOT_BETTER, OUT_OF_BOUNDS, OVERFLOW = range(4)
-"""What ``Verdicts`` says of a submission: what ``model.submission.judge`` would."""
+"""The verdicts in ``Verdicts``, equal to those of ``model.submission.judge``."""
 
 
 class Verdicts(NamedTuple):
-    """What a run did in one ranking, a column for each question, a row for each submission."""
+    """The results of a run in one ranking, as columns with a row for each submission."""
 
     verdicts: bytes
     scores: "array[int]"
-    """The entry's scores after it, as many as columns; meaningless where the rank is 0."""
+    """The entry's scores afterwards, one for each score column; undefined where the rank is 0."""
     previous_scores: "array[int]"
-    """Before it; meaningless where the previous rank is 0."""
+    """The scores before; undefined where the previous rank is 0."""
     ranks: "array[int]"
-    """Ordinal; 0 where there is no entry."""
+    """Ordinal; 0 without an entry."""
     previous_ranks: "array[int]"
     totals: "array[int]"
 
 
 class RankIndex(Protocol):
-    """A projection that answers "what rank?" and "who is at rank n?". It can be thrown away.
+    """A projection of the ledger that finds ranks by player and entries by rank. Disposable.
 
-    1. An apply is seen whole or not at all: its moves, its new and dropped rankings, and its
-       checkpoint. One that raises has changed nothing, or the index refuses everything after it.
-    2. An apply that does not follow the checkpoint changes nothing: ``after`` must equal it.
-       Whoever repeats an apply, or loses a race, gets None and reads on; but see 11.
-    3. Entries are ordered by their order keys, byte by byte, then by the players' ids as UTF-8.
-    4. Moves of one apply take effect one after another; each ``Moved`` tells of its own moment.
-    5. Reads of a ranking that does not exist find nothing; they do not fail.
-    6. Metadata is that of the last move: a move without any clears it, leaving takes it along.
-    7. Ranks in ``Moved`` are counted as their move asks, equal scores being equal but for the last
-       eight bytes of the key; a move that stays changes nothing, metadata included.
-    8. Opening what is open and dropping what is not there change nothing. Opening it in another
-       shape, and moving where nothing was opened, are programming mistakes: AssertionError.
-    9. A draft is a ranking that nobody reads: its board's name begins with DRAFT, ``stage`` alone
-       moves in it, and no checkpoint counts for it. ``apply`` adopts it, under the name it is
-       to be known by, in place of what had that name, at one moment with everything else.
-    10. Where ``judges`` says so, ``judge`` is to submissions what ``apply`` is to moves, and its
-        verdicts, scores and ranks are those of folding them one by one with ``model.judge``.
-    11. A shared index remembers its last applies, APPLIES_REMEMBERED of them or fewer if they are
-        large: the same one made again, with the same ``after`` and ``through``, changes nothing and
-        gets the answer of the first time, ``step_after`` tells where it led, and ``order_keys``
-        and ``metadata`` tell, ``at`` its ``after``, how entries were before it. What is remembered
-        no longer gets None, and raises IndexForgot. So does an apply that adopts drafts which went
-        with another index, whose place this one has taken.
-    12. A segment's ranking that its last player leaves is gone with that apply or staging, as if
-        dropped: its memory is freed. An index over several partitions may keep its name.
+    1. An apply is atomic: its moves, its new and dropped rankings, and its checkpoint. If it
+       raises, it has changed nothing, or the index refuses every later call.
+    2. An apply whose ``after`` is not the checkpoint changes nothing and returns None. That is how
+       a repeated apply or a lost race ends; the caller then reads on. See 11 for a shared index.
+    3. Entries are ordered by order key, byte by byte, then by player id as UTF-8.
+    4. Moves of one apply take effect one after another; each ``Moved`` has the ranks and the total
+       of its own moment.
+    5. Reading a ranking that does not exist finds nothing and does not fail.
+    6. Metadata is that of the last move: a move without metadata clears it, a removal deletes it.
+    7. Ranks in ``Moved`` are counted by the move's tie rule. Scores are equal if their keys differ
+       only in the last eight bytes. A move with STAY changes nothing, metadata included.
+    8. Opening an open ranking and dropping a missing one change nothing. Opening it in another
+       shape, and moves in a ranking that was not opened, are bugs: AssertionError.
+    9. A draft ranking belongs to a board rebuild and is invisible to readers: its board's name
+       begins with DRAFT, only ``stage`` moves entries in it, and the checkpoint does not cover it.
+       ``apply`` adopts it: it replaces the ranking of the final name, atomically with the rest of
+       that apply.
+    10. With ``judges``, ``judge`` is to submissions as ``apply`` is to moves. Its verdicts, scores
+        and ranks equal those of folding them one by one with ``model.judge``.
+    11. A shared index remembers its last APPLIES_REMEMBERED applies, fewer if they are large.
+        Repeating a remembered apply, with the same ``after`` and ``through``, changes nothing and
+        returns the first result. ``step_after`` returns its ``through``, and ``order_keys`` and
+        ``metadata`` with ``at`` equal to its ``after`` return the entries before it. For older
+        applies ``apply`` returns None and the reads raise IndexForgot. An apply that adopts draft
+        rankings raises IndexForgot, too, if they were lost with an index that this one replaced.
+    12. When the last player leaves the ranking of a segment, that apply or staging drops it and
+        frees its memory. An index over several partitions may keep its name.
 
-    Not promised: that the index survives anything. The ledger does.
+    Not promised: durability. The ledger has it.
     """
 
     immediate: ClassVar[bool]
     """Whether no call ever suspends."""
     judges: ClassVar[bool]
-    """Whether it can judge in place. It is asked to only where ties are ordinal."""
+    """Whether ``judge`` is supported. It is called only for boards with ordinal ties."""
     shared: ClassVar[bool]
-    """Whether several nodes fold into it and read from it: then it is a SharedIndex."""
+    """Whether several nodes fold into it and read from it; then it is a SharedIndex."""
 
     async def checkpoint(self) -> Position:
-        """Return the last position applied, 0 for an empty index."""
+        """Return the last position applied; 0 for an empty index."""
 
     async def apply(
         self,
@@ -605,18 +608,19 @@ class RankIndex(Protocol):
         dropped: Sequence[Ranking] = ...,
         adopted: Mapping[Ranking, Ranking] = ...,
     ) -> Sequence[Moved] | None:
-        """Make room, take the moves in order, forget what is dropped, then adopt drafts.
+        """Open rankings, apply the moves in order, drop rankings, then adopt draft rankings.
 
-        None if out of turn. ``adopted`` tells by draft the ranking it becomes. ``through`` lies
-        past ``after``: otherwise a repeat could not be told from its first time.
+        Return None if ``after`` is not the checkpoint. ``adopted`` maps a draft ranking to its
+        final name. ``through`` must be greater than ``after``, or a repeat would look like the
+        first call.
         """
 
     async def judge(
         self, runs: Sequence[Run], *, after: Position, through: Position
     ) -> Sequence[Sequence[Verdicts]] | None:
-        """Judge and move what counts: for each run and each of its rankings, what it did.
+        """Judge submissions and move those that count; return results by run and ranking.
 
-        None if out of turn. No two runs have a ranking in common.
+        Return None if ``after`` is not the checkpoint. No two runs may share a ranking.
         """
 
     async def stage(
@@ -626,173 +630,175 @@ class RankIndex(Protocol):
         opened: Mapping[Ranking, Shape] = ...,
         dropped: Sequence[Ranking] = ...,
     ) -> Sequence[Moved]:
-        """Do to drafts what ``apply`` does to rankings, whatever the checkpoint."""
+        """Do to draft rankings as ``apply`` does to others, independent of the checkpoint."""
 
     def free_dropped(self) -> bool:
-        """Free some of what dropped rankings hold; return whether there is more. Not if shared."""
+        """Free some memory of dropped rankings; return whether more is left. Not if shared."""
 
     async def order_keys(
         self, entries: Sequence[tuple[Ranking, str]], at: Position | None = None
     ) -> Sequence[bytes | None]:
-        """Return the order key of each player in each ranking, None where it has no entry.
+        """Return the order key of each player in each ranking; None without an entry.
 
-        ``at`` is the position to answer as of: the checkpoint or, where the index is shared, one
-        that a remembered apply followed. Raises IndexForgot.
+        ``at`` is the position to answer as of: the checkpoint or, in a shared index, the ``after``
+        of a remembered apply. Raises IndexForgot for any other.
         """
 
     async def metadata(
         self, entries: Sequence[tuple[Ranking, str]], at: Position | None = None
     ) -> Sequence[bytes | None]:
-        """Return what is shown beside each player in each ranking, ``at`` as with order keys."""
+        """Return each player's metadata in each ranking; ``at`` is as for ``order_keys``."""
 
-    # Each of these answers as of ``at``, where that is given: the checkpoint, or another position
-    # that a shared index remembers. Otherwise IndexForgot.
+    # With ``at`` these answer as of that position: the checkpoint, or another one that a shared
+    # index remembers. They raise IndexForgot for any other.
 
     async def rank(
         self, ranking: Ranking, player: str, at: Position | None = None
     ) -> Ranked | None:
-        """Return a player's place, None where it has none."""
+        """Return a player's rank and entry; None without an entry."""
 
     async def ranks(
         self, ranking: Ranking, players: Sequence[str], at: Position | None = None
     ) -> Sequence[Ranked | None]:
-        """Return the places of many, all as of one position."""
+        """Return the ranks and entries of many players, all as of one position."""
 
     async def count(self, ranking: Ranking, at: Position | None = None) -> int:
-        """Return how many entries a ranking has."""
+        """Return the number of entries."""
 
     def player_ids(self, count: int) -> Iterator[Sequence[str]]:
         """Yield the ids of players with an entry, about ``count`` at a time, in no order.
 
-        The index may change in between. Nothing where an index is not walked by its players.
+        The index may change between two steps. Yields nothing if the index has no list of players.
         """
 
     async def count_below(
         self, ranking: Ranking, order_key: bytes, player: str = "", at: Position | None = None
     ) -> Offset:
-        """Return how many entries come before this place, which nobody needs to hold."""
+        """Return the number of entries before (``order_key``, ``player``), which need not exist."""
 
     async def scores_below(
         self, ranking: Ranking, order_key: bytes, at: Position | None = None
     ) -> Offset:
-        """Return how many distinct scores are better than the key's. Only in a dense ranking."""
+        """Return the number of distinct scores better than the key's. Only in a dense ranking."""
 
     async def read(
         self, ranking: Ranking, *, first: Rank, limit: int, at: Position | None = None
     ) -> Stretch:
-        """Return up to ``limit`` entries from a rank on, best first."""
+        """Return up to ``limit`` entries from rank ``first`` on, best first."""
 
     async def rankings(self, board: str) -> Sequence[Ranking]:
-        """Return the rankings there are of a board, in any order."""
+        """Return the rankings of a board, in any order."""
 
     async def shapes(self) -> Mapping[Ranking, Shape]:
-        """Return all rankings there are but drafts, and their shapes."""
+        """Return all rankings with their shapes, without draft rankings."""
 
 
 class ImmediateIndex(RankIndex, Protocol):
-    """An index that says ``immediate``: what is asked most it answers without being awaited."""
+    """An index with ``immediate`` set: the most frequent reads are plain functions."""
 
     def rank_now(self, ranking: Ranking, player: str) -> Ranked | None:
-        """Return what ``rank`` does."""
+        """Return the same as ``rank``."""
 
     def seeker(self, ranking: Ranking) -> Callable[[Sequence[str]], Places] | None:
-        """Return what finds players in one ranking, for whoever asks often; None if it is not.
+        """Return a function that finds players in one ranking; None if it does not exist.
 
-        It tells of each what ``rank_now`` does, and is good for as long as no ranking is dropped
-        or adopted.
+        For frequent reads. The function returns the same as ``rank_now`` for each player, and is
+        valid until a ranking is dropped or adopted.
         """
 
     def ranker(self, ranking: Ranking, ties: TieRule) -> Callable[[bytes], Sequence[int]]:
-        """Return a function that ranks packed keys by a rule for ties; good as long as a seeker."""
+        """Return a function from packed keys to ranks by a tie rule; valid as long as a seeker."""
 
     def read_now(self, ranking: Ranking, *, first: Rank, limit: int) -> Columns:
-        """Return what ``read`` does, as columns."""
+        """Return the same as ``read``, as columns."""
 
 
 class SharedIndex(RankIndex, Protocol):
-    """An index that says ``shared``: several nodes fold into it, whoever is first.
+    """An index with ``shared`` set: several nodes fold into it, without a leader.
 
-    Every call may raise IndexUnavailable. After one in ``apply`` nobody knows what was done; the
-    same apply, made again, does what was not done and tells.
+    Every call may raise IndexUnavailable. If ``apply`` does, its outcome is unknown; the same
+    apply, repeated, completes it and returns its result.
     """
 
     @property
     def notes(self) -> Sequence[str]:
-        """What is worth knowing of where it is kept, in sentences that name nobody."""
+        """Warnings about the index's server, as sentences without names, safe to publish."""
 
     async def look_again(self) -> None:
-        """Check now and then where it is kept, and note it: that may be another server by now.
+        """Check the server again and update ``notes``: after a failover it may be another one.
 
-        An index that took the place of this one unnoticed is gone over to.
+        Called at intervals. It also switches to the index that has replaced this one, if any has.
         """
 
     async def belongs(self, ledger: str) -> bool:
-        """Say which ledger this index is made from; False if it is made from another.
+        """Record the ledger that this index is made from; return False if it has another.
 
-        What has no owner gets this one, but for "": a ledger without facts, which owns nothing.
+        An index without an owner gets this one, except for "", an empty ledger, which owns nothing.
         """
 
     @property
     def replicas(self) -> RankIndex | None:
-        """The same index, only to be read and perhaps behind; None where it has no replicas."""
+        """The same index on its replicas, read-only and perhaps behind; None without replicas."""
 
     async def step_after(self, position: Position) -> Position | None:
-        """Return where the apply leads that follows a position, be it done or only begun.
+        """Return the ``through`` of the apply that follows a position, be it done or only begun.
 
-        None if none does. Raises IndexForgot where the index is not there yet, was never there
-        between two applies, or does not remember. Whoever makes the same apply is told what it did.
+        None if none follows. Raises IndexForgot if the index has not reached the position, never
+        stopped there between two applies, or no longer remembers it. A node that repeats that apply
+        gets its result.
         """
 
     def ask_rank(
         self, ranking: Ranking, player: str, tell: Callable[[Ranked | None], None]
     ) -> bool:
-        """Have ``tell`` told what ``rank`` returns, once, later and in this loop.
+        """Pass the result of ``rank`` to ``tell``, once, later, in this event loop.
 
-        None is told of who is not ranked, and whatever went wrong: ``rank`` says which. False if
-        too many wait already; then nothing is told.
+        ``tell`` gets None for a player without an entry and after any error; call ``rank`` to learn
+        which. Return False, and never call ``tell``, if too many calls wait already.
         """
 
     async def unfinished(self) -> tuple[Position, Position] | None:
-        """Return the ``after`` and ``through`` of an apply that was begun and is not done.
+        """Return the ``after`` and ``through`` of an apply that was begun and is not complete.
 
-        Its maker may have died, or may be at it. Until somebody makes the same one again, none
-        other is taken.
+        Its node may have died or may still be at work. No other apply is accepted until a node
+        repeats this one.
         """
 
     async def beside(self) -> "SharedIndex":
-        """Return an empty index beside this one, which nobody reads: to fill, and to compare."""
+        """Return a new, empty index that no reader sees, to be filled or compared."""
 
     def fill(self, source: RankIndex) -> AsyncIterator[Progress]:
-        """Copy all rankings of an index that stands still meanwhile, and its checkpoint.
+        """Copy all rankings and the checkpoint of an index that must not change meanwhile.
 
-        Only into one that was made ``beside`` another and is empty: what a ledger is folded into
-        in this process and then copied is there in a fraction of the time.
+        Only into an empty index made by ``beside``. Folding a ledger in this process and copying
+        the result takes a fraction of the time of folding into the shared index.
         """
 
     async def take_over(self) -> bool:
-        """Let an index that was filled beside another live in its place, for all nodes at once.
+        """Put an index made by ``beside`` in place of the one it was made from, for all nodes.
 
-        False if that one does not live any more: then another took its place, and of two that were
-        filled beside one, one does. The one that does not live is dropped.
+        Return False if that one has been replaced already: of several indexes made from one, only
+        the first succeeds. The index that is not live afterwards is dropped.
         """
 
     async def claim(self, *, seconds: float) -> bool:
-        """Say that this node fills the index, for so long or until it says so again.
+        """Claim the rebuild of the index for this node, for ``seconds`` or until claimed again.
 
-        False if another node said so. It spares others the same work; nothing else rests on it.
+        Return False if another node holds the claim. It only avoids double work; correctness does
+        not depend on it.
         """
 
     async def release(self) -> None:
-        """Say that this node does not fill the index any more."""
+        """Give up this node's claim."""
 
     async def drop(self) -> None:
-        """Forget an index that was filled beside another and is not to take over."""
+        """Drop an index made by ``beside`` that is not to take over."""
 
     async def sweep(self, *, at_once: bool = False) -> int:
-        """Drop what crashed rebuilds left behind; return how many there were.
+        """Drop the indexes that crashed rebuilds left behind; return how many there were.
 
-        One that has moved since the last sweep is left alone, for it may still be filled, unless
-        it is to be done ``at_once``.
+        One that has changed since the last sweep may still be filled, and is left alone unless
+        ``at_once`` is set.
         """
 
 
@@ -800,69 +806,69 @@ class SharedIndex(RankIndex, Protocol):
 
 
 class Snapshots(Protocol):
-    """Where an index of this process is kept between two lives, the core's notes beside it.
+    """An index of this process saved between runs, together with the core's encoded state.
 
-    1. What ``load`` brings back is the index as it was at the saved checkpoint, and the notes that
-       were asked for at that very moment; never a mixture of two saves.
-    2. A save goes on beside reads and applies, and holds up neither for longer than 50 ms.
-    3. A save that is broken off, by an error or the end of the process, leaves the one before.
-    4. Damage is found and told, and never loaded: SnapshotDamaged.
+    1. ``load`` restores the index as of the saved checkpoint and the state taken at the same
+       moment; never a mixture of two saves.
+    2. A save runs beside reads and applies, and delays neither by more than 50 ms.
+    3. A save that is interrupted, by an error or the end of the process, leaves the previous one.
+    4. Damage is detected and never loaded: SnapshotDamaged.
     """
 
     def save(self, notes: Callable[[], Iterable[bytes]]) -> AsyncIterator[Progress]:
-        """Save the index as it is when the last step but one is taken; drafts are left out.
+        """Save the index as of the last step but one, without draft rankings.
 
-        ``notes`` is called once, between two applies; what it returns is read later, on another
-        thread, so it must not look at anything that changes.
+        ``notes`` returns the encoded state. It is called once, between two applies; the frames are
+        read later, on another thread, so they must not refer to anything that changes.
         """
 
     async def load(self, tell: Callable[[Progress], None]) -> Sequence[bytes] | None:
-        """Fill the empty index with what was saved and return the notes; None if nothing was."""
+        """Fill the empty index from the save and return the state's frames; None without a save."""
 
 
 COPIES_KEPT = 3
-"""How many copies of the book are kept: one may be needed while the next is written, or damaged."""
+"""The number of stored state snapshots: one may be in use or damaged while the next is written."""
 
 
 class Copies(Protocol):
-    """Where copies of the book are kept that every node over one ledger finds.
+    """Snapshots of the core's state, available to every node over one ledger.
 
-    1. What ``load`` returns is what was kept there, frame by frame. Damage is found and told:
-       SnapshotDamaged, also for one that is there no longer.
-    2. A copy is there whole or not at all: one that was broken off is not ``kept``.
-    3. There are at most COPIES_KEPT: older ones make room.
-    4. A copy that is kept is never written again; and of those who would keep one about the same
-       time, one does, unless they come in the very same moment.
+    1. ``load`` returns the frames as they were stored. A snapshot that is damaged or gone raises
+       SnapshotDamaged.
+    2. A snapshot is complete or absent: ``kept`` does not list one that was interrupted.
+    3. There are at most COPIES_KEPT; the oldest are deleted.
+    4. A stored snapshot is never rewritten. Of several nodes that would store one at about the same
+       time one does, unless they start at the very same moment.
     """
 
     async def kept(self) -> Sequence[Position]:
-        """Return where there are copies, the newest first."""
+        """Return the positions of the snapshots, the newest first."""
 
     async def keep(
         self, position: Position, frames: Iterable[bytes], *, unless_after: Position
     ) -> bool:
-        """Keep a copy of a position, unless one after ``unless_after`` is kept or being written.
+        """Store a snapshot, unless one after ``unless_after`` is stored or being written.
 
-        Return whether it is kept. Frames are asked for one by one, while other work goes on.
+        Return whether it was stored. Frames are taken one by one, while other work goes on.
         """
 
     async def load(self, position: Position) -> Sequence[bytes]:
-        """Return the frames of the copy at a position."""
+        """Return the frames of the snapshot at a position."""
 
 
 # ------------------------------------------------------------------------------- clock
 
 
 class Clock(Protocol):
-    """What time it is. The core asks nobody else, so a test can live through years."""
+    """The time. The core has no other source of it, so a test can simulate years."""
 
     def now(self) -> Instant:
-        """Return the time. It may go back; the ledger's does not."""
+        """Return the time. It may go back; ledger time does not."""
 
 
 @runtime_checkable
 class CountingClock(Clock, Protocol):
-    """A clock of a machine, which may be set, beside a counter of elapsed time, which may not."""
+    """A machine's clock, which may be set, with a counter of elapsed time, which may not."""
 
     def elapsed(self) -> int:
-        """Return the microseconds since some moment, those in which the machine slept included."""
+        """Return microseconds since an arbitrary moment, including time the machine slept."""

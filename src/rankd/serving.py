@@ -1,4 +1,4 @@
-"""A whole service: an engine, the doors in front of it, and further processes beside it."""
+"""A whole service: an engine, its HTTP server, and worker processes."""
 
 import asyncio
 import gc
@@ -35,12 +35,12 @@ from rankd.settings import TABLE, Settings, shown_place
 from rankd.wiring import NATIVE, SQLITE, Place, engine, followed
 
 ROUTES = (*API, *dashboard.ROUTES)
-"""Everything that is answered: the API, and the live page that uses it."""
+"""All routes: the API, and the dashboard that uses it."""
 
 
 YOUNG_OBJECTS_MAX = 10_000
-"""How many objects a process makes before it looks for garbage among them. Those of a request go
-by themselves; what is in cycles is little."""
+"""The garbage collector's threshold for young objects. Objects of a request are freed by reference
+counting; few are in cycles."""
 
 OPEN = "open to anybody on this machine, for there is no key"
 
@@ -48,10 +48,10 @@ _log = logging.getLogger(__name__)
 
 
 def settle_down() -> None:
-    """Let the process of a service look for garbage seldom, and never where there is none.
+    """Make garbage collection rare, and exempt the objects that exist now.
 
-    What is there once it answers stays for as long as it runs: a hundred thousand objects, which
-    Python would otherwise go through again and again while requests wait.
+    The objects that exist once the service listens, about a hundred thousand, stay for its
+    lifetime; the collector would otherwise traverse them again and again while requests wait.
     """
     gc.collect()
     gc.freeze()
@@ -59,7 +59,7 @@ def settle_down() -> None:
 
 
 class Account:
-    """What the log says of a service as a whole: how it began, and how it ended."""
+    """The log messages about a service as a whole: its start and its end."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -69,7 +69,7 @@ class Account:
         self._listened = False
 
     def opened(self, rankd: Rankd) -> None:
-        """Note what was found, and how much of it had to be folded."""
+        """Record the position and how many facts had to be folded."""
         self._rankd = rankd
         position, folded = rankd.position, rankd.unsaved
         index = f"the index as it was saved at {position - folded:,} and {folded:,} folded"
@@ -81,7 +81,7 @@ class Account:
         self._opened = f"{count(position, 'fact')}, {index}, in {seconds:.1f} s"
 
     def listening(self, host: str, port: int) -> None:
-        """Say what was opened and who is answered."""
+        """Log the opened ledger and index, the address, and whether keys are needed."""
         assert self._rankd is not None
         self._listened = True
         settings, keys = self._settings, len(self._rankd.book.keys)
@@ -92,7 +92,7 @@ class Account:
         _log.info("listening on http://%s:%d; %s", shown, port, who)
 
     def stopped(self) -> None:
-        """Say whether anything is left undone, once everything is closed."""
+        """Log the work that is left for the next start, once everything is closed."""
         if self._rankd is None or not self._listened:
             return
         rankd, position = self._rankd, f"{self._rankd.position:,}"
@@ -117,7 +117,7 @@ async def service(
     stop: asyncio.Event | None = None,
     beside: Callable[[Rankd], AbstractAsyncContextManager[None]] | None = None,
 ) -> None:
-    """Serve the API over an engine in a folder until told to stop.
+    """Serve the API over an engine until ``stop`` is set or a signal arrives.
 
     ``beside`` is entered once the engine runs and left before it stops.
     """
@@ -191,7 +191,7 @@ async def service(
 
 @asynccontextmanager
 async def _stopping_at_end(rankd: Rankd, stop: asyncio.Event) -> AsyncIterator[None]:
-    """Stop serving once nothing can be written until a new start."""
+    """Stop serving once nothing can be written until a restart."""
 
     async def wait() -> None:
         await rankd.end()
@@ -206,7 +206,7 @@ async def _stopping_at_end(rankd: Rankd, stop: asyncio.Event) -> AsyncIterator[N
 
 
 def _check_role(settings: Settings) -> None:
-    """Refuse a role that there is not, or one for which others would have to write elsewhere."""
+    """Refuse an unknown role, and a read-only one over a ledger that no other node can write."""
     problem = ""
     if settings.role not in ROLES:
         problem = f"must be one of {', '.join(ROLES)}"
@@ -220,7 +220,7 @@ def _check_role(settings: Settings) -> None:
 
 
 async def worker(settings: Settings, socket: str, process: str, *, clock: Clock) -> None:
-    """Serve reads over an index of one's own, and hand writes on to the process at a socket."""
+    """Serve reads from this process's own index, and forward writes over a socket."""
     place = Place.chosen(settings)
     async with AsyncExitStack() as stack:
         follower, ledger = await stack.enter_async_context(
@@ -269,7 +269,7 @@ async def worker(settings: Settings, socket: str, process: str, *, clock: Clock)
 
 @asynccontextmanager
 async def _any_of(*events: asyncio.Event) -> AsyncIterator[asyncio.Event]:
-    """Give an event that is set as soon as one of several is."""
+    """Return an event that is set as soon as one of several is."""
     first = asyncio.Event()
     waits = [asyncio.create_task(event.wait()) for event in events]
     for wait in waits:
@@ -283,7 +283,7 @@ async def _any_of(*events: asyncio.Event) -> AsyncIterator[asyncio.Event]:
 
 @asynccontextmanager
 async def _running(supervisor: Supervisor, name: str, loop: Loop) -> AsyncIterator[None]:
-    """Run a background loop for as long as the service does."""
+    """Run a background loop for as long as the service runs."""
     task = supervisor.start(name, loop)
     try:
         yield
@@ -293,9 +293,9 @@ async def _running(supervisor: Supervisor, name: str, loop: Loop) -> AsyncIterat
 
 
 async def _tokens(settings: Settings, stack: AsyncExitStack) -> ReadToken | None:
-    """Return what reads players' tokens, if any are to be read.
+    """Return the reader of players' tokens; None if the settings configure none.
 
-    Only then is the cryptography for it imported: that takes longer than all else of a start.
+    The cryptography is imported only then: that takes longer than the rest of the start.
     """
     named = (row.name for row in TABLE if row.name.startswith("jwt_"))
     if not any(getattr(settings, name) for name in named):
@@ -306,7 +306,7 @@ async def _tokens(settings: Settings, stack: AsyncExitStack) -> ReadToken | None
 
 
 def is_loopback(host: str) -> bool:
-    """Whether nobody but this machine can reach an address."""
+    """Whether only this machine can reach an address."""
     if host == "localhost":
         return True
     try:

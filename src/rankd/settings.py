@@ -1,9 +1,8 @@
-"""Every setting and every bound of the service: one table, three places to set it.
+"""Every setting and every limit of the service: one table, three sources.
 
-The command line wins over the environment (``RANKD_`` and the name in capitals), which wins over
-``rankd.toml``. Whatever is set in any of them is checked before anything is opened, also where a
-stronger place overrules it: a mistake that waits until the stronger one is taken away is found by
-nobody.
+The command line overrides the environment (``RANKD_`` and the name in capitals), which overrides
+``rankd.toml``. Values of all sources are checked before anything is opened, overridden ones
+included: a mistake would otherwise appear only when the overriding value is removed.
 
 To add a setting, add a field to ``Settings``: its name, its type, its default and a ``Doc``. The
 table, the environment's names and the checks follow.
@@ -24,16 +23,16 @@ ENVIRONMENT_PREFIX = "RANKD_"
 OTHER_VARIABLES = frozenset(
     f"{ENVIRONMENT_PREFIX}{name}"
     for name in (
-        *("URL", "KEY"),  # Of whoever speaks to a service.
-        "WORKER",  # What a worker process is told by the one that starts it.
+        *("URL", "KEY"),  # Of the clients.
+        "WORKER",  # From the writing process to its workers.
         *("PURE", "DEBUG", "SANITIZE"),  # Of the build.
         *("HYPOTHESIS", "CHROMIUM", "TEST_CLOCK"),  # Of the tests.
     )
 )
-"""Variables with our prefix that are no settings."""
+"""Variables with the prefix that are not settings."""
 
 NAME_LENGTH_MAX = 64
-"""Of a name that sets nothing, as it is told: longer than any that does."""
+"""Characters of an unknown name that an error repeats: more than any setting has."""
 
 LISTED = "`rankd serve --help` lists what there is"
 
@@ -41,25 +40,26 @@ _OF_A_SERVICE = re.compile(
     rf"{ENVIRONMENT_PREFIX}(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)"
 )
 _ADDRESS = re.compile(r"(tcp|udp|sctp)://")
-"""How Kubernetes tells every container of a service, and a service may well be called rankd."""
+"""With _OF_A_SERVICE: the variables that Kubernetes sets in every container of a service, if it is
+called rankd."""
 
 _TRUTHS = {"true": True, "yes": True, "1": True, "on": True}
 _LIES = {"false": False, "no": False, "0": False, "off": False}
 
 
 class Doc(NamedTuple):
-    """What a setting is for, and the least and greatest value it may have."""
+    """The help text of a setting, and the least and greatest value it may have."""
 
     help: str
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
-    """All that a text may be, if not anything."""
+    """All values that a text may have; empty for any."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """The settings in force. Frozen: what was checked at the start stays as it was checked."""
+    """The settings in force, all checked. Frozen, so they stay as they were checked."""
 
     host: Annotated[str, Doc("Address to listen on.")] = "127.0.0.1"
     port: Annotated[int, Doc("Port to listen on; 0 takes a free one.", 0, 65535)] = 8700
@@ -207,7 +207,7 @@ class Setting(NamedTuple):
         return ENVIRONMENT_PREFIX + self.name.upper()
 
     def accepts(self) -> str:
-        """Say what is taken, as the end of a sentence that begins with the name."""
+        """Return the accepted values, as the end of a sentence that begins with the name."""
         if self.kind is bool:
             return "takes true or false"
         if self.kind is tuple:
@@ -219,14 +219,14 @@ class Setting(NamedTuple):
         return f"takes {'a whole number' if self.kind is int else 'a number'} {self.range()}"
 
     def range(self) -> str:
-        """Return the least and the greatest number, every digit of them."""
+        """Return the least and the greatest number, with every digit."""
         assert self.low is not None and self.high is not None
         low, high = (f"{bound:f}".rstrip("0").rstrip(".") for bound in (self.low, self.high))
         return f"from {low or '0'} to {high}"
 
     def read(self, given: Any, source: str) -> Any:
-        """Return the value that was given. Raises InvalidSetting."""
-        if given == self.default == "":  # Not set: the way to overrule a weaker place with nothing.
+        """Return the parsed value. Raises InvalidSetting."""
+        if given == self.default == "":  # Overrides a weaker source with "not set".
             return given
         value = _READERS[self.kind](given)
         below = self.low is not None and value is not None and value < self.low
@@ -301,10 +301,10 @@ def resolve(
     environment: Mapping[str, str] | None = None,
     file: Path | None = None,
 ) -> Settings:
-    """Return the settings in force, each from the strongest place that has it.
+    """Return the settings in force, each from the strongest source that has it.
 
-    ``command_line`` holds what was given there by the setting's name; None means it was not
-    given. A ``file`` that is None or missing sets nothing.
+    ``command_line`` has values by the setting's name; None means not given. A ``file`` that is None
+    or missing sets nothing.
     """
     values: dict[str, Any] = {}
     if file is not None and file.exists():
@@ -341,20 +341,20 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _is_no_setting(variable: str, given: str) -> bool:
-    """Whether a variable was never meant to set anything: ours for other ends, or Kubernetes'."""
+    """Whether a variable is not meant as a setting: one of OTHER_VARIABLES, or from Kubernetes."""
     if variable in OTHER_VARIABLES or _OF_A_SERVICE.fullmatch(variable):
         return True
     return variable.endswith("_PORT") and _ADDRESS.match(given) is not None
 
 
 def _unknown_variable(variable: str) -> str:
-    cut = len(ENVIRONMENT_PREFIX)  # Common to all, it would make them all alike.
+    cut = len(ENVIRONMENT_PREFIX)  # A common prefix would make all names similar.
     names = [known[cut:] for known in (*_BY_VARIABLE, *OTHER_VARIABLES)]
     return _unknown(variable[cut:], names, prefix=ENVIRONMENT_PREFIX)
 
 
 def _unknown(name: str, names: Iterable[str], *, prefix: str = "") -> str:
-    from difflib import get_close_matches  # Only for whoever made a mistake.
+    from difflib import get_close_matches  # Slow to import, and only needed here.
 
     near = get_close_matches(name[:NAME_LENGTH_MAX], names, n=1)
     meant = f"did you mean {prefix}{near[0]}?" if near else LISTED
@@ -371,14 +371,14 @@ def _from_command_line(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _known(name: str, source: str) -> Setting:
     if name not in _BY_NAME:
-        # Written with hyphens it is an option: the same words, in another place.
+        # An option's name has hyphens instead.
         problem = _unknown(name.replace("-", "_"), _BY_NAME)
         raise InvalidSetting(setting=name[:NAME_LENGTH_MAX], source=source, problem=problem)
     return _BY_NAME[name]
 
 
 def shown_place(place: str) -> str:
-    """Return a folder, or the URL of a server, as it may be printed: without a password."""
+    """Return a folder, or the URL of a server without its user and password, to be printed."""
     if "://" not in place:
         return place
     parts = urlsplit(place)

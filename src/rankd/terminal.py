@@ -1,4 +1,4 @@
-"""How far long work has come, on a terminal."""
+"""A progress bar on a terminal."""
 
 import math
 import os
@@ -15,34 +15,34 @@ BAR_CELLS_MAX = 30
 """Leaves room for the stage and the figures on a terminal of 80 columns."""
 
 BAR_CELLS_MIN = 5
-"""A shorter one says less than the figures, which then have the line for themselves."""
+"""A bar shorter than this is left out: the figures say more."""
 
 WIDTH_DEFAULT = 80
-"""Columns of a terminal that does not tell."""
+"""Columns of a terminal whose width is unknown."""
 
 REDRAWN_SECONDS = 0.1
-"""More often nobody can read it, and drawing would cost more than the work."""
+"""Faster is unreadable, and drawing would cost more than the work."""
 
 RATE_SECONDS_MIN = 1.0
-"""Of a stage that began later than this, its rate and its end would be guesses."""
+"""Seconds after which a stage's rate and remaining time are shown; earlier they are guesses."""
 
 SLOW_RATE = 10.0
 """A rate below this is shown with a decimal."""
 
 BYTE = "byte"
-"""The unit that is shown in thousands of itself."""
+"""The unit that is shown as kB, MB or GB."""
 
 _SIZES = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"), (0, ""))
 
 Tell = Callable[[Progress | None], None]
-"""Told of each step; None says that the work is done."""
+"""Called with each step; None means that the work is done."""
 
 Show = Callable[[Progress], None] | bool | None
-"""Who is told of progress: a function, True for a bar on the terminal, None for nobody."""
+"""The receiver of progress: a function, True for a bar on the terminal, None for none."""
 
 
 class _Began(NamedTuple):
-    """When a stage began, and how much of it was done then: a start goes on from a snapshot."""
+    """The start of a stage, and the amount done by then: folding may continue from a snapshot."""
 
     time: float
     done: int
@@ -58,10 +58,10 @@ class ProgressBar:
         self._began: _Began | None = None
         self._drawn = 0.0
         self._covered = 0
-        """How much of the line has something on it."""
+        """Characters on the present line."""
 
     def tell(self, progress: Progress | None) -> None:
-        """Draw how far it is; None ends the line."""
+        """Draw the progress; None ends the line."""
         before = self._last
         if before is not None and (progress is None or progress.stage != before.stage):
             self._end(before)
@@ -84,7 +84,7 @@ class ProgressBar:
         self._drawn, self._began = 0.0, None
 
     def _draw(self, progress: Progress, end: str = "") -> None:
-        width = self._width() - 1  # In the last column some terminals begin a new line.
+        width = self._width() - 1  # Some terminals wrap after the last column.
         line = _drawn(progress, width, self._rate(progress))
         covered = line.ljust(min(self._covered, width))
         self._out.write(f"\r{covered}{end}")
@@ -92,28 +92,28 @@ class ProgressBar:
         self._covered = 0 if end else len(line)
 
     def _rate(self, progress: Progress) -> float | None:
-        """Return how much is done a second; None if nobody can tell yet."""
+        """Return units per second; None if it is too early to say."""
         if self._began is None:
             return None
         seconds, done = time.monotonic() - self._began.time, progress.done - self._began.done
         return done / seconds if seconds >= RATE_SECONDS_MIN and done > 0 else None
 
     def _width(self) -> int:
-        """Look each time: a window may be drawn smaller meanwhile."""
+        """Return the present width: the terminal may have been resized."""
         try:
             return os.get_terminal_size(self._out.fileno()).columns or WIDTH_DEFAULT
-        except (OSError, ValueError):  # What tells that it is a terminal may be none.
+        except (OSError, ValueError):  # isatty() may be wrong.
             return WIDTH_DEFAULT
 
 
 def _drawn(progress: Progress, width: int, rate: float | None = None) -> str:
-    """Return a line that is no wider than that; where it is narrow, with fewer figures."""
+    """Return a line of at most ``width`` characters, with fewer figures if it is narrow."""
     stage, figures = progress.stage or "working", _figures(progress, rate)
     room = width - len(f"{stage:<14} [] ") - BAR_CELLS_MIN
     while len(figures) > 1 and len(", ".join(figures)) > room:
         figures.pop()
     said = ", ".join(figures)
-    if progress.done and not progress.total:  # Nobody knows how much is to come.
+    if progress.done and not progress.total:  # The total is unknown.
         return f"{stage:<14} {said}"[:width]
     if len(said) > room:
         return f"{stage} {said}"[:width]
@@ -127,7 +127,7 @@ def _share(progress: Progress) -> float:
 
 
 def _figures(progress: Progress, rate: float | None) -> list[str]:
-    """Return how much is done, how much a second, and how long the rest will take."""
+    """Return the amount done, the rate, and the remaining time."""
     done, total, unit = progress.done, progress.total, progress.unit
     share = f"{_share(progress):4.0%} " if total or not done else ""
     figures = [f"{share}{_amount(done, unit)}"]
@@ -152,7 +152,7 @@ def _amount(number: int, unit: str) -> str:
 
 
 def _span(seconds: float) -> str:
-    """Return a length of time as people say it, rounded up."""
+    """Return a duration for people, rounded up."""
     whole = math.ceil(seconds)
     if whole < 100:
         return f"{whole} s"
@@ -162,7 +162,7 @@ def _span(seconds: float) -> str:
 
 @contextmanager
 def showing(show: Show) -> Iterator[Tell]:
-    """Tell progress to whoever was named."""
+    """Yield the function that passes progress on to ``show``."""
     if show is None or show is False:
         yield _to_nobody
         return

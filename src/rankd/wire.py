@@ -1,10 +1,11 @@
-"""The shapes of the wire: what every JSON answer looks like, field by field.
+"""The JSON schemas of the API: every response, field by field.
 
-Nothing here computes. The doors fill these shapes in, the documentation is made from them, and the
-client reads them back. A field is only ever added; its name and meaning stay.
+There is no logic here. The HTTP and WebSocket handlers fill these schemas in, the OpenAPI document
+is generated from them, and the client decodes them. Fields are only ever added; names and meanings
+never change.
 
-Scores are whole numbers, or numbers with exactly the decimals their board declares: they are
-Decimals here and are written digit for digit.
+Scores are whole numbers, or numbers with exactly the decimals that their board declares. The latter
+are Decimals here and are written digit for digit.
 """
 
 from collections.abc import Mapping
@@ -17,24 +18,24 @@ from msgspec import UNSET, Struct, UnsetType
 Score = int | Decimal
 
 encode = msgspec.json.Encoder(decimal_format="number").encode
-"""Return a shape as JSON."""
+"""Return a schema's JSON."""
 
 decode_any = msgspec.json.Decoder(float_hook=Decimal).decode
-"""Return JSON as plain values, numbers with a point exactly as they were written."""
+"""Return JSON as plain values; numbers with a decimal point become exact Decimals."""
 
 
 class Shape(Struct, gc=False):
-    """A shape that may have fields which an answer has only sometimes."""
+    """A schema with fields that may be absent (UNSET)."""
 
     def __repr__(self) -> str:
-        """Return what it says, and nothing of what it does not say."""
+        """Return the fields that are set."""
         values = ((name, getattr(self, name)) for name in self.__struct_fields__)
         said = (f"{name}={value!r}" for name, value in values if value is not UNSET)
         return f"{type(self).__name__}({', '.join(said)})"
 
 
 class Read(Shape, gc=False, kw_only=True):
-    """What every answer to a read carries."""
+    """The fields of every response to a read."""
 
     as_of: int
     """The position at which it is true."""
@@ -52,11 +53,11 @@ class Row(Shape, gc=False):
     rank_change: int | None
     """Against a baseline in time; null while there is none."""
     metadata: Any
-    """What came with the run that counts."""
+    """The metadata of the submission that counts."""
     columns: dict[str, Score] | UnsetType = UNSET
     """Every column by its name, on boards with more than one."""
     place: int | UnsetType = UNSET
-    """The rank among those who were asked for together."""
+    """The rank among the players of the same request."""
 
 
 class Page(Shape, gc=False):
@@ -73,9 +74,9 @@ class Page(Shape, gc=False):
     next_cursor: str | None
     prev_cursor: str | None
     state: str = "open"
-    """Of the window: ``scheduled``, ``open`` or ``sealed``."""
+    """The window's state: ``scheduled``, ``open`` or ``sealed``."""
     opens_at: str | UnsetType = UNSET
-    """When a scheduled window begins."""
+    """The start of a scheduled window."""
 
 
 class Standing(Shape, gc=False):
@@ -97,7 +98,7 @@ class Standing(Shape, gc=False):
     stale: bool = False
     columns: dict[str, Score] | UnsetType = UNSET
     state: str = "open"
-    """Of the window."""
+    """The window's state."""
 
 
 class Found(Read, gc=False, kw_only=True):
@@ -114,13 +115,13 @@ class Found(Read, gc=False, kw_only=True):
 
 
 class Lookup(Struct, forbid_unknown_fields=True):
-    """Who is asked for."""
+    """The players to look up."""
 
     players: list[str]
 
 
 class Projection(Read, gc=False, kw_only=True):
-    """A rank and the score that goes with it, as things stand."""
+    """A rank and the score that belongs to it, in the present ranking."""
 
     board: str
     window: str
@@ -144,7 +145,7 @@ class OnBoard(Struct, gc=False):
     percentile: float
     total: int
     state: str = "open"
-    """Of the window."""
+    """The window's state."""
 
 
 class Everywhere(Read, gc=False, kw_only=True):
@@ -156,7 +157,7 @@ class Everywhere(Read, gc=False, kw_only=True):
 
 
 class InWindow(Shape, gc=False):
-    """What a submission did in one window."""
+    """The effect of a submission in one window."""
 
     window: str
     score: Score | None
@@ -170,10 +171,10 @@ class InWindow(Shape, gc=False):
 
 
 class Receipt(Shape, gc=False):
-    """What a submission did.
+    """The effect of a submission.
 
-    With the verdict ``accepted`` it is recorded and will be judged, and nobody can tell yet how:
-    then all that would tell is null.
+    With the verdict ``accepted`` it is recorded and not judged yet: every field that depends on the
+    judgement is null.
     """
 
     board: str
@@ -187,16 +188,16 @@ class Receipt(Shape, gc=False):
     total: int | None
     percentile: float | None
     position: int | None
-    """Null only for what waits on a node's own disk until the ledger can be reached."""
+    """Null only for a submission in the node's spool, which waits for the ledger."""
     windows: dict[str, InWindow]
     duplicate: bool | UnsetType = UNSET
-    """True on the answer to a repeated key, which is otherwise the first answer."""
+    """True if the key was used before; the rest is then the first response."""
     columns: Mapping[str, Score | None] | UnsetType = UNSET
-    """Those of the window that speaks for the whole, as it has them."""
+    """Every column by its name, from the window that also gives ``score`` and ``rank``."""
 
 
 class BatchItem(Struct):
-    """One submission of a batch; what else it may say is what a single one may."""
+    """One submission of a batch, with the same optional fields as a single one."""
 
     board: str
     player: str
@@ -206,18 +207,18 @@ class Batch(Struct, forbid_unknown_fields=True):
     """Many submissions, to any boards."""
 
     scores: list[Any]
-    """Objects; of anything else it is said in its place that it is none."""
+    """Objects; each item that is not one is refused in its place."""
 
 
 class WrongField(Struct):
-    """One thing wrong with one field."""
+    """One error in one field."""
 
     field: str
     message: str
 
 
 class Refusal(Shape):
-    """Why one submission of a batch was not counted."""
+    """The reason for which one submission of a batch was not counted."""
 
     code: str
     detail: str
@@ -231,7 +232,7 @@ class Results(Struct):
 
     results: list[Any]
     position: int
-    """How far the node has come, and so at least as far as what has a position of its own here."""
+    """The position the node has reached, no lower than any position in these results."""
 
 
 class Window(Shape, gc=False):
@@ -245,7 +246,7 @@ class Window(Shape, gc=False):
     """``scheduled``, ``open`` or ``sealed``."""
     total: int
     opens_at: str | UnsetType = UNSET
-    """When a scheduled window begins."""
+    """The start of a scheduled window."""
 
 
 class Windows(Read, gc=False, kw_only=True):
@@ -256,7 +257,7 @@ class Windows(Read, gc=False, kw_only=True):
 
 
 class BoardBody(Struct, kw_only=True):
-    """A board: what it is defined as, and how it stands."""
+    """A board: its definition, its windows and their totals."""
 
     name: str
     definition: dict[str, Any]
@@ -264,7 +265,8 @@ class BoardBody(Struct, kw_only=True):
     next_reset: str | None
     total: int
     since: int = 0
-    """Where the board was defined first. A retired board of the same name was another board."""
+    """The position of the board's first definition. A retired board of this name was another board.
+    """
     as_of: int
     server_time: str
     exactness: str = "exact"
@@ -290,7 +292,7 @@ class Change(Struct):
 
 
 class WindowPreview(Struct):
-    """One window as it is and as it would be."""
+    """One window before and after a change of definition."""
 
     window: str
     total: int
@@ -300,20 +302,21 @@ class WindowPreview(Struct):
 
 
 class Preview(Struct):
-    """What redefining a board would change, or has changed where it was applied."""
+    """The changes that redefining a board would make or, if it was applied, has made."""
 
     board: str
     applied: bool
     changes: list[Change]
     windows: list[WindowPreview]
     position: int | None = None
-    """Of the new definition; null where nothing was changed."""
+    """Of the new definition; null if nothing was changed."""
     drops: list[str] = []
-    """Windows with scores that cannot be ranked any more; applying needs ``drop_scores`` too."""
+    """Windows with scores that can no longer be ranked; applying then needs ``drop_scores``, too.
+    """
 
 
 class Profile(Struct):
-    """What is known of a player."""
+    """A player's name, attributes and friends."""
 
     player: str
     name: str | None
@@ -333,15 +336,15 @@ class PlayerItem(Struct, gc=False):
 
 
 class Players(Read, gc=False, kw_only=True):
-    """Players whose name or id begins as asked, in the order of their ids."""
+    """Players whose name or id begins with the requested text, ordered by id."""
 
     players: list[PlayerItem]
     next_after: str | None
-    """Give it as ``after`` to go on; null at the end."""
+    """Pass it as ``after`` for the next page; null at the end."""
 
 
 class Done(Struct):
-    """A write that leaves nothing to tell but where it was recorded."""
+    """The position of a write that has no other result."""
 
     position: int
 
@@ -349,7 +352,7 @@ class Done(Struct):
 class HistoryItem(Struct, omit_defaults=True):
     """One of a player's facts on a board.
 
-    ``at`` is the ledger's time; ``client_at`` is what the submission said in its own ``at``.
+    ``at`` is the ledger's time; ``client_at`` is the time given in the submission.
     """
 
     position: int
@@ -371,15 +374,15 @@ class History(Read, gc=False, kw_only=True):
     player: str
     facts: list[HistoryItem]
     next_before: int | None
-    """Give it as ``before`` to go on; null at the end."""
+    """Pass it as ``before`` for the next page; null at the end."""
 
 
 class FactItem(Struct):
     """One fact of the audit trail.
 
-    ``at`` is the ledger's time; what a submission said in its own ``at`` is in its body. Scores
-    and deltas are as their board shows them. Of a board that was retired since nobody knows the
-    decimals: then they are ``raw_scores`` and ``raw_delta``, in its smallest unit.
+    ``at`` is the ledger's time; the time given in a submission is in its body. Scores and deltas
+    have their board's decimals. For a board that has been retired the decimals are unknown: its
+    facts have ``raw_scores`` and ``raw_delta``, in its smallest unit.
     """
 
     position: int
@@ -392,26 +395,26 @@ class FactItem(Struct):
 
 
 class Facts(Read, gc=False, kw_only=True):
-    """A stretch of the audit trail, oldest first."""
+    """Consecutive facts of the audit trail, oldest first."""
 
     facts: list[FactItem]
     next_after: int | None
-    """Give it as ``after`` to go on; null at the end."""
+    """Pass it as ``after`` for the next page; null at the end."""
 
 
 class ClockStep(Struct):
     """A step of the clock that ledger time does not follow yet."""
 
     offset_seconds: float
-    """The clock minus the time counted on."""
+    """The clock minus the time counted on from before the step."""
     seen_seconds: float
-    """How long ago it was first seen."""
+    """Seconds since it was first seen."""
     believed_after_seconds: float
-    """How long it must last, unless it is confirmed."""
+    """Seconds that it must last before ledger time follows it, unless it is confirmed."""
 
 
 class ClockBody(Struct):
-    """Ledger time beside the machine's clock."""
+    """Ledger time and the machine's clock."""
 
     ledger_time: str
     machine_time: str
@@ -419,17 +422,17 @@ class ClockBody(Struct):
     """Ledger time minus the machine's clock."""
     step: ClockStep | None
     problem: str | None
-    """How the two differ and what to do; null if they agree."""
+    """The difference between the two and the advice to the operator; null if they agree."""
     confirmed_seconds: float | None = None
     """The step that this request confirmed; null if there was none."""
 
 
 class Health(Struct):
-    """Whether the service answers, and whether it should be asked."""
+    """The health of the service, and whether it should get requests."""
 
     status: str
     position: int
     durable: bool
     problem: str | None = None
     notes: list[str] | None = None
-    """What is worth knowing of the servers behind it, and changes nothing."""
+    """Warnings about the servers behind it, without effect on the status."""

@@ -1,4 +1,4 @@
-"""The only module that knows both core and adapters. It builds, and decides nothing."""
+"""Build an engine from settings. The only module that knows both the core and the adapters."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import (
@@ -43,24 +43,24 @@ if TYPE_CHECKING:
     from rankd.adapters.postgres import PostgresLedger
 
 INDEX = "index"
-"""The folder of the saved index, beside the ledger. It can be removed: it is folded again."""
+"""The folder of the saved index, beside the ledger. If removed, it is folded again."""
 
 SQLITE, NATIVE = "sqlite", "native"
 POSTGRESQL = ("postgresql://", "postgres://")
-"""What the URL of a ledger in PostgreSQL begins with."""
+"""The schemes of a ledger in PostgreSQL."""
 REDIS = ("redis://", "rediss://", "redis+sentinel://", "redis+cluster://")
-"""What the URL of an index in Redis or Valkey begins with."""
+"""The schemes of an index in Redis or Valkey."""
 REPLICATED = ("redis+sentinel://", "redis+cluster://")
-"""Of these, which name replicas too."""
+"""Those of them under which there are replicas."""
 
 COPY_SILENCE_SECONDS = 60.0
-"""How long a server may be busy with facts that are copied: nobody else waits for it."""
+"""Seconds that a server may take for a batch of copied facts: no client waits for it."""
 
 Folder = str | PathLike[str]
 
 
 def building(saved: Path | None) -> Build:
-    """Return what makes an empty index, and where it is kept if anywhere."""
+    """Return a function that makes an empty native index, saved in a folder if one is given."""
 
     def build() -> Home:
         index = NativeIndex()
@@ -71,38 +71,39 @@ def building(saved: Path | None) -> Build:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an engine keeps what."""
+    """The locations of an engine's ledger and index, and the settings that depend on them."""
 
     folder: Path | None
-    """Of the ledger, unless that is elsewhere, and of the saved index; None keeps nothing here."""
+    """The folder of the saved index and of an SQLite ledger; None stores nothing on this disk."""
     ledger: str = SQLITE
-    """How the ledger is reached: in the folder, or by a URL."""
+    """SQLITE for the folder, or a URL."""
     index: str = NATIVE
-    """How the index is reached: in this process, or by a URL."""
+    """NATIVE for this process, or a URL."""
     spare: bool = False
-    """Whether a copy of an index elsewhere is kept in this process."""
+    """Whether this process keeps a native copy of a shared index."""
     spool: bool = False
-    """Whether submissions wait in the folder while a ledger elsewhere cannot be reached."""
+    """Whether submissions wait in the folder while the ledger cannot be reached."""
     silence_seconds: float = 1.0
-    """How long a ledger elsewhere may leave an append unanswered until it counts as lost."""
+    """Seconds that a ledger on a server may leave an append unanswered until it counts as lost."""
     node: str = ""
-    """Who appends here, in a ledger that several append to."""
+    """This node's name in a ledger that several nodes append to."""
     top_list_entries: int = 1_000
-    """How many entries of each ranking are kept beside the ledger; 0 for none."""
+    """Entries of each ranking in its top list, which is stored beside the ledger; 0 for no lists.
+    """
     top_list_seconds: float = 10.0
-    """How old such a list may become."""
+    """Refresh a top list after this many seconds."""
     replica_reads: tuple[str, ...] = ()
-    """Boards that may be read from replicas of an index elsewhere."""
+    """Boards that may be read from replicas of a shared index."""
     clock_step_seconds: float = LASTING_SECONDS
-    """How long a step of the clock must last before it is believed."""
+    """Seconds that a step of the clock must last before ledger time follows it."""
     segment_values_max: int = SEGMENT_VALUES_MAX
-    """How many values a segment of a board may have."""
+    """The maximum number of values of one segment of a board."""
     filled_entries_max: int = FILLED_ENTRIES_MAX
-    """How large an index elsewhere may be for this process to make it anew in memory."""
+    """The maximum number of entries of a shared index that this process rebuilds in memory."""
 
     @classmethod
     def of(cls, named: "Folder | Place | None") -> "Place":
-        """Return the place that a caller names: a folder, the URL of a ledger, or nothing."""
+        """Return the configuration for a folder, for the URL of a ledger, or for neither (None)."""
         if isinstance(named, Place):
             return named
         if isinstance(named, str) and named.startswith(POSTGRESQL):
@@ -111,7 +112,7 @@ class Place:
 
     @classmethod
     def chosen(cls, settings: Settings) -> "Place":
-        """Return the place that settings name. Raises InvalidSetting."""
+        """Return the configuration from settings. Raises InvalidSetting."""
         if settings.spool and settings.ledger == SQLITE:
             raise InvalidSetting(
                 setting="spool",
@@ -153,7 +154,7 @@ class Place:
 
     @property
     def saved(self) -> Path | None:
-        """Where the index is saved."""
+        """The folder of the saved index."""
         return None if self.folder is None else self.folder / INDEX
 
 
@@ -165,7 +166,7 @@ def _unknown(setting: str, accepted: str) -> InvalidSetting:
 async def followed(
     place: Place, *, clock: Clock, tell: Callable[[Progress], None]
 ) -> AsyncIterator[tuple[Follower, LedgerReader]]:
-    """Follow the ledger that another process writes, with an index of one's own."""
+    """Follow the ledger that another process writes, with an index of this process."""
     supervisor = Supervisor()
     async with AsyncExitStack() as stack:
         ledger: LedgerReader
@@ -190,14 +191,14 @@ async def followed(
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A running engine, and what only its ledger can do."""
+    """A running engine with its ledger."""
 
     rankd: Rankd
     ledger: Ledger
     durable: bool
-    """Whether anything outlives the process."""
+    """Whether the ledger outlives the process."""
     backup: Callable[[Path], AsyncIterator[Progress]] | None
-    """Copies the ledger into an empty folder while it goes on; None where others see to that."""
+    """Copies the ledger into an empty folder while it is in use; None unless it is in SQLite."""
 
 
 @asynccontextmanager
@@ -209,7 +210,7 @@ async def engine(
     tell: Callable[[Progress], None],
     manages: bool = True,
 ) -> AsyncIterator[Engine]:
-    """Build the engine of one process over the ledger and the index at a place."""
+    """Build the engine of one process over its ledger and its index."""
     supervisor = Supervisor()
     async with AsyncExitStack() as stack:
         ledger: Ledger
@@ -257,7 +258,7 @@ async def engine(
 def _postgres(
     place: Place, supervisor: Supervisor, *, copying: bool = False
 ) -> "AbstractAsyncContextManager[PostgresLedger]":
-    """Open a ledger in PostgreSQL, whose driver is not everybody's."""
+    """Open a ledger in PostgreSQL. Its driver is optional, so it is imported here."""
     try:
         from rankd.adapters.postgres import Patience, PostgresLedger
     except ImportError as exc:
@@ -277,7 +278,7 @@ def _postgres(
 
 
 def _redis(place: Place) -> AbstractAsyncContextManager[SharedIndex]:
-    """Open an index in Redis, whose driver is not everybody's."""
+    """Open an index in Redis. Its driver is optional, so it is imported here."""
     try:
         from rankd.adapters.redis import RedisIndex
     except ImportError as exc:
@@ -290,10 +291,10 @@ def _redis(place: Place) -> AbstractAsyncContextManager[SharedIndex]:
 
 
 async def examined(place: Place) -> list[Finding]:
-    """Look at the servers of a place, and change nothing. Raises RankdError."""
+    """Check the servers of a configuration without changing anything. Raises RankdError."""
     findings: list[Finding] = []
     if place.ledger != SQLITE:
-        _postgres(place, Supervisor())  # Whether its driver is there.
+        _postgres(place, Supervisor())  # Raises if the driver is missing.
         from rankd.adapters.postgres import examine as examine_postgres
 
         findings += await examine_postgres(place.ledger)
@@ -306,18 +307,18 @@ async def examined(place: Place) -> list[Finding]:
 
 
 class Times(NamedTuple):
-    """What time it is by a ledger."""
+    """The times of a ledger."""
 
     recorded: Instant | None
-    """Of the last fact; None if there is none."""
+    """The time of the last fact; None if there is none."""
     server: Instant | None
-    """On the server that has it; None for one on this machine."""
+    """The time on its server; None for a ledger on this machine."""
 
 
 async def times_of(place: Place) -> Times:
-    """Return what time it is by a ledger, and change nothing. Raises RankdError."""
+    """Return the times of a ledger without changing anything. Raises RankdError."""
     if place.folder is None:
-        _postgres(place, Supervisor())  # Whether its driver is there.
+        _postgres(place, Supervisor())  # Raises if the driver is missing.
         from rankd.adapters.postgres import times
 
         return Times(*await times(place.ledger))
@@ -330,7 +331,7 @@ async def times_of(place: Place) -> Times:
 
 @asynccontextmanager
 async def alone(folder: Folder) -> AsyncIterator[FollowedLedger]:
-    """Open the ledger of a folder without an engine, to read it; another process may have it."""
+    """Open a folder's ledger read-only, without an engine, even while another process writes it."""
     async with AsyncExitStack() as stack:
         opened: FollowedLedger
         try:
@@ -341,18 +342,18 @@ async def alone(folder: Folder) -> AsyncIterator[FollowedLedger]:
 
 
 class Verified(NamedTuple):
-    """The outcome of a check that found nothing wrong."""
+    """The result of a check that found nothing wrong."""
 
     position: Position
-    """Up to where the ledger was checked."""
+    """The position up to which the ledger was checked."""
     compared: bool
-    """Whether its saved index was compared with it."""
+    """Whether the saved index was compared with the ledger."""
 
 
 async def verify_folder(folder: Path, tell: Callable[[Progress], None]) -> Verified:
     """Check the ledger and the saved index of a folder, and write nothing. Raises Corrupt.
 
-    The index of a service that has the folder open is in that service's memory.
+    While a service has the folder open, the index is not compared: it is in that service's memory.
     """
     async with alone(folder) as ledger:
         position, closed = await ledger.head(), isinstance(ledger, ClosedLedger)
@@ -370,15 +371,15 @@ def examine_folder(folder: Path) -> None:
 
 
 async def insist_on_ledger(place: Place) -> None:
-    """Raise NoLedger for a place in PostgreSQL with no ledger yet: to open it would make one."""
-    _postgres(place, Supervisor())  # Whether its driver is there.
+    """Raise NoLedger if a PostgreSQL database has no ledger yet: opening it would create one."""
+    _postgres(place, Supervisor())  # Raises if the driver is missing.
     from rankd.adapters.postgres import insist_on_begun
 
     await insist_on_begun(place.ledger)
 
 
 async def restoration(backup: Folder, into: Folder | Place) -> AsyncIterator[Progress]:
-    """Copy a backup, or a ledger elsewhere, into an empty folder or ledger; verify the copy."""
+    """Copy a backup or another ledger into an empty folder or ledger, and verify the copy."""
     source, target = Place.of(backup), Place.of(into)
     if source.folder is not None and target.folder is not None:
         async with ClosedLedger.open(source.folder) as closed:
@@ -399,7 +400,7 @@ async def restoration(backup: Folder, into: Folder | Place) -> AsyncIterator[Pro
 
 
 def _copied(place: Place, *, copying: str | None = None) -> AbstractAsyncContextManager[CopyTarget]:
-    """Open a ledger that is copied, or that one is copied into."""
+    """Open a ledger as the source or the target of a copy."""
     if place.folder is not None:
         return SQLiteLedger.open(place.folder, copying=copying)
     patient = replace(place, node="restore", silence_seconds=COPY_SILENCE_SECONDS)
@@ -407,7 +408,7 @@ def _copied(place: Place, *, copying: str | None = None) -> AbstractAsyncContext
 
 
 async def _insist_on_facts_of_folder(place: Place, ledger: Ledger) -> None:
-    """Refuse to leave behind what the data folder holds from before the ledger was elsewhere."""
+    """Refuse a ledger on a server that lacks facts of the SQLite ledger in the data folder."""
     if place.folder is None or not (place.folder / FILE).exists():
         return
     into = _without_password(place.ledger)
@@ -426,7 +427,7 @@ def _shown(place: Place) -> str:
 
 
 def _without_password(url: str) -> str:
-    """Return the URL of a ledger as it may be printed: without a password."""
+    """Return the URL of a ledger without its password, to be printed."""
     parts = urlsplit(url)
     user, at, host = parts.netloc.rpartition("@")
     query = [one for one in parse_qsl(parts.query) if "password" not in one[0]]

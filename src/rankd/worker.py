@@ -16,7 +16,7 @@ from rankd.settings import Settings
 
 
 def main() -> None:
-    """Serve until the writer goes or says so."""
+    """Serve until the writing process ends or asks to stop."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=LINE)
     task = msgspec.json.decode(os.environ[WORKER_VARIABLE], type=WorkerTask)
     settings = msgspec.convert(task.settings, Settings)
