@@ -1,21 +1,25 @@
-"""The ledger in PostgreSQL: for several processes that append at once.
+"""Ledger in PostgreSQL, for several processes that append concurrently.
 
-In the order in which they are best read:
+Suggested reading order:
 
-    sql/migrations   the tables, for whoever asks with SQL, and an append as the server does it
-    columns.py       a fact as a row that can be read, and as bytes that are hashed
-    players.py       who the players are, as the facts tell
-    batch.py         what an append sends, and what its answer means
-    copying.py       facts of another ledger, taken over as they are
-    ledger.py        the port's promises, and what becomes of an append whose answer is lost
-    line.py          a connection that comes back by itself, used by one after another
-    listening.py     being told of what others append
-    verification.py  proof that the tables hold what was written to them
-    database.py      where the database is, what it must promise, and a connection to it
-    migration.py     from an older schema to this one, while others do the same
-    examination.py   what a server is like, for the doctor
-    failures.py      what the vendor's errors mean
-    statements.py    the queries of sql/queries.sql by their names, and the schema's history
+    sql/migrations      tables and views, and the append as the server executes it
+    rows.py             a fact as readable columns, and the bytes that are hashed
+    players.py          player table, folded from the facts
+    batch.py            arguments and reply of an append
+    bulk_append.py      bulk copy from another ledger
+    ledger.py           the Ledger port, and recovery of an append whose reply was lost
+    connection.py       connection that reopens itself, used by one task at a time
+    health.py           server health, shared by all connections
+    notifications.py    notifications of other processes' appends
+    history.py          check that a server has the ledger seen so far
+    archive.py          archived windows and top lists
+    state_snapshots.py  snapshots of the state for nodes that start
+    verification.py     check of all tables against the hash chain and the facts
+    database.py         address, durability checks, and connecting
+    migration.py        schema upgrade, with other processes doing the same
+    doctor.py           server checks for ``rankd doctor``
+    errors.py           translation of PostgreSQL's and the driver's errors
+    queries.py          queries of sql/queries.sql by name, and the migrations
 """
 
 from rankd.adapters.postgres.examination import examine, insist_on_begun, times

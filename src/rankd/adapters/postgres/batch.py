@@ -1,7 +1,7 @@
-"""What an append sends to the server, and what its answer means.
+"""Arguments of an append to the server, and its reply.
 
-Facts go as columns, an array each. Of two with one key only the first is sent; what became of the
-other is what became of that.
+Facts are sent as columns, one array each. Of several facts with one key only the first is sent, and
+the others get its result.
 """
 
 import os
@@ -38,31 +38,31 @@ def as_time(at: Instant) -> datetime:
 
 
 def as_instant(at: datetime) -> Instant:
-    """Return a time of the driver as we keep it, exactly."""
+    """Return a time of the driver as an instant, exactly."""
     return Instant((at - _EPOCH) // _MICROSECOND)
 
 
 def append_id() -> UUID:
-    """Return a name for an append that nobody else has; later ones sort behind, for the index."""
+    """Return a unique id for an append. Later ids sort after earlier ones, for the index."""
     return UUID(bytes=(time.time_ns() // 1_000_000).to_bytes(6, "big") + os.urandom(10))
 
 
 class Batch(NamedTuple):
-    """The facts of one append as they are sent."""
+    """Facts of one append, and the columns that are sent."""
 
     facts: Sequence[Fact]
-    """All that were handed over, those that are not sent included."""
+    """All facts of the append, those not sent included."""
     repeats: Mapping[int, int]
-    """For each fact with a key that came before in the same append, its place and that of the
-    first; these are not sent."""
+    """Index of each fact whose key came before in the same append, with the index of the first fact
+    that has the key. These facts are not sent."""
     columns: Sequence[Any]
-    """The arguments of ``rankd.append`` from the digest to what tells of players."""
+    """Arguments of ``rankd.append``, from the digest to the flags of facts that change players."""
     boards: Sequence[str | None] | None
     keys: Sequence[str | None] | None
 
 
 def prepared(facts: Sequence[Fact]) -> Batch:
-    """Return what is to be sent. Raises UnicodeError for what PostgreSQL cannot keep."""
+    """Encode facts for an append. Raises UnicodeError for text that PostgreSQL cannot store."""
     names = [name_of(fact) for fact in facts]
     repeats = _repeats(names)
     sent = [fact for place, fact in enumerate(facts) if place not in repeats] if repeats else facts
@@ -106,7 +106,7 @@ def _repeats(names: Sequence[tuple[str, str] | None]) -> dict[int, int]:
 
 
 class _Readable(NamedTuple):
-    """Columns that are None where all of their values are."""
+    """Readable columns; an optional one is None if all of its values are."""
 
     boards: Sequence[str | None]
     players: Sequence[str | None]
@@ -133,7 +133,7 @@ def _readable(facts: Sequence[Fact]) -> _Readable:
 
 
 def _plain(facts: Sequence[ScoreSubmitted]) -> _Readable:
-    """Return the same, for what nearly all are, in less time."""
+    """Return the same columns faster, for plain submissions, which nearly all facts are."""
     return _Readable(
         without_nul([fact.board for fact in facts]),
         without_nul([fact.player for fact in facts]),
@@ -146,10 +146,10 @@ def _plain(facts: Sequence[ScoreSubmitted]) -> _Readable:
 
 
 def _array(scores: tuple[int, ...] | None) -> str | None:
-    """Return an array as PostgreSQL writes it: rows of an array of arrays had one length."""
+    """Format an array as a PostgreSQL literal: rows of an array of arrays must have one length."""
     if scores is None:
         return None
-    if len(scores) == 1:  # As nearly all have.
+    if len(scores) == 1:  # The usual case.
         assert scores[0] in SCORE_RANGE, "a score has 64 bits"
         return f"{{{scores[0]}}}"
     assert all(score in SCORE_RANGE for score in scores), "a score has 64 bits"
@@ -180,21 +180,22 @@ def receipt_columns(receipts: Sequence[Kept]) -> Sequence[Any]:
 
 
 class _Answer(msgspec.Struct):
-    """What ``rankd.append`` and ``rankd.settle`` return."""
+    """Reply of ``rankd.append`` and ``rankd.settle``."""
 
     first: Position
     last: Position
     at: Instant
     link: bytes
     uses: list[tuple[int, Position, bytes, bytes | None]]
-    """Place among those that were sent, and who was first."""
+    """For each sent fact whose key was used before: its index, and the position, fingerprint and
+    receipt of the first use."""
 
 
 _answer = msgspec.json.Decoder(_Answer).decode
 
 
 def appended(batch: Batch, told: str) -> Appended:
-    """Return what became of the facts, by the server's answer."""
+    """Return the result of an append from the server's reply."""
     answer = _answer(told)
     if not answer.uses and not batch.repeats:
         positions: Sequence[Position] = range(answer.first, answer.last + 1)  # type: ignore[assignment]

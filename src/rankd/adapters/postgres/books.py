@@ -1,7 +1,8 @@
-"""Copies of the book in two small tables beside the ledger, for every node that starts.
+"""Snapshots of the state in two small tables beside the ledger, for nodes that start.
 
-A copy is written part by part, each a statement of its own, so that no append waits longer than for
-one of them; nobody finds it before its last statement says how many parts it has, and their digest.
+A snapshot is written part by part, one statement each, so that no append waits longer than for one
+of them. Readers do not see it before its last statement records the number of parts and their
+digest.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -14,17 +15,17 @@ from rankd.model.facts import Position
 from rankd.ports import COPIES_KEPT
 
 PARTS_TOGETHER = 8
-"""How many parts are read at once: some megabytes."""
+"""Parts read per query: some megabytes."""
 
 BEGUN_SECONDS_MAX = 600.0
-"""How long whoever has begun a copy may be at it before another begins one."""
+"""Seconds that a node may take for a snapshot before another may begin one."""
 
 Ask = Callable[..., Awaitable[Sequence[Any]]]
-"""Have a query answered: the query, what is given to it."""
+"""Run a query with its arguments, and return the rows."""
 
 
 class PostgresCopies:
-    """Copies of the book in the schema of a ledger."""
+    """State snapshots in the schema of a ledger."""
 
     def __init__(self, *, node: str, read: Ask, write: Ask) -> None:
         self._node = node

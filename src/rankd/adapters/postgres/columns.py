@@ -1,13 +1,12 @@
-"""A fact as a row: for people its fields in columns, for the ledger its exact bytes.
+"""Row of a fact: readable columns for SQL, and the exact bytes for the ledger.
 
-What is read back is the bytes; the columns say the same to whoever asks with SQL, and ``verify``
-holds them to it. A few fields that many kinds have are columns of their own. The rest is JSON in
-``details``: without what is absent or has its default, and with what PostgreSQL's text cannot hold
-(U+0000) replaced.
+The ledger reads only the bytes; the columns repeat them for SQL, and ``verify`` checks that they
+agree. Fields that many kinds share are columns of their own. The rest is JSON in ``details``:
+without absent and default values, and with U+0000, which PostgreSQL's text cannot hold, replaced.
 
-The hash chain is made over the bytes alone. Each link is the SHA-256 of the link before, the first
-and the last position and the time of an append, and the digest of its facts, for which each kind
-and each body is put behind its length. ``sql/migrations/0002_append.sql`` computes the same.
+The hash chain covers the bytes alone. Each link is the SHA-256 of the link before, the first and
+the last position and the time of an append, and the digest of its facts, for which each kind and
+each body is put behind its length. ``sql/migrations/0002_append.sql`` computes the same.
 """
 
 import struct
@@ -34,13 +33,13 @@ from rankd.model.facts import (
 )
 
 GENESIS = bytes(32)
-"""The link before the first append."""
+"""Link before the first append."""
 
 CHECKSUM_BYTES = 8
-"""Of a receipt: to find one that was changed, not to keep anybody from changing it."""
+"""Bytes of a receipt's checksum: enough to detect damage, not to prevent forgery."""
 
 SCORE_RANGE = range(-(2**63), 2**63)
-"""What a bigint holds."""
+"""Range of a bigint."""
 
 _PLACE = struct.Struct(">qqq")
 _LENGTH = struct.Struct(">i")
@@ -50,7 +49,7 @@ _TELLING = (PlayerProfiled, NameSet, FriendsSet, PlayerErased)
 
 
 class Row(NamedTuple):
-    """A fact's readable columns."""
+    """Readable columns of a fact."""
 
     board: str | None = None
     player: str | None = None
@@ -64,11 +63,12 @@ class Row(NamedTuple):
 
 _NAMES = frozenset(Row._fields) - {"details"}
 _UNSHOWN = frozenset({"defined"})
-"""Every submission has it and nobody asks for it: the bytes tell."""
+"""Fields without a column: every submission has them, and they are not queried. The bytes hold
+them."""
 
 
 def row_of(fact: Fact) -> Row:
-    """Return what the row of a fact shows beside its bytes."""
+    """Return the readable columns of a fact."""
     columns: dict[str, Any] = {}
     rest: dict[str, Any] = {}
     defaults = _defaults(type(fact))
@@ -87,7 +87,7 @@ def row_of(fact: Fact) -> Row:
 
 
 def is_plain(fact: Fact) -> bool:
-    """Return whether this is a submission with nothing to say beside its columns."""
+    """Whether a fact is a submission without optional fields, so that its details are empty."""
     return (
         type(fact) is ScoreSubmitted
         and fact.attributes is None
@@ -99,14 +99,14 @@ def is_plain(fact: Fact) -> bool:
 
 
 def tells_of_player(fact: Fact) -> bool:
-    """Return whether the table of players may change by it."""
+    """Whether a fact may change the player table."""
     if type(fact) is ScoreSubmitted:
         return bool(fact.attributes)
     return isinstance(fact, _TELLING)
 
 
 def name_of(fact: Fact) -> tuple[str, str] | None:
-    """Return the board and the key under which a fact counts once, or None if it may repeat."""
+    """Return the board and the key under which a fact counts once; None if it may repeat."""
     if type(fact) is ScoreSubmitted:
         return None if fact.key is None else (fact.board, fact.key)
     key = key_of(fact)
@@ -117,12 +117,12 @@ def name_of(fact: Fact) -> tuple[str, str] | None:
 
 
 def fingerprint_of(fact: Fact) -> bytes:
-    """Return what tells two facts of one name apart: nothing, but for submissions."""
+    """Return the digest that distinguishes submissions with one key; empty for other facts."""
     return fingerprint(fact) if isinstance(fact, ScoreSubmitted) else b""
 
 
 def fingerprints_of(fact: Fact) -> tuple[bytes, ...]:
-    """Return all that the table of keys may say of a fact instead of it."""
+    """Return every fingerprint that the key table may hold for a fact."""
     return fingerprints(fact) if isinstance(fact, ScoreSubmitted) else (b"",)
 
 
@@ -142,10 +142,10 @@ def _shown(fact: Fact, rest: dict[str, Any]) -> dict[str, Any]:
 
 
 def _opened(metadata: bytes) -> Any:
-    """Return what a client's JSON says, None if it cannot be shown."""
+    """Decode a client's JSON; None if it cannot be shown."""
     try:
         value = msgspec.json.decode(metadata)
-        _json(value)  # It may hold half a character.
+        _json(value)  # Fails on a lone surrogate.
     except (ValueError, RecursionError):
         return None
     return value
@@ -155,22 +155,22 @@ def _opened(metadata: bytes) -> Any:
 
 
 def checksum(position: int, body: bytes) -> bytes:
-    """Return what a receipt at a position is checked by."""
+    """Return the checksum of a receipt at a position."""
     return blake2b(position.to_bytes(8, "big") + body, digest_size=CHECKSUM_BYTES).digest()
 
 
 class Digest:
-    """The digest of the facts of one append, taken one after another."""
+    """Incremental digest of the facts of one append."""
 
     def __init__(self) -> None:
         self._hash = sha256()
 
     def add(self, kind: str, body: bytes) -> None:
-        """Take the next fact."""
+        """Add the next fact."""
         self._hash.update(_framed(kind.encode(), body))
 
     def digest(self) -> bytes:
-        """Return it."""
+        """Return the digest."""
         return self._hash.digest()
 
 
@@ -185,12 +185,12 @@ def _framed(kind: bytes, body: bytes, length: Callable[[int], bytes] = _LENGTH.p
 
 
 def link(previous: bytes, *, first: int, last: int, at: int, facts: bytes) -> bytes:
-    """Return the link of an append; ``facts`` is their digest."""
+    """Return the link of an append; ``facts`` is the digest of its facts."""
     return sha256(previous + _PLACE.pack(first, last, at) + facts).digest()
 
 
 def without_nul(texts: Sequence[str | None]) -> Sequence[str | None]:
-    """Return texts that PostgreSQL can keep. Raises UnicodeError if one is none of these."""
+    """Return texts unchanged. Raises UnicodeError for U+0000, which PostgreSQL cannot store."""
     if "\0" in "".join(filter(None, texts)):
         raise UnicodeError("PostgreSQL keeps no text with U+0000 in it")
     return texts

@@ -1,12 +1,12 @@
-"""Where the database is, what it must promise, and a connection to it.
+"""Address of the database, its durability checks, and connecting.
 
-A URL names it, as every tool of PostgreSQL takes it; ``?schema=`` names the schema, and all other
-parameters are the driver's: ``postgresql://rankd@db/games?schema=rankd&sslmode=require``.
+A URL names the database, as every tool of PostgreSQL takes it; ``?schema=`` names the schema, and
+all other parameters are the driver's: ``postgresql://rankd@db/games?schema=rankd&sslmode=require``.
 
-Nothing of a session is relied on, so that a pooler may stand between which gives each transaction
-another connection of the server (PgBouncer's transaction mode). There, statements are not prepared
-under names, and nobody can listen. Whether there is one is found out: a server tells each
-connection the number of its process, and a pooler, which has chosen none yet, makes one up.
+No session state is relied on, so that a pooler may assign another server connection to each
+transaction (PgBouncer's transaction mode). Behind one, statements are not prepared under names, and
+LISTEN does not work. A pooler is detected by the process id: a server reports its own to each
+connection, and a pooler, which has chosen no server connection yet, invents one.
 """
 
 import logging
@@ -24,21 +24,22 @@ from rankd.adapters.postgres.statements import QUERIES, SCHEMA, in_schema
 from rankd.errors import InvalidSetting, LedgerUnavailable
 
 VERSION_MIN = 14
-"""The oldest that PostgreSQL's makers still mend; times are exact numbers from it on."""
+"""Oldest version that PostgreSQL's developers still support; ``extract`` is exact from it on."""
 
 PORT = "5432"
 
 STATEMENTS_MAX = 32
-"""More than we have: each is prepared once for a connection, and then costs one round trip."""
+"""More than there are queries: each is prepared once per connection, and then costs one round
+trip."""
 
 _log = logging.getLogger(__name__)
 
-_PORT = re.compile(r"[^:]:[0-9]+$")  # Not the end of an address with colons, as ::1 is.
+_PORT = re.compile(r"[^:]:[0-9]+$")  # Not the end of an IPv6 address such as ::1.
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,47}")  # "facts_2026_11" and a channel must fit beside it.
 
 
 class Connection(Protocol):
-    """What we use of the driver's connection."""
+    """Methods used of the driver's connection."""
 
     def fetch(self, query: str, *args: Any, timeout: float | None = None) -> Awaitable[list[Any]]:
         """Return all rows."""
@@ -46,7 +47,7 @@ class Connection(Protocol):
     def fetchmany(
         self, query: str, args: Any, *, timeout: float | None = None
     ) -> Awaitable[list[Any]]:
-        """Return all rows of a statement that is asked many times, in one transaction."""
+        """Return all rows of a statement executed with many arguments, in one transaction."""
 
     def fetchrow(self, query: str, *args: Any, timeout: float | None = None) -> Awaitable[Any]:
         """Return the first row, None if there is none."""
@@ -55,43 +56,43 @@ class Connection(Protocol):
         """Return the first value of the first row."""
 
     def execute(self, query: str, *args: Any, timeout: float | None = None) -> Awaitable[str]:
-        """Do, and return nothing but a word. Without arguments it may be several statements."""
+        """Execute, and return the command tag. Without arguments it may be several statements."""
 
     def transaction(self, *, isolation: str | None = None, readonly: bool = False) -> Any:
-        """Return a context in which what is asked is one transaction."""
+        """Return a context manager for a transaction."""
 
     def cursor(self, query: str, *args: Any, prefetch: int | None = None) -> Any:
-        """Return rows to iterate over within a transaction, some fetched at a time."""
+        """Return rows to iterate over within a transaction, fetched in batches."""
 
     async def add_listener(self, channel: str, callback: Any) -> None:
-        """Have a function called for each notification."""
+        """Call a function for each notification."""
 
     def add_termination_listener(self, callback: Any) -> None:
-        """Have a function called when the connection is gone."""
+        """Call a function when the connection is closed or lost."""
 
     def get_server_pid(self) -> int:
-        """Return the number of the server's process, as the server told it."""
+        """Return the server's process id, as reported on this connection."""
 
     def is_closed(self) -> bool:
-        """Return whether the connection is gone."""
+        """Return whether the connection is closed or lost."""
 
     def close(self, *, timeout: float | None = None) -> Awaitable[None]:
-        """Take leave, and go."""
+        """Close the connection in order."""
 
     def terminate(self) -> None:
-        """Go."""
+        """Abort the connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a ledger is."""
+    """URL and schema of a ledger."""
 
     url: str = field(repr=False)  # It may hold a password.
     schema: str = SCHEMA
 
     @classmethod
     def parse(cls, url: str) -> "Address":
-        """Read a URL. Raises InvalidSetting."""
+        """Parse a URL. Raises InvalidSetting."""
         try:
             parts = urlsplit(url)
         except ValueError:
@@ -109,7 +110,7 @@ class Address:
 
     @property
     def where(self) -> str:
-        """Return host and port as errors name them, without what is secret."""
+        """Return host and port for error messages, without secrets."""
         parts = urlsplit(self.url)
         asked = dict(parse_qsl(parts.query))
         hosts = parts.netloc.rpartition("@")[2] or asked.get("host") or os.environ.get("PGHOST")
@@ -118,7 +119,7 @@ class Address:
         return ",".join(host if _PORT.search(host) else f"{host}:{port}" for host in named)
 
     def sql(self, statement: str) -> str:
-        """Return a statement of ours for this schema."""
+        """Return a statement of the files for this schema."""
         return in_schema(statement, self.schema)
 
 
@@ -127,7 +128,7 @@ def _invalid(problem: str) -> InvalidSetting:
 
 
 async def connect(address: Address, *, node: str, pooled: bool, seconds_max: float) -> Connection:
-    """Open a connection. Raises what the driver raises."""
+    """Open a connection. Raises the driver's errors."""
     try:
         connection: Connection = await asyncpg.connect(
             address.url,
@@ -151,16 +152,16 @@ _ARRAYS = "SELECT NULL::bigint[], NULL::boolean[], NULL::bytea[], NULL::text[]"
 
 
 async def _learn_types(connection: Connection, seconds_max: float) -> None:
-    """Let the driver learn our types of arrays before anybody waits for an append.
+    """Let the driver learn the array types used here, before an append waits for it.
 
-    It asks the server when it meets one first, and what it asks takes a second where the server
-    compiles it (jit). It forbids that for its session; but behind a pooler each question is of
-    another session, unless they are of one transaction.
+    The driver queries the server when it first meets a type, and the query takes a second if the
+    server compiles it (jit). The driver disables jit for its session; but behind a pooler each
+    query is of another session, unless they are of one transaction.
     """
-    # Not by the driver's own context: that would wait for a silent server to roll back.
+    # Not with the driver's context manager: it would wait for a silent server to roll back.
     await connection.execute("BEGIN; SET LOCAL jit = off", timeout=seconds_max)
     await connection.fetch(_ARRAYS, timeout=seconds_max)
-    # The driver has set it for whoever uses the session next, too.
+    # The driver's setting would otherwise apply to the next user of the session.
     await connection.execute("RESET jit; COMMIT", timeout=seconds_max)
 
 
@@ -168,19 +169,19 @@ async def _learn_types(connection: Connection, seconds_max: float) -> None:
 
 
 class Durability(NamedTuple):
-    """What is in force, read back from the server."""
+    """Settings in force, read back from the server."""
 
     postgres: str
     fsync: str
     full_page_writes: str
     synchronous_commit: str
-    """Of our appends, whatever the role's default is."""
+    """In force for appends, independent of the role's default."""
     pooled: bool
-    """Whether there is a pooler between."""
+    """Whether the connection leads through a pooler."""
 
 
 async def durability(connection: Connection, address: Address, *, seconds_max: float) -> Durability:
-    """Look whether the server can keep our promises. Raises LedgerUnavailable if it cannot."""
+    """Check that the server is durable. Raises LedgerUnavailable if it is not."""
     found = await connection.fetchrow(address.sql(QUERIES["server"]), timeout=seconds_max)
     for problem in problems(found):
         raise LedgerUnavailable(problem, applied="no")
@@ -191,13 +192,13 @@ async def durability(connection: Connection, address: Address, *, seconds_max: f
         postgres=found["name"],
         fsync=found["fsync"],
         full_page_writes=found["full_page_writes"],
-        synchronous_commit="on" if commit == "off" else commit,  # As rankd.append has it.
+        synchronous_commit="on" if commit == "off" else commit,  # rankd.append sets it.
         pooled=found["pid"] != connection.get_server_pid(),
     )
 
 
 def problems(found: Any) -> list[str]:
-    """Return why a server that says this of itself cannot keep a ledger."""
+    """Return the reasons why a server with these settings is unfit for a ledger."""
     version, isolation = found["version"], found["isolation"]
     wrong = {
         f"PostgreSQL {found['name']} is too old; rankd needs {VERSION_MIN} or later": (
@@ -226,7 +227,7 @@ def problems(found: Any) -> list[str]:
 
 
 async def leave(connection: Connection, *, seconds_max: float) -> None:
-    """Close a connection, politely if the server still listens."""
+    """Close a connection, and abort it if the server does not reply."""
     try:
         await connection.close(timeout=seconds_max)
     except VENDOR:

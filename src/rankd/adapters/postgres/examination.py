@@ -1,4 +1,4 @@
-"""What a PostgreSQL server is like, for whoever wants to know before nodes use it."""
+"""Checks of a PostgreSQL server before nodes use it, for ``rankd doctor``."""
 
 import asyncpg  # type: ignore[import-untyped]
 
@@ -10,11 +10,11 @@ from rankd.model.window import Instant
 from rankd.ports import Finding
 
 SECONDS_MAX = 5.0
-"""How long a server may take to let one in, and to let one go."""
+"""Limit for connecting, and for closing."""
 
 
 async def examine(url: str) -> list[Finding]:
-    """Look at a server, and change nothing. Raises InvalidSetting, LedgerUnavailable."""
+    """Inspect a server without changing it. Raises InvalidSetting, LedgerUnavailable."""
     address = Address.parse(url)
     try:
         connection = await connect(address, node="doctor", pooled=True, seconds_max=SECONDS_MAX)
@@ -30,7 +30,7 @@ async def examine(url: str) -> list[Finding]:
 
 
 async def times(url: str) -> tuple[Instant | None, Instant]:
-    """Return the time of the last fact, None if there is none, and the server's.
+    """Return the time of the last fact, None if there is none, and the server's time.
 
     Raises InvalidSetting, LedgerUnavailable.
     """
@@ -50,7 +50,7 @@ async def times(url: str) -> tuple[Instant | None, Instant]:
 
 
 async def insist_on_begun(url: str) -> None:
-    """Raise NoLedger if there is no ledger at a URL, and change nothing."""
+    """Raise NoLedger if there is no ledger at a URL. Changes nothing."""
     address = Address.parse(url)
     try:
         connection = await connect(address, node="doctor", pooled=True, seconds_max=SECONDS_MAX)

@@ -1,8 +1,8 @@
-"""What errors of PostgreSQL, of its driver and of the network mean to a caller.
+"""Translation of errors of PostgreSQL, its driver and the network.
 
-The one question that matters is whether an append was applied. An ERROR is the server's own word
-that the transaction was rolled back. Anything else, a FATAL one included, says only that the
-connection is gone: the transaction may have been committed a moment before.
+The decisive question is whether an append was applied. An ERROR means that the server has rolled
+the transaction back. Any other error, FATAL included, only means that the connection is gone: the
+transaction may have been committed just before.
 """
 
 from typing import Literal
@@ -15,35 +15,35 @@ VENDOR = (
     asyncpg.PostgresError,
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
-    OSError,  # Also what a deadline raises.
+    OSError,  # Includes TimeoutError.
 )
-"""Everything that can come out of a call of the driver but a mistake of ours."""
+"""Every error that a call of the driver raises, except programming errors."""
 
 _RETRIED = frozenset({"40001", "40P01", "55P03"})
-"""A conflict, a deadlock, a lock that was not to be had in time: another time it may work."""
+"""Serialization failure, deadlock, lock time-out: a retry may succeed."""
 
-# What may pass if the caller waits, or mends the server: by class, and by code. Anything else means
-# that the tables are not those we made, or do not hold what we wrote.
+# Errors that may pass if the caller waits, or the operator repairs the server: by class, and by
+# code. Any other means that the tables are not ours, or are damaged.
 _PASSING_CLASSES = frozenset({"08", "25", "28", "3D", "40", "53", "55", "57", "58"})
 _PASSING_CODES = frozenset({"42501"})
 
 
 def is_certain(error: BaseException) -> bool:
-    """Return whether the server itself says that nothing was done."""
+    """Whether the server reports that nothing was applied."""
     if not isinstance(error, asyncpg.PostgresError):
         return False
     return _severity(error) == "ERROR" and _code(error)[:2] != "08"
 
 
 def is_retried(error: BaseException) -> bool:
-    """Return whether the same statement may work the next moment."""
+    """Whether an immediate retry of the same statement may succeed."""
     return is_certain(error) and _code(error) in _RETRIED
 
 
 def translated(
     error: BaseException, *, where: str = "", applied: Literal["no", "unknown"] = "no"
 ) -> RankdError:
-    """Return what an error means to a caller; ``where`` the server is that it came from."""
+    """Translate an error into one of rankd's; ``where`` names the server it came from."""
     server = f"PostgreSQL at {where}" if where else "PostgreSQL"
     if not isinstance(error, asyncpg.PostgresError):
         return LedgerUnavailable(f"{server} cannot be reached: {said(error)}", applied=applied)
@@ -60,10 +60,10 @@ def _code(error: asyncpg.PostgresError) -> str:
 
 
 def _severity(error: asyncpg.PostgresError) -> str | None:
-    # The second is in the server's language; poolers send no other.
+    # The second is in the server's language; poolers send only that one.
     return getattr(error, "severity_en", None) or getattr(error, "severity", None)
 
 
 def said(error: BaseException) -> str:
-    """Return the first line: what follows may repeat what was sent; of one without, its kind."""
+    """Return the first line of an error, or its type: further lines may repeat the data sent."""
     return str(error).partition("\n")[0] or type(error).__name__

@@ -1,9 +1,9 @@
-"""The part of the ledger that this process has seen, which every server must have.
+"""Part of the ledger that this process has seen, which every server must have.
 
-Behind one address there may be another server from one connection to the next: a standby that
-lagged when it was promoted, or a backup that was restored. An append there would give positions a
-second time. So each new connection is compared with what was seen before it is used, and each
-append once more, in its own statement: behind a pooler a server is replaced under a connection.
+The address may lead to another server from one connection to the next: a standby that lagged when
+it was promoted, or a restored backup. An append there would assign positions a second time. So each
+new connection is compared with the history before it is used, and each append once more, in its own
+statement: behind a pooler a server is replaced under a connection.
 """
 
 from typing import NamedTuple
@@ -15,38 +15,38 @@ from rankd.errors import LedgerUnavailable
 from rankd.model.facts import Position
 
 OTHER_HISTORY = ""
-"""The answer of a server to an append where it lacks the last append that was seen."""
+"""Reply of a server to an append if it lacks the last append seen."""
 
 
 class Append(NamedTuple):
-    """An append by its last position and its link, which stands for everything up to it."""
+    """An append by its last position and its link, which covers everything up to it."""
 
     last: Position
     link: bytes
 
 
 class History:
-    """The furthest append and the furthest fact that this process has seen."""
+    """Highest append and highest fact that this process has seen."""
 
     def __init__(self) -> None:
         self.append = Append(Position(0), GENESIS)
         self.position = Position(0)
-        """Of the furthest fact, which may be of a later append."""
+        """Position of the highest fact, which may be of a later append."""
 
     def note(self, last: Position, link: bytes) -> None:
-        """Note an append that was made or found."""
+        """Record an append that was made or found."""
         if last > self.append.last:
             self.append = Append(last, link)
         self.note_fact(last)
 
     def note_fact(self, position: Position) -> None:
-        """Note that a fact was read."""
+        """Record that a fact was read."""
         self.position = max(self.position, position)
 
     async def compare(
         self, connection: Connection, address: Address, *, seconds_max: float
     ) -> None:
-        """Raise LedgerUnavailable unless the server has what was seen."""
+        """Raise LedgerUnavailable unless the server has the seen history."""
         seen, position = self.append, self.position
         found = await connection.fetchrow(
             address.sql(QUERIES["compare_history"]), seen.last, timeout=seconds_max

@@ -1,7 +1,7 @@
-"""What is kept of standings beside the facts: closed windows whole, and the top of open rankings.
+"""Archive of standings beside the facts: closed windows, complete, and top lists of open rankings.
 
-None of it is the truth: it follows from the facts, and readers are answered from it only while the
-index is out of reach. Each question is one step in a tree, or as long as its answer.
+It is derived from the facts, and read only while the index is unreachable. A query is one index
+lookup, or proportional to its result.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from rankd.model.standing import Rank
 from rankd.ports import ListKept, Placed, Ranking, SealedName, SealedRow, TopList
 
 STANDINGS_TOGETHER_MAX = 10_000
-"""Rows of a sealed window that are written, or deleted, at once."""
+"""Rows of a sealed window written, or deleted, per statement."""
 
 EVERYBODY = ""
 """Stands for no segment: a column of a primary key cannot be null."""
@@ -27,17 +27,17 @@ _NOTHING = b"null"
 
 
 class StandingsTables:
-    """An Archive and TopLists in the ledger's schema. The ledger asks and writes for it."""
+    """Archive and TopLists in the ledger's schema. The ledger implements its reads and writes."""
 
     async def _rows(self, query: str, *given: Any) -> Sequence[Any]:
         raise NotImplementedError
 
     async def _archive(self, query: str, *given: Any) -> None:
-        """Write in the turn of appends: what is archived is much, and comes seldom."""
+        """Write on the connection of appends: archives are large and rare."""
         raise NotImplementedError
 
     async def _keep_aside(self, query: str, *given: Any) -> None:
-        """Write in the turn of reads, so that no append waits for it."""
+        """Write on the connection of reads, so that no append waits for it."""
         raise NotImplementedError
 
     # ------------------------------------------------------------------ closed windows
@@ -80,7 +80,7 @@ class StandingsTables:
             await self._archive(QUERIES["drop_standings"], *given)
 
     async def kept_some(self, board: str, window: str, *, since: Position) -> bool:
-        """Whether any row of a closed window is kept."""
+        """Whether any row of a closed window is stored."""
         return bool(await self._rows(QUERIES["any_standing"], board, window, since))
 
     async def sealed_total(self, board: str, window: str, *, since: Position) -> int | None:
@@ -96,14 +96,14 @@ class StandingsTables:
     async def sealed_players(
         self, board: str, window: str, players: Sequence[str], *, since: Position
     ) -> Mapping[str, SealedRow]:
-        known = [player for player in players if "\0" not in player]  # No text can hold it.
+        known = [player for player in players if "\0" not in player]  # Cannot be stored.
         rows = await self._rows(QUERIES["sealed_players"], board, window, since, known)
         return {row.player: row for row in map(_sealed, rows)}
 
     async def sealed_behind(
         self, board: str, window: str, order_key: bytes, player: str, *, since: Position
     ) -> SealedRow | None:
-        player, _, _ = player.partition("\0")  # No text can hold it, and nobody is called so.
+        player, _, _ = player.partition("\0")  # Cannot be stored, so no id contains it.
         given = (board, window, since, order_key, player)
         rows = await self._rows(QUERIES["sealed_behind"], *given)
         return _sealed(rows[0]) if rows else None

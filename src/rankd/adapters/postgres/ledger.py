@@ -1,21 +1,20 @@
-"""The ledger of several processes: promises of the port, kept with PostgreSQL.
+"""Ledger port in PostgreSQL, for several processes.
 
-Each process has three connections: one that appends, one that reads, one that listens and feels
-whether the server answers at all. An append is one question to the server
-(``sql/migrations/0002_append.sql``), which commits by itself; in it whoever appends locks the head,
-so that positions grow in the order of commits.
+Each process has three connections: one that appends, one that reads, one that listens and checks
+that the server replies. An append is one statement (``sql/migrations/0002_append.sql``), which
+commits by itself. It locks the head, so that positions grow in the order of commits.
 
-What an error means depends on who says it. If the server says ERROR, nothing was done. If the
-connection is lost while an append is under way, nobody knows: then another connection asks what
-became of it, by an id that each append carries. Either it is there, and is answered as if nothing
-had happened; or it is not, and a tombstone under the same lock sees to it that it never will be,
-however late it comes, and it may be tried again. Only if nobody can be asked is the answer
-``unknown``: after a few seconds of a server that does not answer, and a tenth of one after it is
-known to be gone. Nothing here depends on which it was, since the server alone knows where the
-ledger ends: when it is back, appends go on.
+The meaning of an error depends on its source. After an ERROR of the server, nothing was applied. If
+the connection is lost during an append, the outcome is unknown: then another connection looks the
+append up by its id. Either it was applied, and its stored result is returned; or it was not, and a
+tombstone under the same lock ensures that it never will be, however late it arrives, so that it may
+be retried. Only if the server cannot be asked is the outcome ``unknown``: after a few seconds of a
+server that does not reply, and a tenth of one after it is known to be gone. Later appends do not
+depend on that outcome, since the server alone knows where the ledger ends: when it is back, they go
+on.
 
-A server that does not answer counts as gone long before that (``silence_seconds``): whoever has not
-been sent yet is refused, with a certain ``no``, until it answers.
+A server that does not reply counts as gone long before that (``silence_seconds``): appends not sent
+yet are refused, with a certain ``no``, until it replies.
 """
 
 import asyncio
@@ -67,14 +66,14 @@ from rankd.model.window import Instant
 from rankd.ports import Appended, FirstUse, Kept, Progress, StartLoop
 
 TRIES_MAX = 4
-"""Of one append: after a conflict, a lock that was not to be had, or a connection that was lost."""
+"""Attempts of one append: after a conflict, a lock time-out, or a lost connection."""
 
 PAUSE_SECONDS = 0.02
-"""Between two tries: twice that after the first, then twice as long, and so on."""
+"""Base of the pause between attempts: doubled for the first pause, and for each further one."""
 
 COVER_SECONDS = 6 * 3_600
-"""How often to look whether the months ahead have their partitions. Appends need not wait for it:
-there are always some ahead."""
+"""Interval of the check that the coming months have partitions. Appends do not wait for it: some
+exist ahead."""
 
 POSITION_MAX = 2**63 - 1
 
@@ -86,7 +85,7 @@ _log = logging.getLogger(__name__)
 
 
 class PostgresLedger(StandingsTables):
-    """A Ledger in a schema of a PostgreSQL database, for any number of processes."""
+    """Ledger in a schema of a PostgreSQL database, for any number of processes."""
 
     durable: ClassVar[bool] = True
     shared: ClassVar[bool] = True
@@ -130,9 +129,9 @@ class PostgresLedger(StandingsTables):
             start=start,
         )
         self._answered_at = 0.0
-        """When anything was last answered, by the loop's clock."""
+        """Time of the last reply to a read, by the loop's clock."""
         self.copies = PostgresCopies(node=node, read=self._rows, write=self._done)
-        """Of the book, for nodes that start."""
+        """State snapshots for nodes that start."""
         self._background: list[asyncio.Task[None]] = []
         self._under_way: set[asyncio.Task[Any]] = set()
         self._damage: LedgerCorrupt | None = None
@@ -149,11 +148,11 @@ class PostgresLedger(StandingsTables):
         copying: bool = False,
         start: StartLoop = start_task,
     ) -> AsyncIterator["PostgresLedger"]:
-        """Open the ledger a URL names, or begin one there. ``node`` is who appends here.
+        """Open the ledger at a URL, or begin one there. ``node`` names this process in its appends.
 
-        ``start`` runs its background loops.
-        Raises InvalidSetting, LedgerUnavailable, LedgerCorrupt for a schema that is not ours, and
-        LedgerNotCopied for a copy that was not finished, unless it is opened for ``copying``.
+        ``start`` runs its background loops. Raises InvalidSetting, LedgerUnavailable, LedgerCorrupt
+        for a schema of another program, and LedgerNotCopied for a copy that was not finished,
+        unless it is opened for ``copying``.
         """
         address = Address.parse(url)
         found = await _prepare(address, node, patience, copying=copying)
@@ -185,7 +184,7 @@ class PostgresLedger(StandingsTables):
         ]
 
     async def _examined(self) -> Connection:
-        """Connect, and look again: behind the same address there may be another server by now."""
+        """Connect and check the server: the address may lead to another one by now."""
         connection, patience = await self._connect(), self._patience
         try:
             found = await durability(
@@ -204,7 +203,7 @@ class PostgresLedger(StandingsTables):
         if self._closed:
             return
         self._closed = True
-        if self._under_way:  # Each ends by itself, within its patience.
+        if self._under_way:  # Each ends by itself, within its time limit.
             await asyncio.wait(self._under_way)
         for task in self._background:
             task.cancel()
@@ -263,7 +262,7 @@ class PostgresLedger(StandingsTables):
             await self.append((), now=Instant(0), receipts=receipts)
 
     async def _finished(self, work: Coroutine[Any, Any, T]) -> T:
-        """Have a piece of work done, also if whoever waits for it goes away."""
+        """Complete a task even if its caller is cancelled."""
         task = asyncio.create_task(work)
         self._under_way.add(task)
         task.add_done_callback(self._end)
@@ -272,7 +271,7 @@ class PostgresLedger(StandingsTables):
     def _end(self, task: asyncio.Task[Any]) -> None:
         self._under_way.discard(task)
         if not task.cancelled():
-            task.exception()  # Whoever waits hears of it; perhaps nobody does.
+            task.exception()  # Mark it as retrieved: the caller may have been cancelled.
 
     async def _append(self, batch: Batch, asked: tuple[Any, ...]) -> str | None:
         async with self._writer.turn():
@@ -283,7 +282,7 @@ class PostgresLedger(StandingsTables):
                 try:
                     return self._taken(await self._ask(connection, name, asked))
                 except VENDOR as exc:
-                    # By the end of this block it was not applied, and never will be.
+                    # After this block the append was not applied, and never will be.
                     if is_certain(exc):
                         if not is_retried(exc) or tries == TRIES_MAX:
                             raise self._note(self._writer.translated(exc)) from exc
@@ -308,7 +307,7 @@ class PostgresLedger(StandingsTables):
         return told
 
     def _taken(self, told: str | None) -> str | None:
-        """Return the answer to an append, unless it came from a server with another history."""
+        """Return the reply to an append, unless it came from a server with another history."""
         if told != OTHER_HISTORY:
             return told
         self._writer.drop()
@@ -317,7 +316,7 @@ class PostgresLedger(StandingsTables):
         )
 
     async def _settle(self, name: UUID, batch: Batch, problem: BaseException) -> str | None:
-        """Find out what became of an append: its answer, or None if it will never be applied."""
+        """Find the outcome of an append: its reply, or None if it will never be applied."""
         _log.warning("an append's answer was lost, and is asked for: %s", said(problem))
         self._writer.drop()
         loop = asyncio.get_running_loop()
@@ -362,9 +361,9 @@ class PostgresLedger(StandingsTables):
             self._news.tell(takings[-1].last)
 
     async def _take_over(self, takings: Sequence[Taking]) -> None:
-        """Append all as one transaction. If its answer is lost, whoever copies looks again."""
+        """Append all in one transaction. If the reply is lost, the caller reads the head again."""
         patience = _milliseconds(self._patience.lock_seconds)
-        whatever = Append(Position(0), GENESIS)  # Whoever copies has compared the ledger itself.
+        whatever = Append(Position(0), GENESIS)  # The caller has compared the ledgers itself.
         asked = [
             (append_id(), self._node, patience, *taking.asked, *whatever) for taking in takings
         ]
@@ -402,16 +401,16 @@ class PostgresLedger(StandingsTables):
             raise loss
 
     async def _prove(self, connection: Connection) -> None:
-        """Take the head's lock for a moment: who can have it, and commit, can append."""
+        """Take the head's lock for a moment: a process that can lock and commit can append."""
         await connection.fetch(
             self._address.sql(QUERIES["lock_head"]), timeout=self._patience.silence_seconds
         )
 
     def silent(self, error: BaseException) -> None:
-        """Hear that the server does not answer: nobody need wait to find out for itself.
+        """Mark the server as gone, so that no request waits to detect it by itself.
 
-        But for who has asked already, whose answer may yet come. If others were answered meanwhile
-        it is only busy, or a pooler is.
+        A request already sent waits on, because its reply may come. If others got replies
+        meanwhile, the server or a pooler is only busy.
         """
         since = asyncio.get_running_loop().time() - self._patience.silence_seconds
         if max(self._answered_at, self._news.moved_at) > since:
@@ -422,7 +421,7 @@ class PostgresLedger(StandingsTables):
         self._writer.refuse_waiting(lambda: LedgerUnavailable(str(missing), applied="no"))
 
     def heard(self) -> None:
-        """Hear that it answers."""
+        """Mark the server as reachable."""
         self._presence.find(self)
 
     @property
@@ -430,12 +429,12 @@ class PostgresLedger(StandingsTables):
         return self._history.position
 
     def fallen_back(self) -> None:
-        """Hear that the server ends before what was seen: compare it on new connections."""
+        """Reopen the connections, to compare histories: the server lacks a position seen here."""
         self._writer.drop()
         self._reader.drop()
 
     def _note(self, error: RankdError) -> RankdError:
-        """Append no more to tables that are damaged."""
+        """Refuse further appends if the tables are damaged."""
         if isinstance(error, LedgerCorrupt):
             self._damage = error
         return error
@@ -470,7 +469,7 @@ class PostgresLedger(StandingsTables):
         return Instant(rows[0][0])
 
     async def chain_head(self) -> bytes:
-        """Return the last link: ledgers that agree in it agree in every fact."""
+        """Return the last link: ledgers with the same last link have the same facts."""
         _, link = await self._last()
         return link
 
@@ -485,7 +484,7 @@ class PostgresLedger(StandingsTables):
         return rows[0][0] if rows else None
 
     async def first_use(self, *, board: str, key: str) -> FirstUse | None:
-        if "\0" in board + key:  # No text can hold it, so nobody used it.
+        if "\0" in board + key:  # PostgreSQL cannot store it, so it was never used.
             return None
         rows = await self._rows(QUERIES["find_uses"], [board], [key])
         return FirstUse(*rows[0][1:]) if rows else None
@@ -508,7 +507,7 @@ class PostgresLedger(StandingsTables):
         while not self._closed and self._news.newest <= after:
             waiting = asyncio.ensure_future(self._news.wait(max(deadline - loop.time(), 0)))
             try:
-                with suppress(Unavailable):  # Whoever reads hears of it.
+                with suppress(Unavailable):  # The next read reports it.
                     if await self.head() > after:
                         return
                 if loop.time() >= deadline:
@@ -530,7 +529,7 @@ class PostgresLedger(StandingsTables):
         return rows
 
     async def verify(self) -> AsyncIterator[Progress]:
-        """Check everything up to the head of this moment, on a connection of its own."""
+        """Check everything up to the current head, on a connection of its own."""
         head = await self.head()
         try:
             connection = await self._connect()
@@ -555,7 +554,7 @@ class PostgresLedger(StandingsTables):
         await self._finished(self._write(line, self._address.sql(query), given))
 
     async def _done(self, query: str, *given: Any) -> Sequence[Any]:
-        """Have something written that may be written twice; return what the statement returns."""
+        """Run an idempotent write; return the rows of the statement."""
         self._refuse_if_damaged()
         return await self._finished(self._write(self._writer, self._address.sql(query), given))
 
@@ -566,7 +565,7 @@ class PostgresLedger(StandingsTables):
         return await _again(line, write)
 
     async def _keep_house(self) -> None:
-        """Make partitions ahead, now and then."""
+        """Create partitions for the coming months, periodically."""
         while True:
             await asyncio.sleep(COVER_SECONDS)
             try:
@@ -582,9 +581,9 @@ class PostgresLedger(StandingsTables):
 
 
 async def _prepare(address: Address, node: str, patience: Patience, *, copying: bool) -> Durability:
-    """Look whether the server is one we can use, and make the schema the one we know."""
+    """Check that the server is fit, and migrate the schema."""
     try:
-        # As if there were a pooler: nobody knows yet.
+        # Connect as if behind a pooler: it is not known yet.
         connection = await connect(
             address, node=node, pooled=True, seconds_max=patience.connect_seconds
         )
@@ -605,7 +604,7 @@ async def _prepare(address: Address, node: str, patience: Patience, *, copying: 
 
 
 async def _again(line: Line, work: Callable[[Connection], Awaitable[T]]) -> T:
-    """Do what may be done twice, in its turn; a second time if the connection was lost."""
+    """Run idempotent work with exclusive use of a connection; once more if that was lost."""
     async with line.turn():
         for tries_left in (1, 0):
             connection = await line.connection()

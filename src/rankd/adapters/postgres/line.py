@@ -1,14 +1,14 @@
-"""A connection that comes back by itself, used by one after another.
+"""Connection that reopens itself, used by one task at a time.
 
-Whoever has its turn uses the connection alone. If the connection is lost, a task opens another,
-again and again until it can. Whoever comes meanwhile waits a moment, in case it was only the
-connection; then the server is known to be gone, and everybody is refused at once until it is back.
+A task uses the connection exclusively. If the connection is lost, a background task reopens it,
+retrying until it succeeds. Tasks that arrive meanwhile wait ``notice_seconds``, in case only the
+connection was lost; then the server counts as gone, and all are refused at once until it is back.
 
-A server may also fall silent: its host stands still, or the network loses everything, and no
-connection says so. Who has asked waits on, for the answer may come; but after a short while the
-server counts as gone for everybody else, until it answers. Unless others are seen to be answered:
-then it is only busy. If the connection is broken off meanwhile, the next one must prove that it is
-answered before it is used.
+A server may also fall silent without an error: its host hangs, or the network drops every packet.
+The request under way waits on, because its reply may come; but after ``silence_seconds`` the server
+counts as gone for all other requests, until it replies. It only counts as busy if others are seen
+to get replies. If the connection is dropped meanwhile, a new one must prove that the server replies
+before it is used.
 """
 
 import asyncio
@@ -27,40 +27,45 @@ from rankd.ports import Loop, StartLoop
 T = TypeVar("T")
 
 STALL = 0.25
-"""How late an alarm may ring, as a part of the silence it is about, before it says nothing."""
+"""Fraction of the silence limit by which a timer may be late. A later one is ignored, because then
+this process was stalled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How long to wait for what. A server that is stuck means refusal within these."""
+    """Time limits of a connection, in seconds. A server that hangs is reported within them."""
 
     connect_seconds: float = 2.0
-    """For a connection."""
+    """Limit for connecting."""
     notice_seconds: float = 0.2
-    """For a connection that was lost to come back, before the server counts as gone."""
+    """Limit for a lost connection to be reopened, before the server counts as gone."""
     silence_seconds: float = 1.0
-    """For any answer to an append. Then the server counts as gone, and only who has asked waits."""
+    """Limit for the reply to an append. After it the server counts as gone, and only that append
+    waits."""
     pulse_seconds: float = 0.5
-    """Between two looks whether it answers at all, while nobody has anything to ask."""
+    """Interval of the health checks (notifications.py)."""
     statement_seconds: float = 4.0
-    """For an append, from the first byte sent."""
+    """Limit for an append, from the first byte sent."""
     lock_seconds: float = 3.0
-    """For the head, while other processes append; within the statement."""
+    """Limit for the lock on the head, which other processes' appends hold; part of the
+    statement."""
     settle_seconds: float = 5.0
-    """To find out what became of an append whose answer was lost, as long as there is a server."""
+    """Limit for finding the outcome of an append whose reply was lost, while the server is
+    reachable."""
     doubt_seconds: float = 0.1
-    """For a server that is gone to come back, before such an append is called unknown."""
+    """Limit for a server that is gone to come back, before the outcome of such an append is
+    unknown."""
     read_seconds: float = 30.0
-    """For a read."""
+    """Limit for a read."""
     leave_seconds: float = 1.0
-    """To take leave of a server."""
+    """Limit for closing a connection."""
     retry_seconds_min: float = 0.02
     retry_seconds_max: float = 2.0
-    """Between two attempts to reach a server, from the first on."""
+    """Bounds of the pause between attempts to connect, which doubles each time."""
 
     @classmethod
     def of_silence(cls, seconds: float) -> "Patience":
-        """Return the usual patience, but for a server that does not answer."""
+        """Return the default limits with another one for a server that does not reply."""
         usual = cls()
         longer = max(seconds - usual.silence_seconds, 0.0)
         return replace(
@@ -72,7 +77,7 @@ class Patience:
 
 
 async def _believed(_connection: Connection) -> None:
-    """Ask for no proof."""
+    """Accept a connection without proof."""
 
 
 def _never() -> float:
@@ -80,14 +85,14 @@ def _never() -> float:
 
 
 def start_task(name: str, run: Loop) -> asyncio.Task[None]:
-    """Run a loop that nothing restarts."""
+    """Run a loop without a supervisor that restarts it."""
     return asyncio.create_task(run(), name=name)
 
 
 class Line:
-    """One connection at a time, and turns at it in the order of coming."""
+    """One connection, used by one task at a time in the order of arrival."""
 
-    def __init__(  # noqa: PLR0913 - what it is put together from
+    def __init__(  # noqa: PLR0913 - its parts
         self,
         connect: Callable[[], Awaitable[Connection]],
         patience: Patience,
@@ -103,33 +108,33 @@ class Line:
         self._patience = patience
         self._presence = presence or Presence()
         self._prove = prove
-        """Raises if a connection after a silence is not answered what it is there for."""
+        """Raises if the server does not reply properly on a connection opened after a silence."""
         self._moved = moved
-        """Returns when somebody, anywhere, was last seen to be answered, by the loop's clock."""
+        """Returns when an append of any process was last seen, by the loop's clock."""
         self._where = where
-        """Which server, for those who are told that it is gone."""
+        """Name of the server for error messages."""
         self._name, self._start = name, start
         self._alarm: asyncio.TimerHandle | None = None
         self._connection: Connection | None = None
         self._back = asyncio.Event()
         """Set while there is a connection."""
         self._known = asyncio.Event()
-        """Set while there is one, or the server counts as gone."""
+        """Set while there is a connection, or the server counts as gone."""
         self._returning: asyncio.Task[None] | None = None
         self._gone: RankdError | None = None
-        """Why the server counts as gone, if it does."""
+        """Reason why the server counts as gone; None if it does not."""
         self._silent = False
-        """Whether it does because somebody asked and had no answer."""
+        """Whether it counts as gone because a request got no reply."""
         self._taken = False
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._closed = False
 
     async def open(self) -> None:
-        """Open the first connection. Raises what the driver raises."""
+        """Open the first connection. Raises the driver's errors."""
         self._adopt(await self._connect())
 
     async def close(self) -> None:
-        """Refuse whoever waits, and let go of the connection."""
+        """Refuse waiting tasks, and close the connection."""
         self._closed = True
         self.refuse_waiting(self._refusal)
         if self._returning is not None:
@@ -144,7 +149,7 @@ class Line:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Wait for one's turn. Raises LedgerUnavailable at once if the server is gone."""
+        """Wait for exclusive use. Raises LedgerUnavailable at once if the server is gone."""
         await self._wait_in_line()
         try:
             yield
@@ -174,7 +179,7 @@ class Line:
         self._taken = False
 
     def refuse_waiting(self, why: Callable[[], LedgerUnavailable]) -> None:
-        """Let nobody wait any more who has not had its turn; each is told for itself."""
+        """Refuse the tasks that wait for exclusive use, each with an error of its own."""
         waiting, self._waiting = self._waiting, deque()
         for place in waiting:
             if not place.done():
@@ -194,9 +199,9 @@ class Line:
     # -------------------------------------------------------------------------- silence
 
     async def answer(self, asked: Awaitable[T]) -> T:
-        """Wait for an answer; after a while without one the server counts as gone. In one's turn.
+        """Await a reply; without one in time the server counts as gone. Needs exclusive use.
 
-        Whatever it says then, also that something is wrong, it is there again.
+        Any reply of the server, an ERROR included, ends the silence.
         """
         self._watch(asyncio.get_running_loop().time())
         try:
@@ -212,13 +217,13 @@ class Line:
         return told
 
     def _watch(self, since: float) -> None:
-        """Look when silence would have lasted long enough, were nobody answered from now on."""
+        """Set the timer for the end of the silence limit, from the last append seen anywhere."""
         loop = asyncio.get_running_loop()
         due = max(since, self._moved()) + self._patience.silence_seconds
         if due > loop.time():
             self._alarm = loop.call_at(due, self._watch, since)
         elif loop.time() - due > STALL * self._patience.silence_seconds:
-            # It was this process that stood still: the answer may have come, and wait to be read.
+            # This process was stalled: the reply may have arrived and not been read yet.
             self._watch(loop.time())
         else:
             self._fall_silent()
@@ -234,14 +239,14 @@ class Line:
             self._presence.find(self)
 
     def miss(self, error: BaseException) -> None:
-        """Break off whatever waits for a server that others know to be silent."""
+        """Drop the connection, because another one has found the server silent."""
         self.drop()
         self._note(error)
 
     # ---------------------------------------------------------------------- connection
 
     async def connection(self) -> Connection:
-        """Return the connection, if it is there or comes back in a moment. In one's turn."""
+        """Return the connection, or wait shortly for a lost one. Needs exclusive use."""
         connection = await self.returned(self._patience.notice_seconds, once_gone=0)
         if connection is None:
             if self._gone is None:
@@ -250,9 +255,9 @@ class Line:
         return connection
 
     async def returned(self, seconds_max: float, *, once_gone: float) -> Connection | None:
-        """Return the connection once it is there, None if it does not come in time.
+        """Return the connection once it is open; None if that takes too long.
 
-        ``once_gone`` is the time it has from when the server counts as gone, if that is sooner.
+        ``once_gone`` is a second limit, from the moment at which the server counts as gone.
         """
         if self._connection is not None and self._connection.is_closed():
             self._lose(self._connection)
@@ -267,7 +272,7 @@ class Line:
         return self._connection
 
     def drop(self) -> None:
-        """Break the connection off, whatever it is doing, and have another opened."""
+        """Abort the connection and its request, and open another."""
         if (connection := self._connection) is not None:
             self._lose(connection)
             connection.terminate()
@@ -310,11 +315,11 @@ class Line:
         return connection
 
     def translated(self, error: BaseException) -> RankdError:
-        """Return what an error on this line means to a caller."""
+        """Translate an error on this connection."""
         return translated(error, where=self._where)
 
     def _note(self, error: BaseException) -> None:
-        """From here on the server counts as gone."""
+        """Mark the server as gone."""
         self._gone = error if isinstance(error, RankdError) else self.translated(error)
         self._known.set()
         self._presence.miss(self, self._gone)

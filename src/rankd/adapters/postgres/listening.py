@@ -1,9 +1,9 @@
-"""Being told of what others append.
+"""Notifications of other processes' appends.
 
-Each append notifies whoever listens, on a connection kept for that alone. What is heard only wakes
-a reader: a notification that is lost costs a moment, never a fact. So whoever waits looks for
-itself now and then, often while nobody can listen: behind a pooler, or until a lost connection is
-back. The same connection tells whether the server answers at all.
+Each append sends a notification, received on a dedicated connection. A notification only wakes a
+reader, so a lost one costs time and never a fact: readers also poll, more often while there is no
+such connection, as behind a pooler or until a lost one is reopened. The same connection is used to
+check that the server replies.
 """
 
 import asyncio
@@ -18,34 +18,34 @@ from rankd.adapters.postgres.line import STALL, Patience
 from rankd.errors import RankdError
 
 POLL_SECONDS = 0.05
-"""How often to look while nobody listens."""
+"""Poll interval without notifications."""
 
 LOOK_SECONDS = 1.0
-"""How often to look while somebody does: a connection may be dead without anybody knowing."""
+"""Poll interval with notifications: the connection may be dead without an error."""
 
 _log = logging.getLogger(__name__)
 
 
 class News:
-    """Word that the ledger has grown, for all who wait by then."""
+    """Signal that the ledger has grown."""
 
     def __init__(self) -> None:
         self.newest = 0
-        """The furthest position anybody spoke of."""
+        """Highest position reported."""
         self.moved_at = 0.0
-        """When somebody spoke of a further one than before, by the loop's clock."""
+        """Time at which that position rose last, by the loop's clock."""
         self.listening = False
         self._heard = asyncio.Event()
 
     def tell(self, position: int = 0) -> None:
-        """Wake whoever waits."""
+        """Wake all waiting tasks."""
         if position > self.newest:
             self.newest, self.moved_at = position, asyncio.get_running_loop().time()
         heard, self._heard = self._heard, asyncio.Event()
         heard.set()
 
     async def wait(self, seconds_max: float) -> None:
-        """Return when there is word, when it is time to look, or when the time is over."""
+        """Return at a signal, when it is time to poll, or when the time is over."""
         heard = self._heard
         look = LOOK_SECONDS if self.listening else POLL_SECONDS
         with suppress(TimeoutError):
@@ -54,28 +54,27 @@ class News:
 
 
 class Told(Protocol):
-    """Who is told whether the server answers."""
+    """Callbacks for the health of the server."""
 
     def silent(self, error: BaseException) -> None:
-        """Hear that it does not."""
+        """Called if it does not reply."""
 
     def heard(self) -> None:
-        """Hear that it does."""
+        """Called if it replies."""
 
     @property
     def seen(self) -> int:
-        """The furthest position that was read or appended here."""
+        """Highest position read or appended by this process."""
 
     def fallen_back(self) -> None:
-        """Hear that the server's ledger ends before that."""
+        """Called if the server's ledger ends before that position."""
 
 
 class Listener:
-    """Listens on a connection of its own, if there is a channel, and feels the server's pulse.
+    """Listens on a connection of its own, if there is a channel, and checks the server's health.
 
-    A connection to a host that stands still looks like one on which nothing happens. So it is asked
-    where the ledger ends, twice in the time after which silence counts; who waits for an answer
-    sees by that, too, whether others get theirs.
+    A connection to a host that hangs looks idle. So the end of the ledger is queried twice within
+    the silence limit; a waiting append sees from it, too, whether others get replies.
     """
 
     def __init__(
@@ -94,12 +93,12 @@ class Listener:
         self._patience = patience
         self._told = told
         self._head = head
-        """The question where the ledger ends."""
+        """Query for the end of the ledger."""
         self._said = ""
-        """Why nobody listens, as the log has it: it is said once."""
+        """Last logged reason for not listening: each is logged once."""
 
     async def run(self) -> None:
-        """Listen until cancelled; what is lost on the way is opened anew."""
+        """Listen until cancelled; reopen a lost connection."""
         pause = self._patience.retry_seconds_min
         while True:
             try:
@@ -124,7 +123,7 @@ class Listener:
                 async with asyncio.timeout(self._patience.silence_seconds):
                     await connection.add_listener(self._channel, self._hear)
                 self._news.listening = True
-            self._news.tell()  # What came before is looked for.
+            self._news.tell()  # Readers look for earlier appends.
             while not await _happens(lost, within_seconds=self._patience.pulse_seconds):
                 await self._feel(connection)
         except TimeoutError:

@@ -1,8 +1,8 @@
-"""From the schema a database has to the one this program knows, one version at a time.
+"""Schema upgrade from the database's version to this program's, one version at a time.
 
-Several processes may start at once: whoever comes first takes a lock that ends with its
-transaction, migrates, and the others find it done. All steps are one transaction, so that one that
-is cut short was not begun.
+Several processes may start at once: the first one takes a lock that ends with its transaction, and
+the others find the work done. All steps are one transaction, so that an interrupted upgrade leaves
+no trace.
 """
 
 from rankd.adapters.postgres.database import Address, Connection
@@ -11,7 +11,10 @@ from rankd.errors import LedgerCorrupt, LedgerTooNew
 
 
 async def migrate(connection: Connection, address: Address) -> None:
-    """Bring the schema to the newest version. Raises LedgerCorrupt if that is beyond us."""
+    """Upgrade the schema to the newest version.
+
+    Raises LedgerCorrupt for a schema of another program, LedgerTooNew for a newer version.
+    """
     async with connection.transaction():
         await connection.execute(address.sql(QUERIES["lock_migrations"]))
         for version in range(await _version(connection, address) + 1, SCHEMA_VERSION + 1):

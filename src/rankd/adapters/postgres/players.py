@@ -1,7 +1,7 @@
-"""Who the players are, folded from the facts: what the table of players must say.
+"""Player table as the facts define it, for ``verify`` to compare.
 
-The server keeps the table, in the transaction of the facts (``rankd.project``). Here is the same in
-Python, for ``verify`` to compare.
+The server maintains the table in the transaction of the facts (``rankd.project``). This is the same
+fold in Python.
 """
 
 from typing import Any, NamedTuple
@@ -22,17 +22,17 @@ from rankd.model.facts import (
 
 
 class Player(NamedTuple):
-    """One row. Its JSON is compared as text: to Python ``True`` and 1 are the same."""
+    """Row of a player. Its JSON is compared as text, because in Python ``True`` equals 1."""
 
     name: str | None
     attributes: str
     friends: str
     position: Position
-    """Of the last fact that changed it."""
+    """Position of the last fact that changed it."""
 
 
 class Told(NamedTuple):
-    """What a fact says of a player, as its row shows it."""
+    """Change of a player made by a fact, as its row shows it."""
 
     fact: Fact
     player: str
@@ -44,7 +44,7 @@ _dump = msgspec.json.Encoder(order="deterministic").encode
 
 
 def told_by(fact: Fact) -> Told | None:
-    """Return what a fact tells of its player, None if nothing."""
+    """Return the change that a fact makes to its player; None if it makes none."""
     if not tells_of_player(fact):
         return None
     row = row_of(fact)
@@ -53,7 +53,7 @@ def told_by(fact: Fact) -> Told | None:
 
 
 def fold(players: dict[str, Player], position: Position, told: Told | None) -> None:
-    """Take the next fact."""
+    """Apply the next change to the players."""
     if told is None:
         return
     if isinstance(told.fact, PlayerErased):

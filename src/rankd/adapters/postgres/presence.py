@@ -1,7 +1,7 @@
-"""Whether the server is there, as far as anybody knows who speaks with it.
+"""Server health, shared by all connections of this process.
 
-Each connection finds out for itself that nobody answers. What one of them knows all should know: a
-server that is silent to one who asks is not worth a wait for the others.
+Each connection detects an unreachable server by itself. Once one has, requests on the others are
+refused without a wait of their own.
 """
 
 import asyncio
@@ -13,19 +13,19 @@ _log = logging.getLogger(__name__)
 
 
 class Presence:
-    """Who misses the server, and why."""
+    """Components that cannot reach the server, with the error of each."""
 
     def __init__(self) -> None:
         self._missed: dict[object, RankdError] = {}
         self._since = 0.0
-        """When the first of them began to miss it, by the loop's clock."""
+        """Time at which the first of them lost the server, by the loop's clock."""
         self._lost = asyncio.Event()
         self._there = asyncio.Event()
         self._there.set()
 
     @property
     def loss(self) -> LedgerUnavailable | None:
-        """What everybody is refused with while anybody misses the server."""
+        """Error for all requests while any component cannot reach the server; else None."""
         for error in self._missed.values():
             refusal = LedgerUnavailable(str(error), applied="no")
             refusal.__cause__ = error
@@ -33,7 +33,7 @@ class Presence:
         return None
 
     def miss(self, who: object, error: RankdError) -> None:
-        """Note that one cannot reach the server."""
+        """Record that a component cannot reach the server."""
         if not self._missed:
             self._since = asyncio.get_running_loop().time()
             _log.warning("PostgreSQL is gone: %s", error)
@@ -42,7 +42,7 @@ class Presence:
         self._there.clear()
 
     def find(self, who: object) -> None:
-        """Note that one is answered again."""
+        """Record that a component gets replies again."""
         missed = self._missed.pop(who, None)
         if missed is not None and not self._missed:
             seconds = asyncio.get_running_loop().time() - self._since
@@ -52,12 +52,12 @@ class Presence:
             self._there.set()
 
     async def lost(self) -> LedgerUnavailable:
-        """Wait until somebody misses the server, and return why."""
+        """Wait until a component loses the server, and return the error."""
         while (loss := self.loss) is None:
             await self._lost.wait()
         return loss
 
     async def regained(self) -> None:
-        """Wait until nobody misses it."""
+        """Wait until every component reaches the server."""
         while self._missed:
             await self._there.wait()

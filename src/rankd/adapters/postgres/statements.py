@@ -1,7 +1,7 @@
-"""The queries of ``sql/queries.sql`` by their names, and the schema's history.
+"""Queries of ``sql/queries.sql`` by name, and the migrations.
 
-The files call the schema ``rankd``, so that they can be read and tried as they are. Where it has
-another name, that is put in its place.
+The files call the schema ``rankd``, so that they can be read and run as they are. For a schema with
+another name, it is replaced.
 """
 
 import re
@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 
 SCHEMA = "rankd"
-"""What the schema is called in the files, and by default."""
+"""Name of the schema in the files, and by default."""
 
 _SQL = files("rankd.adapters.postgres") / "sql"
 _NAME = re.compile(r"^-- (\w+) --\n", re.MULTILINE)
@@ -30,7 +30,7 @@ MIGRATIONS: dict[int, str] = {
     for file in sorted((_SQL / "migrations").iterdir(), key=lambda file: file.name)
     if file.name.endswith(".sql")
 }
-"""Each leads to the schema version it is numbered with."""
+"""Migrations by the schema version they lead to."""
 
 SCHEMA_VERSION = max(MIGRATIONS)
 assert sorted(MIGRATIONS) == list(range(1, SCHEMA_VERSION + 1)), "a migration is missing"
@@ -38,7 +38,7 @@ assert sorted(MIGRATIONS) == list(range(1, SCHEMA_VERSION + 1)), "a migration is
 
 @cache
 def in_schema(statement: str, schema: str) -> str:
-    """Return a statement of the files for a schema of another name. The name must be checked."""
+    """Return a statement for a schema of another name, which the caller has validated."""
     if schema == SCHEMA:
         return statement
     return _QUALIFIED.sub(f'"{schema}".', statement).replace(f"'{SCHEMA}'", f"'{schema}'")

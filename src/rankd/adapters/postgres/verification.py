@@ -1,16 +1,16 @@
-"""Proof that the tables hold what was written to them, and nothing else.
+"""Check that the tables hold exactly the data that was written to them.
 
-Walked from the first fact to the last, some rows at a time. What is checked:
+The facts are read from the first to the last, some rows at a time. Checks:
 
-1. Each append's link is the hash of the link before it and of all that it says, its facts included.
+1. Each append's link is the hash of the link before it and of its row, its facts included.
 2. Positions begin at 1 and have no holes; times never go back, and facts have that of their append.
-3. Every body can be read as the fact it says it is, and the readable columns say the same.
+3. Every body can be decoded as a fact of its kind, and the readable columns agree with it.
 4. The table of keys has an entry for each fact with a key, and no other.
-5. Every receipt is the one that was kept, and belongs to a fact; what an append lacks is counted.
-6. The table of players is what the facts come to.
+5. Every receipt has its checksum and belongs to a fact; each append counts the missing ones.
+6. The table of players equals the fold of the facts.
 
-What no database can prove by itself is that nothing was cut off its end: that takes the last link,
-kept elsewhere.
+No database can prove by itself that nothing was cut off its end: that takes the last link, stored
+elsewhere.
 """
 
 from collections import deque
@@ -38,10 +38,10 @@ from rankd.model.facts import Fact, Position, ScoreSubmitted, decode
 from rankd.ports import Progress
 
 PAGE_ROWS = 2_000
-"""Facts, appends and receipts that are read at a time: a few megabytes at most."""
+"""Facts, appends and receipts read per query: a few megabytes at most."""
 
 PLAYERS_TOGETHER_MAX = 100_000
-"""Players that are folded at a time; if there are more, the facts are read more than once."""
+"""Players folded at a time; with more, the facts are read more than once."""
 
 _BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 
@@ -49,7 +49,7 @@ _BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 async def verification(
     connection: Connection, address: Address, head: Position
 ) -> AsyncIterator[Progress]:
-    """Check all up to a position, and tell after each step how far it is. Raises LedgerCorrupt."""
+    """Check everything up to a position; yield the progress of each step. Raises LedgerCorrupt."""
     yield Progress(0, head, "facts", "fact")
     walk = _Walk(connection, address, head)
     while await walk.step():
@@ -79,7 +79,7 @@ class _Append(NamedTuple):
 
 
 class _Walk:
-    """Facts and appends side by side, in order."""
+    """Walk over facts and appends together, in order."""
 
     def __init__(self, connection: Connection, address: Address, head: Position) -> None:
         self._connection, self._address, self._head = connection, address, head
@@ -88,11 +88,11 @@ class _Walk:
         self._time = _BEGINNING
         self._appends: deque[_Append] = deque()
         self._read = Position(0)
-        """Up to where appends were read."""
+        """Last position of the appends read so far."""
         self._link = GENESIS
         self._digest = Digest()
         self._earning = 0
-        """Submissions with a key in the append that is under way."""
+        """Submissions with a key in the current append."""
 
     async def step(self) -> bool:
         """Check the next rows; return whether there were any."""
@@ -108,7 +108,7 @@ class _Walk:
         return bool(rows)
 
     def finish(self) -> None:
-        """See whether that was all."""
+        """Raise LedgerCorrupt unless all facts were seen."""
         if self.reached != self._head:
             raise LedgerCorrupt(f"facts are missing up to {self._head}", position=self.reached + 1)
 
@@ -158,7 +158,7 @@ class _Walk:
         self._link, self._digest, self._earning = append.link, Digest(), 0
 
     async def _check_keys(self, keyed: Sequence[tuple[Position, Fact]]) -> None:
-        """Look for each key in the table of keys."""
+        """Check that each key is in the table of keys."""
         names = [name_of(fact) for _, fact in keyed]
         boards, keys = [name[0] for name in names if name], [name[1] for name in names if name]
         rows = await self._connection.fetch(self._address.sql(QUERIES["find_uses"]), boards, keys)
@@ -170,7 +170,7 @@ class _Walk:
 
 
 def _readable(row: Any) -> Fact:
-    """Return the fact of a row whose columns say what its bytes do."""
+    """Return the fact of a row, after a check that its columns agree with its bytes."""
     try:
         fact = decode(row["kind"], row["body"])
     except Corrupt as exc:
@@ -186,7 +186,7 @@ def _readable(row: Any) -> Fact:
 
 
 async def _receipts(connection: Connection, address: Address, head: Position) -> AsyncIterator[int]:
-    """Check those up to a position; of later ones, only that they belong to something."""
+    """Check receipts up to a position; of later ones, only that they belong to a fact."""
     stray = await connection.fetchval(address.sql(QUERIES["stray_receipt"]))
     if stray is not None:
         raise LedgerCorrupt("the receipt belongs to no fact", position=stray)
@@ -204,12 +204,12 @@ async def _receipts(connection: Connection, address: Address, head: Position) ->
 
 
 async def _players(connection: Connection, address: Address) -> AsyncIterator[Progress]:
-    """Compare the table with what the facts come to, a part of the players at a time."""
+    """Compare the table with the fold of the facts, a part of the players at a time."""
     many = await connection.fetchval(address.sql(QUERIES["count_players"]))
     parts = many // PLAYERS_TOGETHER_MAX + 1
     yield Progress(0, parts, "players", "part")
     for part in range(parts):
-        # What is read within is of one moment, appends that go on or not.
+        # A snapshot: appends may go on meanwhile.
         async with connection.transaction(isolation="repeatable_read", readonly=True):
             await _check_part(connection, address, parts, part)
         yield Progress(part + 1, parts, "players", "part")
@@ -233,9 +233,9 @@ async def _check_part(connection: Connection, address: Address, parts: int, part
 
 
 def _loaded(text: str) -> str:
-    """Return JSON in one form, whatever the order and the spaces it was kept in.
+    """Return JSON in canonical form, independent of the stored order and spaces.
 
-    As text, because to Python ``True`` and 1 are the same.
+    As text, because in Python ``True`` equals 1.
     """
     return msgspec.json.encode(msgspec.json.decode(text), order="deterministic").decode()
 

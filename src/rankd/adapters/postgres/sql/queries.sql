@@ -1,6 +1,6 @@
--- A line `-- name --`, what it is for, the statement.
+-- A line `-- name --`, its purpose, the statement.
 -- tests/meta/test_sql.py fails on a query no module uses and on a name no file defines.
--- The schema is called rankd here; another name is put in its place when a statement is asked.
+-- The schema is called rankd here; another name is substituted when a statement is run.
 
 -- append --
 -- One round trip for all of it; see migrations/0002_append.sql. Not on a server that lacks the last
@@ -14,31 +14,31 @@ SELECT CASE
        END;
 
 -- compare_history --
--- Where a server's ledger ends, and what stands there for everything up to a position.
+-- Last position of a server's ledger, and the link of the append that ends at a position.
 SELECT coalesce((SELECT max(last) FROM rankd.appends), 0) AS head,
        (SELECT link FROM rankd.appends WHERE last = $1) AS link;
 
 -- settle --
--- What became of an append whose answer was lost.
+-- Outcome of an append whose reply was lost.
 SELECT rankd.settle($1, $2, $3, $4);
 
 -- lock_head --
--- Whether somebody could append: that takes this lock, and a commit.
+-- Proof that an append is possible: it needs this lock, and a commit.
 SELECT FROM rankd.head FOR UPDATE;
 
 -- read --
--- The next facts after a position: what every projector lives on.
+-- The next facts after a position, for every projector.
 SELECT position, at, kind, body FROM rankd.read($1, $2);
 
 -- last_append --
--- Where the ledger ends.
+-- Last position of the ledger, and its link.
 SELECT last, link
   FROM rankd.appends
  ORDER BY last DESC
  LIMIT 1;
 
 -- server_time --
--- What time it is where the ledger is, in microseconds.
+-- The server's time, in microseconds.
 SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
 
 -- last_time --
@@ -49,19 +49,19 @@ SELECT (extract(epoch FROM at) * 1000000)::bigint
  LIMIT 1;
 
 -- read_link --
--- What stands for everything up to a position, where an append ended with it.
+-- Link of the append that ends at a position.
 SELECT link
   FROM rankd.appends
  WHERE last = $1;
 
 -- find_uses --
--- Where keys were used first.
+-- First uses of keys.
 SELECT place, first_at, fingerprint, receipt
   FROM rankd.used($1, $2);
 
 -- receipts_through --
--- Up to the first submission with a key that has no receipt, which is in the first append that lacks
--- one; or to the head. In one statement: an append that comes between two would be overlooked.
+-- Last position before the first submission with a key and without a receipt, which is in the first
+-- append that lacks one; or the head. One statement, because an append between two would be missed.
 SELECT coalesce(
            (SELECT min(facts.position) - 1
               FROM (SELECT first, last, at
@@ -93,8 +93,8 @@ SELECT wanted.position
  ORDER BY wanted.place;
 
 -- keep_standings --
--- The final standings of a closed window, some at a time; what is kept is not kept again, but for
--- rows from before a place and an order key were kept beside them.
+-- The final standings of a closed window, some at a time; existing rows stay as they are, except
+-- those written before rows had a place and an order key.
 INSERT INTO rankd.sealed_standings AS kept
        (board, window_id, since, place, rank, player, order_key, scores, metadata)
 SELECT $1, $2, $3, given.place, given.rank, given.player, given.order_key,
@@ -106,7 +106,7 @@ SELECT $1, $2, $3, given.place, given.rank, given.player, given.order_key,
  WHERE kept.place IS NULL;
 
 -- kept_standings --
--- How much of a closed window is kept.
+-- Number of rows of a closed window stored with their place.
 SELECT count(*)
   FROM rankd.sealed_standings
  WHERE board = $1
@@ -115,13 +115,13 @@ SELECT count(*)
    AND place IS NOT NULL;
 
 -- finish_standings --
--- All of a closed window is kept.
+-- Mark a closed window as completely stored.
 INSERT INTO rankd.sealed_windows (board, window_id, since, total)
 VALUES ($1, $2, $3, $4)
     ON CONFLICT DO NOTHING;
 
 -- archived_windows --
--- Of which closed windows anything is kept: a step in the tree for each, however many rows it has.
+-- Closed windows with stored rows: one index lookup for each, however many rows it has.
 WITH RECURSIVE kept AS (
     (SELECT board, window_id, since
        FROM rankd.sealed_standings
@@ -143,14 +143,14 @@ SELECT board, window_id, since FROM rankd.sealed_windows
  ORDER BY board, window_id, since;
 
 -- drop_sealed_window --
--- First of all, so that nobody takes for whole what is being deleted.
+-- Done first, so that a window being deleted is not read as complete.
 DELETE FROM rankd.sealed_windows
  WHERE board = $1
    AND window_id = $2
    AND since = $3;
 
 -- drop_standings --
--- Some rows of a closed window whose time is over.
+-- Delete some rows of a closed window past its retention.
 DELETE FROM rankd.sealed_standings
  WHERE (board, window_id, since, player) IN (
        SELECT board, window_id, since, player
@@ -170,7 +170,7 @@ SELECT 1
  LIMIT 1;
 
 -- sealed_total --
--- How many rows a closed window has, if all are kept.
+-- How many rows a closed window has, if it is complete.
 SELECT total
   FROM rankd.sealed_windows
  WHERE board = $1
@@ -178,14 +178,14 @@ SELECT total
    AND since = $3;
 
 -- kept_books --
--- Where there are copies of the book, the newest first.
+-- Positions of the state snapshots, the newest first.
 SELECT position
   FROM rankd.books
  WHERE parts IS NOT NULL
  ORDER BY position DESC;
 
 -- begin_book --
--- Whoever comes first makes a copy; not while one is there that is new enough, or was begun lately.
+-- Begin a snapshot, unless there is a new enough one, or another node began one lately.
 INSERT INTO rankd.books (position, node)
 SELECT $1::bigint, $2::text
  WHERE NOT EXISTS (
@@ -197,7 +197,7 @@ SELECT $1::bigint, $2::text
 RETURNING position;
 
 -- add_book_part --
--- Nothing is returned if the copy was thrown away meanwhile. Safe to repeat.
+-- Returns nothing if the snapshot was deleted meanwhile. Safe to repeat.
 INSERT INTO rankd.book_parts (position, part, body)
 SELECT books.position, $2::integer, $3::bytea
   FROM rankd.books AS books
@@ -207,14 +207,14 @@ SELECT books.position, $2::integer, $3::bytea
 RETURNING part;
 
 -- finish_book --
--- From here on others find it.
+-- From here on other nodes find it.
 UPDATE rankd.books
    SET parts = $2, digest = $3
  WHERE position = $1
 RETURNING position;
 
 -- drop_books --
--- Older copies than the newest few, and what others began before this one.
+-- Delete all but the newest few snapshots, and unfinished ones of earlier positions.
 DELETE FROM rankd.books
  WHERE parts IS NULL AND position < $1
     OR position < (SELECT min(newest.position)
@@ -225,14 +225,14 @@ DELETE FROM rankd.books
                             LIMIT $2) AS newest);
 
 -- find_book --
--- What a copy must be made of.
+-- Number of parts of a snapshot, and their digest.
 SELECT parts, digest
   FROM rankd.books
  WHERE position = $1
    AND parts IS NOT NULL;
 
 -- read_book --
--- Some parts of a copy.
+-- Some parts of a snapshot.
 SELECT part, body
   FROM rankd.book_parts
  WHERE position = $1
@@ -260,7 +260,7 @@ SELECT place, rank, player, order_key, scores, metadata::text AS metadata
    AND player = ANY ($4::text[]);
 
 -- sealed_behind --
--- The first row of a closed window that does not come before a place: one step in the tree.
+-- The first row of a closed window at or after a place: one index lookup.
 SELECT place, rank, player, order_key, scores, metadata::text AS metadata
   FROM rankd.sealed_standings
  WHERE board = $1
@@ -271,7 +271,7 @@ SELECT place, rank, player, order_key, scores, metadata::text AS metadata
  LIMIT 1;
 
 -- lists_kept --
--- Of which rankings a top list is kept, and how old each is.
+-- Rankings with a stored top list, and the age of each.
 SELECT board, window_id, segment, position,
        extract(epoch FROM clock_timestamp() - taken_at)::double precision AS seconds
   FROM rankd.top_lists;
@@ -306,18 +306,18 @@ SELECT position, total, players::text AS players, order_keys, metadata::text AS 
    AND segment = $3;
 
 -- begin_copy --
--- From here on nobody opens this ledger but to go on copying.
+-- From here on the ledger can only be opened to continue the copy.
 INSERT INTO rankd.copying (source)
 VALUES ($1)
     ON CONFLICT (one) DO UPDATE SET source = excluded.source;
 
 -- copied_from --
--- What is being copied, or was when the copy was broken off.
+-- Source of a copy that is under way, or was interrupted.
 SELECT source
   FROM rankd.copying;
 
 -- end_copy --
--- The copy is whole.
+-- The copy is complete.
 DELETE FROM rankd.copying;
 
 -- cover --
@@ -325,7 +325,7 @@ DELETE FROM rankd.copying;
 SELECT rankd.cover(clock_timestamp());
 
 -- server --
--- What decides whether a commit survives a power cut, and whether there can be any.
+-- Settings that decide whether commits are possible, and survive a power cut.
 SELECT current_setting('server_version_num')::integer AS version,
        current_setting('server_version') AS name,
        current_setting('fsync') AS fsync,
@@ -339,7 +339,7 @@ SELECT current_setting('server_version_num')::integer AS version,
        pg_backend_pid() AS pid;
 
 -- lock_migrations --
--- Whoever migrates waits for whoever does already. Let go of with the transaction.
+-- Migrations run one at a time. Released with the transaction.
 SELECT pg_advisory_xact_lock(hashtextextended('rankd', 0));
 
 -- schema_exists --
@@ -349,12 +349,12 @@ SELECT to_regnamespace('rankd') IS NOT NULL AS named,
        to_regclass('rankd.facts') IS NOT NULL AS strange;
 
 -- schema_version --
--- How far the schema has come.
+-- Version of the schema.
 SELECT coalesce(max(version), 0)
   FROM rankd.schema_version;
 
 -- add_version --
--- One step further.
+-- Record a version.
 INSERT INTO rankd.schema_version (version)
 VALUES ($1);
 
@@ -395,18 +395,18 @@ SELECT position, body, checksum
  LIMIT $3;
 
 -- stray_receipt --
--- One that belongs to nothing, if there is one.
+-- A receipt that belongs to no fact, if there is one.
 SELECT min(position)
   FROM rankd.receipts
  WHERE position > (SELECT coalesce(max(last), 0) FROM rankd.appends);
 
 -- count_players --
--- How many players anything is known of.
+-- Number of players in the table.
 SELECT count(*)
   FROM rankd.players;
 
 -- told_of_players --
--- The facts that tell of players, of one part of the players, in order.
+-- The facts that may change players, for one part of the players, in order.
 SELECT position, kind, body
   FROM rankd.facts
  WHERE (scores IS NULL AND delta IS NULL OR details IS NOT NULL)
