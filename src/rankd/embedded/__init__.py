@@ -1,13 +1,12 @@
 """The engine inside another program: ``rankd.open()`` and ``rankd.aopen()``.
 
-``aopen`` runs in the caller's event loop. Writes are awaited; reads are answered at once, because
-an index in this process makes nobody wait. ``open`` is for programs without a loop: a thread of its
-own runs one, writes are handed to it, and reads are answered where they are asked, under a lock
-that the fold holds while it moves entries. So a reader never sees half of a change, and a read
-costs no hop between threads.
+``aopen`` runs in the caller's event loop. Writes are awaited; reads are plain calls, because an
+index in this process never waits. ``open`` is for programs without an event loop: a thread of its
+own runs one and does the writes. Reads run on the caller's thread, under a lock that the fold holds
+while it moves entries: a reader never sees half of a change, and a read costs no switch of threads.
 
-Only an index across a network has to be waited for: there ``aopen`` has reads awaited too, and
-``open`` hands them to its loop.
+Only an index across a network has to be waited for: then ``aopen`` returns handles whose reads are
+awaited, too, and ``open`` passes reads to its loop.
 """
 
 import asyncio
@@ -48,19 +47,19 @@ __all__ = [
 
 
 class WallClock:
-    """The machine's own clock, and its counter."""
+    """The machine's clock and its counter of elapsed time."""
 
     def now(self) -> Instant:
         """Return the time in microseconds since 1970."""
         return time.time_ns() // 1000
 
     def elapsed(self) -> int:
-        """Return the microseconds since the machine started, those of its sleep included."""
+        """Return microseconds since the machine started, including the time it slept."""
         return time.clock_gettime_ns(_COUNTER) // 1000
 
 
 _COUNTER = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Linux stops the monotonic clock while it sleeps; elsewhere that one goes on."""
+"""Linux stops CLOCK_MONOTONIC while the machine sleeps; other systems do not."""
 
 
 @overload
@@ -74,14 +73,14 @@ def aopen(
 def aopen(
     folder: Folder | Place | None = None, *, clock: Clock | None = None, progress: Show = None
 ) -> AsyncOpening[AsyncRanks | AwaitedRanks]:
-    """Open the engine in a folder; without one, in memory, where nothing outlives it.
+    """Open the engine in a folder; without one, in memory, where nothing outlives the process.
 
-    ``await`` it and call ``close()`` in the end, or use it with ``async with``.
+    ``await`` the result and call ``close()`` in the end, or use it with ``async with``.
 
-    Writes are awaited. Reads answer at once, unless the place that is named has its index across a
-    network: there they are the same, and awaited too.
+    Writes are awaited. Reads are plain calls, unless the index is across a network: then they have
+    the same signatures and are awaited, too.
 
-    ``progress`` is told how far opening has come; True draws a bar.
+    ``progress`` is called with the progress of opening; True draws a bar.
     """
     _warn_if_in_memory(folder)
     origin = Origin.of_caller()
@@ -105,7 +104,7 @@ async def _served_in_task(engine: AbstractAsyncContextManager[Engine]) -> Runnin
         await asyncio.wait((task,))
         raise
     if not started.done():
-        task.result()  # Raises why it could not be opened.
+        task.result()  # Raises the error of opening.
     return started.result()
 
 
@@ -136,11 +135,11 @@ def _warn_if_in_memory(folder: Folder | Place | None) -> None:
 def open(
     folder: Folder | Place | None = None, *, clock: Clock | None = None, progress: Show = None
 ) -> Ranks:
-    """Open the engine in a folder; without one, in memory, where nothing outlives it.
+    """Open the engine in a folder; without one, in memory, where nothing outlives the process.
 
     Call ``close()`` in the end, or use it with ``with``.
 
-    ``progress`` is told how far opening has come; True draws a bar.
+    ``progress`` is called with the progress of opening; True draws a bar.
     """
     _warn_if_in_memory(folder)
     origin = Origin.of_caller()
@@ -176,14 +175,14 @@ def _served_in_thread(
     try:
         return thread, started.result()
     except BaseException:  # Also an interruption: the folder must not stay locked.
-        with suppress(RuntimeError):  # The loop is closed: it could not be opened.
+        with suppress(RuntimeError):  # The loop is closed: opening failed.
             loop.call_soon_threadsafe(task.cancel)
         thread.join()
         raise
 
 
 def restore(backup: Folder, folder: Folder | Place, *, progress: Show = None) -> None:
-    """Copy a backup into an empty folder, and verify it; either may be at postgresql://… too."""
+    """Copy a backup into an empty folder and verify it; either may be a postgresql:// URL."""
 
     async def copy() -> None:
         with showing(progress) as tell:

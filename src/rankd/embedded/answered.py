@@ -1,7 +1,7 @@
-"""Reads that are answered where they are asked, with plain values.
+"""Synchronous reads, for an index in this process.
 
-An index in this process never suspends, so a read of it runs from its beginning to its end without
-anybody waiting: with an event loop as it is, between threads under the lock that the fold holds.
+Such an index never suspends, so the coroutine of a read runs to its end in one step: directly in a
+program with an event loop, and under the fold's lock in a program with threads.
 """
 
 from collections.abc import Coroutine, Sequence
@@ -18,14 +18,14 @@ T = TypeVar("T")
 
 
 class Answer(Protocol):
-    """What runs a read to its end."""
+    """A function that runs the coroutine of a read to its end."""
 
     def __call__(self, asked: Coroutine[Any, Any, T], /) -> T:
-        """Return what it answers."""
+        """Return the coroutine's result."""
 
 
 class AnsweredBoard(BoardHandle):
-    """What can be read of a board, answered at once."""
+    """The synchronous reads of a board."""
 
     def __init__(self, wanted: Wanted, answer: Answer) -> None:
         super().__init__(wanted)
@@ -52,7 +52,7 @@ class AnsweredBoard(BoardHandle):
         window: str | None = None,
         segment: str | None = None,
     ) -> Page:
-        """Return a page, begun at a rank, an offset or a cursor."""
+        """Return a page that begins at a rank, an offset or a cursor."""
         return self._answer(
             self._board.page(
                 limit=limit,
@@ -67,13 +67,13 @@ class AnsweredBoard(BoardHandle):
     def standing(
         self, player: str, *, window: str | None = None, segment: str | None = None
     ) -> Standing | None:
-        """Return where a player stands, None where it does not."""
+        """Return a player's standing; None if it is not ranked."""
         return self._answer(self._board.standing(player, window=window, segment=segment))
 
     def ranks(
         self, players: Sequence[str], *, window: str | None = None, segment: str | None = None
     ) -> list[Rank | None]:
-        """Return the ranks of many players, None for who has none."""
+        """Return the ranks of many players; None for each that is not ranked."""
         return self._answer(self._board.ranks(players, window=window, segment=segment))
 
     def around(
@@ -85,7 +85,7 @@ class AnsweredBoard(BoardHandle):
         window: str | None = None,
         segment: str | None = None,
     ) -> list[Standing]:
-        """Return a player's neighbourhood, the edges made up. Raises NotRanked."""
+        """Return a player's neighbourhood, filled up at the edges. Raises NotRanked."""
         return self._answer(
             self._board.around(player, above=above, below=below, window=window, segment=segment)
         )
@@ -106,7 +106,7 @@ class AnsweredBoard(BoardHandle):
     def lookup(
         self, players: Sequence[str], *, window: str | None = None, segment: str | None = None
     ) -> Found:
-        """Return some players' standings, best first, and who has none."""
+        """Return some players' standings, best first, and the players that are not ranked."""
         return self._answer(self._board.lookup(players, window=window, segment=segment))
 
     def friends(
@@ -123,7 +123,7 @@ class AnsweredBoard(BoardHandle):
         window: str | None = None,
         segment: str | None = None,
     ) -> Projected:
-        """Return the rank that a newcomer with this score would get now."""
+        """Return the rank that a new player with this score would get now."""
         return self._answer(
             self._board.rank_for(score, columns=columns, window=window, segment=segment)
         )
@@ -147,7 +147,7 @@ class AnsweredBoard(BoardHandle):
 
 
 class AnsweredRanks(RanksHandle):
-    """What can be read of an engine, answered at once."""
+    """The synchronous reads of an engine."""
 
     def __init__(self, opened: Opened, answer: Answer) -> None:
         super().__init__(opened)
@@ -155,9 +155,9 @@ class AnsweredRanks(RanksHandle):
         self._answer = answer
 
     def boards(self) -> list[str]:
-        """Return the names of the boards there are."""
+        """Return the names of the boards."""
         return self._answer(self._ranks.boards())
 
     def standings(self, player: str, *, window: str | None = None) -> dict[str, Standing]:
-        """Return where a player stands, by the board's name, on every board with the window."""
+        """Return a player's standings by board, on every board with the window."""
         return self._answer(self._ranks.standings(player, window=window))

@@ -1,4 +1,4 @@
-"""The engine for a program with an event loop: writes are awaited, reads answer at once."""
+"""The engine for a program with an event loop: writes are awaited, reads are plain calls."""
 
 from rankd.core.reader import at_once
 from rankd.embedded.answered import AnsweredBoard, AnsweredRanks
@@ -8,23 +8,23 @@ from rankd.embedded.wanted import Wanted
 
 
 class AsyncBoard(AnsweredBoard, BoardWriter):
-    """One board of an open engine. Reads answer at once; writes and previews are awaited."""
+    """One board of an open engine. Reads are plain calls; writes and previews are awaited."""
 
     def __init__(self, wanted: Wanted) -> None:
         super().__init__(wanted, at_once)
 
 
 class AsyncRanks(AnsweredRanks, RanksWriter):
-    """An open engine. Reads answer at once; everything else is awaited."""
+    """An open engine. Reads are plain calls; everything else is awaited."""
 
     def __init__(self, opened: Opened) -> None:
         super().__init__(opened, at_once)
 
     def board(self, name: str, **definition: object) -> AsyncBoard:
-        """Get a board; define it first, with defaults for what is not said, if it is not there.
+        """Return a board; define it, with defaults for missing fields, if it does not exist.
 
-        Awaited, it is there, or its error was raised. Not awaited, it is defined before the first
-        write to it, which raises BoardDiffers if it is there and defined otherwise. Until then it
-        can be read if it is there, defined so.
+        If awaited, it is defined now, and errors are raised. Otherwise it is defined before the
+        first write to it, which raises BoardDiffers if it exists with another definition. Until
+        then it can be read if it exists with this definition.
         """
         return AsyncBoard(Wanted(self._opened, name, definition))

@@ -1,6 +1,6 @@
-"""What an engine does, as coroutines: those of an index across a network are awaited to the end.
+"""The engine's operations as coroutines, for an index across a network.
 
-Over an index in this process a read never suspends; there ``answered`` runs it where it is asked.
+Over an index in this process a read never suspends; there ``sync_reads`` runs it as a plain call.
 """
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -53,12 +53,12 @@ class BoardHandle:
 
     @property
     def name(self) -> str:
-        """What the board is called."""
+        """The board's name."""
         return self._wanted.name
 
     @property
     def definition(self) -> dict[str, object]:
-        """What the board is defined as, with every default written out."""
+        """The board's definition, with every default written out."""
         return self._wanted.there().book.page(self.name).board.definition()
 
     def __repr__(self) -> str:
@@ -66,7 +66,7 @@ class BoardHandle:
 
 
 class BoardWriter(BoardHandle):
-    """What is done to a board, each call awaited. Awaited itself, it is defined if it is not."""
+    """The writes of a board, all awaited. Awaiting the handle defines a missing board."""
 
     def __await__(self) -> Generator[Any, None, Self]:
         yield from self._wanted.made().__await__()
@@ -74,7 +74,7 @@ class BoardWriter(BoardHandle):
 
     # ---------------------------------------------------------------------- submitting
 
-    async def submit(  # noqa: PLR0913 - what a submission may say
+    async def submit(  # noqa: PLR0913 - the fields of a submission
         self,
         player: str,
         score: object = None,
@@ -87,9 +87,9 @@ class BoardWriter(BoardHandle):
         build: str | None = None,
         at: str | None = None,
     ) -> Receipt:
-        """Have a score counted; return what it did. Raises Refused and Unavailable.
+        """Submit a score and return its receipt. Raises Refused and Unavailable.
 
-        It is on stable storage by then. A ``key`` makes it safe to send again: it counts once.
+        On return it is on stable storage. With a ``key`` it is safe to repeat: it counts once.
         """
         body: dict[str, object] = {"player": player, "score": score, "delta": delta}
         more = {
@@ -106,11 +106,11 @@ class BoardWriter(BoardHandle):
         return receipt_of(answer, self.name, rankd)
 
     async def submit_many(self, items: Iterable[Item]) -> list[Receipt]:
-        """Have many scores counted, one commit for each BATCH_FACTS_MAX; return what each did.
+        """Submit many scores, one commit for each BATCH_FACTS_MAX; return their receipts.
 
-        If one is malformed, none of its commit is recorded; the error names the item. If one is
-        refused when its turn comes, or reuses a key, the others count all the same and the first
-        refusal is raised.
+        If one is malformed, nothing of its commit is recorded; the error names the item. If one is
+        refused when it is judged, or reuses a key, the others still count and the first refusal is
+        raised.
         """
         bodies = items if isinstance(items, list) else list(items)
         rankd = await self._wanted.made()
@@ -128,18 +128,18 @@ class BoardWriter(BoardHandle):
     # ------------------------------------------------------------------------- changing
 
     async def preview(self, **definition: object) -> Preview:
-        """Return what ``redefine`` with the same words would change. Nothing is changed."""
+        """Return the changes that ``redefine`` would make, without making them."""
         rankd = self._wanted.there()
         return await rankd.preview(self.name, self._changed(definition))
 
     async def redefine(
         self, *, drop_scores: bool = False, progress: Show = None, **definition: object
     ) -> None:
-        """Change the board's definition in what is given; the rest stays.
+        """Change the given fields of the board's definition; the others stay.
 
-        Windows that it changes are folded again from the ledger while everything goes on, and
-        then switched at one moment. Raises DropsScores if scores cannot be ranked any
-        more, as where a column is new, unless ``drop_scores`` agrees to that.
+        The windows it affects are folded again from the ledger while reads and writes continue, and
+        are then replaced atomically. Raises DropsScores if scores can no longer be ranked, for
+        example because of a new column, unless ``drop_scores`` is set.
         """
         rankd = await self._wanted.made()
         with showing(progress) as tell:
@@ -154,7 +154,7 @@ class BoardWriter(BoardHandle):
     def _changed(self, definition: Mapping[str, object]) -> dict[str, object]:
         known = self._wanted.there().book.page(self.name).board.definition()
         if "direction" in definition and "columns" not in definition:
-            # Of the first column; the others keep theirs, and all keep their names.
+            # It applies to the first column; the others keep theirs, and all keep their names.
             known["columns"][0]["direction"] = definition["direction"]
         elif "columns" in definition and "direction" not in definition:
             del known["direction"]
@@ -162,7 +162,7 @@ class BoardWriter(BoardHandle):
 
 
 class AwaitedBoard(BoardWriter):
-    """One board of an engine whose index is across a network: reads are awaited too."""
+    """One board of an engine whose index is across a network: reads are awaited, too."""
 
     @property
     def _reader(self) -> Reader:
@@ -189,7 +189,7 @@ class AwaitedBoard(BoardWriter):
         window: str | None = None,
         segment: str | None = None,
     ) -> Page:
-        """Return a page, begun at a rank, an offset or a cursor."""
+        """Return a page that begins at a rank, an offset or a cursor."""
         return await self._reader.page(
             self.name,
             limit=limit,
@@ -203,13 +203,13 @@ class AwaitedBoard(BoardWriter):
     async def standing(
         self, player: str, *, window: str | None = None, segment: str | None = None
     ) -> Standing | None:
-        """Return where a player stands, None where it does not."""
+        """Return a player's standing; None if it is not ranked."""
         return await self._reader.standing(self.name, player, window=window, segment=segment)
 
     async def ranks(
         self, players: Sequence[str], *, window: str | None = None, segment: str | None = None
     ) -> list[Rank | None]:
-        """Return the ranks of many players, None for who has none."""
+        """Return the ranks of many players; None for each that is not ranked."""
         return await self._reader.ranks(self.name, players, window=window, segment=segment)
 
     async def around(
@@ -221,7 +221,7 @@ class AwaitedBoard(BoardWriter):
         window: str | None = None,
         segment: str | None = None,
     ) -> list[Standing]:
-        """Return a player's neighbourhood, the edges made up. Raises NotRanked."""
+        """Return a player's neighbourhood, filled up at the edges. Raises NotRanked."""
         page = await self._reader.around(
             self.name, player, above=above, below=below, window=window, segment=segment
         )
@@ -244,7 +244,7 @@ class AwaitedBoard(BoardWriter):
     async def lookup(
         self, players: Sequence[str], *, window: str | None = None, segment: str | None = None
     ) -> Found:
-        """Return some players' standings, best first, and who has none."""
+        """Return some players' standings, best first, and the players that are not ranked."""
         return await self._reader.lookup(self.name, players, window=window, segment=segment)
 
     async def friends(
@@ -261,7 +261,7 @@ class AwaitedBoard(BoardWriter):
         window: str | None = None,
         segment: str | None = None,
     ) -> Projected:
-        """Return the rank that a newcomer with this score would get now."""
+        """Return the rank that a new player with this score would get now."""
         board = self._wanted.there().book.page(self.name).board
         scores = _read_scores(board, [score] if columns is None else columns)
         return await self._reader.rank_for(self.name, scores, window=window, segment=segment)
@@ -292,24 +292,24 @@ class AwaitedBoard(BoardWriter):
 
 
 class RanksHandle(Printed):
-    """An engine, and where it has come to."""
+    """An open engine: its position and its condition."""
 
     def __init__(self, opened: Opened) -> None:
         self._opened = opened
 
     @property
     def position(self) -> Position:
-        """The position that reads are true at."""
+        """The position at which reads are true."""
         return self._opened.engine.rankd.position
 
     @property
     def durable(self) -> bool:
-        """Whether anything outlives the process."""
+        """Whether the ledger outlives the process."""
         return self._opened.engine.durable
 
     @property
     def clock_problem(self) -> str | None:
-        """How ledger time and the clock differ and what to do; None if they agree."""
+        """The difference between ledger time and the clock, with advice; None if they agree."""
         return self._opened.engine.rankd.clock_problem
 
     def _words(self) -> Words:
@@ -320,7 +320,7 @@ class RanksHandle(Printed):
 
 
 class RanksWriter(RanksHandle):
-    """What is done to an engine, each call awaited. ``async with`` closes it at its end."""
+    """The writes of an engine, all awaited. ``async with`` closes it in the end."""
 
     async def __aenter__(self) -> Self:
         self._opened.refuse_if_closed()
@@ -335,9 +335,9 @@ class RanksWriter(RanksHandle):
         await self.close()
 
     async def close(self) -> None:
-        """Close the engine and free its folder; nothing if it is closed already.
+        """Close the engine and free its folder; do nothing if it is closed already.
 
-        Waits for submissions under way. Calls that come later raise LedgerUnavailable.
+        Waits for submissions in progress. Later calls raise LedgerUnavailable.
         """
         self._opened.stop()
         await self._opened.running.join()
@@ -351,9 +351,9 @@ class RanksWriter(RanksHandle):
         name: str | UnsetType | None = UNSET,
         attributes: Mapping[str, str | int | bool] | UnsetType | None = UNSET,
     ) -> Position:
-        """Set what a player is called or what it is ranked by, all of that.
+        """Set a player's name, or its attributes as a whole.
 
-        What is not given stays as it is; None forgets it.
+        An argument that is not given changes nothing; None deletes the value.
         """
         given = {"name": name, "attributes": attributes}
         said = {field: value for field, value in given.items() if value is not UNSET}
@@ -366,9 +366,9 @@ class RanksWriter(RanksHandle):
         name: str | UnsetType | None = UNSET,
         attributes: Mapping[str, str | int | bool | None] | UnsetType | None = UNSET,
     ) -> Position:
-        """Change a player's name or some of its attributes; those that are not named stay.
+        """Change a player's name or some of its attributes; the other attributes stay.
 
-        An attribute that is None is forgotten. A call that changes nothing records nothing.
+        An attribute that is None is deleted. A call that changes nothing records nothing.
         """
         given = {"name": name, "attributes": attributes}
         said = {field: value for field, value in given.items() if value is not UNSET}
@@ -377,28 +377,28 @@ class RanksWriter(RanksHandle):
     async def players(
         self, query: str, *, limit: int = PAGE_LIMIT_DEFAULT, after: str | None = None
     ) -> list[FoundPlayer]:
-        """Return players whose name or id begins so, in the order of their ids.
+        """Return players whose name or id begins with ``query``, ordered by id.
 
-        ``after`` is the last id of the page before. Raises InvalidPage.
+        ``after`` is the last id of the previous page. Raises InvalidPage.
         """
         self._opened.refuse_if_closed()
         found = await self._opened.search.find(query, after=after, limit=limit)
         return found.players
 
     async def set_friends(self, player: str, friends: Sequence[str]) -> Position:
-        """Set a player's friends, all of them."""
+        """Replace a player's friends."""
         return await self._opened.rankd.set_friends(player, friends)
 
     async def erase(self, player: str, *, reason: str | None = None) -> Position:
-        """Forget a person: the profile and the friends go, entries stay without a name."""
+        """Delete a player's profile and friends; its entries stay, without a name."""
         return await self._opened.rankd.erase(player, reason=reason)
 
     # ---------------------------------------------------------------------------- clock
 
     async def confirm_clock(self) -> float | None:
-        """Believe a step of the clock now instead of once it has lasted.
+        """Accept a step of the clock now instead of after it has lasted.
 
-        Return its seconds; None if there is no step that is being doubted.
+        Return its seconds; None if no step is waiting to be accepted.
         """
         step = self._opened.rankd.confirm_clock()
         return None if step is None else step.offset / 1_000_000
@@ -417,13 +417,13 @@ class RanksWriter(RanksHandle):
                 tell(step)
 
     async def rebuild(self, *, progress: Show = None) -> None:
-        """Fold the whole ledger into a new index, and go on with that."""
+        """Fold the whole ledger into a new index, and replace the present one by it."""
         with showing(progress) as tell:
             async for step in self._opened.rankd.rebuild():
                 tell(step)
 
     async def backup(self, folder: Folder, *, progress: Show = None) -> None:
-        """Copy the ledger into an empty folder while everything goes on, and verify the copy."""
+        """Copy the ledger into an empty folder while it is in use, and verify the copy."""
         self._opened.refuse_if_closed()
         copy = self._opened.engine.backup
         if copy is None:
@@ -434,29 +434,29 @@ class RanksWriter(RanksHandle):
 
 
 class AwaitedRanks(RanksWriter):
-    """An open engine whose index is across a network: reads are awaited too."""
+    """An open engine whose index is across a network: reads are awaited, too."""
 
     def board(self, name: str, **definition: object) -> AwaitedBoard:
-        """Get a board; define it first, with defaults for what is not said, if it is not there.
+        """Return a board; define it, with defaults for missing fields, if it does not exist.
 
-        Awaited, it is there, or its error was raised. Not awaited, it is defined before the first
-        write to it, which raises BoardDiffers if it is there and defined otherwise. Until then it
-        can be read if it is there, defined so.
+        If awaited, it is defined now, and errors are raised. Otherwise it is defined before the
+        first write to it, which raises BoardDiffers if it exists with another definition. Until
+        then it can be read if it exists with this definition.
         """
         return AwaitedBoard(Wanted(self._opened, name, definition))
 
     async def boards(self) -> list[str]:
-        """Return the names of the boards there are."""
+        """Return the names of the boards."""
         return list(self._opened.rankd.book.boards)
 
     async def standings(self, player: str, *, window: str | None = None) -> dict[str, Standing]:
-        """Return where a player stands, by the board's name, on every board with the window."""
+        """Return a player's standings by board, on every board with the window."""
         found = await self._opened.rankd.reader.standings(check_player(player), window)
         return {where.ranking.board: standing for where, standing in found}
 
 
 def receipt_of(answer: Answer, board: str, rankd: View) -> Receipt:
-    """Return an answer's receipt, or raise what it says."""
+    """Return the receipt of a write's result, or raise its error."""
     error: RankdError | None = answer.error
     receipt = answer.receipt
     if answer.pending is not None:

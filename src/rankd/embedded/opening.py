@@ -1,8 +1,8 @@
-"""The life of an open engine: served until it is told to close, by a thread or by a task.
+"""The lifetime of an open engine: a thread or a task serves it until it is closed.
 
-Handles (`Ranks`, `Board` and their asynchronous twins) share one ``Opened``. The thread or task
-that serves the engine does not refer to it, so it is collected with the last handle, and warns
-then if ``close`` was never called.
+Handles (`Ranks`, `Board` and their asynchronous twins) share one ``OpenEngine``. The thread or task
+that serves the engine does not refer to it, so it is collected with the last handle, and warns then
+if ``close`` was never called.
 """
 
 import asyncio
@@ -34,13 +34,13 @@ class Origin(NamedTuple):
 
 
 class Running:
-    """An engine that is being served, and the way to end that from any thread."""
+    """An engine that is being served, with a stop for any thread."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.loop = asyncio.get_running_loop()
         self.ended = False
-        """Whether it was told to stop, or was cancelled."""
+        """Whether it was stopped or cancelled."""
         self._task = asyncio.current_task()
         self._end = asyncio.Event()
 
@@ -52,12 +52,12 @@ class Running:
             self.ended = True
 
     def stop(self) -> None:
-        """Have the engine closed; return at once."""
+        """Make the engine close; return at once."""
         with suppress(RuntimeError):  # The loop is closed, and the engine with it.
             self.loop.call_soon_threadsafe(self._end.set)
 
     async def join(self) -> None:
-        """Return once it is closed. A caller that is cancelled meanwhile does not interrupt it."""
+        """Return once it is closed. Cancelling the caller does not interrupt the closing."""
         assert self._task is not None, "made in a task"
         await asyncio.shield(self._task)
 
@@ -65,7 +65,7 @@ class Running:
 async def serve(
     engine: AbstractAsyncContextManager[Engine], started: Callable[[Running], object]
 ) -> None:
-    """Open an engine, hand it to ``started``, and close it when it is stopped or cancelled."""
+    """Open an engine, pass it to ``started``, and close it when it is stopped or cancelled."""
     async with engine as opened:
         running = Running(opened)
         started(running)
@@ -78,7 +78,8 @@ class Opened:
     def __init__(self, running: Running, origin: Origin) -> None:
         self.engine = running.engine
         self.immediate = running.engine.rankd.immediate
-        """Whether no read ever suspends: the same for as long as it is open, whoever stands in."""
+        """Whether no read ever suspends. It stays the same while open, also with a fallback index.
+        """
         self.running = running
         self.search = PlayerSearch(running.engine.rankd)
         self._origin = origin
@@ -87,7 +88,7 @@ class Opened:
 
     @property
     def closed(self) -> bool:
-        """Whether it takes no more calls."""
+        """Whether it refuses all calls."""
         return self._stopped or self.running.ended
 
     @property
@@ -111,12 +112,12 @@ class Opened:
             )
 
     def stop(self) -> None:
-        """Take no more calls, and have the engine closed; return at once."""
+        """Refuse further calls and make the engine close; return at once."""
         self._stopped = True
         self.running.stop()
 
     def __del__(self) -> None:
-        if self._stopped or self._process != os.getpid():  # A fork has the handles, not the engine.
+        if self._stopped or self._process != os.getpid():  # A fork has handles, no engine.
             return
         try:
             warnings.warn_explicit(
@@ -140,7 +141,7 @@ R_co = TypeVar("R_co", bound=Closable, covariant=True)
 
 
 class AsyncOpening(Generic[R_co]):
-    """An engine that is not open yet: ``await`` opens it, ``async with`` closes it too."""
+    """An engine that is not open yet: ``await`` opens it, ``async with`` also closes it."""
 
     way = "ranks = await rankd.aopen(...)"
 
@@ -164,10 +165,10 @@ class AsyncOpening(Generic[R_co]):
         assert self._ranks is not None, "entered before"
         await self._ranks.close()
 
-    if not TYPE_CHECKING:  # A checker knows by itself that there is nothing of that name.
+    if not TYPE_CHECKING:  # Type checkers report missing names themselves.
 
         def __getattr__(self, name: str) -> object:
-            if name.startswith("_"):  # Asked by tools, which want no advice.
+            if name.startswith("_"):  # Looked up by tools, which need no advice.
                 raise AttributeError(name)
             raise AttributeError(f"the engine is not open, so it has no {name!r}: use `{self.way}`")
 

@@ -1,7 +1,7 @@
-"""The engine for a program without an event loop: the same calls, and each waits by itself.
+"""The engine for a program without an event loop: the same calls, all blocking.
 
-Writes are handed to the engine's own thread. Reads never wait there, so they are answered at once
-on the caller's thread, between two changes of the index.
+Writes run on the engine's own thread. Reads never wait, so they run on the caller's thread, between
+two changes of the index.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class EngineThread:
-    """The thread that serves an engine, and the calls that are handed to it."""
+    """The thread that serves an engine, and the calls that are passed to it."""
 
     def __init__(
         self,
@@ -44,10 +44,11 @@ class EngineThread:
         self._thread = thread
         self._reading = reading
         self._handing = threading.RLock()
-        """Held while work is handed over, so that none is behind the stop and never answered."""
+        """Held while a call is passed on, so that none comes after the stop and stays unanswered.
+        """
 
     def write(self, work: Coroutine[Any, Any, T]) -> T:
-        """Hand work to the engine's loop and wait for it. Raises LedgerUnavailable once closed."""
+        """Run a coroutine in the engine's loop and wait. Raises LedgerUnavailable once closed."""
         with self._handing:
             self._refuse_if_closed(work)
             done = asyncio.run_coroutine_threadsafe(work, self.opened.running.loop)
@@ -58,9 +59,9 @@ class EngineThread:
             raise LedgerUnavailable(message, applied="unknown") from None
 
     def read(self, work: Coroutine[Any, Any, T], /) -> T:
-        """Do work that never waits, here and now, between two changes of the index.
+        """Run a read on this thread, between two changes of the index.
 
-        What has to ask an index across a network is handed to the engine's loop instead.
+        A read of an index across a network is passed to the engine's loop instead.
         """
         if not self.opened.immediate:
             return self.write(work)
@@ -89,7 +90,7 @@ class Board(AnsweredBoard):
         super().__init__(wanted, thread.read)
         self._thread = thread
 
-    def submit(  # noqa: PLR0913 - what a submission may say
+    def submit(  # noqa: PLR0913 - the fields of a submission
         self,
         player: str,
         score: object = None,
@@ -102,9 +103,9 @@ class Board(AnsweredBoard):
         build: str | None = None,
         at: str | None = None,
     ) -> Receipt:
-        """Have a score counted; return what it did. Raises Refused and Unavailable.
+        """Submit a score and return its receipt. Raises Refused and Unavailable.
 
-        It is on stable storage by then. A ``key`` makes it safe to send again: it counts once.
+        On return it is on stable storage. With a ``key`` it is safe to repeat: it counts once.
         """
         return self._thread.write(
             self._board.submit(
@@ -121,26 +122,26 @@ class Board(AnsweredBoard):
         )
 
     def submit_many(self, items: Iterable[Item]) -> list[Receipt]:
-        """Have many scores counted, one commit for each BATCH_FACTS_MAX; return what each did.
+        """Submit many scores, one commit for each BATCH_FACTS_MAX; return their receipts.
 
-        If one is malformed, none of its commit is recorded; the error names the item. If one is
-        refused when its turn comes, or reuses a key, the others count all the same and the first
-        refusal is raised.
+        If one is malformed, nothing of its commit is recorded; the error names the item. If one is
+        refused when it is judged, or reuses a key, the others still count and the first refusal is
+        raised.
         """
         return self._thread.write(self._board.submit_many(items))
 
     def preview(self, **definition: object) -> Preview:
-        """Return what ``redefine`` with the same words would change. Nothing is changed."""
+        """Return the changes that ``redefine`` would make, without making them."""
         return self._thread.write(self._board.preview(**definition))
 
     def redefine(
         self, *, drop_scores: bool = False, progress: Show = None, **definition: object
     ) -> None:
-        """Change the board's definition in what is given; the rest stays.
+        """Change the given fields of the board's definition; the others stay.
 
-        Windows that it changes are folded again from the ledger while everything goes on, and
-        then switched at one moment. Raises DropsScores if scores cannot be ranked any
-        more, as where a column is new, unless ``drop_scores`` agrees to that.
+        The windows it affects are folded again from the ledger while reads and writes continue, and
+        are then replaced atomically. Raises DropsScores if scores can no longer be ranked, for
+        example because of a new column, unless ``drop_scores`` is set.
         """
         self._thread.write(
             self._board.redefine(drop_scores=drop_scores, progress=progress, **definition)
@@ -152,7 +153,7 @@ class Board(AnsweredBoard):
 
 
 class Ranks(AnsweredRanks):
-    """An open engine. Threads may share it. ``with`` closes it at its end."""
+    """An open engine. Threads may share it. ``with`` closes it in the end."""
 
     def __init__(self, thread: EngineThread) -> None:
         super().__init__(thread.opened, thread.read)
@@ -171,16 +172,16 @@ class Ranks(AnsweredRanks):
         self.close()
 
     def close(self) -> None:
-        """Close the engine and free its folder; nothing if it is closed already.
+        """Close the engine and free its folder; do nothing if it is closed already.
 
-        Waits for submissions under way. Calls that come later raise LedgerUnavailable.
+        Waits for submissions in progress. Later calls raise LedgerUnavailable.
         """
         self._thread.close()
 
     def board(self, name: str, **definition: object) -> Board:
-        """Get a board; define it first, with defaults for what is not said, if it is not there.
+        """Return a board; define it, with defaults for missing fields, if it does not exist.
 
-        Raises BoardDiffers if it is there and defined otherwise.
+        Raises BoardDiffers if it exists with another definition.
         """
         wanted = Wanted(self._opened, name, definition)
         self._thread.write(wanted.made())
@@ -193,9 +194,9 @@ class Ranks(AnsweredRanks):
         name: str | UnsetType | None = UNSET,
         attributes: Mapping[str, str | int | bool] | UnsetType | None = UNSET,
     ) -> Position:
-        """Set what a player is called or what it is ranked by, all of that.
+        """Set a player's name, or its attributes as a whole.
 
-        What is not given stays as it is; None forgets it.
+        An argument that is not given changes nothing; None deletes the value.
         """
         return self._thread.write(self._ranks.profile(player, name=name, attributes=attributes))
 
@@ -206,9 +207,9 @@ class Ranks(AnsweredRanks):
         name: str | UnsetType | None = UNSET,
         attributes: Mapping[str, str | int | bool | None] | UnsetType | None = UNSET,
     ) -> Position:
-        """Change a player's name or some of its attributes; those that are not named stay.
+        """Change a player's name or some of its attributes; the other attributes stay.
 
-        An attribute that is None is forgotten. A call that changes nothing records nothing.
+        An attribute that is None is deleted. A call that changes nothing records nothing.
         """
         return self._thread.write(
             self._ranks.merge_profile(player, name=name, attributes=attributes)
@@ -217,24 +218,24 @@ class Ranks(AnsweredRanks):
     def players(
         self, query: str, *, limit: int = PAGE_LIMIT_DEFAULT, after: str | None = None
     ) -> list[FoundPlayer]:
-        """Return players whose name or id begins so, in the order of their ids.
+        """Return players whose name or id begins with ``query``, ordered by id.
 
-        ``after`` is the last id of the page before. Raises InvalidPage.
+        ``after`` is the last id of the previous page. Raises InvalidPage.
         """
         return self._thread.write(self._ranks.players(query, limit=limit, after=after))
 
     def set_friends(self, player: str, friends: Sequence[str]) -> Position:
-        """Set a player's friends, all of them."""
+        """Replace a player's friends."""
         return self._thread.write(self._ranks.set_friends(player, friends))
 
     def erase(self, player: str, *, reason: str | None = None) -> Position:
-        """Forget a person: the profile and the friends go, entries stay without a name."""
+        """Delete a player's profile and friends; its entries stay, without a name."""
         return self._thread.write(self._ranks.erase(player, reason=reason))
 
     def confirm_clock(self) -> float | None:
-        """Believe a step of the clock now instead of once it has lasted.
+        """Accept a step of the clock now instead of after it has lasted.
 
-        Return its seconds; None if there is no step that is being doubted.
+        Return its seconds; None if no step is waiting to be accepted.
         """
         return self._thread.write(self._ranks.confirm_clock())
 
@@ -247,9 +248,9 @@ class Ranks(AnsweredRanks):
         self._thread.write(self._ranks.verify(progress=progress))
 
     def rebuild(self, *, progress: Show = None) -> None:
-        """Fold the whole ledger into a new index, and go on with that."""
+        """Fold the whole ledger into a new index, and replace the present one by it."""
         self._thread.write(self._ranks.rebuild(progress=progress))
 
     def backup(self, folder: Folder, *, progress: Show = None) -> None:
-        """Copy the ledger into an empty folder while everything goes on, and verify the copy."""
+        """Copy the ledger into an empty folder while it is in use, and verify the copy."""
         self._thread.write(self._ranks.backup(folder, progress=progress))

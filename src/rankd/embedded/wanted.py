@@ -1,8 +1,8 @@
-"""A board as a program asked for it, which may not be there yet.
+"""A reference to a board that may not exist yet.
 
-Asking takes no time, defining a board does: it is a fact, and goes to the disk. So whoever asks has
-the board in hand at once, and what it takes to define it is done when it is awaited, or with the
-first write.
+Making a reference takes no time; defining a board does, because that is a fact on the disk. So a
+program gets the reference at once, and the board is defined when it is awaited, or with the first
+write.
 """
 
 from collections.abc import Mapping
@@ -14,18 +14,18 @@ from rankd.errors import Refused
 
 
 class Wanted:
-    """One board of an open engine, by its name and what was said of it."""
+    """One board of an open engine, by its name and its expected definition."""
 
     def __init__(self, opened: Opened, name: str, definition: Mapping[str, object]) -> None:
         self.name = name
         self._opened = opened
         self._definition: Mapping[str, object] | None = definition
-        """None once the board was there, defined so: what becomes of it later is not undone."""
-        with suppress(Refused):  # Told to whoever reads or writes.
+        """None once the board existed with this definition; later changes to it are not undone."""
+        with suppress(Refused):  # Raised again by a read or a write.
             self.there()
 
     def there(self) -> Rankd:
-        """Return the engine, if it has the board, defined so.
+        """Return the engine, if it has the board with this definition.
 
         Raises UnknownBoard, BoardDiffers and InvalidBoard.
         """
@@ -36,7 +36,7 @@ class Wanted:
         return rankd
 
     async def made(self) -> Rankd:
-        """Return the engine, once it has the board. Raises BoardDiffers and InvalidBoard."""
+        """Return the engine after defining the board. Raises BoardDiffers and InvalidBoard."""
         rankd = self._opened.rankd
         if self._definition is not None:
             if self._definition or self.name not in rankd.book.boards:
