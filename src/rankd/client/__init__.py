@@ -1,7 +1,7 @@
-"""The Python client of the service: ``Client``, and ``AsyncClient`` for those with an event loop.
+"""The Python client of the service: ``Client``, and ``AsyncClient`` for an event loop.
 
-``calls`` says what is asked and how the answer is read, ``answers`` what an answer or its absence
-means: neither touches a socket. The two classes only carry between them and the network.
+``calls`` builds requests and reads results, ``responses`` decides on errors and retries; neither
+touches a socket. The two classes connect them to a transport.
 """
 
 from rankd.client.answers import Policy, Told, Unreachable, told

@@ -1,8 +1,8 @@
-"""What an answer means, or its absence: a value, an error of ``rankd.errors``, or another attempt.
+"""The outcome of a call: a value, an error of ``rankd.errors``, or another attempt.
 
-The one thing to be careful about is ``applied``. A call that was sent and never answered may have
-been done. If a later attempt is refused, its "no" speaks of that attempt alone; so from the first
-unanswered one on, an error says "unknown".
+The delicate part is ``applied``. A call that was sent and never answered may have been done. If a
+later attempt is refused with "no", that holds for that attempt only; so from the first unanswered
+attempt on, an error has "unknown".
 """
 
 import inspect
@@ -17,35 +17,36 @@ from rankd.errors import Corrupt, FieldError, Invalid, RankdError, Refused, Unav
 from rankd.http_client.message import Response
 
 RETRY_AFTER_SECONDS_MAX = 30.0
-"""However long the service asks one to wait, no longer than this."""
+"""The longest wait for a Retry-After of the service."""
 
 DETAIL_LENGTH_MAX = 2000
-"""Of an answer's words in an exception."""
+"""Characters of a response's detail in an exception."""
 
 _PASSING = frozenset({408, 425, 429, 502, 503, 504})
-"""What may succeed later: ours, and what a proxy says before a service that is not there."""
+"""Statuses that may succeed later: those of rankd, and those of a proxy without a service behind
+it."""
 
 T = TypeVar("T")
 
 
 class Policy(NamedTuple):
-    """How often and how soon a call is tried again."""
+    """The number of retries and the waits between them."""
 
     retries_max: int = 5
     """After the first attempt. With the waits below: some three seconds in all."""
     backoff_seconds: float = 0.1
-    """Before the first retry; twice as long before each next one, less a random part."""
+    """Before the first retry; doubled for each next one, less a random part."""
     backoff_seconds_max: float = 5.0
 
     def wait_before(self, retry: int, asked: float) -> float:
-        """Return how long to wait before a retry, counted from 0, at least as long as asked."""
+        """Return the seconds to wait before a retry, counted from 0; at least ``asked``."""
         longest = min(self.backoff_seconds_max, self.backoff_seconds * float(1 << retry))
-        # Half of it by chance: clients that failed together do not come back together.
+        # Half of it is random: clients that failed together do not come back together.
         return max(asked, longest / 2) + random.uniform(0, longest / 2)
 
 
 class Unreachable(Unavailable):
-    """The service did not answer, or what answered is not rankd."""
+    """The service did not answer, or the server there is not rankd."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem)
@@ -53,18 +54,18 @@ class Unreachable(Unavailable):
 
 
 class Told(NamedTuple):
-    """What the service told of an error."""
+    """The service's report of an error."""
 
     code: str
     status: int | None
-    """None if nothing answered."""
+    """None without a response."""
     request_id: str | None
     applied: str | None
     """``no`` or ``unknown``; None for a read."""
 
 
 class Lost(NamedTuple):
-    """A call that was not answered."""
+    """A call without a response."""
 
     problem: str
     sent: bool
@@ -72,11 +73,11 @@ class Lost(NamedTuple):
 
 
 def told(error: RankdError) -> Told:
-    """Return what the service told of an error that a client raised."""
+    """Return the service's report of an error that a client raised."""
     found = getattr(error, "told", None)
     if isinstance(found, Told):
         return found
-    # Raised here, with nothing sent: of what cannot be said, nothing was done.
+    # Raised by the client itself, before anything was sent.
     return Told(_code(error), None, None, "no" if isinstance(error, Invalid) else None)
 
 
@@ -95,9 +96,9 @@ class Attempts(Generic[T]):
         self.result: T
 
     def judge(self, outcome: Response | Lost) -> float | None:
-        """Return how long to wait before the next attempt; None if ``result`` is there.
+        """Return the seconds to wait before the next attempt; None if ``result`` is set.
 
-        Raises what the last attempt came to.
+        Raises the error of the last attempt.
         """
         error = self._read(outcome)
         if error is None:
@@ -136,13 +137,13 @@ class Attempts(Generic[T]):
 
 
 def _retry_after(answer: Response) -> float:
-    """Return the seconds that were asked for. A date is not among what we send."""
+    """Return the seconds of Retry-After; 0 for a date, which rankd never sends."""
     asked = answer.headers.get("retry-after", "")
     return min(float(asked), RETRY_AFTER_SECONDS_MAX) if asked.isascii() and asked.isdigit() else 0
 
 
 def error_of(answer: Response, call: Call[Any]) -> RankdError:
-    """Return the error that an answer tells of: that of its code, or the branch of its status."""
+    """Return the error of a response: by its code or, if that is unknown, by its status."""
     problem = _problem(answer)
     kind = RankdError._taken.get(problem.code) or _branch(answer.status)
     error = kind.__new__(kind, problem.detail)
@@ -156,7 +157,7 @@ def error_of(answer: Response, call: Call[Any]) -> RankdError:
 
 
 def _fields(kind: type[RankdError]) -> tuple[str, ...]:
-    """Return what an error is made with: it is kept under these names, as far as it is known."""
+    """Return the names of an error's parameters, which are also its attributes."""
     made = inspect.signature(kind.__init__).parameters
     return tuple(name for name in made if name not in {"self", "args", "kwargs", "errors"})
 
@@ -180,7 +181,7 @@ def _branch(status: int) -> type[RankdError]:
 
 
 def _tell(error: RankdError, found: Told) -> RankdError:
-    """Put what was told onto the error, where ``told`` finds it, and as attributes."""
+    """Attach the service's report to an error, for ``told`` and as attributes."""
     error.__dict__.update(
         told=found, code=found.code, request_id=found.request_id, applied=found.applied
     )

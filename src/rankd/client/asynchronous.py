@@ -1,4 +1,4 @@
-"""The client for programs with an event loop: the same calls, and each is awaited."""
+"""The client for programs with an event loop: the same calls, all awaited."""
 
 import asyncio
 import ssl
@@ -50,10 +50,10 @@ def _walking(
 
 
 class AsyncClient:
-    """A connection to a service, for one event loop; its tasks may share it.
+    """A client of a service, for one event loop; its tasks may share it.
 
-    Calls that the service cannot take now, or does not answer, are sent again a few times, with
-    the same submission key. What it refuses is raised: see ``rankd.errors``.
+    Calls that the service cannot accept now, or does not answer, are sent again a few times, with
+    the same submission key. Refusals are raised: see ``rankd.errors``.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class AsyncClient:
         await self._transport.close()
 
     async def send(self, call: Call[T]) -> T:
-        """Send a call, again if need be, and return what its answer says."""
+        """Send a call, with retries, and return its result."""
         attempts = Attempts(call, self._policy)
         wait = attempts.judge(await self._try(call))
         while wait is not None:
@@ -113,10 +113,10 @@ class AsyncClient:
     async def submit_many(
         self, items: Iterable[Item], *, board: str | None = None, batch: int = BATCH_SCORES
     ) -> list[Result]:
-        """Have any number of scores counted, ``batch`` in each commit; return what each became.
+        """Submit any number of scores, ``batch`` in each commit; return their receipts or refusals.
 
-        An item is a player and a score, or a mapping with what a submission may say; without
-        ``board`` each says its own. What is refused is told in its place, as a Refusal.
+        An item is a player and a score, or a mapping with the fields of a submission; without
+        ``board`` each has its own. A refused item has a Refusal in its place.
         """
         results: list[Result] = []
         try:

@@ -1,8 +1,7 @@
-"""What a call says, as JSON; refused here if JSON cannot say it.
+"""Request bodies as JSON; values that JSON cannot represent are refused here.
 
-There is no NaN and no infinity in JSON. The encoder writes null where there was one, which means
-something else: that nothing was given. So a score nobody can rank would be counted as another, and
-metadata kept as what it never was.
+JSON has no NaN and no infinity. The encoder writes null for them, which means that nothing was
+given: an impossible score would count as another one, and metadata would be stored changed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,16 +14,16 @@ from rankd import wire
 from rankd.errors import FieldError, Invalid, InvalidRequest, InvalidSubmission
 
 NAME_LENGTH_MAX = 64
-"""Of a name in the path of a field: enough to find it again."""
+"""Characters of a name in the path of a field: enough to find it."""
 
 MESSAGE = "must be a finite number: neither NaN nor an infinity can be sent"
 
 _SIGNS = (b"null", b"NaN", b"Infinity")
-"""What a float, or a Decimal, that is no number is written as."""
+"""The encodings of a float or Decimal that is not finite."""
 
 
 def encoded(said: object, refused: type[Invalid] = InvalidRequest) -> bytes:
-    """Return a body. Raises ``refused`` with every field that is no number."""
+    """Return a body. Raises ``refused`` with every field that is not a finite number."""
     body = wire.encode(said)
     if _is_doubtful(body):
         _insist(said, "", 0, refused)
@@ -32,7 +31,7 @@ def encoded(said: object, refused: type[Invalid] = InvalidRequest) -> bytes:
 
 
 def encoded_scores(scores: Sequence[object], *, first: int = 0) -> bytes:
-    """Return the body of a batch, of which the first is so many behind the first of them all."""
+    """Return the body of a batch. ``first`` is the index of its first item, for error messages."""
     body = wire.encode({"scores": scores})
     if _is_doubtful(body):
         _insist(scores, "scores", first, InvalidSubmission)
@@ -40,7 +39,7 @@ def encoded_scores(scores: Sequence[object], *, first: int = 0) -> bytes:
 
 
 def _is_doubtful(body: bytes) -> bool:
-    """Whether it is worth looking closer: to search bytes costs nothing, beside sending them."""
+    """Whether to check every value: searching the bytes first costs nothing beside sending them."""
     return any(sign in body for sign in _SIGNS)
 
 
@@ -51,7 +50,7 @@ def _insist(said: object, path: str, first: int, refused: type[Invalid]) -> None
 
 
 def _no_numbers(value: object, path: str, first: int = 0) -> Iterator[str]:
-    """Yield the path of everything that is none."""
+    """Yield the path of every number that is not finite."""
     match value:
         case float() | Decimal() if not isfinite(value):
             yield path

@@ -1,7 +1,7 @@
-"""What can be asked of the service: each function returns a ``Call``, and sends nothing.
+"""The requests of the API: each function returns a ``Call``, and sends nothing.
 
-A submission without a key is given one here, before it is sent for the first time. So whoever
-sends it again, sends the same key, and it counts once.
+A submission without a key gets one here, before it is sent for the first time, so every retry has
+the same key, and it counts once.
 """
 
 import uuid
@@ -22,35 +22,35 @@ from rankd.errors import Invalid, InvalidBoard, InvalidProfile, InvalidRequest, 
 from rankd.http_client.message import Response
 
 PAGE_LIMIT_MAX = 1000
-"""The longest page the service gives."""
+"""The longest page of the service."""
 
 BATCH_SCORES = 1000
 """Submissions sent together: a few hundred kilobytes, answered in some ten milliseconds."""
 
 BATCH_SCORES_MAX = 8192
-"""As many as the service takes at once."""
+"""The most submissions that the service accepts in one request."""
 
 DEFINE_SECONDS = 600.0
-"""The longest silence before the answer to a definition: a ledger may have to be folded."""
+"""Seconds without a byte that a definition may take: a ledger may have to be folded."""
 
 T = TypeVar("T")
 R = TypeVar("R")
 P = TypeVar("P")
 
 Score = int | str | Decimal | float
-"""A score as it is given: a whole number, or on boards with decimals text, a Decimal or a float.
-Text and Decimals keep every digit; a float has fifteen."""
+"""An accepted score: a whole number, or on boards with decimals text, a Decimal or a float. Text
+and Decimals keep every digit; a float has fifteen."""
 
 Item = tuple[str, Score] | Mapping[str, object]
-"""A player with a score, or a mapping with what a submission may say."""
+"""A player with a score, or a mapping with the fields of a submission."""
 
 Result = wire.Receipt | wire.Refusal
-"""What became of one submission of a batch."""
+"""The result of one submission of a batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Generic[T]):
-    """One request, and how its answer is read."""
+    """One request, with the decoder of its response."""
 
     method: str
     path: str
@@ -59,13 +59,13 @@ class Call(Generic[T]):
     body: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     names: Mapping[str, object] = field(default_factory=dict)
-    """What it is about, by the words that errors use: board, player, window."""
+    """The subject of the call, by the attributes of errors: board, player, window."""
     answers: frozenset[int] = frozenset()
-    """Statuses beside those below 300 whose body is read as the answer, not raised as an error."""
+    """Statuses from 300 on whose body is the result, not an error."""
     repeatable: bool = True
-    """Whether a second time changes nothing: it may be sent again though the first arrived."""
+    """Whether a second time changes nothing, so that it may be sent again after it arrived."""
     patience: float = 0.0
-    """Seconds of silence to bear, where that is more than the client's timeout."""
+    """Seconds without a byte to wait for, if more than the client's timeout."""
 
     @property
     def writes(self) -> bool:
@@ -80,14 +80,14 @@ class Pages(Generic[P, R]):
     first: Call[P]
     rows: Callable[[P], Sequence[R]]
     following: Callable[[P], Call[P] | None]
-    """Returns the call that goes on; None at the end."""
+    """Returns the call for the next page; None at the end."""
 
 
 # --------------------------------------------------------------------- how it is written
 
 
 def _segment(value: object) -> str:
-    """Encode one segment of a path, dots included where they would lead elsewhere."""
+    """Encode one segment of a path, including dots that would change the path."""
     text = str(value)
     return text.replace(".", "%2E") if text in {".", ".."} else quote(text, safe="")
 
@@ -116,7 +116,7 @@ def _body(refused: type[Invalid] = InvalidRequest, /, **given: object) -> bytes:
 
 
 def new_key() -> str:
-    """Return a submission key that nobody has used."""
+    """Return a new, random submission key."""
     return uuid.uuid4().hex
 
 
@@ -149,7 +149,7 @@ def boards() -> Call[wire.Boards]:
 
 
 def board(board: str) -> Call[wire.BoardBody]:
-    """Return a board: its definition, its windows, when it resets next."""
+    """Return a board: its definition, its windows, and its next reset."""
     path = _path("/v1/boards/{}", board)
     return Call(method="GET", path=path, read=_read_board, names={"board": board})
 
@@ -161,10 +161,10 @@ def define(
     apply: bool = False,
     drop_scores: bool = False,
 ) -> Call[wire.BoardBody | wire.Preview]:
-    """Define a board; return it, or what a changed definition would change.
+    """Define a board; return it, or a preview of the changes to an existing one.
 
-    Only with ``apply`` is a board that is there changed, and only with ``drop_scores`` too where
-    scores cannot be ranked any more. The definition is the whole of it.
+    An existing board is changed only with ``apply`` and, if scores can no longer be ranked, with
+    ``drop_scores``, too. The definition must be complete: missing fields get their defaults.
     """
     return Call(
         method="PUT",
@@ -184,7 +184,7 @@ def _read_defined(answer: Response) -> wire.BoardBody | wire.Preview:
 def retire(board: str, *, reason: str | None = None) -> Call[wire.Done]:
     """Take a board out of use. Its facts stay in the ledger."""
     path = _path("/v1/boards/{}", board, reason=reason)
-    # A second time it would be refused, though the first had done it.
+    # A repetition would be refused though the first had succeeded.
     return Call(
         method="DELETE", path=path, read=_read_done, names={"board": board}, repeatable=False
     )
@@ -199,7 +199,7 @@ def windows(board: str) -> Call[wire.Windows]:
 # ------------------------------------------------------------------------------- scores
 
 
-def submit(  # noqa: PLR0913 - what a submission may say
+def submit(  # noqa: PLR0913 - the fields of a submission
     board: str,
     player: str,
     score: Score | None = None,
@@ -214,10 +214,10 @@ def submit(  # noqa: PLR0913 - what a submission may say
     run: str | None = None,
     signature: str | None = None,
 ) -> Call[wire.Receipt]:
-    """Have a score counted; return what it did.
+    """Submit a score and return its receipt.
 
-    It is on stable storage by then. It counts once, however often it had to be sent: without a
-    ``key`` it is given one.
+    On return it is on stable storage. It counts once, however often it was sent: without a ``key``
+    it gets a random one.
     """
     key = new_key() if key is None else key
     body = _body(
@@ -244,7 +244,7 @@ def submit(  # noqa: PLR0913 - what a submission may say
 
 
 def submit_batch(items: Iterable[Item], *, board: str | None = None) -> Call[list[Result]]:
-    """Have up to BATCH_SCORES_MAX scores counted in one commit; return what became of each."""
+    """Submit up to BATCH_SCORES_MAX scores in one commit; return their receipts or refusals."""
     return _batch(items, board)
 
 
@@ -261,7 +261,7 @@ def _batch(items: Iterable[Item], board: str | None, *, first: int = 0) -> Call[
 def batches(
     items: Iterable[Item], *, board: str | None = None, batch: int = BATCH_SCORES
 ) -> Iterator[Call[list[Result]]]:
-    """Yield the calls that submit any number of scores, so many at a time."""
+    """Yield the calls that submit any number of scores, ``batch`` at a time."""
     if not 1 <= batch <= BATCH_SCORES_MAX:
         raise ValueError(f"batch must lie between 1 and {BATCH_SCORES_MAX}")
     if isinstance(items, Sequence):
@@ -273,9 +273,9 @@ def batches(
 
 
 def _look_through(items: Sequence[Item], batch: int) -> None:
-    """Refuse the whole list for what cannot be sent, before the first of it is.
+    """Refuse the whole list if any value cannot be sent, before the first batch is.
 
-    Nobody could send the list again once it is mended: part of it would count twice.
+    Otherwise the corrected list could not be sent again: part of it would count twice.
     """
     for first in range(0, len(items), batch):
         some = items[first : first + batch]
@@ -342,7 +342,7 @@ def page(  # noqa: PLR0913 - which part of which ranking
     segment: str | None = None,
     min_position: int | None = None,
 ) -> Call[wire.Page]:
-    """Return a page, begun at a rank, an offset or a cursor."""
+    """Return a page that begins at a rank, an offset or a cursor."""
     path = _path(
         "/v1/boards/{}/standings",
         board,
@@ -365,7 +365,7 @@ def poll(
     window: str | None = None,
     segment: str | None = None,
 ) -> Call[shapes.Polled]:
-    """Return the best standings, or no page if they are those that ``etag`` came with."""
+    """Return the best standings, or no page if they have not changed since ``etag``."""
     path = _path("/v1/boards/{}/standings", board, limit=limit, window=window, segment=segment)
     headers = {} if etag is None else {"if-none-match": etag}
     names = {"board": board, "window": window}
@@ -385,7 +385,7 @@ def standing(
     segment: str | None = None,
     min_position: int | None = None,
 ) -> Call[wire.Standing]:
-    """Return where a player stands. Raises NotRanked where it does not."""
+    """Return a player's standing. Raises NotRanked."""
     path = _path(
         "/v1/boards/{}/standings/{}",
         board,
@@ -408,7 +408,7 @@ def around(  # noqa: PLR0913 - which part of which ranking
     segment: str | None = None,
     min_position: int | None = None,
 ) -> Call[wire.Page]:
-    """Return a player's neighbourhood, the edges made up. Raises NotRanked."""
+    """Return a player's neighbourhood, filled up at the edges. Raises NotRanked."""
     path = _path(
         "/v1/boards/{}/standings/{}/around",
         board,
@@ -453,7 +453,7 @@ def lookup(
     segment: str | None = None,
     min_position: int | None = None,
 ) -> Call[wire.Found]:
-    """Return some players' standings, ranked among themselves, and who has none."""
+    """Return some players' standings, ranked among themselves, and the players without one."""
     path = _path(
         "/v1/boards/{}/standings:lookup",
         board,
@@ -487,7 +487,7 @@ def friends(
     return Call(method="GET", path=path, read=_read_found, names=names)
 
 
-def projection(  # noqa: PLR0913 - three questions about any ranking
+def projection(  # noqa: PLR0913 - three kinds of query
     board: str,
     *,
     score: Score | Sequence[Score] | None = None,
@@ -520,7 +520,7 @@ def projection(  # noqa: PLR0913 - three questions about any ranking
 def standings(
     player: str, *, window: str | None = None, min_position: int | None = None
 ) -> Call[wire.Everywhere]:
-    """Return where a player stands on every board, or on those that have the window."""
+    """Return a player's standings on every board, or on those that have the window."""
     path = _path("/v1/players/{}/standings", player, window=window, min_position=min_position)
     return Call(method="GET", path=path, read=_read_everywhere, names={"player": player})
 
@@ -534,14 +534,14 @@ def walk(
 ) -> Pages[wire.Page, wire.Row]:
     """Yield every standing of a ranking, best first, ``limit`` at a time.
 
-    Nobody who stays where they are is left out or told twice, whatever moves meanwhile.
+    A player that does not move meanwhile is returned exactly once.
     """
     which = {"limit": limit, "segment": segment}
 
     def following(found: wire.Page) -> Call[wire.Page] | None:
         if found.next_cursor is None:
             return None
-        # By its id, so that a walk that sees midnight stays in its window.
+        # By its id, so that the walk stays in its window when it rolls over.
         return page(board, cursor=found.next_cursor, window=found.window, **which)  # type: ignore[arg-type]
 
     first = page(board, window=window, **which)  # type: ignore[arg-type]
@@ -562,7 +562,7 @@ def history(
 ) -> Call[wire.History]:
     """Return a player's submissions to a board, newest first.
 
-    ``since`` and ``until`` are times of RFC 3339: recorded then or later, and before then.
+    ``since`` (inclusive) and ``until`` (exclusive) are RFC 3339 times of recording.
     """
     path = _path(
         "/v1/boards/{}/history/{}",
@@ -596,7 +596,7 @@ def walk_history(
     return Pages(from_there(None), lambda found: found.facts, following)
 
 
-def facts(  # noqa: PLR0913 - by what facts are chosen
+def facts(  # noqa: PLR0913 - the filters of facts
     *,
     after: int | None = None,
     limit: int | None = None,
@@ -609,7 +609,7 @@ def facts(  # noqa: PLR0913 - by what facts are chosen
 ) -> Call[wire.Facts]:
     """Return the audit trail from a position on.
 
-    ``since`` and ``until`` are times of RFC 3339: recorded then or later, and before then.
+    ``since`` (inclusive) and ``until`` (exclusive) are RFC 3339 times of recording.
     """
     path = _path(
         "/v1/facts",
@@ -625,7 +625,7 @@ def facts(  # noqa: PLR0913 - by what facts are chosen
     return Call(method="GET", path=path, read=_read_facts)
 
 
-def walk_facts(  # noqa: PLR0913 - by what facts are chosen
+def walk_facts(  # noqa: PLR0913 - the filters of facts
     *,
     after: int = 0,
     limit: int = PAGE_LIMIT_MAX,
@@ -660,7 +660,7 @@ def walk_facts(  # noqa: PLR0913 - by what facts are chosen
 
 
 def profile(player: str) -> Call[wire.Profile]:
-    """Return what is known of a player."""
+    """Return a player's profile."""
     path = _path("/v1/players/{}", player)
     return Call(method="GET", path=path, read=_read_profile, names={"player": player})
 
@@ -672,10 +672,10 @@ def set_profile(
     attributes: Mapping[str, str | int | bool] | UnsetType | None = UNSET,
     friends: Sequence[str] | UnsetType | None = UNSET,
 ) -> Call[wire.Profile]:
-    """Set what a player is called and ranked by, and who its friends are.
+    """Set a player's name, attributes or friends.
 
-    What is not given stays as it is; None forgets it. Attributes and friends are replaced whole:
-    ``merge_profile`` leaves the attributes alone that are not named.
+    An argument that is not given changes nothing; None deletes the value. Attributes and friends
+    are replaced as a whole; ``merge_profile`` changes single attributes.
     """
     return _profiled("PUT", player, name=name, attributes=attributes, friends=friends)
 
@@ -687,9 +687,9 @@ def merge_profile(
     attributes: Mapping[str, str | int | bool | None] | UnsetType | None = UNSET,
     friends: Sequence[str] | UnsetType | None = UNSET,
 ) -> Call[wire.Profile]:
-    """Do what ``set_profile`` does, but for the attributes: those that are not named stay.
+    """Set a player's name or friends, and change single attributes; the others stay.
 
-    An attribute that is None is forgotten.
+    An attribute that is None is deleted.
     """
     return _profiled("PATCH", player, name=name, attributes=attributes, friends=friends)
 
@@ -708,7 +708,7 @@ def _profiled(method: str, player: str, **given: object) -> Call[wire.Profile]:
 def players(
     query: str, *, limit: int | None = None, after: str | None = None
 ) -> Call[wire.Players]:
-    """Return players whose name or id begins so, in the order of their ids."""
+    """Return players whose name or id begins with ``query``, ordered by id."""
     path = _path("/v1/players", query=query, limit=limit, after=after)
     return Call(method="GET", path=path, read=_read_players)
 
@@ -716,7 +716,7 @@ def players(
 def walk_players(
     query: str, *, limit: int = PAGE_LIMIT_MAX
 ) -> Pages[wire.Players, wire.PlayerItem]:
-    """Yield every player whose name or id begins so, in the order of their ids."""
+    """Yield every player whose name or id begins with ``query``, ordered by id."""
 
     def following(found: wire.Players) -> Call[wire.Players] | None:
         after = found.next_after
@@ -726,13 +726,13 @@ def walk_players(
 
 
 def lookup_players(players: Sequence[str]) -> Call[wire.Players]:
-    """Return the names and attributes of up to 1,000 players, in the order asked for."""
+    """Return the names and attributes of up to 1,000 players, in the given order."""
     body = _body(players=list(players))
     return Call(method="POST", path="/v1/players:lookup", body=body, read=_read_players)
 
 
 def set_friends(player: str, friends: Sequence[str]) -> Call[wire.Profile]:
-    """Set a player's friends, all of them."""
+    """Replace a player's friends."""
     return Call(
         method="PUT",
         path=_path("/v1/players/{}/friends", player),
@@ -743,7 +743,7 @@ def set_friends(player: str, friends: Sequence[str]) -> Call[wire.Profile]:
 
 
 def erase(player: str, *, reason: str | None = None) -> Call[wire.Done]:
-    """Forget a person: the profile and the friends go, entries stay without a name."""
+    """Delete a player's profile and friends; its entries stay, without a name."""
     path = _path("/v1/players/{}", player, reason=reason)
     return Call(method="DELETE", path=path, read=_read_done, names={"player": player})
 
@@ -758,23 +758,23 @@ def create_key(
     title: str | None = None,
     expires: str | None = None,
 ) -> Call[shapes.Key]:
-    """Make a key. The answer has it for the only time.
+    """Create a key. Only this response contains the secret.
 
-    It expires after a duration (``90d``), or at a date or time; never, if that is not given.
+    ``expires`` is a duration (``90d``), a date or a time; without it the key never expires.
     """
     some = None if boards is None else list(boards)
     body = _body(scopes=list(scopes), boards=some, title=title, expires=expires)
-    # A second time would make a second key.
+    # A repetition would create a second key.
     return Call(method="POST", path="/v1/keys", body=body, read=_read_key, repeatable=False)
 
 
 def keys() -> Call[shapes.Keys]:
-    """Return the keys there are, without the keys themselves."""
+    """Return all keys, without their secrets."""
     return Call(method="GET", path="/v1/keys", read=_read_keys)
 
 
 def revoke_key(id: str) -> Call[wire.Done]:
-    """Let a key open nothing any more."""
+    """Revoke a key."""
     return Call(
         method="DELETE",
         path=_path("/v1/keys/{}", id),
@@ -785,25 +785,25 @@ def revoke_key(id: str) -> Call[wire.Done]:
 
 
 def clock() -> Call[wire.ClockBody]:
-    """Return ledger time beside the machine's clock, and a step that is not believed yet."""
+    """Return ledger time, the machine's clock, and a step that is not accepted yet."""
     return Call(method="GET", path="/v1/clock", read=_read_clock)
 
 
 def confirm_clock() -> Call[wire.ClockBody]:
-    """Believe a step of the clock now instead of once it has lasted."""
+    """Accept a step of the clock now instead of after it has lasted."""
     return Call(method="POST", path="/v1/clock:confirm", read=_read_clock)
 
 
 def health() -> Call[wire.Health]:
-    """Say that the service answers, and where it is."""
+    """Return the health of a service that answers, with its position."""
     return Call(method="GET", path="/healthz", read=_read_health)
 
 
 def ready() -> Call[wire.Health]:
-    """Say whether requests should be sent there. Raises Unavailable if not."""
+    """Return the health of a service that accepts requests. Raises Unavailable otherwise."""
     return Call(method="GET", path="/readyz", read=_read_health)
 
 
 def status() -> Call[wire.Health]:
-    """Return whether the service takes requests, and why it does not if it answers that."""
+    """Return whether the service accepts requests and, if it answers that it does not, why."""
     return Call(method="GET", path="/readyz", read=_read_health, answers=frozenset({503}))

@@ -1,4 +1,4 @@
-"""The few shapes of the wire that ``rankd.wire`` does not have: those that only clients read."""
+"""JSON schemas that only clients read, in addition to ``rankd.schemas``."""
 
 import msgspec
 
@@ -16,17 +16,17 @@ class Key(msgspec.Struct, omit_defaults=True):
     last_used: str | None = None
     expires: str | None = None
     key: str | None = None
-    """The key itself: told once, when it is made."""
+    """The secret: returned once, when the key is created."""
 
 
 class Keys(msgspec.Struct):
-    """Every key there is."""
+    """All keys."""
 
     keys: list[Key]
 
 
 class Problem(msgspec.Struct):
-    """What the service answers instead of what was asked for."""
+    """The body of an error response."""
 
     status: int
     detail: str
@@ -37,9 +37,9 @@ class Problem(msgspec.Struct):
 
 
 class Polled(msgspec.Struct):
-    """A page that was asked for again and again."""
+    """The result of polling a page."""
 
     page: wire.Page | None
-    """None if it is the one that is known already."""
+    """None if it has not changed."""
     etag: str | None
-    """Give it with the next call."""
+    """Pass it to the next call."""

@@ -18,10 +18,10 @@ from rankd.http_client.message import Request, Response, Transport, TransportErr
 from rankd.http_client.sync_transport import SyncTransport
 
 TIMEOUT_SECONDS = 10.0
-"""For one attempt: to connect, to send, and between any two bytes of the answer."""
+"""For one attempt: to connect, to send, and between any two bytes of the response."""
 
 CONNECTIONS_MAX = 100
-"""Open at once; one more call waits for its turn."""
+"""Open at once; a further call waits for a free one."""
 
 KEY_LENGTH_MAX = 4096
 
@@ -36,7 +36,7 @@ _JSON = {"content-type": "application/json"}
 
 
 def endpoint_of(url: str, key: str | None, ssl_context: ssl.SSLContext | None) -> Endpoint:
-    """Return the service at a URL, asked with a key. Raises ValueError that repeats neither."""
+    """Return the endpoint at a URL, with a key. Raises ValueError that repeats neither."""
     headers = {"user-agent": f"rankd-client/{__version__}", "accept": "application/json"}
     if key is not None:
         if not _is_key(key):
@@ -50,7 +50,7 @@ def _is_key(key: str) -> bool:
 
 
 def request_of(call: Call[T]) -> Request:
-    """Return the request that a call makes."""
+    """Return the HTTP request of a call."""
     headers = call.headers if call.body is None else {**_JSON, **call.headers}
     return Request(call.method, call.path, headers, call.body, call.patience)
 
@@ -61,7 +61,7 @@ def lost(error: TransportError, endpoint: Endpoint) -> Lost:
 
 
 def described(method: Callable[..., T], build: Callable[..., object]) -> Callable[..., T]:
-    """Let a method show the parameters of the function that builds its call, after itself."""
+    """Give a method the signature of the function that builds its call, after ``self``."""
     made = inspect.signature(build)
     itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     shown = made.replace(parameters=[itself, *made.parameters.values()])
@@ -88,10 +88,10 @@ def _walking(
 
 
 class Client:
-    """A connection to a service. Threads may share it; a process that forks makes its own.
+    """A client of a service. Threads may share it; a forked process needs its own.
 
-    Calls that the service cannot take now, or does not answer, are sent again a few times, with
-    the same submission key. What it refuses is raised: see ``rankd.errors``.
+    Calls that the service cannot accept now, or does not answer, are sent again a few times, with
+    the same submission key. Refusals are raised: see ``rankd.errors``.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Client:
         self._transport.close()
 
     def send(self, call: Call[T]) -> T:
-        """Send a call, again if need be, and return what its answer says."""
+        """Send a call, with retries, and return its result."""
         attempts = Attempts(call, self._policy)
         while (wait := attempts.judge(self._try(call))) is not None:
             time.sleep(wait)
@@ -148,10 +148,10 @@ class Client:
     def submit_many(
         self, items: Iterable[Item], *, board: str | None = None, batch: int = BATCH_SCORES
     ) -> list[Result]:
-        """Have any number of scores counted, ``batch`` in each commit; return what each became.
+        """Submit any number of scores, ``batch`` in each commit; return their receipts or refusals.
 
-        An item is a player and a score, or a mapping with what a submission may say; without
-        ``board`` each says its own. What is refused is told in its place, as a Refusal.
+        An item is a player and a score, or a mapping with the fields of a submission; without
+        ``board`` each has its own. A refused item has a Refusal in its place.
         """
         results: list[Result] = []
         try:
