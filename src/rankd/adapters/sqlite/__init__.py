@@ -1,20 +1,23 @@
-"""The ledger in one file: SQLite, with nothing else to install or to run.
+"""Ledger in one SQLite file, for a single process, with no server.
 
-In the order in which they are best read:
+Suggested reading order:
 
-    block.py         facts as bytes, many at a time, and the links of the hash chain
+    blocks.py        facts as bytes, many per row, and the links of the hash chain
     keys.py          the name under which a fact counts once
-    players.py       who the players are, as a table
-    ledger.py        the port's promises: one lane that writes, one that reads
-    lane.py          a thread with a connection of its own
-    verification.py  proof that the file holds what was written to it
-    backup.py        a second copy, made while the first goes on
-    following.py     the ledger as another process writes it
-    transcription.py a second copy of that
-    closed.py        the ledger while no process has it open, read without a write
-    database.py      the file and its folder: lock, pragmas, schema, and the vendor's errors
-    migration.py     from an older schema to this one
-    statements.py    the queries of sql/queries.sql by their names, and how to ask them
+    recent_keys.py   keys on their way into the key table
+    players.py       player table, folded from the facts
+    ledger.py        the Ledger port: one database thread that writes, one that reads
+    db_thread.py     thread with a connection of its own
+    block_reader.py  facts read from blocks, in order or by position
+    verification.py  check of the file against the hash chain and the facts
+    backup.py        copy made by the writing process, while it appends
+    read_only.py     reader of a ledger that another process writes
+    online_copy.py   copy made by such a reader
+    offline.py       reader of a ledger that no process has open; writes nothing
+    spool.py         submissions on disk while a remote ledger is unreachable
+    database.py      file and folder: lock, pragmas, connections, and SQLite's errors
+    migration.py     schema upgrade
+    queries.py       queries of sql/queries.sql by name, and the migrations
 """
 
 from rankd.adapters.sqlite.ledger import SQLiteLedger

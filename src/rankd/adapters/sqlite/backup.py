@@ -1,13 +1,13 @@
-"""A second copy of a ledger: a folder with a ledger in it, closed.
+"""Backup: copy of a ledger into a folder of its own, closed.
 
 The process that has the ledger open copies it with the connection that writes, a few pages between
 one append and the next: SQLite then carries each later append into the copy by itself, where a copy
-made by any other connection would have to begin again with every append. So a backup holds all that
-was appended before its last step. How another process makes one meanwhile is in transcription.py;
-to restore is to copy a ledger that is closed (closed.py).
+made by any other connection would have to begin again with every append. So a backup holds all
+facts appended before its last step. online_copy.py makes a copy from another process; a restore
+copies a closed ledger (offline.py).
 
-The file has its name only when it is whole and verified. Until then the folder holds a part, from
-its first moment on, and is refused by whoever opens it.
+The file gets its final name only when it is complete and verified. Until then, and from the start,
+the folder holds a part under another name, and cannot be opened as a ledger.
 """
 
 import os
@@ -34,10 +34,10 @@ STEP_PAGES = 256
 
 
 class CopyFolder:
-    """An empty folder that a ledger is copied into: locked, and marked as partial until kept.
+    """Empty folder that a ledger is copied into: locked, and marked as partial until ``keep``.
 
     Raises InvalidRequest for a folder with a ledger or other content, and LedgerInUse. The part of
-    a copy that was cut off is begun anew.
+    an interrupted copy is begun anew.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -58,7 +58,7 @@ class CopyFolder:
 
     def _begin(self) -> None:
         try:
-            _insist_on_empty(self._folder)  # Another process may have been quicker.
+            _insist_on_empty(self._folder)  # Another process may have been first.
             self.part.with_name(f"{PART}-journal").unlink(missing_ok=True)
             mark(self._folder, PART)
         except BaseException:
@@ -66,10 +66,10 @@ class CopyFolder:
             raise
 
     def connect(self, flags: int = apsw.SQLITE_OPEN_READWRITE) -> apsw.Connection:
-        """Open the part to write it."""
+        """Open the part for writing."""
         copy = apsw.Connection(str(self.part), flags=flags)
         copy.pragma("journal_mode", "OFF")
-        copy.pragma("synchronous", "OFF")  # Synced once, when it is whole.
+        copy.pragma("synchronous", "OFF")  # Synced once, when it is complete.
         return copy
 
     def sync(self) -> None:
@@ -78,12 +78,12 @@ class CopyFolder:
             os.fsync(copy.fileno())
 
     def keep(self) -> None:
-        """Give the part its name."""
+        """Rename the part to the ledger's file."""
         self.part.rename(self._folder / FILE)
         sync_folder(self._folder)
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Release the folder's lock."""
         self._lock.release()
 
 
@@ -98,7 +98,7 @@ def _insist_on_empty(folder: Path) -> None:
 
 
 class RunningBackup:
-    """The copying of one database into a folder, in steps, on the thread of its connection."""
+    """Copy of one database into a folder, in steps, on the thread of its connection."""
 
     def __init__(self, source: apsw.Connection, folder: Path) -> None:
         self._into = CopyFolder(folder)
@@ -110,7 +110,7 @@ class RunningBackup:
             raise
 
     def step(self) -> Progress | None:
-        """Copy a few pages; return how far it is, or None once the copy is whole and synced."""
+        """Copy a few pages; return the progress, or None once the copy is complete and synced."""
         if not self._backup.done:
             try:
                 self._backup.step(STEP_PAGES)
@@ -124,11 +124,11 @@ class RunningBackup:
         return None
 
     def keep(self) -> None:
-        """Give the copy its name, once it is verified."""
+        """Rename the copy to the ledger's file, after verification."""
         self._into.keep()
 
     def close(self) -> None:
-        """Let go. Before ``keep``, this leaves only the part behind."""
+        """Close and unlock. Before ``keep``, this leaves only the part behind."""
         self._finish()
         self._into.close()
 

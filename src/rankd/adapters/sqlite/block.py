@@ -1,17 +1,17 @@
-"""Facts as bytes, many at a time, and the chain that holds them together.
+"""Blocks: facts as bytes, many per row, and the hash chain over them.
 
 A row for each fact costs more in the database than the fact does, so a row holds a block: up to
-``BLOCK_FACTS_MAX`` facts of one append. An append of more becomes several blocks in one
-transaction, so that neither a reader nor ``verify`` ever holds more than one in memory.
+``BLOCK_FACTS_MAX`` facts of one append. A larger append becomes several blocks in one transaction,
+so that neither a reader nor ``verify`` ever holds more than one in memory.
 
 The bytes of a block are a MessagePack array of runs. A run is a kind and the bodies of facts of
 that kind which follow one another, exactly as ``model.facts`` writes them:
 
     [["score_submitted.1", [body, body, body]], ["window_sealed.1", [body]], …]
 
-Each block has a link: the SHA-256 of the link before it and of all that the block says. A block
-that is changed, left out, added or moved breaks the chain there, and the last link stands for the
-whole ledger: two copies with the same last link are the same.
+Each block has a link: the SHA-256 of the link before it and of the block's other columns. A block
+that is changed, left out, added or moved breaks the chain there, and the last link covers the whole
+ledger: two copies with the same last link are the same.
 """
 
 import struct
@@ -29,17 +29,17 @@ from rankd.model.facts import FACTS, Fact, Position, ScoreSubmitted, decode
 from rankd.model.window import Instant
 
 BLOCK_FACTS_MAX = 1_000
-"""A plain submission takes some thirty bytes, so a block of them is read in one go."""
+"""A plain submission takes some thirty bytes, so a block of them is some thirty kilobytes."""
 
 GENESIS = bytes(32)
-"""The link before the first block."""
+"""Link before the first block."""
 
 _PLACE = struct.Struct(">qqq")  # First and last position, and time: any number SQLite can hold.
 _kind = attrgetter("kind")
-# Byte for byte what model.facts.encode makes of each fact; the tests hold the two together.
+# Byte for byte the output of model.facts.encode for each fact; tests compare the two.
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
-# A block of nothing but submissions, as most are, begins so; the rest of it is their list. To find
-# the end of a run takes a fifth of the time of decoding it, and here it need not be looked for.
+# Prefix of a block that holds only submissions, as most do; the rest of it is their list. To find
+# the end of a run takes a fifth of the time of decoding it, and is not needed here.
 _ALONE = _encode([(ScoreSubmitted.kind, [])])[:-1]
 _runs = msgspec.msgpack.Decoder(list[tuple[str, msgspec.Raw]])
 _bodies = msgspec.msgpack.Decoder(list[msgspec.Raw])
@@ -60,7 +60,7 @@ class Block(NamedTuple):
 
 
 def seal(facts: Sequence[Fact], *, first: Position, at: Instant, previous_link: bytes) -> Block:
-    """Make a block of facts that follow one another, linked to the block before."""
+    """Make a block of consecutive facts, linked to the block before."""
     assert 0 < len(facts) <= BLOCK_FACTS_MAX
     data = _encode([(kind, list(run)) for kind, run in groupby(facts, _kind)])
     last = Position(first + len(facts) - 1)
@@ -68,7 +68,7 @@ def seal(facts: Sequence[Fact], *, first: Position, at: Instant, previous_link: 
 
 
 def _link(previous: bytes, first: int, last: int, at: int, data: bytes) -> bytes:
-    # All but the bytes of the facts has a fixed width, so no two blocks are hashed alike.
+    # Everything but the facts has a fixed width, so no two blocks are hashed alike.
     digest = sha256(previous)
     digest.update(_PLACE.pack(first, last, at))
     digest.update(data)
@@ -76,7 +76,7 @@ def _link(previous: bytes, first: int, last: int, at: int, data: bytes) -> bytes
 
 
 def follows(block: Block, previous_link: bytes) -> bool:
-    """Return whether the block is what was linked to the one before."""
+    """Return whether the block's link is correct, given the link before it."""
     first, last, at, data, link = block
     return link == _link(previous_link, first, last, at, data)
 
@@ -91,13 +91,13 @@ def unpack(block: Block) -> list[Fact]:
 
 
 def _unpack_run(block: Block, kind: str, bodies: msgspec.Raw, *, first: Position) -> Sequence[Fact]:
-    """Decode a run in one go: fact by fact takes three times as long."""
+    """Decode a run at once: fact by fact takes three times as long."""
     decoder = _decoders.get(kind)
     if decoder is not None:
         try:
             return decoder.decode(bodies)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            pass  # Which of them it is, and why, is found below.
+            pass  # The loop below finds the bad fact.
     return list(_unpack_singly(block, kind, bodies, first))
 
 

@@ -1,7 +1,7 @@
-"""A ledger that no process has open, read without a single write.
+"""Reader of a ledger that no process has open. It writes nothing.
 
-It may be a backup on a disk that can only be read. While it is read, other processes can read it
-too, and none can open it to write.
+The ledger may be a backup on a read-only disk. While it is read, other processes can read it too,
+and none can open it for writing.
 """
 
 from collections.abc import AsyncIterator
@@ -23,12 +23,12 @@ from rankd.ports import Progress
 
 
 class ClosedLedger(FollowedLedger):
-    """A LedgerReader over a folder that no process has open."""
+    """LedgerReader of a folder that no process has open."""
 
     @classmethod
     @asynccontextmanager
     async def open(cls, folder: Path) -> AsyncIterator["ClosedLedger"]:
-        """Open the ledger in a folder to read it. Raises NoLedger, LedgerNotCopied, LedgerInUse."""
+        """Open the ledger in a folder to read. Raises NoLedger, LedgerNotCopied, LedgerInUse."""
         insist_on_ledger(folder)
         ledger = cls(folder)
         with lock_against_writers(folder):

@@ -1,11 +1,12 @@
-"""The file and its folder: who may open it, how it is opened, and what its errors mean.
+"""Ledger's file and folder: lock, connections, durability settings, and translation of errors.
 
-One process has a ledger open at a time, and within it one connection that writes and
-checkpoints; two of them could damage the file. So a folder is locked before its database is
-touched, and every other connection is read-only.
+One process has a ledger open at a time, and within it one connection that writes and checkpoints;
+two of them could damage the file. So a folder is locked before its database is touched, and every
+other connection is read-only.
 
-What decides whether a commit survives a power cut (the journal mode and ``synchronous``) is read
-back after it was set: SQLite ignores, without a word, a pragma it cannot follow.
+The settings that decide whether a commit survives a power cut (the journal mode and
+``synchronous``) are read back after they were set: SQLite silently ignores a pragma that it cannot
+follow.
 """
 
 import errno
@@ -35,52 +36,53 @@ from rankd.errors import (
 FILE = "ledger.db"
 LOCK = "ledger.lock"
 COPYING = "ledger.copying"
-"""There while another ledger is copied into this one, and when that was broken off."""
+"""Exists while another ledger is copied into this one, and after an interrupted copy."""
 
 PART = f"{FILE}.part"
-"""The file of a backup or restore until it is whole and verified."""
+"""File of a backup or restore until it is complete and verified."""
 
 IGNORED = frozenset(
     {LOCK, COPYING, FILE, f"{FILE}-journal", f"{FILE}-shm", "lost+found", "rankd.toml"}
 )
-"""Names that an empty folder may hold: those of a first start or copy that was cut short, the
-settings, and the one that a file system makes. Hidden files are ignored too."""
+"""Names that an empty folder may hold: those of an interrupted first start or copy, the settings,
+and the one that a file system makes. Hidden files are ignored too."""
 
 SQLITE_VERSION_MIN = (3, 51, 3)
-"""Before it, a WAL that is reset at the wrong moment can lose what was committed."""
+"""In older versions a WAL that is reset at the wrong moment can lose commits."""
 
 SYNCHRONOUS = "FULL"
 """Each commit is on stable storage before it is acknowledged."""
 
 BUSY_MS_MAX = 250
-"""Nobody else writes, so to wait is rare: a backup tool that holds the file for a moment."""
+"""There is no other writer, so waits are rare: a backup tool that locks the file briefly."""
 
 CACHE_KIB = 65_536
-"""Of the connection that writes: the upper levels of the key table of a large ledger."""
+"""Page cache of the connection that writes: the upper levels of the key table of a large ledger."""
 
 PROBE = ".ledger.probe"
-"""The name of a file that is written for a moment."""
+"""Name of a file that ``probe`` writes and removes."""
 
 PROBE_BYTES = 1 << 20
-"""What a disk must have room for before a ledger is opened anew: some thousand appends."""
+"""Free space that a disk must have before a ledger is reopened: some thousand appends."""
 
 PRIVATE_FOLDER, PRIVATE_FILE = 0o700, 0o600
-"""Modes of a data folder and of what is in it: the owner's alone."""
+"""Modes of a data folder and its files: the owner's alone."""
 
 _OTHERS = 0o077
-"""What a mode gives to anybody but the owner."""
+"""Mode bits of the group and of others."""
 
 _COPIED_BYTES = 1 << 20
 
 _NAMED_MAX = 3
-"""How many files that are in the way are named."""
+"""Number of obstructing files that an error names."""
 
 _LEVELS = {"OFF": 0, "NORMAL": 1, "FULL": 2, "EXTRA": 3}
 
 
 # ------------------------------------------------------------------------------ errors
 
-# What may pass if the caller waits, or mends the machine. Anything else is a damaged file.
+# Errors that may pass if the caller waits, or the operator repairs the machine. Any other means a
+# damaged file.
 _PASSING = frozenset(
     {
         apsw.SQLITE_BUSY,
@@ -112,12 +114,12 @@ _REASONS = {
     apsw.SQLITE_IOERR: "the disk reports an error",
     apsw.SQLITE_READONLY: "the disk or the file can only be read",
 }
-"""Of SQLite's own words, some tell of another error, and some nothing at all."""
+"""Replacements for SQLite's own messages, some of which are misleading or empty."""
 
 
 def translated(error: apsw.Error, *, applied: Literal["no", "unknown"] = "no") -> RankdError:
-    """Return what an error of SQLite means to a caller."""
-    # Both are missing where apsw itself objects, such as to a connection that is closed.
+    """Translate an error of SQLite."""
+    # Both are missing in errors of apsw itself, such as for a closed connection.
     code: int = getattr(error, "extendedresult", apsw.SQLITE_ERROR)
     problem = f"{_REASONS.get(code & 0xFF, error)} ({_name(code)})"
     if applied == "unknown" or code & 0xFF in _PASSING:
@@ -126,14 +128,14 @@ def translated(error: apsw.Error, *, applied: Literal["no", "unknown"] = "no") -
 
 
 def _name(code: int) -> str:
-    """Return what SQLite calls an error: the extended name, or that of its kind."""
+    """Return SQLite's name of an error: the extended name, or that of its class."""
     named = apsw.mapping_extended_result_codes.get(code) or apsw.mapping_result_codes.get(code)
     return str(named or code)
 
 
 @contextmanager
 def translated_errors() -> Iterator[None]:
-    """Turn exceptions of SQLite and of the system into ours, where nothing can be applied yet."""
+    """Translate exceptions of SQLite and of the system, where nothing can be applied yet."""
     try:
         yield
     except apsw.Error as exc:
@@ -149,7 +151,7 @@ def translated_errors() -> Iterator[None]:
 
 
 def is_disk_failure(error: RankdError) -> bool:
-    """Return whether an error is that of a disk that is full, fails, or can only be read."""
+    """Whether an error is caused by a disk that is full, failing, or read-only."""
     cause = error.__cause__
     if isinstance(cause, apsw.Error):
         return getattr(cause, "extendedresult", 0) & 0xFF in _DISK_CODES
@@ -157,7 +159,7 @@ def is_disk_failure(error: RankdError) -> bool:
 
 
 def probe(folder: Path) -> None:
-    """Write and sync a file for a moment. Raises LedgerUnavailable if the disk takes none."""
+    """Write, sync and remove a file. Raises LedgerUnavailable if the disk takes no writes."""
     path = folder / PROBE
     try:
         try:
@@ -174,10 +176,10 @@ def probe(folder: Path) -> None:
 
 
 class FolderLock:
-    """The sole right to a folder, held until ``release`` or the end of the process.
+    """Exclusive lock on a folder, held until ``release`` or the end of the process.
 
-    ``flock`` belongs to the open file, not to the process, so a second attempt within this
-    process is refused as well. A child that is forked gives its copy of the open file up.
+    ``flock`` belongs to the open file, not to the process, so a second attempt within this process
+    is refused as well. A forked child closes its copy of the open file.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -198,7 +200,7 @@ class FolderLock:
             os.close(self._file)
 
     def give_up(self) -> None:
-        """Close the copy that a child has: the lock ends when its owner says so."""
+        """Close the copy of the file in a forked child: the lock stays with its owner."""
         os.close(self._file)
 
 
@@ -213,9 +215,9 @@ def _open_lock(path: Path) -> int:
 
 @contextmanager
 def lock_against_writers(folder: Path) -> Iterator[None]:
-    """Keep others from opening a ledger to write. Writes nothing; raises LedgerInUse.
+    """Keep other processes from opening a ledger for writing. Writes nothing; raises LedgerInUse.
 
-    A folder without a lock file was never opened where it is, or can only be read.
+    A folder without a lock file was never opened where it is, or is read-only.
     """
     with translated_errors():
         number = _lock_to_read(folder)
@@ -242,7 +244,7 @@ def _lock_to_read(folder: Path) -> int | None:
 
 
 _locks: WeakSet[FolderLock] = WeakSet()
-"""Those that are held."""
+"""Locks held by this process."""
 
 
 def _give_up_locks() -> None:
@@ -255,7 +257,7 @@ os.register_at_fork(after_in_child=_give_up_locks)
 
 
 def prepare(folder: Path) -> FolderLock:
-    """Make the folder if it is missing, durably, and take the sole right to it."""
+    """Create the folder if it is missing, durably, and lock it."""
     with translated_errors():
         if not folder.exists():
             folder.mkdir(mode=PRIVATE_FOLDER, parents=True)
@@ -266,9 +268,9 @@ def prepare(folder: Path) -> FolderLock:
 
 
 def make_private(folder: Path) -> None:
-    """Take a folder and what is in it away from all but their owner, if that is this user."""
+    """Remove the permissions of others on a folder and its files, if they belong to this user."""
     for path in (folder, *folder.iterdir()):
-        with suppress(OSError):  # Gone meanwhile, or on a disk that can only be read.
+        with suppress(OSError):  # Removed meanwhile, or on a read-only disk.
             found = path.lstat()
             ours = found.st_uid == os.geteuid() and not stat.S_ISLNK(found.st_mode)
             if ours and found.st_mode & _OTHERS:
@@ -276,7 +278,7 @@ def make_private(folder: Path) -> None:
 
 
 def note_copy(folder: Path, source: str | None) -> None:
-    """Note that a ledger is being copied into this folder, and from where; None if it is whole."""
+    """Record that a ledger is being copied into this folder, and its source; None once complete."""
     if source is not None:
         mark(folder, COPYING, source)
         return
@@ -285,10 +287,10 @@ def note_copy(folder: Path, source: str | None) -> None:
 
 
 def mark(folder: Path, name: str, text: str = "") -> None:
-    """Write a small file durably. A folder that is made for it never lacks it.
+    """Write a small file durably. A folder created for it never exists without it.
 
-    A copy that is killed at its very beginning must not leave an empty folder: that would be taken
-    for the place of a new ledger.
+    A copy killed at its very beginning must not leave an empty folder, in which a new ledger could
+    be begun by mistake.
     """
     if folder.exists():
         _write(folder / name, text)
@@ -312,8 +314,8 @@ def _write(path: Path, text: str) -> None:
 def holds_ledger(folder: Path, *, copying: bool = False) -> bool:
     """Return whether a folder holds a ledger; False if it is empty or absent. Writes nothing.
 
-    Raises LedgerNotCopied for a part of one, unless a copy is to go on there, and NoLedger if the
-    folder holds anything else.
+    Raises LedgerNotCopied for a part of one, unless a copy is to continue there, and NoLedger if
+    the folder holds anything else.
     """
     with translated_errors():
         _refuse_partial(folder, copying=copying)
@@ -329,7 +331,7 @@ def holds_ledger(folder: Path, *, copying: bool = False) -> bool:
 
 
 def insist_on_ledger(folder: Path) -> None:
-    """Raise what ``holds_ledger`` raises, and NoLedger for an empty or absent folder."""
+    """Raise the errors of ``holds_ledger``, and NoLedger for an empty or absent folder."""
     if not holds_ledger(folder):
         raise NoLedger(f"{folder} holds no ledger; name the folder of one")
 
@@ -346,7 +348,7 @@ def content_of(folder: Path) -> list[str]:
 
 
 def listed(names: list[str]) -> str:
-    """Return the first of some names as text."""
+    """Return the first few names as text."""
     return ", ".join(names[:_NAMED_MAX]) + (", …" if len(names) > _NAMED_MAX else "")
 
 
@@ -381,7 +383,7 @@ def sync_folder(folder: Path) -> None:
 
 
 class Durability(NamedTuple):
-    """What is in force, read back from the engine."""
+    """Settings in force, read back from SQLite."""
 
     sqlite: str
     journal_mode: str
@@ -389,7 +391,7 @@ class Durability(NamedTuple):
 
 
 def connect_writer(folder: Path, *, vfs: str | None = None) -> apsw.Connection:
-    """Open the one connection that writes, on a file of our kind with the newest schema."""
+    """Open the only connection that writes, and upgrade the file to the newest schema."""
     _insist_on_sqlite()
     created = not (folder / FILE).exists()
     _confirm_wal(folder)
@@ -401,7 +403,7 @@ def connect_writer(folder: Path, *, vfs: str | None = None) -> apsw.Connection:
         _insist_on_our_file(database)
         _set_pragmas(database)
         migrate(database)
-        with suppress(apsw.BusyError):  # Somebody reads: it is emptied another time.
+        with suppress(apsw.BusyError):  # A reader is active: a later checkpoint empties it.
             database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         if created:
             sync_folder(folder)
@@ -412,11 +414,11 @@ def connect_writer(folder: Path, *, vfs: str | None = None) -> apsw.Connection:
 
 
 def _confirm_wal(folder: Path) -> None:
-    """Make durable what a process that died left in its WAL, before anything is built on it.
+    """Make the WAL of a process that died durable, before it is used.
 
-    After a sync that failed, the system may call pages clean that never reached the disk: they can
-    be read until the power goes, and another sync does nothing for them. Written once more, the
-    same bytes in the same place, they are the disk's business again.
+    After a failed sync, the system may mark pages clean that never reached the disk: they can be
+    read until the power goes, and another sync does not write them. Rewriting the same bytes in
+    place makes them dirty, so that the next sync writes them.
     """
     path = folder / f"{FILE}-wal"
     if not path.exists():
@@ -430,7 +432,7 @@ def _confirm_wal(folder: Path) -> None:
 
 
 def connect_reader(folder: Path, *, vfs: str | None = None) -> apsw.Connection:
-    """Open a connection that can only read. A writer has the file open already."""
+    """Open a read-only connection. A writer has the file open already."""
     database = apsw.Connection(str(folder / FILE), flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs)
     database.set_busy_timeout(BUSY_MS_MAX)
     database.pragma("mmap_size", 0)
@@ -440,8 +442,8 @@ def connect_reader(folder: Path, *, vfs: str | None = None) -> apsw.Connection:
 def connect_closed(file: Path) -> apsw.Connection:
     """Open the file of a ledger that no process has open. Nothing is written, there or beside it.
 
-    So it may be on a disk that is full or can only be read. One of an older schema is migrated in a
-    temporary copy. Raises NoLedger if there is no ledger in the file.
+    So it may be on a full or read-only disk. A file with an older schema is migrated in a temporary
+    copy. Raises NoLedger if there is no ledger in the file.
     """
     database = _connect_closed(file)
     try:
@@ -472,7 +474,7 @@ def _connect_closed(file: Path) -> apsw.Connection:
     if not _has_bytes(file.with_name(f"{file.name}-wal")):
         return apsw.Connection(f"{uri}?immutable=1", flags=flags)
     # A process that died left commits in its WAL. In exclusive mode the index of a WAL is in
-    # memory, where else SQLite would make a file; the lock for it needs a file one may write.
+    # memory, instead of a file beside it; the vfs takes no locks, which would need a writable file.
     database = apsw.Connection(f"{uri}?mode=ro", flags=flags, vfs="unix-none")
     database.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     database.pragma("locking_mode", "EXCLUSIVE")
@@ -492,13 +494,13 @@ def _migrated(database: apsw.Connection) -> apsw.Connection:
 
 
 def attach_read_only(database: apsw.Connection, folder: Path, name: str) -> None:
-    """Let a connection to another file read the ledger in a folder as well, under a name."""
+    """Attach the ledger in a folder to a connection of another file, read-only, under a name."""
     uri = f"{(folder / FILE).absolute().as_uri()}?mode=ro"
     database.execute(f"ATTACH :uri AS {name}", {"uri": uri})
 
 
 def insist_on_our_version(folder: Path, database: apsw.Connection) -> None:
-    """Refuse a file that its writer, of another version of rankd, has not migrated or has."""
+    """Refuse a file whose writer, another version of rankd, has another schema version."""
     version = database.pragma("user_version")
     if version != SCHEMA_VERSION:
         raise LedgerUnavailable(
@@ -509,7 +511,7 @@ def insist_on_our_version(folder: Path, database: apsw.Connection) -> None:
 
 
 def durability(database: apsw.Connection) -> Durability:
-    """Return what is in force on a connection."""
+    """Return the settings in force on a connection."""
     level = database.pragma("synchronous")
     names = {number: name for name, number in _LEVELS.items()}
     return Durability(
@@ -530,11 +532,11 @@ def _insist_on_sqlite() -> None:
 
 
 def _insist_on_our_file(database: apsw.Connection) -> bool:
-    """Refuse a file of another program or a newer schema; return whether there is one."""
+    """Refuse a file of another program or a newer schema; return False for an empty file."""
     ours, version = database.pragma("application_id"), database.pragma("user_version")
     tables = database.execute("SELECT count(*) FROM sqlite_schema").get
     if (ours, version, tables) == (0, 0, 0):
-        return False  # A new file, or one whose making was cut short.
+        return False  # A new file, or an interrupted creation.
     if ours != APPLICATION_ID:
         raise LedgerCorrupt(f"{FILE} is a database of another program")
     if version > SCHEMA_VERSION:
@@ -543,11 +545,11 @@ def _insist_on_our_file(database: apsw.Connection) -> bool:
 
 
 def _set_pragmas(database: apsw.Connection) -> None:
-    database.pragma("mmap_size", 0)  # A failing disk then gives an error, not a dead process.
+    database.pragma("mmap_size", 0)  # A failing disk then raises an error, not SIGBUS.
     database.pragma("cache_size", -CACHE_KIB)
     database.pragma("journal_mode", "WAL")
     database.pragma("synchronous", SYNCHRONOUS)
-    database.wal_autocheckpoint(0)  # The ledger does it, where an error is seen.
+    database.wal_autocheckpoint(0)  # The ledger checkpoints itself, and sees the errors.
     found = durability(database)
     if (found.journal_mode, found.synchronous) != ("WAL", SYNCHRONOUS):
         raise LedgerUnavailable(

@@ -1,9 +1,9 @@
-"""The ledger as another process writes it: everything can be read, nothing written.
+"""Read-only ledger: reads a ledger that another process writes.
 
 SQLite lets any number of processes read a file in WAL mode while one writes. Only the writer has
-the folder's lock; whoever follows it needs none, and sees each commit as soon as it is whole.
+the folder's lock; readers need none, and see each commit once it is complete.
 
-What lasts reads a little at a time: while a read goes on, the writer cannot empty its WAL.
+Long operations read a little at a time: during a read, the writer cannot empty its WAL.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class FollowedLedger:
-    """A LedgerReader over a folder that another process has open."""
+    """LedgerReader of a folder that another process has open."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -51,7 +51,7 @@ class FollowedLedger:
     @classmethod
     @asynccontextmanager
     async def open(cls, folder: Path) -> AsyncIterator["FollowedLedger"]:
-        """Open the ledger in a folder to read it."""
+        """Open the ledger in a folder for reading."""
         insist_on_ledger(folder)
         followed = cls(folder)
         await followed._lane.open(partial(connect_reader, folder))
@@ -90,14 +90,14 @@ class FollowedLedger:
     # ---------------------------------------------------------------------------- care
 
     async def verify(self) -> AsyncIterator[Progress]:
-        """Check everything up to the head of this moment, but for SQLite's own structures."""
+        """Check everything up to the current head, except SQLite's own structures."""
         head = await self.head()
         connect = partial(connect_reader, self._folder)
         async for progress in verifying(connect, head, structures=False):
             yield progress
 
     async def backup(self, folder: Path) -> AsyncIterator[Progress]:
-        """Copy all up to the head of this moment into an empty folder, and verify the copy."""
+        """Copy everything up to the current head into an empty folder, and verify the copy."""
         into = CopyFolder(folder)
         try:
             async for progress in stepwise(transcribing(self._folder, into)):

@@ -1,4 +1,4 @@
-"""The name under which a fact counts once: a board and one of its keys."""
+"""Name under which a fact counts once: a board and one of its keys."""
 
 from collections.abc import Sequence
 from hashlib import blake2b
@@ -17,7 +17,7 @@ Name = tuple[str, str]
 
 
 def name_of(fact: Fact) -> Name | None:
-    """Return a fact's board and key, or None if it may repeat."""
+    """Return a fact's board and key; None if it may repeat."""
     if type(fact) is ScoreSubmitted:
         return None if fact.key is None else (fact.board, fact.key)
     key = key_of(fact)
@@ -28,7 +28,7 @@ def name_of(fact: Fact) -> Name | None:
 
 
 def names_of(facts: Sequence[Fact]) -> list[Name | None]:
-    """Return the name of each fact; without a call for each, nearly all being submissions."""
+    """Return the name of each fact. Inlines ``name_of`` for submissions, the usual case."""
     return [
         (fact.board, fact.key)
         if type(fact) is ScoreSubmitted and fact.key is not None
@@ -38,22 +38,22 @@ def names_of(facts: Sequence[Fact]) -> list[Name | None]:
 
 
 def plain(facts: Sequence[Fact]) -> bool:
-    """Return whether these are submissions with neither a key nor word of their players.
+    """Return whether all facts are submissions without a key and without attributes.
 
-    Most are: then nothing is to be looked up, and nothing to be written but the facts.
+    Most are: then there is nothing to look up, and only the facts to write.
     """
-    for fact in facts:  # A loop, because each other way to ask takes longer.
+    for fact in facts:  # A plain loop is the fastest form.
         if type(fact) is not ScoreSubmitted or fact.key is not None or fact.attributes:
             return False
     return True
 
 
 def hash_of(board: str, key: str) -> int:
-    """Return what a name is looked up by. Two names may share it; the facts tell them apart."""
+    """Return the hash by which a name is looked up. Two names may share it; their facts differ."""
     digest = blake2b(f"{board}\x1f{key}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
 
 
 def fingerprint_of(fact: Fact) -> bytes:
-    """Return what tells two facts of one name apart: nothing, but for submissions."""
+    """Return the digest that distinguishes submissions with one key; empty for other facts."""
     return fingerprint(fact) if isinstance(fact, ScoreSubmitted) else b""

@@ -1,8 +1,8 @@
-"""A thread with a database connection of its own.
+"""Database thread: a thread with a connection of its own.
 
-SQLite blocks whoever calls it, so the event loop never does: it hands work to a lane and waits.
-Work on one lane happens one piece after another, in the order in which it was handed over. Once
-handed over it happens, also if whoever waits for it is cancelled meanwhile.
+SQLite blocks its caller, so the event loop never calls it: it submits work to a thread and awaits
+the result. Work on one thread runs in the order of submission. Submitted work runs even if the
+waiting task is cancelled.
 """
 
 import asyncio
@@ -28,20 +28,20 @@ class Lane:
         self._ended = False
 
     async def open(self, connect: Callable[[], apsw.Connection]) -> None:
-        """Open the connection, or leave nothing behind."""
+        """Open the connection. On failure the thread ends and nothing stays open."""
         try:
             await self.reopen(connect)
         except BaseException:
             self._end()
-            self._close(None)  # It was opened, and the caller cancelled meanwhile.
+            self._close(None)  # It may have been opened while the caller was cancelled.
             raise
 
     async def run(self, work: Callable[[apsw.Connection], T]) -> T:
-        """Do a piece of work and return what it made."""
+        """Run a function with the connection, and return its result."""
         return await self._do(partial(self._with_database, work))
 
     def later(self, work: Callable[[apsw.Connection], object]) -> None:
-        """Hand over work nobody waits for, behind what was handed over already."""
+        """Submit work without waiting for it; it runs after the work submitted before."""
         self._thread.submit(self._with_database, work)
 
     async def reopen(
@@ -53,7 +53,7 @@ class Lane:
         await self._do(partial(self._reopen, connect, last))
 
     async def close(self, last: Callable[[apsw.Connection], object] | None = None) -> None:
-        """Do one last piece of work, close the connection and end the thread."""
+        """Run a last function, close the connection and end the thread."""
         if self._ended:
             return
         try:
@@ -112,7 +112,7 @@ async def stepwise(steps: Iterator[T]) -> AsyncIterator[T]:
 
 
 def _retrieve(done: "asyncio.Future[T]") -> None:
-    """Take note of an error that nobody waits for, so that asyncio does not log it."""
+    """Retrieve the error of a cancelled wait, so that asyncio does not log it."""
     if not done.cancelled():
         done.exception()
 

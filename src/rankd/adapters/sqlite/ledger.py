@@ -1,16 +1,16 @@
-"""The ledger of one process: promises of the port, kept with SQLite.
+"""Ledger port in SQLite, for one process.
 
-Two lanes (lane.py), each a thread with a connection: one appends and checkpoints, one reads. The
-writer knows the tail of the ledger by heart (head, time and link), so an append reads nothing but
-the keys it carries.
+It has two database threads (db_thread.py), each with a connection: one appends and checkpoints, one
+reads. The writer holds the tail of the ledger in memory (head, time and link), so an append reads
+only the keys of its facts.
 
-What an error means depends on when it comes. Until COMMIT is called nothing can have been
-applied: the transaction is rolled back and the answer is a certain ``no``. An error out of COMMIT
-can mean either, for the commit may be on the disk though its confirmation was not: then the answer
-is ``unknown``, and this object refuses everything until ``reopen``, which reads what is really
-there and goes on only if that is what was there, and perhaps that append behind it.
+The meaning of an error depends on its time. Until COMMIT is called nothing can have been applied:
+the transaction is rolled back and the outcome is a certain ``no``. After an error of COMMIT the
+outcome is ``unknown``, for the commit may be on the disk without its confirmation. Then this object
+refuses all calls until ``reopen``, which reads the file and succeeds only if it ends with the known
+tail, with or without that append after it.
 
-On a disk that takes no writes a ledger is opened to be read only, until ``reopen`` succeeds.
+On a disk that takes no writes a ledger is opened read-only, until ``reopen`` succeeds.
 """
 
 import asyncio
@@ -58,11 +58,11 @@ from rankd.model.window import Instant
 from rankd.ports import Appended, FirstUse, Kept, Progress
 
 WAL_PAGES_MAX = 1_000
-"""Checkpoint when the WAL is so long, 4 MiB: with four times as much an append waits up to 40 ms
-behind it, with sixteen times 90, and nothing gets faster (docs/decisions/0004)."""
+"""Pages in the WAL that trigger a checkpoint, 4 MiB: with four times as many an append waits up to
+40 ms behind it, with sixteen times 90, and nothing gets faster (docs/decisions/0004)."""
 
 LOOK_SECONDS = 0.05
-"""How often whoever waits for an append looks whether there was one."""
+"""Poll interval while waiting for an append."""
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Tail(NamedTuple):
-    """Where the next append goes on."""
+    """End of the ledger, from which the next append continues."""
 
     head: Position
     at: Instant
@@ -78,7 +78,7 @@ class _Tail(NamedTuple):
 
 
 class SQLiteLedger:
-    """A Ledger in one folder, for one process at a time."""
+    """Ledger in one folder, for one process at a time."""
 
     durable: ClassVar[bool] = True
     shared: ClassVar[bool] = False
@@ -96,7 +96,7 @@ class SQLiteLedger:
         self._wal_pages = 0
         self.failure: RankdError | None = None
         self._uncertain = False
-        """Whether the last append may or may not be there."""
+        """Whether the outcome of the last append is unknown, or the file is damaged."""
         self._read_only = False
         """Whether the disk took no writes when the folder was opened."""
 
@@ -109,7 +109,7 @@ class SQLiteLedger:
 
         Raises LedgerInUse, NoLedger for a folder with other content, and LedgerNotCopied for a copy
         that was not finished, unless it is opened for ``copying`` from the ledger of that name. A
-        ledger on a disk that takes no writes is open to be read, and ``failure`` says why.
+        ledger on a disk that takes no writes is opened read-only, with the reason in ``failure``.
         """
         ledger = cls(folder, vfs=vfs, copying=copying)
         await ledger._open()
@@ -137,15 +137,15 @@ class SQLiteLedger:
         await self._writer.run(self._learn)
 
     async def _can_be_read(self) -> bool:
-        """Whether there is a ledger, and this process has the sole right to it."""
+        """Whether there is a ledger, and this process has its lock."""
         if self._lock is None or self._copying is not None:
             return False
         return await asyncio.to_thread(is_ledger, self.folder / FILE)
 
     async def _reason(self, error: LedgerUnavailable) -> LedgerUnavailable:
-        """Return why the disk takes no writes; raise the error if it is not the disk's.
+        """Return the reason why the disk takes no writes; raise the error if it has another cause.
 
-        SQLite often knows only that something cannot be done.
+        SQLite often reports only that an operation failed.
         """
         try:
             await asyncio.to_thread(probe, self.folder)
@@ -169,7 +169,7 @@ class SQLiteLedger:
         if isinstance(self.failure, LedgerCorrupt):
             raise LedgerCorrupt(self.failure.problem) from self.failure
         await asyncio.to_thread(probe, self.folder)
-        if self._read_only:  # A reader of this kind must see no writes.
+        if self._read_only:  # Such a reader must not see writes.
             await self._reader.close(_leave_wal)
         read_only = self._read_only
         try:
@@ -185,7 +185,7 @@ class SQLiteLedger:
         self.failure, self._uncertain = None, False
 
     def _reconnect(self) -> apsw.Connection:
-        """Open the file to write it, if it is the one that was open. Raises LedgerCorrupt."""
+        """Open the file for writing, if it is the same ledger as before. Raises LedgerCorrupt."""
         if not holds_ledger(self.folder):
             raise self._corrupt("the ledger is gone")
         database = connect_writer(self.folder, vfs=self._vfs)
@@ -215,7 +215,7 @@ class SQLiteLedger:
         if not holds_ledger(self.folder, copying=copying) and self._copying is not None:
             note_copy(self.folder, self._copying)
         self._lock = prepare(self.folder)
-        holds_ledger(self.folder, copying=copying)  # A copy may have come before the lock.
+        holds_ledger(self.folder, copying=copying)  # A copy may have been made before the lock.
         return connect_writer(self.folder, vfs=self._vfs)
 
     def _learn(self, database: apsw.Connection) -> None:
@@ -225,7 +225,7 @@ class SQLiteLedger:
         self._tail = _tail_of(database)
 
     async def close(self) -> None:
-        # The reader first: the last connection to go removes the WAL, and only a writer can.
+        # The reader first: the last connection to close removes the WAL, and only a writer can.
         await self._reader.close(_leave_wal)
         try:
             await self._writer.close(_leave_wal if self.failure else _empty_wal)
@@ -338,7 +338,7 @@ class SQLiteLedger:
         self._checkpoint_if_due()
 
     def _take(self, database: apsw.Connection, run: Sequence[Recorded], tail: _Tail) -> _Tail:
-        """Write facts of one time as they were."""
+        """Write facts of one time with their original positions."""
         first, last, at = run[0].position, run[-1].position, run[0].at
         facts = [recorded.fact for recorded in run]
         batch = self._numbered(database, facts, tail)
@@ -353,7 +353,7 @@ class SQLiteLedger:
 
     @contextmanager
     def _transaction(self, database: apsw.Connection) -> Iterator[None]:
-        """All of what is inside, or nothing. Says what is known of it when it fails."""
+        """Run the block in a transaction. Errors state whether it was applied."""
         try:
             self._recent.load(database)
             database.execute("BEGIN IMMEDIATE")
@@ -371,7 +371,7 @@ class SQLiteLedger:
 
     def _roll_back(self, database: apsw.Connection) -> None:
         try:
-            if database.in_transaction:  # Some errors have rolled back already.
+            if database.in_transaction:  # Some errors roll back by themselves.
                 database.execute("ROLLBACK")
         except apsw.Error as exc:
             raise self._break(exc) from exc
@@ -381,7 +381,7 @@ class SQLiteLedger:
         return self.failure
 
     def _note(self, error: RankdError) -> RankdError:
-        """Append no more to a file that is damaged."""
+        """Refuse further appends if the file is damaged."""
         if isinstance(error, LedgerCorrupt):
             self.failure, self._uncertain = error, True
         return error
@@ -410,7 +410,7 @@ class SQLiteLedger:
         return self._tail.head
 
     async def chain_head(self) -> bytes:
-        """Return the last link: ledgers that agree in it agree in every fact."""
+        """Return the last link: ledgers with the same last link have the same facts."""
         self._refuse_if_uncertain()
         return self._tail.link
 
@@ -444,7 +444,7 @@ class SQLiteLedger:
         return await self._reader.run(work)
 
     async def verify(self) -> AsyncIterator[Progress]:
-        """Check everything up to the head of this moment, on a thread of its own."""
+        """Check everything up to the current head, on a thread of its own."""
         self._refuse_if_uncertain()
         async for progress in verifying(self._connect_reader(), self._tail.head):
             yield progress
@@ -452,7 +452,7 @@ class SQLiteLedger:
     # -------------------------------------------------------------------------- backup
 
     async def backup(self, folder: Path) -> AsyncIterator[Progress]:
-        """Copy the ledger into an empty folder while it goes on, and verify the copy."""
+        """Copy the ledger into an empty folder during appends, and verify the copy."""
         self._refuse_if_uncertain()
         lane = self._reader if self._read_only else self._writer
         async for progress in backing_up(lane, folder):
@@ -473,7 +473,7 @@ class SQLiteLedger:
 async def verifying(
     connect: Callable[[], apsw.Connection], head: Position | None, *, structures: bool = True
 ) -> AsyncIterator[Progress]:
-    """Check a ledger by a connection of its own, up to a position, or all of it."""
+    """Check a ledger on a connection of its own, up to a position, or all of it."""
 
     def verify(database: apsw.Connection) -> Iterator[Progress]:
         through = last_position(database) if head is None else head
@@ -490,7 +490,7 @@ async def verifying(
 
 
 async def backing_up(lane: Lane, folder: Path) -> AsyncIterator[Progress]:
-    """Copy the ledger of a lane into an empty folder, and verify the copy before it counts."""
+    """Copy the ledger of a database thread into an empty folder; verify before the final rename."""
     running = await lane.run(lambda database: RunningBackup(database, folder))
     try:
         while (progress := await lane.run(lambda _: running.step())) is not None:
@@ -503,7 +503,7 @@ async def backing_up(lane: Lane, folder: Path) -> AsyncIterator[Progress]:
 
 
 def last_position(database: apsw.Connection) -> Position:
-    """Return the last position of a ledger; 0 if it has none."""
+    """Return the last position of a ledger; 0 if it is empty."""
     rows = fetch(database, QUERIES["last_block"])
     return Position(rows[0][0]) if rows else Position(0)
 
@@ -517,13 +517,13 @@ def _tail_of(database: apsw.Connection) -> _Tail:
 
 
 class _Batch(NamedTuple):
-    """What an append comes to once keys that were used before are left out."""
+    """Facts of an append without those whose key was used before, and the result for all."""
 
     fresh: Sequence[Fact]
     hashes: Sequence[int | None]
-    """For each fresh fact, the hash of its key; empty if none has one."""
+    """Hash of the key of each fresh fact; empty if none has a key."""
     changes: Changes
-    """Those that tell of players."""
+    """Facts that may change players."""
     positions: Sequence[Position]
     first_uses: Mapping[int, FirstUse]
 
@@ -533,7 +533,7 @@ def _number(
     head: Position,
     used_before: Callable[[Mapping[Name, int]], Mapping[Name, FirstUse]],
 ) -> _Batch:
-    """Give each fact its position, unless its key has one already."""
+    """Assign a position to each fact, unless its key was used before."""
     if plain(facts):
         return _Batch(facts, (), (), _positions(head, len(facts)), {})
     names = names_of(facts)
@@ -579,9 +579,9 @@ def _positions(head: Position, count: int) -> Sequence[Position]:
 def used_before(
     database: apsw.Connection, recent: RecentKeys, head: Position, names: Mapping[Name, int]
 ) -> Mapping[Name, FirstUse]:
-    """Return which of the keys are in the ledger up to a position, and where they were used first.
+    """Return the keys used in the ledger up to a position, each with its first use.
 
-    What is behind that is not committed yet, though its writer has it in memory.
+    Later ones are not committed yet, though the writer holds them in memory.
     """
     hashes = list(names.values())
     found = {position for position in recent.find(database, hashes) if position <= head}
@@ -606,7 +606,7 @@ def _first_uses(
 def lacking_receipts(
     database: apsw.Connection, positions: Sequence[Position]
 ) -> Sequence[Position]:
-    """Return which of these are submissions with a key and no receipt kept, in their order."""
+    """Return the positions of submissions with a key and without a receipt, in their order."""
     ordered = sorted(set(positions))
     facts = dict(zip(ordered, facts_at(database, ordered), strict=True))
     listed = msgspec.json.encode(ordered).decode()
@@ -621,9 +621,10 @@ def _has_key(fact: Fact) -> bool:
 async def look_for(
     head: Callable[[], Awaitable[Position]], *, after: Position, within_seconds: float
 ) -> None:
-    """Return once the head is past a position, or when the time is over, by looking now and then.
+    """Return once the head is past a position, or when the time is over; polls.
 
-    Nobody is told of a commit to a file; whoever shares the process is told by its writer.
+    SQLite sends no notification of a commit. Within one process the writer signals its readers
+    itself.
     """
     with suppress(TimeoutError):
         async with asyncio.timeout(within_seconds):
@@ -637,14 +638,14 @@ async def _is_past(head: Callable[[], Awaitable[Position]], after: Position) -> 
     try:
         return await head() > after
     except RankdError:
-        return False  # Whoever reads hears of it.
+        return False  # The next read reports it.
 
 
 def _keep(database: apsw.Connection, receipts: Sequence[Kept]) -> None:
-    """Write receipts, by one statement.
+    """Write receipts with one statement.
 
-    Between two statements a thread lets others go on, and waits until it may itself: with one for
-    each receipt, whoever waits for the commit waits for all that the others do meanwhile.
+    Each statement releases the GIL and waits to get it back: with one per receipt, the commit would
+    also wait for the work that other threads do meanwhile.
     """
     if receipts:
         rows = [(at, body.hex(), checksum(at, body).hex()) for at, body in receipts]
@@ -653,12 +654,12 @@ def _keep(database: apsw.Connection, receipts: Sequence[Kept]) -> None:
 
 
 def _checkpoint(database: apsw.Connection, mode: int = apsw.SQLITE_CHECKPOINT_PASSIVE) -> bool:
-    """Copy what is in the WAL into the file; return whether the disk allowed it."""
+    """Copy the WAL into the file; return whether the disk allowed it."""
     try:
         database.wal_checkpoint(mode=mode)
         return True
     except apsw.Error as exc:
-        # Nothing is lost: what was not copied stays in the WAL, and is copied another time.
+        # Nothing is lost: the rest stays in the WAL until the next checkpoint.
         _log.warning("the ledger's WAL could not be checkpointed: %s", exc)
         return False
 
@@ -669,5 +670,5 @@ def _empty_wal(database: apsw.Connection) -> None:
 
 
 def _leave_wal(database: apsw.Connection) -> None:
-    """Write no more to a disk that failed: whoever opens the folder anew finds it as it is."""
+    """Skip the checkpoint on close: a disk that failed gets no further writes."""
     database.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)

@@ -1,7 +1,8 @@
-"""From the schema a file has to the one this program knows, one version at a time.
+"""Schema upgrade from the file's version to this program's, one version at a time.
 
-A step is its SQL (``sql/migrations``) and, where rows must be made of the facts, a function here.
-Both happen in one transaction, with the version's number: a step that is cut short was not taken.
+A step is its SQL (``sql/migrations``) and, if rows have to be derived from the facts, a function
+here. Both run in one transaction, with the version number, so that an interrupted step leaves no
+trace.
 """
 
 from collections.abc import Callable
@@ -16,11 +17,11 @@ from rankd.adapters.sqlite.statements import MIGRATIONS, QUERIES, SCHEMA_VERSION
 from rankd.model.facts import Position, ScoreSubmitted
 
 APPLICATION_ID = 0x72616E6B
-"""``rank`` in ASCII: what makes an SQLite file a ledger of ours."""
+"""``rank`` in ASCII: marks an SQLite file as a ledger of rankd."""
 
 
 def migrate(database: apsw.Connection) -> None:
-    """Bring the schema to the newest version, each step whole or not at all."""
+    """Upgrade the schema to the newest version, each step completely or not at all."""
     for version in range(database.pragma("user_version") + 1, SCHEMA_VERSION + 1):
         database.execute("BEGIN IMMEDIATE")
         try:
@@ -40,7 +41,7 @@ def _nothing(_database: apsw.Connection) -> None:
 
 
 def _fill_players(database: apsw.Connection) -> None:
-    """Make the rows of players from the facts; and windows' keys anew, which have grown since."""
+    """Fill the player table from the facts, and rehash the keys of windows, which have grown."""
     for block in blocks_after(database, Position(0)):
         facts = unpack(block)
         project(database, changes(facts, first=block.first))

@@ -1,11 +1,11 @@
-"""Who the players are: names, attributes and friends, as the facts so far tell.
+"""Player table: names, attributes and friends, folded from the facts.
 
-All of it is in the facts; the table ``players`` is their projection, for whoever asks SQLite. It is
-written in the transaction of the facts themselves, so it is never behind them nor ahead, and
-``verify`` folds the facts once more and compares.
+The table ``players`` is a projection of the facts, for queries with SQLite. It is written in the
+transaction of the facts, so it is never behind them nor ahead, and ``verify`` folds the facts again
+and compares.
 
-A row says nothing of facts that changed nothing: a game may send a player's region along with
-every score, and the table is written when the region is another.
+Facts that change nothing do not touch a row: a game may send a player's region with every score,
+and the row is written only when the region differs.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,14 +32,14 @@ Changes: TypeAlias = Sequence[tuple[Position, PlayerFact]]
 
 
 class Player(NamedTuple):
-    """One row. Its JSON is compared as text: to Python ``True`` and 1 are the same."""
+    """Row of a player. Its JSON is compared as text, because in Python ``True`` equals 1."""
 
     player: str
     name: str | None
     attributes: str
     friends: str
     position: Position
-    """Of the last fact that changed it."""
+    """Position of the last fact that changed it."""
 
 
 _TELLING = (ScoreSubmitted, PlayerProfiled, NameSet, FriendsSet, PlayerErased)
@@ -57,7 +57,7 @@ def changes(facts: Sequence[Fact], *, first: Position) -> Changes:
 
 
 def fold(players: dict[str, Player], changes: Changes) -> None:
-    """Take the changes one after another."""
+    """Apply the changes to the players, in order."""
     for position, fact in changes:
         if isinstance(fact, PlayerErased):
             players.pop(fact.player, None)
@@ -95,7 +95,7 @@ def _text(value: object) -> str:
 
 
 def project(database: apsw.Connection, changes: Changes) -> None:
-    """Bring the table up to date, within the transaction of the facts."""
+    """Update the table, within the transaction of the facts."""
     if not changes:
         return
     touched = {fact.player for _, fact in changes}

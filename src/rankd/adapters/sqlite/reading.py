@@ -1,4 +1,4 @@
-"""Facts out of blocks: in order for whoever folds them, singly for whoever looks one up."""
+"""Facts read from blocks: in order for a fold, or at given positions."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -13,9 +13,9 @@ from rankd.model.facts import Fact, Position, Recorded
 
 
 class Reader:
-    """Reads in order. What a limit cuts off a block is kept for whoever reads on from there.
+    """Sequential reader. Facts of a block beyond the limit are buffered for the next read.
 
-    It is given out once: facts hold dictionaries, and nobody may meet what another has changed.
+    Each fact is returned once: facts hold dictionaries, which a caller may have changed.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Reader:
 
 
 def _read(database: apsw.Connection, *, after: Position, many: int) -> list[Recorded]:
-    """Return as many facts or more: the last block is not cut."""
+    """Return ``many`` facts or more, if there are so many: the last block is not cut."""
     found: list[Recorded] = []
     cursor = database.cursor()
     try:
@@ -46,7 +46,7 @@ def _read(database: apsw.Connection, *, after: Position, many: int) -> list[Reco
             if len(found) >= many:
                 break
     finally:
-        cursor.close()  # An open one would hold the WAL where it is.
+        cursor.close()  # An open one would keep the WAL from being emptied.
     return found
 
 
@@ -58,7 +58,7 @@ def _after(block: Block, after: Position) -> list[Recorded]:
 
 
 def blocks_after(database: apsw.Connection, last: Position) -> Iterator[Block]:
-    """Yield each block after a position; one statement each, so that no read lasts."""
+    """Yield each block after a position; one statement each, so that no read lasts long."""
     while rows := fetch(database, QUERIES["read_block"], after=last):
         block = Block(*rows[0])
         yield block
@@ -66,7 +66,7 @@ def blocks_after(database: apsw.Connection, last: Position) -> Iterator[Block]:
 
 
 def facts_at(database: apsw.Connection, positions: Sequence[int]) -> Iterator[Fact]:
-    """Yield the facts at positions that are given in order. Each block is read once."""
+    """Yield the facts at sorted positions. Each block is read once."""
     start = 0
     while start < len(positions):
         block = _block_with(database, positions[start])

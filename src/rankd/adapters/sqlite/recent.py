@@ -1,13 +1,13 @@
-"""Keys on their way into the key table: written as they come, moved by ranges of hashes.
+"""Keys on their way into the key table: appended as they come, moved by ranges of hashes.
 
-The key table is in the order of hashes, and keys come in no order. Put where it belongs at once,
-nearly every key changes a page of its own, and a commit writes whole pages: four kilobytes for
-sixteen bytes, and the same again at the next checkpoint (docs/decisions/0015).
+The key table is in the order of hashes, and keys come in no order. Inserted there at once, nearly
+every key changes a page of its own, and a commit writes whole pages: four kilobytes for sixteen
+bytes, and the same again at the next checkpoint (docs/decisions/0015).
 
-So a commit writes its keys at the end of ``recent_key``, and they are held in memory by their
-hashes. When a generation has gathered it leaves: each append moves a narrow range of its hashes,
-whose keys share few pages, and once all of them are in the key table deletes some of its rows. So
-nobody waits for a whole generation.
+So a commit writes its keys at the end of ``recent_key``, and they are held in memory by hash. A
+full generation of keys is moved step by step: each append moves a narrow range of its hashes, whose
+keys share few pages, and once all of them are in the key table, appends delete its rows in parts.
+So no append waits for a whole generation.
 
 At every moment that another connection or a crash can see, a key is in one table or in both.
 """
@@ -21,28 +21,28 @@ from rankd.adapters.sqlite.statements import QUERIES, fetch
 from rankd.model.facts import Position
 
 GENERATION_KEYS = 131_072
-"""As many leave together, while the next gather: some 15 MB each."""
+"""Keys of one generation, moved while the next one is collected: some 15 MB each."""
 
 RANGES = 1_024
-"""Of hashes, each moved at once."""
+"""Ranges of hashes; each is moved at once."""
 
 MOVED_FOR_EACH = 2
-"""How many are moved for each that comes, and twice as many deleted: a generation has left before
-the next one has gathered."""
+"""Keys moved per added key; twice as many are deleted. So a generation is gone before the next one
+is full."""
 
 _SHIFT, _MIDDLE = 64 - (RANGES.bit_length() - 1), RANGES // 2
 
 
 class _Generation:
-    """Keys by their hashes, in ranges."""
+    """Keys by hash, in ranges."""
 
     def __init__(self) -> None:
         self.ranges: list[dict[int, Position]] = [{} for _ in range(RANGES)]
         self.others: list[tuple[int, Position]] = []
-        """Those whose hash another one has: there are hardly ever any."""
+        """Keys whose hash another key has: there are hardly ever any."""
         self.count = 0
         self.through = Position(0)
-        """The last of their positions."""
+        """Last position of these keys."""
 
     def add(self, hashed: int, position: Position) -> None:
         if self.ranges[(hashed >> _SHIFT) + _MIDDLE].setdefault(hashed, position) != position:
@@ -63,14 +63,14 @@ class _Generation:
 
 
 class RecentKeys:
-    """The keys that may not be in the key table yet.
+    """Keys that may not be in the key table yet.
 
-    Whoever writes has them in memory; whoever only reads has not, and looks into ``recent_key``.
+    A writer holds them in memory; a reader does not, and queries ``recent_key``.
     """
 
     def __init__(self) -> None:
         self._gathering: _Generation | None = None
-        """None where nothing is in memory."""
+        """None if the keys are not in memory."""
         self._leaving: _Generation | None = None
         self._moved = 0
         """Ranges of the leaving generation that are in the key table."""
@@ -78,10 +78,10 @@ class RecentKeys:
         """Rows of ``recent_key`` up to here are all in the key table, and may be deleted."""
 
     def load(self, database: apsw.Connection) -> None:
-        """Have in memory what the file has, unless it is there: for whoever is about to write.
+        """Load the keys of the file before a write, unless they are in memory.
 
-        How far a generation had left is not noted anywhere. What was moved is deleted here instead:
-        otherwise one that is stopped again and again before the end would never have left.
+        The progress of a move is not stored. Rows that were moved are deleted here instead:
+        otherwise a process stopped again and again during a move would never complete one.
         """
         if self._gathering is not None:
             return
@@ -93,15 +93,16 @@ class RecentKeys:
         self._gathering = loaded
 
     def forget(self) -> None:
-        """Have nothing in memory: it may not be what the file has, a transaction having failed."""
+        """Discard the keys in memory: after a failed transaction they may differ from the file."""
         self._gathering = None
 
     def find(self, database: apsw.Connection, hashes: Sequence[int]) -> list[Position]:
-        """Return where any of these were used. On any thread, with a connection of that thread.
+        """Return positions at which any of these hashes were used.
 
-        Look here first, and then into the key table: what leaves in between is found there.
+        May be called on any thread, with a connection of that thread. Call this before a lookup in
+        the key table: a key moved in between is then found there.
         """
-        gathering = self._gathering  # Before the leaving one, which it may become.
+        gathering = self._gathering  # Before _leaving, because it may become that one.
         leaving = self._leaving
         if gathering is None:
             listed = msgspec.json.encode(hashes).decode()
@@ -113,9 +114,9 @@ class RecentKeys:
     # ------------------------------------------------------------------------- writing
 
     def add(self, database: apsw.Connection, hashes: Sequence[int | None], first: Position) -> None:
-        """Write the keys of facts from a position on, in the transaction that brings the facts.
+        """Write the keys of facts from a position on, in the transaction of the facts.
 
-        If that fails, ``forget``.
+        If that fails, call ``forget``.
         """
         gathering = self._gathering
         assert gathering is not None, "it was loaded"
@@ -126,11 +127,11 @@ class RecentKeys:
                 gathering.add(hashed, Position(position))
 
     def move(self, database: apsw.Connection, count: int) -> None:
-        """Do the part of the moving that falls to a transaction with so many keys. Once in each."""
+        """Move or delete keys in proportion to the ``count`` of a transaction; once in each."""
         if not count:
             return
         if self._leaving is not None and self._moved == RANGES:
-            # By transactions before this one: readers of the key table find all of it.
+            # In earlier transactions: readers find all of it in the key table.
             self._gone, self._leaving = self._leaving.through, None
         if self._gone:
             self._delete(database, 2 * MOVED_FOR_EACH * count)
@@ -154,9 +155,9 @@ class RecentKeys:
             self._gone = Position(0)
 
     def _part(self) -> None:
-        """Let a generation leave if it has gathered."""
+        """Start moving a generation if it is full."""
         gathering = self._gathering
         assert gathering is not None
         if gathering.count >= GENERATION_KEYS:
-            self._leaving, self._moved = gathering, 0  # First: whoever looks misses nothing.
+            self._leaving, self._moved = gathering, 0  # First, so that find misses no key.
             self._gathering = _Generation()

@@ -1,7 +1,7 @@
-"""Submissions that wait on this node's disk while a ledger elsewhere cannot be reached.
+"""Submissions stored on this node's disk while a remote ledger is unreachable.
 
-A file of its own beside whatever else the node keeps, synced with every commit like a ledger. It
-is locked: two nodes with one spool would each hand in what the other has.
+The spool is a file of its own, synced with every commit like a ledger. It is locked, because two
+nodes with one spool would submit each other's facts.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -20,7 +20,8 @@ FOLDER = "spool"
 FILE = "spool.db"
 
 WAITING_FACTS_MAX = 1_000_000
-"""Some hundred megabytes, and a minute to hand in. More are refused: nobody is looking."""
+"""Some hundred megabytes, and a minute to submit. Further ones are refused: the outage has gone
+unnoticed."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS waiting (
@@ -32,7 +33,7 @@ CREATE TABLE IF NOT EXISTS waiting (
 
 
 class SpoolFile:
-    """A Spool in a folder, for one process at a time."""
+    """Spool in a folder, for one process at a time."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -89,7 +90,7 @@ def _count(database: apsw.Connection) -> int:
 
 
 def _put(database: apsw.Connection, facts: Sequence[Fact]) -> None:
-    """Keep all or none. An error of the commit itself is not a "no": it may be kept."""
+    """Store all or none. After an error of COMMIT the outcome is unknown: they may be stored."""
     database.execute("BEGIN IMMEDIATE")
     try:
         rows = map(encode, facts)

@@ -1,4 +1,4 @@
-"""The queries of ``sql/queries.sql`` by their names, how to ask them, and the schema's history."""
+"""Queries of ``sql/queries.sql`` by name, how to run them, and the migrations."""
 
 import re
 from importlib.resources import files
@@ -26,12 +26,12 @@ MIGRATIONS: dict[int, str] = {
     for file in sorted((_SQL / "migrations").iterdir(), key=lambda file: file.name)
     if file.name.endswith(".sql")
 }
-"""Each leads to the schema version it is numbered with."""
+"""Migrations by the schema version they lead to."""
 
 SCHEMA_VERSION = max(MIGRATIONS)
 assert sorted(MIGRATIONS) == list(range(1, SCHEMA_VERSION + 1)), "a migration is missing"
 
 
 def fetch(database: apsw.Connection, query: str, **bindings: object) -> list[tuple[Any, ...]]:
-    """Return all rows of a query, and leave nothing open that would hold the WAL where it is."""
+    """Return all rows of a query. An open cursor would keep the WAL from being emptied."""
     return database.execute(query, bindings).fetchall()

@@ -1,13 +1,12 @@
-"""A copy of a ledger that another process writes, made row by row.
+"""Online copy of a ledger that another process writes, made row by row.
 
-A copy of its pages would have to be of one moment, and to hold a moment for the whole copy keeps
-the WAL from being emptied: it would grow all the while, by a page for nearly every key. But a
-ledger only grows at its end. The head of one moment says which rows belong to the copy, and these
-never change, so they are read a few at a time. No read lasts, and between two of them is a rest in
-which the writer finds nobody reading, and empties its WAL.
+A copy of its pages needs one snapshot for the whole copy, which keeps the WAL from being emptied:
+it would grow all the while, by a page for nearly every key. But a ledger only grows at its end. The
+head at the start defines the rows of the copy, and these never change, so they are read a few at a
+time. No read lasts long, and between two of them is a pause in which the writer can empty its WAL.
 
-Only the players change in place, and recent keys move to their table; both are read at the moment
-of the head, in one go.
+Only the players change in place, and recent keys move to their table; both are read together with
+the head, in one transaction.
 """
 
 import time
@@ -27,10 +26,10 @@ STEP_BLOCKS = 128
 """Some megabytes, copied within a few hundredths of a second."""
 
 STEP_ROWS = 20_000
-"""The same, of keys and receipts."""
+"""The same for keys and receipts."""
 
 REST_SHARE = 0.5
-"""Of the time that a step took: every third append or so then finds nobody reading."""
+"""Pause as a fraction of a step's time: about every third append then meets no reader."""
 
 REST_SECONDS_MAX = 0.1
 
@@ -39,7 +38,7 @@ _HASH_LOW, _HASHES = -(1 << 63), 1 << 64
 
 
 def transcribing(source: Path, into: CopyFolder) -> Iterator[Progress]:
-    """Copy the ledger of a folder into another, and tell after each step how far it is."""
+    """Copy the ledger of a folder into another; yield the progress after each step."""
     with translated_errors():
         copy = into.connect(_FLAGS)
         try:
@@ -72,7 +71,7 @@ def _steps(copy: apsw.Connection) -> Iterator[Progress]:
 
 
 def _copy_what_changes(copy: apsw.Connection) -> Position:
-    """Copy the rows that do not stay; return the head of the moment that they are of."""
+    """Copy the rows that may change later; return the head as of the same moment."""
     copy.execute("BEGIN")
     ((head,),) = fetch(copy, QUERIES["copied_head"])
     copy.execute(QUERIES["copy_players"])
@@ -87,12 +86,12 @@ def _copy_keys(copy: apsw.Connection, head: Position) -> Iterator[Progress]:
     while copied := _copy(copy, QUERIES["copy_keys"], hash=hashed, position=position, **bounds):
         ((hashed, position),) = fetch(copy, QUERIES["last_key"])
         count += copied
-        # Hashes are spread evenly, so how far the last one is tells how many are to come.
+        # Hashes are spread evenly, so the last one gives the fraction that is done.
         total = round(count * _HASHES / (hashed - _HASH_LOW + 1))
         yield Progress(count, max(count, total), "copying keys", "key")
 
 
 def _copy(copy: apsw.Connection, query: str, **bindings: int) -> int:
-    """Copy some rows; return how many they were."""
+    """Copy some rows; return their number."""
     copy.execute(query, bindings)
     return copy.changes()

@@ -1,18 +1,18 @@
-"""Proof that a ledger's file holds what was written to it, and nothing else.
+"""Check that a ledger's file holds exactly the data that was written to it.
 
-Walked from the first fact to the last, some blocks at a time. What is checked:
+The blocks are read from the first to the last, some at a time. Checks:
 
-1. SQLite finds its own structures whole (``quick_check``).
+1. SQLite finds its own structures intact (``quick_check``).
 2. The schema is the one this program makes.
-3. Each block's link is the hash of the link before it and of all that the block says.
+3. Each block's link is the hash of the link before it and of the block's other columns.
 4. Positions begin at 1 and have no holes; times never go back.
-5. Every body can be read as the fact it says it is.
+5. Every body can be decoded as a fact of its kind.
 6. The key tables have an entry for each fact with a key, and no other.
-7. Every receipt is the one that was kept, and belongs to a fact.
-8. The table of players is what the facts come to.
+7. Every receipt has its checksum and belongs to a fact.
+8. The table of players equals the fold of the facts.
 
-What no file can prove by itself is that nothing was cut off its end: that takes the last link,
-kept elsewhere.
+No file can prove by itself that nothing was cut off its end: that takes the last link, stored
+elsewhere.
 """
 
 from collections.abc import Iterator
@@ -35,24 +35,24 @@ from rankd.ports import Progress
 CHECKSUM_BYTES = 8
 
 PAGE_ROWS = 1_000
-"""Of keys and receipts, read at a time."""
+"""Keys and receipts read per query."""
 
 STEP_BLOCKS = 100
-"""Between one word of progress and the next; a few megabytes at most are held at a time."""
+"""Blocks per progress report; a few megabytes at most are held at a time."""
 
 
 def checksum(position: int, body: bytes) -> bytes:
-    """Return what a receipt at a position is checked by."""
+    """Return the checksum of a receipt at a position."""
     return blake2b(position.to_bytes(8, "big") + body, digest_size=CHECKSUM_BYTES).digest()
 
 
 def verification(
     database: apsw.Connection, head: Position, *, structures: bool = True
 ) -> Iterator[Progress]:
-    """Check all up to a position, and tell after each step how far it is. Raises LedgerCorrupt.
+    """Check everything up to a position; yield the progress of each step. Raises LedgerCorrupt.
 
-    Without ``structures`` point 1 is left out: it is one read of the whole file, and where another
-    process writes, that one could not empty its WAL all the while.
+    Without ``structures`` check 1 is skipped: it is one read of the whole file, during which
+    another process that writes could not empty its WAL.
     """
     yield Progress(0, head, "facts", "fact")
     if structures:
@@ -71,8 +71,8 @@ def verification(
 
 
 def _check_keys(database: apsw.Connection, head: Position, keyed: int) -> Iterator[Progress]:
-    """Check that the key tables have so many entries and no others, and then the receipts."""
-    recent = _recent_keys(database)  # First: what is moved meanwhile is in both, and counts once.
+    """Check that the key tables have ``keyed`` entries up to the head; then check the receipts."""
+    recent = _recent_keys(database)  # First: a key moved meanwhile is in both, and counts once.
     found = sum(position <= head for _, position in recent)
     yield Progress(min(found, keyed), keyed, "keys", "key")
     for count in _key_pages(database, head, recent):
@@ -91,10 +91,10 @@ def _check_structures(database: apsw.Connection) -> None:
 
 
 def _chain(database: apsw.Connection, head: Position) -> Iterator[Block]:
-    """Yield each block that follows from the one before; raise at the first that does not."""
+    """Yield each block that follows the one before; raise at the first that does not."""
     last, at, link = Position(0), 0, GENESIS
     while last < head:
-        # One statement each, so that no read lasts and the WAL can be emptied in between.
+        # One statement each, so that no read lasts long and the WAL can be emptied in between.
         rows = fetch(database, QUERIES["read_block"], after=last)
         if not rows:
             raise LedgerCorrupt(f"facts are missing up to {head}", position=last + 1)
@@ -108,7 +108,7 @@ def _chain(database: apsw.Connection, head: Position) -> Iterator[Block]:
 
 
 def _check_facts(database: apsw.Connection, block: Block, players: dict[str, Player]) -> int:
-    """Read each fact of a block and look its key up. Return how many have one."""
+    """Decode each fact of a block and look its key up. Return the number of keys."""
     facts = unpack(block)
     if plain(facts):
         return 0
@@ -123,8 +123,8 @@ def _check_facts(database: apsw.Connection, block: Block, players: dict[str, Pla
 
 
 def _check_players(database: apsw.Connection, head: Position, players: dict[str, Player]) -> None:
-    """Compare the table with what the facts come to, those appended meanwhile included."""
-    database.execute("BEGIN")  # What is read from here on is of one moment.
+    """Compare the table with the fold of the facts, those appended meanwhile included."""
+    database.execute("BEGIN")  # The reads from here on see one snapshot.
     try:
         for block in blocks_after(database, head):
             fold(players, changes(unpack(block), first=block.first))
@@ -136,7 +136,7 @@ def _check_players(database: apsw.Connection, head: Position, players: dict[str,
         for missing in left.values():
             raise _wrong_player(missing, None)
     finally:
-        if database.in_transaction:  # Some errors have ended it already.
+        if database.in_transaction:  # Some errors end it by themselves.
             database.execute("ROLLBACK")
 
 
@@ -146,11 +146,11 @@ def _wrong_player(row: Player, expected: Player | None) -> LedgerCorrupt:
 
 
 Entry = tuple[int, int]
-"""A hash and a position."""
+"""Hash and position of a key."""
 
 
 def _recent_keys(database: apsw.Connection) -> set[Entry]:
-    """Return what is on its way into the key table. Two generations of it are the most there is."""
+    """Return the keys on their way into the key table: two generations at most."""
     rows = fetch(database, QUERIES["read_recent_keys"])
     entries = sorted((hashed, position) for position, hashed, _ in rows)
     for (before, first), (after, second) in pairwise(entries):

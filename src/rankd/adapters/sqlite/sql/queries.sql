@@ -1,4 +1,4 @@
--- A line `-- name --`, what it is for, the statement.
+-- A line `-- name --`, its purpose, the statement.
 -- tests/meta/test_sql.py fails on a query no module uses and on a name no file defines.
 
 -- add_block --
@@ -7,27 +7,27 @@ INSERT INTO block (last, first, at, facts, link)
 VALUES (:last, :first, :at, :facts, :link);
 
 -- last_block --
--- Where the next append goes on.
+-- End of the ledger, from which the next append continues.
 SELECT last, at, link
   FROM block
  ORDER BY last DESC
  LIMIT 1;
 
 -- read_link --
--- What stands for everything up to a position, where a block ends with it.
+-- Link of the block that ends at a position.
 SELECT link
   FROM block
  WHERE last = :position;
 
 -- read_blocks --
--- The blocks that hold what comes after a position, oldest first; the first may begin before it.
+-- The blocks with facts after a position, oldest first; the first may begin before it.
 SELECT first, last, at, facts, link
   FROM block
  WHERE last > :after
  ORDER BY last;
 
 -- read_block --
--- The block that holds what comes right after a position.
+-- The block with the fact right after a position.
 SELECT first, last, at, facts, link
   FROM block
  WHERE last > :after
@@ -80,20 +80,20 @@ SELECT key.position
  CROSS JOIN key ON key.hash = wanted.value;
 
 -- find_recent_keys --
--- The same where nobody has them in memory: one look at each of the recent ones.
+-- The same for a reader without them in memory: one scan of the recent ones.
 SELECT position
   FROM recent_key
  WHERE hash IN (SELECT value FROM json_each(:hashes));
 
 -- read_receipts --
--- What was answered at positions, given as an array.
+-- Stored receipts at positions, given as an array.
 SELECT receipt.position, receipt.body
   FROM json_each(:positions) AS wanted
  CROSS JOIN receipt ON receipt.position = wanted.value;
 
 -- add_receipts --
--- The first answer stands: whoever repeats a submission is told what was told then. An array of
--- position, body and checksum, bytes as hexadecimal digits.
+-- The first receipt stays: a repeated submission gets the same one. An array of position, body and
+-- checksum, bytes as hexadecimal digits.
 INSERT INTO receipt (position, body, checksum)
 SELECT value ->> 0, unhex(value ->> 1), unhex(value ->> 2)
   FROM json_each(:receipts)
@@ -101,7 +101,7 @@ SELECT value ->> 0, unhex(value ->> 1), unhex(value ->> 2)
     ON CONFLICT DO NOTHING;
 
 -- last_receipt --
--- Receipts come in the order of what earned them, so the last one stands for those before it.
+-- Receipts are stored in the order of their facts, so the last one implies those before it.
 SELECT coalesce(max(position), 0)
   FROM receipt;
 
@@ -139,13 +139,13 @@ SELECT position, body, checksum, (SELECT coalesce(max(last), 0) FROM block)
  LIMIT :limit;
 
 -- find_players --
--- What is known of players, given as an array.
+-- Rows of players, given as an array.
 SELECT players.player, name, attributes, friends, position
   FROM json_each(:players) AS wanted
  CROSS JOIN players ON players.player = wanted.value;
 
 -- put_player --
--- What is known of a player from here on.
+-- Insert or replace the row of a player.
 INSERT INTO players (player, name, attributes, friends, position)
 VALUES (:player, :name, :attributes, :friends, :position)
     ON CONFLICT (player) DO UPDATE
@@ -155,7 +155,7 @@ VALUES (:player, :name, :attributes, :friends, :position)
        position = excluded.position;
 
 -- remove_player --
--- Of one that was erased.
+-- The row of an erased player.
 DELETE FROM players
  WHERE player = :player;
 
@@ -172,7 +172,7 @@ UPDATE key
    AND position = :position;
 
 -- copied_head --
--- Of a ledger that is copied row by row, what the copy goes up to.
+-- Head of a ledger that is copied row by row, up to which the copy goes.
 SELECT coalesce(max(last), 0)
   FROM original.block;
 
@@ -184,7 +184,7 @@ SELECT player, name, attributes, friends, position
  ORDER BY player;
 
 -- copy_recent_keys --
--- All of them, before the others: whatever is moved meanwhile is found in both.
+-- All of them, before the others: a key that is moved meanwhile is then in both.
 INSERT INTO main.recent_key (position, hash)
 SELECT position, hash
   FROM original.recent_key
@@ -218,8 +218,8 @@ SELECT hash, position
  LIMIT 1;
 
 -- copy_receipts --
--- The next receipts up to the head of the copy. They are kept in the order of what earned them, so
--- that none can come later behind those that were copied.
+-- The next receipts up to the head of the copy. They are stored in the order of their facts, so
+-- that none can be added later before those that were copied.
 INSERT INTO main.receipt (position, body, checksum)
 SELECT position, body, checksum
   FROM original.receipt
@@ -229,7 +229,7 @@ SELECT position, body, checksum
  LIMIT :limit;
 
 -- read_schema --
--- What the file says its tables are.
+-- The schema as the file has it.
 SELECT type, name, tbl_name, sql
   FROM sqlite_schema
  ORDER BY type, name;

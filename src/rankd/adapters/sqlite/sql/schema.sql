@@ -12,16 +12,16 @@ CREATE TABLE block (
 ) STRICT;
 
 -- Which facts have a key. The key itself is in the fact; here is only a hash of board and key, eight
--- bytes that sort and compare cheaply. Two keys may share a hash: whoever looks one up reads the
--- facts at the positions found and compares.
+-- bytes that sort and compare cheaply. Two keys may share a hash: a lookup reads the facts at the
+-- positions found and compares.
 CREATE TABLE key (
     hash     INTEGER NOT NULL,
     position INTEGER NOT NULL,
     PRIMARY KEY (hash, position)
 ) STRICT, WITHOUT ROWID;
 
--- Keys in the order in which they come, until they are moved to the key table (recent.py): to put
--- each where it belongs at once would write a page for nearly every key. One may be in both.
+-- Keys in the order in which they come, until they are moved to the key table (recent_keys.py): to
+-- insert each there at once would write a page for nearly every key. One may be in both.
 CREATE TABLE recent_key (
     position INTEGER PRIMARY KEY,
     hash     INTEGER NOT NULL
@@ -34,10 +34,9 @@ CREATE TABLE receipt (
     checksum BLOB NOT NULL      -- of position and body, so that verify finds a changed one
 ) STRICT;
 
--- Who the players are, as the facts so far tell: profiles, friends, and the attributes that came
--- with scores. A projection, for whoever asks with SQL; players.py writes it with the facts, and
--- verify compares it with them. A player of whom nothing but scores is known has no row, nor has
--- one that was erased.
+-- Players as the facts define them: profiles, friends, and the attributes that came with scores. A
+-- projection for SQL queries: players.py writes it with the facts, and verify compares the two. A
+-- player without a profile, friends and attributes has no row, nor has one that was erased.
 CREATE TABLE players (
     player     TEXT    PRIMARY KEY,  -- the id that submissions name
     name       TEXT,                 -- what to show; NULL if its profile has none

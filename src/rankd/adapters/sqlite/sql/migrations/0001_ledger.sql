@@ -1,7 +1,7 @@
 -- 0001_ledger.sql
 --
 -- Why:      the first ledger.
--- Locks:    the file is new; nobody waits.
+-- Locks:    none: the file is new.
 -- Undo:     remove the file.
 
 -- Facts, many to a row: a row each costs five times as much to write (docs/decisions/0004).
@@ -15,8 +15,8 @@ CREATE TABLE block (
 ) STRICT;
 
 -- Which facts have a key. The key itself is in the fact; here is only a hash of board and key, eight
--- bytes that sort and compare cheaply. Two keys may share a hash: whoever looks one up reads the
--- facts at the positions found and compares.
+-- bytes that sort and compare cheaply. Two keys may share a hash: a lookup reads the facts at the
+-- positions found and compares.
 CREATE TABLE key (
     hash     INTEGER NOT NULL,
     position INTEGER NOT NULL,

@@ -1,16 +1,15 @@
 -- 0002_players.sql
 --
--- Why:      who the players are can be asked of SQLite.
+-- Why:      players can be queried with SQLite.
 -- Locks:    the file, while all facts are read once: some seconds for each ten million.
 -- Undo:     DROP TABLE players; nothing but verify reads it.
 --
--- migration.py fills it from the facts, and hashes the keys of windows anew: they are known by
--- where their board began, too.
+-- migration.py fills it from the facts, and rehashes the keys of windows, which now include the
+-- position at which their board began.
 
--- Who the players are, as the facts so far tell: profiles, friends, and the attributes that came
--- with scores. A projection, for whoever asks with SQL; players.py writes it with the facts, and
--- verify compares it with them. A player of whom nothing but scores is known has no row, nor has
--- one that was erased.
+-- Players as the facts define them: profiles, friends, and the attributes that came with scores. A
+-- projection for SQL queries: players.py writes it with the facts, and verify compares the two. A
+-- player without a profile, friends and attributes has no row, nor has one that was erased.
 CREATE TABLE players (
     player     TEXT    PRIMARY KEY,  -- the id that submissions name
     name       TEXT,                 -- what to show; NULL if its profile has none
