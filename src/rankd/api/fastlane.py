@@ -1,16 +1,15 @@
 """The fast lane: a hot request that is complete in one read is answered inside that read.
 
-What costs in a Python server is not parsing and not the handler. It is the task, the scope and
-the several sends of each request. So for the hot routes none of them is made: the head is parsed,
-the handler is started in place, and the answer goes out in one write.
+The main cost of a request in a Python server is neither parsing nor the handler, but the task, the
+ASGI scope and the several sends. The hot routes need none of them: the head is parsed, the handler
+is started in place, and the answer is sent in one write.
 
-The rule that keeps it honest: *in any doubt, the other lane.* This lane reads only heads that have
-one reading (``request_head``), and leaves everything else to uvicorn's parser, untouched. What it
-does read it must answer with the bytes the other lane would have sent; ``tests/http`` compares
-them.
+The rule that keeps it correct: *in any doubt, the other lane.* This lane takes only heads that
+allow one interpretation (``request_head``), and leaves all others to uvicorn's parser, untouched.
+Its answers must equal, byte for byte, those of the other lane; ``tests/http`` compares them.
 
-Requests whose plan says how (``plans``) are answered together with others (``batching``); the
-others go to their handlers. Answers leave through the ``response_writer``.
+Requests with an applicable plan (``plans``) are answered in batches (``batching``); the others go
+to their handlers. Answers are sent through the ``response_writer``.
 """
 
 from time import time
@@ -29,11 +28,12 @@ from rankd.errors import RankdError
 from rankd.forms import enclose
 
 BURST_MAX = 32
-"""Pipelined requests answered in one go. Then others get their turn."""
+"""Pipelined requests of one connection answered per loop iteration, so that others are not delayed.
+"""
 
 
 class Shared:
-    """The state that the connections of one application share."""
+    """State shared by all connections of one application."""
 
     def __init__(self, app: App) -> None:
         self.app = app
@@ -64,7 +64,7 @@ class FastLane(Connection):
         self._writer, self._batching = shared.writer, shared.batching
 
     def data_received(self, data: bytes) -> None:
-        """Answer on the spot if that is possible."""
+        """Answer within this call if possible."""
         if self.phase is IDLE and not self._held:
             self._take(data)
         else:
@@ -87,7 +87,7 @@ class FastLane(Connection):
         self.loop.call_soon(self._replay)
 
     def _serve(self, data: bytes) -> int:
-        """Serve the request these bytes begin with; return its size, or 0 to leave it be."""
+        """Serve the first request of these bytes; return its size, 0 to leave it to uvicorn."""
         if self.phase is not IDLE:
             return 0
         head = parse_head(data, self._head_bytes_max, self._headers_max)
@@ -107,7 +107,7 @@ class FastLane(Connection):
     # ---------------------------------------------------------------------- by a plan
 
     def _follow(self, plan: Plan, head: RequestHead, data: bytes) -> bool:
-        """Answer a request by its plan; False if the handler has to."""
+        """Answer a request by its plan; False if the handler has to answer."""
         admission = plan.admission(head, time())
         given = None if admission is None else plan.read(head, data, admission)
         if admission is None or given is None:
@@ -145,7 +145,7 @@ class FastLane(Connection):
     def _ask(
         self, plan: Plan, answering: RemoteAnswering, word: str, head: RequestHead, data: bytes
     ) -> None:
-        """Ask the index elsewhere, and answer when it has."""
+        """Query a remote index, and answer in its callback."""
 
         def answered(response: Response | Exception | None) -> None:
             body = response.body if type(response) is Response else None
@@ -161,7 +161,7 @@ class FastLane(Connection):
             self.answer(None, plan, head, data)
 
     def send_plain(self, answer: bytes, idle_until: float) -> bool:
-        """Send an answer's bytes, and be ready for the next request; False if it cannot be."""
+        """Send an encoded response and get ready for the next request; False if not possible."""
         if self.phase is not ANSWERING or self._stopping:
             return False
         self.server_state.total_requests += 1
@@ -176,11 +176,11 @@ class FastLane(Connection):
         return True
 
     def answer(self, outcome: Outcome, plan: Plan, head: RequestHead, data: bytes) -> None:
-        """Answer a request that was to be answered by its plan, in any other way."""
+        """Answer a request that the plan's plain answer does not cover."""
         if self.phase is DEAD:
             return
         if outcome is None:
-            # Not now: the caller may be a task of its own, and a handler is another.
+            # Not now: the caller may be a running task, and a handler is another.
             self.loop.call_soon(self._handle_again, plan, head, data)
             return
         request = plan.request(head, b"", self.client_address)
@@ -191,18 +191,18 @@ class FastLane(Connection):
         self._answer(response, request, plain=True)
 
     def _handle_again(self, plan: Plan, head: RequestHead, data: bytes) -> None:
-        """Have the handler look at a request that its plan could not answer."""
+        """Let the handler answer a request that its plan could not answer."""
         if self.phase is DEAD:
             return
         self.phase = IDLE
         self._handle(plan, head, data, counted=True)
-        if self.phase is IDLE:  # Answered on the spot; what came behind it waits.
+        if self.phase is IDLE:  # Answered already; held bytes may wait.
             self._ready_for_next()
 
     # ------------------------------------------------------------------- by a handler
 
     def _handle(self, plan: Plan, head: RequestHead, data: bytes, *, counted: bool = False) -> None:
-        """Have the handler answer a request: at once, in place, or when it is done."""
+        """Let the handler answer: at once (``quick``), in place, or when its future is done."""
         route, body = plan.route, data[head.end :] if head.length else b""
         request = plan.request(head, body, self.client_address, counted=counted)
         if route.quick is not None:
@@ -221,7 +221,7 @@ class FastLane(Connection):
             self._wait(drive, plan, head, request)
 
     def _wait(self, drive: Drive, plan: Plan, head: RequestHead, request: Request) -> None:
-        """Let the request go on when what it waits for is done."""
+        """Answer the request when its eager task is done."""
         self.phase = ANSWERING
         self.set_deadline(None)
         self.tasks.add(drive)  # type: ignore[arg-type]
@@ -240,7 +240,7 @@ class FastLane(Connection):
         head: RequestHead,
         request: Request,
     ) -> None:
-        """Answer with the handler's response or error; a plain 200 has the plan learn from it."""
+        """Answer with the handler's response or error; the plan learns from a plain 200."""
         if type(response) is not Response:
             error = error or TypeError(f"{plan.route.operation} answered no Response")
             response = self.rankd.refuse(error, request, plan.route)
@@ -252,7 +252,7 @@ class FastLane(Connection):
             plan.learn(self._service, request, head.authorization)
 
     def _answer(self, response: Response, request: Request, plain: bool) -> None:
-        """Write the answer, and be ready for the next request."""
+        """Write the response, and get ready for the next request."""
         if not plain or len(response.body) >= GZIP_BYTES_MIN:
             response = self.rankd.finish(request, response)
         if self._log is not None:
@@ -272,7 +272,7 @@ class FastLane(Connection):
         elif self.phase is ANSWERING:
             self._ready_for_next()
 
-    # Pending answers go before anything else that is written, and before the end.
+    # Pending answers are sent before any other write, and before the connection closes.
 
     def _feed(self, data: bytes) -> None:
         self._writer.flush()
@@ -283,11 +283,11 @@ class FastLane(Connection):
         super()._refuse(error, linger=linger)
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
-        """Answer first what was asked before the end."""
+        """Send pending answers before the end of input is handled."""
         self._writer.flush()
         return super().eof_received()
 
     def close(self) -> None:
-        """Close for good, behind the last answer."""
+        """Close after the last answer is sent."""
         self._writer.flush()
         super().close()

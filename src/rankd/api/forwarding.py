@@ -1,21 +1,22 @@
-"""Between the processes of one service: writes go to the one that owns the ledger.
+"""The link between a worker and the writer, the process that owns the ledger.
 
-A worker answers reads itself and hands every request that writes on, whole, over a Unix socket. The
-writer runs the same handler as for a request of its own and hands the response back, so a
-client cannot tell which process it met. In the other direction the writer says how far the ledger
-has come, and a worker reads on at once; with each response, too, and the worker hands a response on
-when its own index is there. So a connection reads what it wrote.
+A worker answers reads itself and forwards every write request, whole, over a Unix socket. The
+writer runs the same handler as for a request of its own and returns the response, so a client
+cannot tell which process it reached. In the other direction the writer sends the position of the
+ledger after each commit, and the worker reads up to it at once. Each response also carries a
+position, and the worker passes the response on when its own index has reached it. So a connection
+reads its own writes.
 
-The figures of all processes go the same way: a worker hands a scrape on, and the writer asks each
-worker for its own.
+Metrics use the same link: a worker forwards a scrape, and the writer asks each worker for its own
+metrics.
 
-The writer says something several times a second. If it is not heard of for a while (its process
-stands still), requests under way are answered ``unknown``, further ones are refused, and reads say
-that they may be stale, until it is heard again.
+The writer sends a message several times a second. After a silence of ``ledger_silence_seconds``
+(its process hangs), pending requests are answered with ``applied: unknown``, further writes are
+refused, and reads are marked stale, until the next message arrives.
 
-A frame is four bytes of length and so many of MessagePack. Many requests are under way at a time,
-and neither side lets the other fill its memory: a worker refuses what the writer is too slow to
-take, and the writer takes no more from a worker that is too slow to hear the answers.
+A frame is four bytes of length and a MessagePack body. Many requests are pending at a time, and
+neither side can fill the other's memory: a worker refuses requests while the writer is too slow to
+read them, and the writer reads no more from a worker that is too slow to read the responses.
 """
 
 import asyncio
@@ -45,34 +46,35 @@ from rankd.model.facts import Position
 from rankd.model.window import Instant
 
 FRAME_BYTES_MAX = 64 << 20
-"""Far more than the largest answer, and than a body should have; a larger one is refused."""
+"""A larger frame is an error. Far more than the largest response or a sensible body."""
 
 BODY_BYTES_MAX = FRAME_BYTES_MAX - (4 << 20)
-"""Of a request that is handed on: what remains has room for any head there may be."""
+"""The largest body that is forwarded; the rest of the frame has room for any head."""
 
 UNDERWAY_MAX = 4_096
-"""Requests of one worker that wait for the writer; one more is refused at once."""
+"""Pending requests of one worker; one more is refused at once."""
 
 UNSENT_BYTES_MAX = 64 << 20
-"""Waiting in a worker for a writer that does not read; then requests are refused at once. A worker
-that leaves so much unread is not asked for its figures."""
+"""Bytes that the other side has not read: beyond this a worker refuses requests at once, and the
+writer does not ask a worker for its metrics."""
 
 SOCKET = "writer"
-"""The name of the socket, in a folder that is made for it."""
+"""The name of the socket, in a temporary folder of its own."""
 
 BEAT_SECONDS = 0.25
-"""The longest time between two words of the writer, and how often a worker counts its silence. So
-often does the writer look, too, whether the index was replaced."""
+"""The longest interval between two messages of the writer, and the step in which a worker counts
+its silence. The writer also checks at this interval whether the index was replaced."""
 
 SILENCE_SECONDS = 1.0
-"""Without a word of the writer, unless the settings say otherwise (``ledger_silence_seconds``)."""
+"""The default of ``ledger_silence_seconds``: without a message for this long the writer counts as
+unavailable."""
 
 _LENGTH = struct.Struct("<I")
 _log = logging.getLogger(__name__)
 
 
 class Handed(msgspec.Struct, array_like=True, tag="request"):
-    """A request on its way to the writer."""
+    """A request forwarded to the writer."""
 
     number: int
     operation: str
@@ -86,50 +88,50 @@ class Handed(msgspec.Struct, array_like=True, tag="request"):
 
 
 class Answered(msgspec.Struct, array_like=True, tag="response"):
-    """A response on its way back."""
+    """The writer's response to a forwarded request."""
 
     number: int
     response: Response
     position: int
-    """Where the writer is by now: at what was written, or behind it."""
+    """The writer's position after the request: at its facts or beyond them."""
 
 
 class Listening(msgspec.Struct, array_like=True, tag="listening"):
-    """A worker takes connections."""
+    """Sent by a worker once it accepts connections."""
 
     process: str
-    """What it is called."""
+    """The name of the worker."""
 
 
 class Report(msgspec.Struct, array_like=True, tag="report"):
-    """The figures of a worker are wanted."""
+    """Asks a worker for its metrics."""
 
     number: int
 
 
 class Figures(msgspec.Struct, array_like=True, tag="figures"):
-    """The figures of a worker."""
+    """The metrics of a worker."""
 
     number: int
     families: list[Family]
 
 
 class Used(msgspec.Struct, array_like=True, tag="used"):
-    """Keys were shown to a worker, each last at a time."""
+    """Last uses of keys in a worker: microseconds since 1970 by key id."""
 
     keys: dict[str, int]
 
 
 class Reached(msgspec.Struct, array_like=True, tag="reached"):
-    """The ledger has come so far, and takes writes or not."""
+    """The writer's position, and whether it takes writes."""
 
     position: int
     failure: str = ""
-    """Why the writer takes nothing, if that is so."""
+    """The reason why the writer takes no writes; empty if it does."""
     clock_confirmations: int = 0
-    """How many steps of the clock were confirmed: the worker's clock makes the same step."""
+    """The number of confirmed clock steps, which the worker's clock accepts as well."""
     ended: bool = False
-    """Whether the writer takes nothing for good."""
+    """Whether the writer takes no more writes until it is restarted."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -143,7 +145,7 @@ def _frame(message: msgspec.Struct) -> bytes:
 
 
 async def _frames(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    """Yield what comes in until the other side is gone."""
+    """Yield the bodies of incoming frames until the other side disconnects."""
     while True:
         try:
             (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
@@ -156,7 +158,7 @@ async def _frames(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
 
 
 def _is_handed_on(route: Route) -> bool:
-    """Whether a worker leaves a route to the process that writes."""
+    """Whether a worker forwards a route to the writer."""
     return route.writes or route.gathers
 
 
@@ -164,7 +166,7 @@ def _is_handed_on(route: Route) -> bool:
 
 
 class Receiver:
-    """The writer's side."""
+    """The writer's end of the link."""
 
     def __init__(
         self, routes: Iterable[Route], service: Service, metrics: WorkerMetrics | None = None
@@ -182,7 +184,7 @@ class Receiver:
 
     @asynccontextmanager
     async def listening(self, on_listening: Callable[[], None]) -> AsyncIterator[None]:
-        """Take workers; ``on_listening`` is called for each that takes connections."""
+        """Serve workers; ``on_listening`` is called for each that accepts connections."""
         self._on_listening = on_listening
         telling = self._service.rankd.supervisor.start("forwarding", self._tell)
         try:
@@ -195,15 +197,15 @@ class Receiver:
                 worker.close()
 
     async def address(self) -> str:
-        """Return where a worker finds this process.
+        """Return the path of the socket for workers.
 
-        Whoever tidies temporary files may have removed it since it was asked for last: those who
-        are connected do not mind, and who comes next is given a new one.
+        A cleanup of temporary files may have removed the socket. Existing connections are not
+        affected; the next worker gets a new socket.
         """
         async with self._moving:
             if self._folder is None or not (self._folder / SOCKET).exists():
                 self._stop_listening()
-                self._folder = Path(tempfile.mkdtemp(prefix="rankd-"))  # For this user only.
+                self._folder = Path(tempfile.mkdtemp(prefix="rankd-"))  # Mode 0700.
                 path = str(self._folder / SOCKET)
                 self._server = await asyncio.start_unix_server(self._meet, path)
             return str(self._folder / SOCKET)
@@ -235,13 +237,13 @@ class Receiver:
                         session.take(message.number, message.families)
                     continue
                 await room.acquire()
-                await writer.drain()  # One that hears no answers asks for nothing more.
+                await writer.drain()  # Take no more from a worker that reads no responses.
                 task = asyncio.create_task(self._serve(message, writer))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
                 task.add_done_callback(lambda _: room.release())
         except ConnectionError:
-            pass  # It went away while it was waited for.
+            pass  # The worker disconnected.
         finally:
             self._workers.discard(writer)
             if session is not None:
@@ -282,7 +284,7 @@ class Receiver:
             return problems.internal(request_id=request.request_id, writes=route.writes)
 
     async def _tell(self) -> None:
-        """Say how far the ledger has come, after each commit and now and then without one."""
+        """Send the position after each commit, and at least every BEAT_SECONDS."""
         told = Position(0)
         while True:
             view = self._service.rankd
@@ -298,13 +300,13 @@ class Receiver:
 
 
 def _ask_figures(worker: asyncio.StreamWriter, number: int) -> None:
-    """Ask, unless the worker has long stopped reading."""
+    """Ask a worker for its metrics, unless too much is unsent to it."""
     if not worker.is_closing() and worker.transport.get_write_buffer_size() <= UNSENT_BYTES_MAX:
         worker.write(_frame(Report(number)))
 
 
 def _mention(worker: asyncio.StreamWriter, frame: bytes) -> None:
-    """Tell a worker, unless it has not heard what it was told before: it looks by itself, too."""
+    """Send a frame unless one is unsent: workers also follow the ledger by themselves."""
     if not worker.is_closing() and worker.transport.get_write_buffer_size() == 0:
         worker.write(frame)
 
@@ -313,7 +315,7 @@ def _mention(worker: asyncio.StreamWriter, frame: bytes) -> None:
 
 
 class Following(Protocol):
-    """The part of a follower that word from the writer is for."""
+    """The part of a follower that messages of the writer concern."""
 
     supervisor: Supervisor
 
@@ -325,17 +327,17 @@ class Following(Protocol):
         *,
         ended: bool = False,
     ) -> None:
-        """Note how far the ledger is, and why the writer takes nothing, if it says so."""
+        """Note the writer's position and, if it takes no writes, the reason."""
 
     def miss(self, failure: RankdError) -> None:
         """Note that the writer is silent."""
 
     async def follow_to(self, position: Position) -> None:
-        """Wait until reads include a position, within a bound."""
+        """Wait until reads include a position, for a bounded time."""
 
 
 class Forwarder:
-    """A worker's side."""
+    """A worker's end of the link."""
 
     def __init__(
         self,
@@ -352,10 +354,10 @@ class Forwarder:
         self._underway: dict[int, asyncio.Future[Answered]] = {}
         self._number = 0
         self.gone = asyncio.Event()
-        """Set when the writer is: nothing can be written any more."""
+        """Set when the writer has disconnected: no write can succeed any more."""
 
     def routes(self, routes: Iterable[Route]) -> tuple[Route, ...]:
-        """Return the table of a worker: what writes is handed on."""
+        """Return the routes of a worker, with those that write or gather forwarded."""
         return tuple(
             replace(route, handler=self._handler(route), plan=None)
             if _is_handed_on(route)
@@ -413,16 +415,16 @@ class Forwarder:
         return self._writer.transport.get_write_buffer_size()
 
     def say_listening(self, process: str) -> None:
-        """Tell the writer that this worker takes connections."""
+        """Report to the writer that this worker accepts connections."""
         self._writer.write(_frame(Listening(process)))
 
     def tell_uses(self, used: Mapping[str, Instant]) -> None:
-        """Tell the writer when keys were shown here, unless it is too slow to hear it."""
+        """Report the last uses of keys to the writer, unless too much is unsent."""
         if not self.gone.is_set() and self._unsent() <= UNSENT_BYTES_MAX:
             self._writer.write(_frame(Used(dict(used))))
 
     async def run(self, reader: asyncio.StreamReader) -> None:
-        """Take what the writer says until it is gone."""
+        """Process the writer's messages until it disconnects."""
         try:
             async for body in _frames(reader):
                 self._silent_seconds = 0.0
@@ -446,9 +448,10 @@ class Forwarder:
             self._give_up("the process that writes went away")
 
     async def watch(self) -> None:
-        """Count the time without a word of the writer, until cancelled.
+        """Measure the writer's silence until cancelled.
 
-        By beats, not by the clock: if this process stood still itself, words wait to be read.
+        Counted in steps, not by the clock: if this process itself was suspended, messages are
+        waiting to be read.
         """
         while True:
             await asyncio.sleep(BEAT_SECONDS)
@@ -466,7 +469,7 @@ class Forwarder:
         return LedgerUnavailable(problem, applied=applied)
 
     def _give_up(self, problem: str) -> None:
-        """Answer what is under way: it may be applied, now or later."""
+        """Fail the pending requests: each may be applied, now or later."""
         for answer in self._underway.values():
             if not answer.done():
                 answer.set_exception(LedgerUnavailable(problem, applied="unknown"))
@@ -483,7 +486,7 @@ async def forwarding(
     silence_seconds: float = SILENCE_SECONDS,
     figures: Callable[[], Iterable[Family]] = tuple,
 ) -> AsyncIterator[Forwarder]:
-    """Reach the writer at a path."""
+    """Connect to the writer at a path."""
     reader, writer = await asyncio.open_unix_connection(path)
     forwarder = Forwarder(writer, follower, silence_seconds, figures)
     tasks = [

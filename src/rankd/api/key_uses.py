@@ -1,9 +1,9 @@
-"""Last uses of keys: noted by the gate, and recorded now and then.
+"""Last uses of keys: noted in memory by the Authenticator, recorded as facts at intervals.
 
-A fact for each request would cost as much as a score. A key whose last use is not recorded, or was
-recorded ``key_use_seconds`` before, has it recorded within a minute, and all others used since with
-it: a fact an hour where keys are used steadily, whatever the number of requests, processes and
-nodes. Other processes of a service hand their uses on to the one that writes.
+A fact for each request would cost as much as a score. Once a minute, if a key has a use that is
+unrecorded, or ``key_use_seconds`` later than the recorded one, one fact records the uses of all
+keys since. With steady use that is a fact an hour, however many requests, processes and nodes there
+are. Workers report their uses to the writer.
 """
 
 import asyncio
@@ -16,21 +16,21 @@ from rankd.errors import RankdError
 from rankd.model.window import Instant
 
 LOOK_SECONDS = 60.0
-"""How often uses are looked at."""
+"""The interval at which uses are checked."""
 
 
 async def record_uses(gate: Gate, rankd: Rankd, behind_seconds: int) -> None:
-    """Record last uses until cancelled, where facts are written; with 0 none."""
+    """Record last uses until cancelled, in the writer; 0 disables it."""
     while behind_seconds:
         await asyncio.sleep(LOOK_SECONDS)
         used = uses_to_record(gate.used, rankd.book.keys_used, behind_seconds)
         if used:
-            with suppress(RankdError):  # The next round records them.
+            with suppress(RankdError):  # The next iteration retries.
                 await rankd.note_key_uses(used)
 
 
 async def hand_on_uses(gate: Gate, hand_on: Callable[[Mapping[str, Instant]], None]) -> None:
-    """Hand last uses on until cancelled, where another process writes."""
+    """Report last uses to the writer until cancelled, in a worker."""
     told: Mapping[str, Instant] = {}
     while True:
         await asyncio.sleep(LOOK_SECONDS)
@@ -43,7 +43,7 @@ async def hand_on_uses(gate: Gate, hand_on: Callable[[Mapping[str, Instant]], No
 def uses_to_record(
     used: Mapping[str, Instant], recorded: Mapping[str, Instant], behind_seconds: int
 ) -> dict[str, Instant]:
-    """Return the uses that are not recorded, once one of them has waited for so long."""
+    """Return all unrecorded uses if a key's is its first or ``behind_seconds`` later; else none."""
     later = {id: at for id, at in used.items() if at > recorded.get(id, -1)}
     overdue = behind_seconds * 1_000_000
     if any(id not in recorded or at - recorded[id] >= overdue for id, at in later.items()):

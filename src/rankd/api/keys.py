@@ -1,4 +1,4 @@
-"""Keys of programs: making, listing and revoking them."""
+"""Handlers of keys: create, list and revoke."""
 
 import secrets
 from datetime import UTC, date, datetime, time
@@ -19,10 +19,10 @@ from rankd.model.submission import read_instant
 from rankd.model.window import Instant, parse_duration
 
 SCOPES = ("read", "submit", "moderate", "admin")
-"""What a key may be for; ``admin`` includes the others."""
+"""The scopes of keys; ``admin`` includes the others."""
 
 KEY_BYTES = 32
-"""256 bits: nobody guesses one."""
+"""256 random bits: a key cannot be guessed."""
 
 KEYS_MAX = 10_000
 """More than any game has servers."""
@@ -31,43 +31,43 @@ KEY_BOARDS_MAX = 100
 TITLE_LENGTH_MAX = 100
 
 EXPIRES_LENGTH_MAX = 40
-"""A time with a fraction and an offset has less."""
+"""An RFC 3339 time with a fraction and an offset is shorter."""
 
 KEY_PREFIX = "rk_"
-"""So that a key that was left lying somewhere is known for what it is."""
+"""Makes a leaked key recognizable, to people and to secret scanners."""
 
 
 class NewKey(msgspec.Struct, forbid_unknown_fields=True):
-    """What a key is to be for."""
+    """The scopes, boards and expiry of a new key."""
 
     scopes: list[str]
     boards: list[str] | None = None
     title: str | None = None
     expires: str | None = None
-    """A duration from now on, a date or a time."""
+    """A duration from now, a date or a time."""
 
 
 class Key(msgspec.Struct, omit_defaults=True):
-    """A key as it is listed."""
+    """A key as listed."""
 
     id: str
     scopes: list[str]
     boards: list[str] | None
     title: str | None
     created: str | None
-    """Null of a key that was made before this was kept, until the index is rebuilt."""
+    """Null for a key created before this was recorded, until the index is rebuilt."""
     last_used: str | None
-    """It may be an hour behind; null if it was not used yet."""
+    """May be an hour behind; null if it was not used yet."""
     expires: str | None
-    """From then on it is refused; null if it does not expire."""
+    """From this time on it is refused; null if it does not expire."""
     key: str | None = None
-    """The key itself: told once, when it is made, and kept nowhere."""
+    """The key itself: returned once, on creation, and stored nowhere."""
     position: int | None = None
-    """Where its making was recorded; told with the key."""
+    """The position of its creation; returned with the key."""
 
 
 class Keys(msgspec.Struct):
-    """Every key there is."""
+    """All keys."""
 
     keys: list[Key]
 
@@ -125,7 +125,7 @@ def _instant(text: str, now: Instant) -> Instant:
 
 
 def _are_boards(names: list[str]) -> bool:
-    """Whether these can be boards. They need not be there yet: a key may be made before."""
+    """Whether these are valid board names. The boards need not exist yet."""
     return 0 < len(names) <= KEY_BOARDS_MAX and all(
         len(name) <= BOARD_NAME_LENGTH_MAX and NAME.fullmatch(name) for name in names
     )
@@ -136,14 +136,14 @@ def _is_title(title: str) -> bool:
 
 
 def _opens_all(key: KeyCreated) -> bool:
-    """Whether whoever has this key can make and revoke others, at any time."""
+    """Whether this key can create and revoke others, on all boards and without expiry."""
     return "admin" in key.scopes and key.boards is None and expiry_of(key) is None
 
 
 def show_key(
     service: Service, key: KeyCreated, secret: str | None = None, position: Position | None = None
 ) -> Key:
-    """Return a key as it is listed."""
+    """Return a key as listed."""
     book = service.rankd.book
     uses = [used[key.id] for used in (book.keys_used, service.gate.used) if key.id in used]
     return Key(
@@ -160,9 +160,9 @@ def show_key(
 
 
 async def create_key(service: Service, request: Request) -> Response:
-    """Make a key. The answer has it for the only time.
+    """Create a key. Only this response contains it.
 
-    So it cannot be told again: the header Idempotency-Key would promise that, and is refused.
+    The key cannot be returned again, so the header Idempotency-Key is refused.
     """
     actor = service.gate.admit(request, "admin")
     if b"idempotency-key" in request.headers:
@@ -173,7 +173,7 @@ async def create_key(service: Service, request: Request) -> Response:
     asked = decode_body(request, NewKey)
     fact, secret = make_key(asked, actor=actor.name, now=service.clock.now())
     if not service.rankd.book.keys and not _opens_all(fact):
-        # It would end the open time, and leave nobody who could make the second.
+        # It would end open mode, and no key could create the second.
         raise InvalidRequest(
             [FieldError("scopes", "of the first key must be admin, on all boards, for ever")]
         )
@@ -182,7 +182,7 @@ async def create_key(service: Service, request: Request) -> Response:
 
 
 async def list_keys(service: Service, request: Request) -> Response:
-    """Return the keys there are, without the keys themselves."""
+    """Return all keys, without their secrets."""
     service.gate.admit(request, "admin")
     book = service.rankd.book
     keys = sorted(book.keys.values(), key=lambda key: book.keys_created.get(key.id, 0))
@@ -191,9 +191,9 @@ async def list_keys(service: Service, request: Request) -> Response:
 
 
 async def revoke_key(service: Service, request: Request) -> Response:
-    """Let a key open nothing any more. The last one with the scope admin that never expires stays.
+    """Revoke a key. The last one with the scope admin that never expires cannot be revoked.
 
-    Without it nobody could make another, or, on loopback, everybody could do everything.
+    Without it no key could create another, or, on loopback, every request would be allowed.
     """
     actor = service.gate.admit(request, "admin")
     left = [key.id for key in service.rankd.book.keys.values() if _opens_all(key)]

@@ -1,12 +1,11 @@
-"""How often somebody may ask: token buckets for keys, for players and for addresses.
+"""Rate limits: token buckets for keys, for players and for addresses.
 
-A bucket holds up to ``burst`` requests and is filled at the rate that is set. Buckets are made when
-somebody asks for the first time and the least recently used are forgotten: whoever is forgotten
-begins with a full one, which is what a stranger gets too.
+A bucket holds up to ``burst`` requests and refills at the configured rate. It is created at the
+first request, and the least recently used are evicted: an evicted client starts with a full bucket,
+like a new one.
 
-Who asks is known by the address at the other end of the connection, unless that is a proxy of ours:
-then the header it adds tells, read from the right, because everything further left was written by
-whoever is being counted.
+The address is that of the connection. If that is a trusted proxy, it is taken from X-Forwarded-For,
+read from the right, because a client can forge all entries further left.
 """
 
 import math
@@ -22,29 +21,30 @@ from rankd.errors import FieldError, InvalidRequest, InvalidSetting, RateLimited
 from rankd.settings import Settings
 
 BUCKETS_MAX = 100_000
-"""Of each kind; some 20 MB. Beyond it the least recently used bucket is forgotten."""
+"""Buckets of each kind, some 20 MB. Beyond it the least recently used bucket is evicted."""
 
 FORWARDED_MAX = 16
-"""Addresses of X-Forwarded-For that are looked at: more proxies than stand in any row."""
+"""Entries of X-Forwarded-For that are read: more than any chain of proxies has."""
 
 ADDRESSES_MAX = 16_384
-"""Addresses kept as they were read, with the header that told them: some 10 MB."""
+"""Cached addresses by connection and header: some 10 MB."""
 
 IPV6_PREFIX = 64
-"""One household or one rented server has all of these addresses, and may change at will."""
+"""One household or one rented server has all addresses of such a network, and can switch at will.
+"""
 
 RETRY_AFTER_SECONDS_MAX = 3600
-"""However slow a rate is, nobody is told to stay away for longer."""
+"""The upper bound of Retry-After, however slow a rate is."""
 
 PLAYER_FIELDS = ("player", "player_id", "user_id")
-"""What the fields are called that say for whom a score is submitted."""
+"""The fields with the player of a submission."""
 
 Network = IPv4Network | IPv6Network
 Address = IPv4Address | IPv6Address
 
 
 class Buckets:
-    """Buckets of one kind, by name."""
+    """Token buckets of one kind, by name."""
 
     __slots__ = ("_buckets", "_buckets_max", "_burst", "_now", "_rate")
 
@@ -60,15 +60,15 @@ class Buckets:
         self._rate, self._burst, self._now = rate, burst, now
         self._buckets_max = buckets_max
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        """What each held, and when that was."""
+        """The level of each bucket, and the time of that level."""
 
     def __len__(self) -> int:
         return len(self._buckets)
 
     def take(self, names: Iterable[str], count: int = 1) -> None:
-        """Take so many requests out of each bucket, or none out of any. Raises RateLimited.
+        """Take ``count`` requests out of each bucket, or out of none. Raises RateLimited.
 
-        Of more than a burst nobody ever gets so many at once.
+        A ``count`` above the burst never succeeds.
         """
         now = self._now()
         held = {name: self._held(name, now) for name in names}
@@ -87,7 +87,7 @@ class Buckets:
         now = self._now()
         level = self._held(name, now)
         if level < 1:
-            self.take([name])  # Which refuses.
+            self.take([name])  # Raises.
         buckets = self._buckets
         buckets[name] = (level - 1, now)
         buckets.move_to_end(name)
@@ -103,7 +103,7 @@ class Buckets:
 
 
 class Limits:
-    """The three kinds of buckets; those without a rate do not exist."""
+    """The three kinds of buckets; a kind without a rate is not counted."""
 
     def __init__(self, settings: Settings, *, now: Callable[[], float]) -> None:
         def buckets(rate: float) -> Buckets | None:
@@ -116,19 +116,19 @@ class Limits:
         self._burst = settings.rate_burst
 
     def take_address(self, client: str, forwarded_for: bytes | None) -> None:
-        """Count a request for where it comes from, before anything of it is believed."""
+        """Count a request for its address, before its credentials are checked."""
         if self._addresses is not None:
             self._addresses.take_one(address_of(client, forwarded_for, self._proxies))
 
     def take_key(self, id: str) -> None:
-        """Count a request for the key it shows."""
+        """Count a request for its key."""
         if self._keys is not None:
             self._keys.take_one(id)
 
     def take_player(self, player: str, scores: int = 1) -> None:
-        """Count a request, or each score of a batch, for the player whose token it shows.
+        """Count a request, or each score of a batch, for the player of its token.
 
-        Raises InvalidRequest where waiting would not help: no player ever has so many at once.
+        Raises InvalidRequest for more scores than the burst, because waiting would not help.
         """
         if self._players is None:
             return
@@ -138,7 +138,7 @@ class Limits:
         self._players.take([player], scores)
 
     def take_players(self, players: Sequence[str]) -> None:
-        """Count a submission for each player it is made for, once."""
+        """Count a submission once for each of its players."""
         if self._players is None:
             return
         if len(players) == 1:
@@ -148,18 +148,18 @@ class Limits:
 
 
 def limits_of(settings: Settings, *, now: Callable[[], float]) -> Limits | None:
-    """Return the limits that are set; None if none is, so that nothing is spent on them."""
+    """Return the configured rate limits; None if there are none. Raises InvalidSetting."""
     rates = (settings.rate_per_key, settings.rate_per_player, settings.rate_per_address)
     read_networks(settings.trusted_proxies)
     return Limits(settings, now=now) if any(rates) else None
 
 
 def players_of(body: bytes, board: str | None) -> list[str]:
-    """Return for whom a body submits to a board, each once. What cannot be read is for nobody."""
+    """Return the distinct players a body submits for on a board; none if it cannot be decoded."""
     try:
         decoded = msgspec.json.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        return []  # Whoever reads it next says what is wrong with it.
+        return []  # The handler decodes it again, and reports the error.
     if not isinstance(decoded, dict):
         return []
     many = decoded.get("scores")
@@ -180,7 +180,7 @@ def _named(item: Mapping[str, Any]) -> list[str]:
 
 
 def read_networks(texts: Iterable[str]) -> tuple[Network, ...]:
-    """Return the networks of the proxies that are trusted. Raises InvalidSetting."""
+    """Return the networks of trusted proxies. Raises InvalidSetting."""
     try:
         return tuple(ip_network(text, strict=False) for text in texts)
     except ValueError:
@@ -192,12 +192,12 @@ def read_networks(texts: Iterable[str]) -> tuple[Network, ...]:
 
 
 def address_of(client: str, forwarded_for: bytes | None, proxies: tuple[Network, ...]) -> str:
-    """Return where a request comes from, as far as that can be trusted; of IPv6 the network."""
+    """Return the trustworthy client address of a request; of IPv6 its /64 network."""
     return _addresses(client, forwarded_for if proxies else None, proxies)[1]
 
 
 def client_of(client: str, forwarded_for: bytes | None, proxies: tuple[Network, ...]) -> str:
-    """Return the address that a request comes from, as far as that can be trusted."""
+    """Return the trustworthy client address of a request."""
     return _addresses(client, forwarded_for if proxies else None, proxies)[0]
 
 
@@ -205,7 +205,7 @@ def client_of(client: str, forwarded_for: bytes | None, proxies: tuple[Network, 
 def _addresses(
     client: str, forwarded_for: bytes | None, proxies: tuple[Network, ...]
 ) -> tuple[str, str]:
-    """Return the address of a client, and the one that is counted."""
+    """Return a client's address, and the name of its bucket."""
     found = _read_address(client)
     if found is not None and forwarded_for is not None and _is_one_of(found, proxies):
         found = _behind(found, forwarded_for, proxies)
@@ -213,7 +213,7 @@ def _addresses(
 
 
 def _behind(proxy: Address, forwarded: bytes, proxies: tuple[Network, ...]) -> Address:
-    """Return the address nearest to us that is not a proxy of ours; in doubt the last proxy's."""
+    """Return the nearest address that is no trusted proxy; at an invalid entry, the one before."""
     nearest = proxy
     for part in reversed(forwarded.rsplit(b",", FORWARDED_MAX)[-FORWARDED_MAX:]):
         found = _read_address(part.decode("latin-1").strip())

@@ -1,16 +1,16 @@
-"""What the log says of requests: enough to find one again, and nothing that was a secret.
+"""Request logging: enough to find a request, and no secrets.
 
-An answer that refuses has a ``request_id``, and whoever asks about it is found under it here. The
-log names the operation and the code of the error, which are ours, and not what was sent: headers,
-queries and bodies hold keys, tokens and names. A path is logged only where an access log is wanted,
-and what in it looks like a key, a token or a password is struck out: people do put them there.
+An error response has a ``request_id``, under which the log has the request. The log has the
+operation and the error code, never input of the client: headers, queries and bodies contain keys,
+tokens and names. Paths are logged only in the access log, with substrings masked that look like a
+key, a token or a password, because clients do put them there.
 
-Refusals are what a stranger can cause as often as he likes, so only so many of them are logged in a
-second. How many were left out is told with the next.
+A client can cause refusals at any rate, so a bounded number is logged per second. The number of
+omitted ones is logged with the next.
 
-The access log has a line for every request, as many as there are answers. So its lines are not
-records of ``logging``, each of which costs more than an answer: they are written to standard error
-in the same layout, together, at the end of the loop's iteration.
+The access log has a line for every request. A record of ``logging`` costs more than an answer, so
+its lines are written to standard error in the same format, together, at the end of the loop
+iteration.
 """
 
 import asyncio
@@ -27,10 +27,10 @@ from rankd.api.limits import Network, client_of
 from rankd.api.request_head import RequestHead
 
 REFUSALS_PER_SECOND_MAX = 20
-"""Enough to see what is the matter; a flood of them would fill the disk of whoever is attacked."""
+"""Enough to diagnose; a flood of refusals would fill the disk."""
 
 ROUTINE_CODES = frozenset({"not_ranked", "unknown_player"})
-"""Ordinary answers to the question whether there is such a player: logged at DEBUG."""
+"""Codes of ordinary negative answers to whether a player exists: logged at DEBUG."""
 
 _SECRET = re.compile(
     r"rk_[\w-]+"  # A key of ours.
@@ -40,17 +40,18 @@ _SECRET = re.compile(
 STRUCK_OUT = "***"
 
 LINE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-"""How a line of the log looks, in every process of a service."""
+"""The format of a log line, in every process of a service."""
 
 ACCESS = " INFO rankd.access: "
-"""Stands between the time and the message of a line of the access log."""
+"""The text between the time and the message of an access log line."""
 
 PIPE_BYTES = 4096
-"""Lines of several processes stay whole where each write to a pipe is no longer."""
+"""PIPE_BUF: writes up to this size to a pipe are atomic, so lines of several processes stay whole.
+"""
 
 ID_BYTES = 8
 IDS = 512
-"""Names of requests that are drawn at once."""
+"""Request ids drawn at once."""
 
 log = logging.getLogger("rankd.api")
 
@@ -65,7 +66,7 @@ class AccessLog:
         self._ids = _request_ids()
 
     def add(self, client: str, method: str, path: str, status: int, request_id: str = "") -> None:
-        """Write a line at the end of this iteration of the loop; at once outside of one."""
+        """Write a line at the end of this loop iteration; at once without a running loop."""
         now = time()
         second = int(now)
         if second != self._second:
@@ -83,7 +84,7 @@ class AccessLog:
                 self.flush()
 
     def flush(self) -> None:
-        """Write the lines that wait."""
+        """Write the buffered lines, in pieces of up to PIPE_BYTES."""
         lines, self._lines = self._lines, []
         write = self._write or sys.stderr.write
         size, together = 0, list[str]()
@@ -98,7 +99,7 @@ class AccessLog:
 
 
 def _request_ids() -> Iterator[str]:
-    """Yield names as ``new_request_id`` does, drawn many at a time."""
+    """Yield ids like ``new_request_id``, drawn many at a time."""
     while True:
         drawn = secrets.token_hex(IDS * ID_BYTES)
         for at in range(0, len(drawn), 2 * ID_BYTES):
@@ -106,7 +107,7 @@ def _request_ids() -> Iterator[str]:
 
 
 class RequestLog:
-    """The log of one application's requests."""
+    """The request log of one application."""
 
     def __init__(
         self,
@@ -117,16 +118,16 @@ class RequestLog:
         access: AccessLog | None = None,
     ) -> None:
         self.every = every
-        """Whether each request is logged."""
+        """Whether every request is logged: the access log."""
         self._access = access or AccessLog()
         self._proxies = proxies
-        """Whose word for a client's address is taken."""
+        """Trusted proxies, whose X-Forwarded-For is used."""
         self._now = now
         self._second = 0
         self._logged = self._left_out = 0
 
     def answered(self, request: Request, status: int) -> None:
-        """Note a request that was answered, if that is wanted. The query may hold names: not it."""
+        """Log a request if the access log is on, without its query, which may hold names."""
         if self.every:
             forwarded_for = request.headers.get(b"x-forwarded-for")
             client = client_of(request.client, forwarded_for, self._proxies)
@@ -134,16 +135,17 @@ class RequestLog:
             self._access.add(client, request.method, path, status, request.request_id)
 
     def answered_head(self, client: str, head: RequestHead, status: int) -> None:
-        """Note a request of which only the head is at hand."""
+        """Log an answered request of which only the head was parsed."""
         client = client_of(client, head.forwarded_for, self._proxies)
         self._access.add(client, head.method, without_secrets(head.path), status)
 
     def refused(
         self, request_id: str, *, status: int, code: str, what: str, why: str | None = None
     ) -> None:
-        """Note a refusal, unless there were too many of late.
+        """Log a refusal, up to REFUSALS_PER_SECOND_MAX.
 
-        ``what`` was asked and ``why`` it was refused are in our words.
+        ``what`` is the operation or method, ``why`` the reason: neither contains input of the
+        client.
         """
         level = logging.WARNING if status >= 500 else logging.INFO
         if code in ROUTINE_CODES:
@@ -167,8 +169,8 @@ class RequestLog:
 
 
 def without_secrets(path: str) -> str:
-    """Return a path with what looks like a key, a token or a password struck out."""
-    if "%" in path:  # It may hide one.
+    """Return a path with substrings masked that look like a key, a token or a password."""
+    if "%" in path:  # Encoding may hide one.
         path = quote(unquote(path), safe="/:@")
     if "rk_" in path or "eyJ" in path or "//" in path:
         return _SECRET.sub(STRUCK_OUT, path)

@@ -1,4 +1,4 @@
-"""Figures for Prometheus: those of this process, and of all that serve with it."""
+"""Metrics for Prometheus: of this process, and merged over all processes of the service."""
 
 import os
 import resource
@@ -12,7 +12,7 @@ from rankd.core.supervisor import ManagerState
 
 
 async def scrape(service: Service) -> bytes:
-    """Return the figures of all processes; on a worker those that it knows without the writer."""
+    """Return the metrics of all processes; in a worker those that it has without the writer."""
     if service.engine is None:
         return exposition.render(exposition.partial(list(collect(service))))
     workers = await service.workers()
@@ -20,7 +20,7 @@ async def scrape(service: Service) -> bytes:
 
 
 def collect(service: Service) -> Iterator[Family]:
-    """Yield every figure of this process as it is now."""
+    """Yield the current metrics of this process."""
     yield Family("rankd_info", "gauge", "each", "The processes that serve.", {_labels(service): 1})
     yield from _engine(service)
     yield from _spool(service)

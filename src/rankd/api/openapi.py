@@ -1,4 +1,4 @@
-"""The description of the API, made from the table of routes: OpenAPI 3.1."""
+"""The OpenAPI 3.1 document, generated from the table of routes."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -54,7 +54,7 @@ PROBLEMS = {
     429: ("RateLimited", "Too often. Wait as long as Retry-After says."),
     503: ("Unavailable", "Not now. Wait as long as Retry-After says; keep the submission key."),
 }
-"""The answers that tell what is wrong, by status: what each is called, and when it is given."""
+"""Error responses by status: the name of the component, and its description."""
 
 HEADERS: dict[int, tuple[str, str, str]] = {
     401: ("WWW-Authenticate", "string", "How to show who asks: Bearer."),
@@ -69,7 +69,7 @@ MEDIA = {
     "docs_style": "text/css",
     "openapi": "application/json",
 }
-"""What is answered where it is not JSON of a shape of ours."""
+"""Media types of responses that have no JSON schema."""
 
 PATH_SCHEMAS: dict[str, bodies.Schema] = {
     "board": bodies.BOARD_NAME,
@@ -95,7 +95,7 @@ def document() -> bytes:
 
 def table() -> tuple[Route, ...]:
     """Return every route."""
-    from rankd.api.table import ROUTES  # The table has a route to this document.
+    from rankd.api.table import ROUTES  # That module has a route to this document.
 
     return ROUTES
 
@@ -137,7 +137,7 @@ def describe(routes: tuple[Route, ...]) -> dict[str, Any]:
 
 
 def _components(made: Mapping[str, Any]) -> dict[str, Any]:
-    """Return every shape: those made from types, and those told by hand where types say less."""
+    """Return all component schemas: generated from types, replaced where written by hand."""
     shapes = {name: _as_sent(schema) for name, schema in made.items()} | bodies.COMPONENTS
     shapes["BoardBody"]["properties"]["definition"] = bodies.ref("BoardDefinition")
     told = {"anyOf": [bodies.ref("Receipt"), bodies.ref("Refusal")]}
@@ -146,7 +146,7 @@ def _components(made: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _as_sent(schema: Any) -> Any:
-    """Return a schema of types as the wire has them: a Decimal is a number, or text if asked so."""
+    """Return a generated schema with Decimals as JSON numbers, or strings with numbers=string."""
     if isinstance(schema, list):
         return [_as_sent(inner) for inner in schema]
     if not isinstance(schema, dict):
@@ -156,7 +156,7 @@ def _as_sent(schema: Any) -> Any:
     if "anyOf" in schema and {"type": "integer"} in schema["anyOf"]:
         wider = [inner for inner in schema["anyOf"] if inner != {"type": "integer"}]
         if any(inner.get("format") == "decimal" for inner in wider):
-            schema = {**schema, "anyOf": wider}  # A whole number is a number too.
+            schema = {**schema, "anyOf": wider}  # "number" includes whole numbers.
     return {name: _as_sent(inner) for name, inner in schema.items()}
 
 
@@ -171,7 +171,7 @@ def _kinds(routes: tuple[Route, ...]) -> list[Any]:
 
 
 def tag_of(route: Route) -> str:
-    """Return the group that a route belongs to."""
+    """Return the tag of a route."""
     module = route.handler.__module__.rpartition(".")[2]
     groups = {"trail": "audit", "operations": "service", "docs_page": "service"}
     group = groups.get(module, module)
@@ -179,7 +179,7 @@ def tag_of(route: Route) -> str:
 
 
 def words_of(route: Route) -> tuple[str, str]:
-    """Return a route's summary, and whatever else its handler's docstring says."""
+    """Return a route's summary and description: the first line and the rest of its docstring."""
     first, _, rest = (route.handler.__doc__ or route.operation).strip().partition("\n")
     return first, " ".join(rest.split())
 
@@ -217,7 +217,7 @@ def _operation(route: Route, schemas: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def security_of(route: Route) -> list[dict[str, list[str]]]:
-    """Return what may be shown: a key, a player's token, or nothing at all."""
+    """Return the accepted credentials: a key, a player's token, or none."""
     if route.scope is None:
         return []
     if route.scope == "read" or "score" in route.operation or tag_of(route) == "classic":
@@ -230,7 +230,7 @@ def _answers(route: Route) -> list[tuple[int, Any]]:
 
 
 def refusals(route: Route) -> list[int]:
-    """Return the statuses of what can be wrong with a request to this route."""
+    """Return the error statuses of a route."""
     found = {400, 405, 422}
     if route.scope is not None:
         found |= {401, 403, 429, 503}
@@ -242,7 +242,7 @@ def refusals(route: Route) -> list[int]:
 
 
 def codes_of(route: Route) -> dict[str, list[str]]:
-    """Return the codes of what a route refuses of its own, by status."""
+    """Return the error codes declared by a route, by status."""
     found: dict[str, list[str]] = {}
     for error in route.errors:
         found.setdefault(str(KINDS[error].status), []).append(error.code)
@@ -293,7 +293,7 @@ def _parameter(param: Param) -> dict[str, Any]:
 
 
 def schema_of(param: Param) -> dict[str, Any]:
-    """Return what a parameter of a query accepts."""
+    """Return the schema of a query parameter."""
     schema: dict[str, Any] = {"type": "string", "maxLength": param.length_max}
     if param.time:
         schema["format"] = "date-time"
@@ -325,14 +325,14 @@ def _write_parameters(route: Route) -> list[dict[str, Any]]:
 
 
 def DOCS_PAGE() -> bytes:
-    """Return the description as a page."""
+    """Return the API reference page."""
     from rankd.api.docs_page import page  # It is made from this document.
 
     return page()
 
 
 async def docs_style(service: object, request: Request) -> Response:
-    """Return how the page of the description looks."""
+    """Return the style sheet of the API reference page."""
     from rankd.api.docs_page import STYLE
 
     del service, request

@@ -1,4 +1,4 @@
-"""What those ask who run it: is it alive, can it answer, how is it doing, what can be asked."""
+"""Handlers for operators: liveness, readiness, metrics and API reference."""
 
 from collections.abc import Iterator
 
@@ -15,13 +15,13 @@ METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
 
 async def healthz(service: Service, request: Request) -> Response:
-    """Say that the process answers."""
+    """Return 200: the process answers."""
     del request
     return _health(service, "ok", 200)
 
 
 async def readyz(service: Service, request: Request) -> Response:
-    """Say whether requests should be sent here."""
+    """Return 200 if requests should be sent here, else 503 with the problem."""
     del request
     if service.stopping():
         return _health(service, "stopping", 503, "the service is stopping")
@@ -38,13 +38,13 @@ async def readyz(service: Service, request: Request) -> Response:
 
 
 def _answers(service: Service) -> bool:
-    """Whether anything that this node is there for is still answered."""
+    """Whether this node still answers reads or writes that its role includes."""
     reads = service.rankd.readable and service.role != INGEST
     return reads or (service.writable and service.role != QUERY)
 
 
 def _problems(service: Service) -> Iterator[str]:
-    """Yield what is lost, why, and what that means for whoever asks."""
+    """Yield each failure: the part, the reason and the effect on requests."""
     view = service.rankd
     if (lost := view.ledger_failure) is not None:
         yield f"the ledger is lost ({lost}): {_writes(service)}, and reads may be stale"
@@ -64,7 +64,7 @@ def _failed(state: ManagerState) -> str:
 
 
 def _writes(service: Service) -> str:
-    """Say what becomes of writes without a ledger."""
+    """Return the effect of a lost ledger on writes."""
     if not service.writable:
         return "writes are refused"
     spooled = service.rankd.spooled
@@ -79,19 +79,19 @@ def _health(service: Service, status: str, code: int, problem: str | None = None
 
 
 async def metrics(service: Service, request: Request) -> Response:
-    """Return the figures of all processes, for Prometheus."""
+    """Return the metrics of all processes, for Prometheus."""
     del request
     return Response(await scrape(service), content_type=METRICS_TYPE)
 
 
 async def openapi(service: Service, request: Request) -> Response:
-    """Return the description of every route."""
+    """Return the OpenAPI document."""
     del service, request
     return Response(document(), cache_control=b"public, max-age=300")
 
 
 async def docs(service: Service, request: Request) -> Response:
-    """Return the description of every route as a page that needs nothing from elsewhere."""
+    """Return the API reference as a page, without external resources."""
     del service, request
     return Response(DOCS_PAGE(), content_type=HTML, cache_control=b"public, max-age=300")
 

@@ -1,8 +1,8 @@
-"""Ready-made pages: the same top list is asked for thousands of times between two changes.
+"""A cache of rendered pages: the same top list is read thousands of times between two changes.
 
-A page is kept as the bytes that were sent, under all that it depends on: the ranking, where it
-begins and how long it is, the position it is true at and the last one at which a name changed. A
-page that is asked for at a later position is therefore never found, and so never stale.
+The key has all that a page depends on: the ranking, its offset and length, its position, and the
+position of the last profile change. At a later position the key differs, so a cached page is never
+stale.
 """
 
 from collections.abc import Hashable
@@ -10,11 +10,11 @@ from collections.abc import Hashable
 from rankd.api.exchange import Response
 
 PAGES_MAX = 4096
-"""Kept at once; of a hundred rows each that is some 40 MB."""
+"""Cached pages; of a hundred rows each that is some 40 MB."""
 
 
 class Pages:
-    """Pages of the position reached last."""
+    """Pages of the latest position."""
 
     __slots__ = ("_at", "_pages")
 
@@ -23,11 +23,11 @@ class Pages:
         self._pages: dict[Hashable, Response] = {}
 
     def find(self, at: Hashable, what: Hashable) -> Response | None:
-        """Return a page as it is at a moment, if it was made already."""
+        """Return a page as of the moment ``at``, if cached."""
         return self._pages.get(what) if at == self._at else None
 
     def keep(self, at: Hashable, what: Hashable, page: Response) -> None:
-        """Keep a page for as long as nothing changes."""
+        """Cache a page; drop all pages of an earlier moment."""
         if at != self._at or len(self._pages) >= PAGES_MAX:
             self._at, self._pages = at, {}
         self._pages[what] = page

@@ -1,12 +1,12 @@
-"""Plans: how requests are answered, worked out for the first of them and kept for all like it.
+"""Plans: the common part of answering similar requests, prepared by the first of them.
 
 Requests with the same key (``request_head``) have the same route, parameters and query, so these
-are read once. If the route can say more, the plan has a ``Answering``: all that such requests have
-in common is worked out, and one of them costs what differs in it: the last parameter of its path,
-or its body.
+are parsed once. If the route supports it, the plan also has a ``RouteAnswering`` with all work that
+such requests share; each further request costs only the part that differs: the last parameter of
+its path, or its body.
 
-A plan goes on counting and checking what must be: who may ask (``Admission``), how often, until
-when. A plan that is out of date is forgotten and made anew by the next request.
+Authorization (``Permit``), rate limits and expiry still apply to every request. A stale plan is
+dropped and made again by the next request.
 """
 
 from collections.abc import Mapping
@@ -24,23 +24,23 @@ from rankd.api.score_texts import wants_text
 from rankd.errors import RankdError
 
 PLANS_MAX = 4096
-"""Plans kept. Forgotten all at once when there are more: cheaper than an order."""
+"""Cached plans. All are dropped when there are more: cheaper than keeping an order."""
 
 KEY_BYTES_MAX = 1024
-"""A request with a longer key is answered without a plan, so that plans have a bound of memory."""
+"""A longer key is not cached, which bounds the memory of plans."""
 
 ADMISSIONS_MAX = 8192
-"""Credentials that one plan remembers; all are forgotten when there are more."""
+"""Cached permits of one plan, by credential; all are dropped when there are more."""
 
 PLAIN_BYTES_MAX = 16 * 1024 - 1
-"""Larger answers may be compressed, by what each asker takes: no plan answers them."""
+"""Larger bodies may be compressed, depending on the client: no plan answers them."""
 
 NO_WORD = ""
-"""The value that all requests without a word give."""
+"""The value of all requests whose path has no word."""
 
 
 class Plan:
-    """How requests of one key are answered, and those that wait for the end of this iteration."""
+    """The prepared answer for requests of one key, and its batch of this loop iteration."""
 
     __slots__ = (
         "_admissions",
@@ -65,12 +65,12 @@ class Plan:
         self.route = route
         self.method = route.method
         self.params = params
-        """Those of the path; that of the word is another for each request."""
+        """The path parameters; that of the word differs between requests."""
         self.word_name = _word_name(route)
         self.query = query
         self.body_max = body_max
         self.texts = False
-        """Whether scores are asked for as text: then the handler answers, always."""
+        """Whether scores are requested as text: then the handler always answers."""
         self.answering: RouteAnswering | None = None
         self.given: list[Any] = []
         """The value in which each waiting request differs from the others."""
@@ -83,7 +83,7 @@ class Plan:
     def request(
         self, head: RequestHead, body: bytes, client: str, *, counted: bool = False
     ) -> Request:
-        """Return a request as its handler is given it."""
+        """Return the request as passed to its handler."""
         params = self.params
         if head.word is not None:
             params = {**params, self.word_name: head.word}
@@ -92,19 +92,19 @@ class Plan:
         )
 
     def admission(self, head: RequestHead, now: float) -> Admission | None:
-        """Return the admission of whoever asks; None if the handler has to decide."""
+        """Return the permit of the request's credential; None if the handler has to decide."""
         known = self._admissions.get(head.authorization)
         return known if known is not None and now < known.until else None
 
     def read(self, head: RequestHead, data: bytes, admission: Admission) -> Any:
-        """Return the value in which this request differs; None if the handler has to look."""
+        """Return the word or the submission of a request; None if the handler has to answer."""
         answering = self.answering
         if isinstance(answering, BodyAnswering):
             return answering.read(data[head.end :], admission.actor)
         return NO_WORD if head.word is None else head.word
 
     def page(self, heads: ResponseHeads, state: ServerState) -> bytes | None:
-        """Return the bytes of the page that answers all of these requests, if it is known."""
+        """Return the encoded page that answers all of these requests, if cached."""
         assert isinstance(self.answering, PageAnswering)
         response = self.answering.find()
         if response is None or len(response.body) > PLAIN_BYTES_MAX:
@@ -115,7 +115,7 @@ class Plan:
         return self._page_bytes
 
     def learn(self, service: Any, request: Request, credential: bytes | None) -> None:
-        """Answer requests like this one, which was answered with 200, by the plan from now on."""
+        """Let the plan answer requests like this one, which was answered with 200, from now on."""
         assert self.route.plan is not None and self.route.scope is not None
         admission = service.gate.admission(request, self.route.scope, request.params.get("board"))
         if admission is None:
@@ -130,7 +130,7 @@ class Plan:
         self._admissions[credential] = admission
 
     def forget(self) -> None:
-        """Leave every request to the handler, until one is learnt from."""
+        """Leave every request to the handler, until ``learn`` is called again."""
         self.answering, self._page = None, None
         self._admissions.clear()
 
@@ -156,9 +156,9 @@ class PlanCache:
         return len(self._plans)
 
     def find(self, head: RequestHead) -> Plan | None:
-        """Return the plan of a request; None if it is not one of the hot routes, or in doubt."""
+        """Return the plan of a request; None if its route is not hot, or in doubt."""
         if head.colon and head.path.rpartition(":")[2] in self._verbs:
-            return None  # It may be another route: whose word is it that ends with a verb?
+            return None  # It may be another route, with a verb behind the word.
         return self._plans.get(head.key) or self._make(head)
 
     def _make(self, head: RequestHead) -> Plan | None:
@@ -168,9 +168,9 @@ class PlanCache:
                 return None
             query = route.read_query(head.query)
         except RankdError:
-            return None  # The other lane says so.
+            return None  # The other lane reports it.
         plan = Plan(route, params, query, self._app.body_max(route))
-        plan.texts = wants_text(query, head.headers)  # The key has all that this depends on.
+        plan.texts = wants_text(query, head.headers)  # The key covers all inputs of this.
         if head.word is not None and not plan.word_name:
             return None
         if len(head.key) <= KEY_BYTES_MAX:
@@ -181,7 +181,7 @@ class PlanCache:
 
 
 def _check_words(routes: tuple[Route, ...]) -> None:
-    """Assert that a word cannot be taken for a literal: plans do not look at it."""
+    """Assert that no route has a literal in place of a word, because plans do not check it."""
     hot = [route for route in routes if route.hot and _word_name(route)]
     for route in hot:
         segments = route.path.split("/")

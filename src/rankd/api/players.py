@@ -1,4 +1,4 @@
-"""Players: profiles, friends, and being forgotten."""
+"""Handlers of players: profiles, friends and erasure."""
 
 from typing import Any
 
@@ -12,10 +12,10 @@ from rankd.errors import FieldError, InvalidProfile, UnknownPlayer
 
 
 async def put_player(service: Service, request: Request) -> Response:
-    """Change a player's profile: what is not named stays as it is, and null forgets.
+    """Change a player's profile: absent fields stay as they are, null clears a field.
 
-    Attributes and friends are replaced whole: attributes that are not named are gone, and the
-    player leaves the segments made of them. PATCH keeps them. The answer is the profile after it.
+    Attributes and friends are replaced as a whole: absent attributes are removed, and the player
+    leaves their segments. PATCH keeps them. Returns the new profile.
     """
     actor = service.gate.admit(request, "submit")
     player = request.params["player"]
@@ -24,10 +24,10 @@ async def put_player(service: Service, request: Request) -> Response:
 
 
 async def patch_player(service: Service, request: Request) -> Response:
-    """Merge into a player's profile: attributes that are not named stay, and null forgets one.
+    """Merge into a player's profile: absent attributes stay, null removes one.
 
-    As a JSON merge patch (RFC 7396): friends are replaced whole. The answer is the profile after
-    it; what changes nothing is not recorded.
+    A JSON merge patch (RFC 7396): friends are replaced as a whole. Returns the new profile; a patch
+    without effect is not recorded.
     """
     actor = service.gate.admit(request, "submit")
     player, body = request.params["player"], decode_body(request, dict[str, Any])
@@ -36,10 +36,10 @@ async def patch_player(service: Service, request: Request) -> Response:
 
 
 async def find_players(service: Service, request: Request) -> Response:
-    """Return players whose name or id begins so, in the order of their ids.
+    """Return players whose name or id has a prefix, in the order of their ids.
 
-    Players of whom nothing but scores is known are among them where this node has an index of its
-    own; over an index in Redis, only those with a profile or friends.
+    Players that have only scores are included if this node has an index of its own; with an index
+    in Redis, only those with a profile or friends.
     """
     service.gate.admit(request, "read")
     query, view = request.query, service.rankd
@@ -56,9 +56,9 @@ async def find_players(service: Service, request: Request) -> Response:
 
 
 async def lookup_players(service: Service, request: Request) -> Response:
-    """Return the names and attributes of some players, in the order asked for.
+    """Return the names and attributes of some players, in the order of the request.
 
-    A player of whom nothing is known has no name and no attributes.
+    An unknown player has no name and no attributes.
     """
     service.gate.admit(request, "read")
     players, view = decode_body(request, wire.Lookup).players, service.rankd
@@ -77,7 +77,7 @@ def _item(player: str, known: Profile) -> wire.PlayerItem:
 
 
 async def get_player(service: Service, request: Request) -> Response:
-    """Return what is known of a player."""
+    """Return a player's profile and friends."""
     service.gate.admit(request, "read")
     book, player = service.rankd.book, request.params["player"]
     if player not in book.profiles and player not in book.friends:
@@ -86,10 +86,10 @@ async def get_player(service: Service, request: Request) -> Response:
 
 
 async def erase_player(service: Service, request: Request) -> Response:
-    """Forget a person; others' ranks stay as they are.
+    """Erase a player's personal data; the ranks of others stay as they are.
 
-    The profile and the friends are in no answer any more. For now the audit trail keeps the facts
-    from before, and so do backups: earlier names and attributes, metadata of scores.
+    Responses no longer contain the profile and the friends. For now the audit trail keeps earlier
+    facts, and so do backups: earlier names and attributes, metadata of scores.
     """
     actor = service.gate.admit(request, "moderate")
     position = await service.writer.erase(
@@ -99,7 +99,7 @@ async def erase_player(service: Service, request: Request) -> Response:
 
 
 async def put_friends(service: Service, request: Request) -> Response:
-    """Set a player's friends, all of them."""
+    """Set a player's friends, replacing all of them."""
     actor = service.gate.admit(request, "submit")
     body = decode_body(request, dict[str, Any])
     if set(body) != {"friends"}:

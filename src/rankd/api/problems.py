@@ -1,8 +1,8 @@
-"""From the tree of errors to what a client reads: RFC 9457, decided here and nowhere else.
+"""Errors as RFC 9457 problem documents, defined in one table.
 
-A row gives the status, a title, and sometimes a sentence that stands for the error's own message:
-where that message names what a stranger sent. An error without a row takes that of the nearest
-class above it, so a new error is answered sensibly before anybody thinks of this table.
+A row has the status, a title, and a detail where the error's own message would repeat client input.
+An error without a row uses that of its nearest base class, so a new error gets a sensible response
+before it has a row.
 """
 
 from typing import Literal, NamedTuple
@@ -15,21 +15,21 @@ from rankd.errors import FieldError, RankdError
 from rankd.wire import WrongField
 
 RETRY_AFTER_SECONDS = 1
-"""How long to wait before trying an unavailable service again, where nobody knows better."""
+"""The default of Retry-After for an unavailable service."""
 
 INTERNAL = "internal"
-"""The code of a mistake of our own. It is in no tree, for no caller can do anything about it."""
+"""The code of a bug in this service. It has no error class, because no caller can handle it."""
 
 Applied = Literal["no", "unknown"]
 
 
 class Kind(NamedTuple):
-    """How a class of errors is answered."""
+    """The problem document of an error class."""
 
     status: int
     title: str
     detail: str | None = None
-    """What to say instead of the error's own message."""
+    """Replaces the error's own message."""
 
 
 KINDS: dict[type[RankdError], Kind] = {
@@ -108,17 +108,17 @@ KINDS: dict[type[RankdError], Kind] = {
         Kind(500, "Corrupt", "a promise does not hold; an operator has to look"),
     ),
 }
-"""Every error that has a code has a row of its own, which a test sees to."""
+"""Every error with a code has a row of its own, which a test verifies."""
 
 ABOUT: dict[type[RankdError], FieldError] = {
     errors.InvalidCursor: FieldError("cursor", "must be one of this ranking, just as it came"),
     errors.SubmissionKeyReused: FieldError("key", "must be new for another submission"),
 }
-"""The field that an error is about which is always about the same one."""
+"""Errors that always concern the same field."""
 
 
 class Problem(msgspec.Struct, omit_defaults=True):
-    """The body of every answer that is not what was asked for."""
+    """The body of every error response."""
 
     type: str
     title: str
@@ -127,22 +127,22 @@ class Problem(msgspec.Struct, omit_defaults=True):
     code: str
     request_id: str
     applied: Applied | None = None
-    """Whether anything was done, on routes that write."""
+    """On routes that write: whether anything was applied."""
     errors: list[WrongField] | None = None
 
 
 def kind_of(error: RankdError) -> Kind:
-    """Return the row of the error's class, or of the nearest one above it that has a row."""
+    """Return the row of the error's class, or of its nearest base class with a row."""
     return next(KINDS[cls] for cls in type(error).__mro__ if cls in KINDS)
 
 
 def code_of(error: RankdError) -> str:
-    """Return the code of an error; a class without one is called as its row is."""
+    """Return the code of an error; a class without one uses the title of its row."""
     return getattr(error, "code", kind_of(error).title.lower())
 
 
 def detail_of(error: RankdError) -> str:
-    """Return what a client is told of an error: never anything that a stranger sent."""
+    """Return the detail for the client: never text that a client sent."""
     said = kind_of(error).detail
     if isinstance(error, errors.UnknownWindow):
         return f"{said}{error.hint()}"
@@ -150,12 +150,12 @@ def detail_of(error: RankdError) -> str:
 
 
 def reason_of(error: RankdError) -> str | None:
-    """Return what the log says beside the code, where that alone leaves its readers guessing."""
+    """Return the reason to log beside the code, for errors whose code is not enough."""
     return error.reason if isinstance(error, errors.Unauthenticated) else None
 
 
 def wrong_fields(error: RankdError) -> tuple[FieldError, ...]:
-    """Return which fields are wrong, where it is about fields."""
+    """Return the wrong fields of an error, if it concerns fields."""
     if isinstance(error, errors.Invalid):
         return error.errors
     if isinstance(error, errors.SubmissionRejected):
@@ -165,7 +165,7 @@ def wrong_fields(error: RankdError) -> tuple[FieldError, ...]:
 
 
 def refusal(error: RankdError, *, request_id: str, writes: bool = False) -> Response:
-    """Return the answer that tells of an error of ours."""
+    """Return the response of an error."""
     kind = kind_of(error)
     code = code_of(error)
     problem = Problem(
@@ -182,7 +182,7 @@ def refusal(error: RankdError, *, request_id: str, writes: bool = False) -> Resp
 
 
 def internal(*, request_id: str, writes: bool = False) -> Response:
-    """Return the answer after a mistake of our own. The log explains it; the answer does not."""
+    """Return the response after an unexpected exception. Only the log has the reason."""
     problem = Problem(
         type=f"urn:rankd:error:{INTERNAL}",
         title="Internal error",
@@ -202,7 +202,7 @@ def _response(problem: Problem, headers: tuple[Header, ...]) -> Response:
 
 
 def _applied(error: RankdError, kind: Kind) -> Applied:
-    """Whether a write was done. A refusal says so by itself; damage leaves it open."""
+    """Return the error's own ``applied``; without one "unknown" for a 500, else "no"."""
     said: Applied | None = getattr(error, "applied", None)
     return said or ("unknown" if kind.status == 500 else "no")
 
