@@ -3,4 +3,4 @@
 from rankd.api.request_head import RequestHead
 
 def parse_head(data: bytes, bytes_max: int, headers_max: int) -> RequestHead | None:
-    """Return the head that these bytes begin with; None if it is not whole, or in any doubt."""
+    """Return the head at the start of these bytes; None if incomplete or in doubt."""

@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False
-"""The native parser of request heads. What it must do is said, in Python, in request_head.py."""
+"""The native parser of request heads. request_head.py has the same in Python, as reference."""
 
 from cpython.bytes cimport (
     PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE,
@@ -136,7 +136,7 @@ cdef class RequestHead:
 
 
 cdef int _which(const char *name, Py_ssize_t size) noexcept nogil:
-    """Return which header this is, its name in lower case."""
+    """Return the number of a header, given its name in lower case."""
     if size == 2:
         return LEFT if memcmp(name, b"te", 2) == 0 else SKIPPED
     if size == 4:
@@ -194,7 +194,7 @@ cdef bint _is_keep_alive(const char *text, Py_ssize_t size) noexcept nogil:
 
 
 cdef bint _read_header(RequestHead head, const char *text, const char *end) noexcept nogil:
-    """Take one line of the head in; False in doubt."""
+    """Parse one header line into the head; False in doubt."""
     cdef const char *at = text
     cdef const char *value
     cdef char name[NAME_BYTES_MAX]
@@ -224,7 +224,7 @@ cdef bint _read_header(RequestHead head, const char *text, const char *end) noex
     while end > value and (end - 1)[0] == c" ":
         end -= 1
     if which == CONNECTION:
-        if head._connection:  # It is there twice.
+        if head._connection:  # A repeated header.
             return False
         head._connection = True
         return _is_keep_alive(value, end - value)
@@ -236,7 +236,7 @@ cdef bint _read_header(RequestHead head, const char *text, const char *end) noex
 
 
 cdef bint _read_line(RequestHead head, const char *text, const char *end) noexcept nogil:
-    """Take the request line in; False in doubt."""
+    """Parse the request line into the head; False in doubt."""
     cdef const char *at = text
     cdef const char *mark = NULL
     while at < end and _kinds[<uint8_t>at[0]] & IN_METHOD:
@@ -281,7 +281,7 @@ cdef bint _read_length(RequestHead head) noexcept nogil:
 
 
 cdef piece _find_word(RequestHead head) noexcept nogil:
-    """Return the segment that holds the word; nothing if there is none."""
+    """Return the segment that is the word; NULL if there is none."""
     cdef piece word
     cdef const char *at = head._path.text
     cdef const char *end = at + head._path.size

@@ -33,9 +33,9 @@ ROUTINE_CODES = frozenset({"not_ranked", "unknown_player"})
 """Codes of ordinary negative answers to whether a player exists: logged at DEBUG."""
 
 _SECRET = re.compile(
-    r"rk_[\w-]+"  # A key of ours.
+    r"rk_[\w-]+"  # A key.
     r"|eyJ[\w-]*(?:\.[\w-]*)+"  # A token: base64 of {" to begin with.
-    r"|(?<=//)[^/@]+(?=@)"  # What stands before the host of a URL.
+    r"|(?<=//)[^/@]+(?=@)"  # The credentials in a URL.
 )
 STRUCK_OUT = "***"
 

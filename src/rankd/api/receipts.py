@@ -1,7 +1,7 @@
-"""What submissions did, as the wire shows it.
+"""Receipts rendered as JSON.
 
-A receipt that an index told as columns (``core.told``) is shown straight from them, by a form: of
-the objects in between, several for each window, nobody would see any.
+A receipt in columns (``core.receipt_columns``) is rendered from them by a template, without the
+objects in between, of which there are several for each window.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,14 +21,14 @@ from rankd.model.facts import Position, ScoreSubmitted
 from rankd.model.receipt import InWindow, Receipt
 
 FORMS_MAX = 1024
-"""Forms kept, one for each set of windows that were open together."""
+"""Cached templates, one for each board and set of open windows."""
 
 SHOWN_TOGETHER = 64
-"""Rows of a run that are shown at once when one of them is asked for: the others soon will be."""
+"""Rows of a run rendered at once when one of them is read: the others soon will be."""
 
 
 def receipt(told: Receipt, board: Board | None = None) -> wire.Receipt:
-    """Show what a submission did; its columns, where the board is known as it was defined then."""
+    """Return a receipt for the wire; with ``board``, as defined at the time, also its columns."""
     speaks = told.first
     return wire.Receipt(
         told.board,
@@ -49,12 +49,12 @@ def receipt(told: Receipt, board: Board | None = None) -> wire.Receipt:
 
 
 def is_final(told: Receipt) -> bool:
-    """Whether this is the last word on a submission, and no review is."""
+    """Whether the verdict is final, not held for review."""
     return type(told.windows) is Row or told.first.verdict != "held"
 
 
 def as_json(told: Receipt, boards: Mapping[str, BoardPage]) -> bytes:
-    """Return what a submission did as JSON."""
+    """Return a receipt as JSON."""
     if type(told.windows) is not Row or told.decimals or told.duplicate:
         return wire.encode(receipt(told, _board_of(told, boards)))
     run, row = told.windows.told
@@ -68,7 +68,7 @@ def as_json(told: Receipt, boards: Mapping[str, BoardPage]) -> bytes:
 
 
 def all_as_json(answers: Sequence[Answer]) -> bytes | None:
-    """Return what many did, with commas between; None if one was refused or came before."""
+    """Return many receipts as JSON, joined by commas; None if one is rejected or a duplicate."""
     if isinstance(answers, Answers) and isinstance(answers.receipts, ReceiptsOf):
         return _run_as_json(answers.receipts, answers.positions)
     runs: list[bytes] = []
@@ -90,7 +90,7 @@ def all_as_json(answers: Sequence[Answer]) -> bytes | None:
 
 
 def each_as_json(answers: Sequence[Answer]) -> list[bytes] | None:
-    """Return what each of many did; None if they are not new and of one run, or one is refused."""
+    """Return each receipt as JSON; None unless all are new, not rejected, and of one run."""
     if not (isinstance(answers, Answers) and isinstance(answers.receipts, ReceiptsOf)):
         return None
     rows = _rows(answers.receipts, answers.positions)
@@ -101,7 +101,7 @@ def each_as_json(answers: Sequence[Answer]) -> list[bytes] | None:
 
 
 def _run_as_json(receipts: ReceiptsOf, positions: Sequence[Position]) -> bytes | None:
-    """Do so where all are new and of one run: then nobody need make an answer of any."""
+    """Return the receipts of one run, joined by commas, without building an object for any."""
     rows = _rows(receipts, positions)
     if rows is None:
         return None
@@ -109,7 +109,7 @@ def _run_as_json(receipts: ReceiptsOf, positions: Sequence[Position]) -> bytes |
 
 
 def _rows(receipts: ReceiptsOf, positions: Sequence[Position]) -> range | None:
-    """Return the rows of a run that have these positions, if they can be shown as they are."""
+    """Return the rows of a run at these positions; None if a template cannot render them."""
     told = receipts.told
     if not positions or told.rejected() or told.run.board.decimals:
         return None
@@ -127,18 +127,18 @@ def _came_before(answer: Answer) -> bool:
 
 
 def _in_a_row(answers: Sequence[Answer], told: Told, first: int) -> bool:
-    """Whether these are the answers of consecutive rows: their positions tell."""
+    """Whether these are the results of consecutive rows, by their positions."""
     positions = told.run.positions[first : first + len(answers)]
     return [answer.position for answer in answers] == positions.tolist()
 
 
-# -------------------------------------------------------------------------------- forms
+# ---------------------------------------------------------------------------- templates
 
 
 def _columns(told: Told) -> tuple[Any, ...]:
-    """Return the columns of a run: who, where in the ledger, six for each window, further scores.
+    """Return a run's columns: player, position, six for each window, further scores.
 
-    The scores of a row lie side by side, so those of a further column begin so much later.
+    The scores of a row are adjacent, so a further column is the same array from a later start.
     """
     further = [
         verdicts.scores[column:] for verdicts in told.verdicts for column in range(1, told.width)
@@ -156,7 +156,7 @@ def _form_of(told: Told) -> Form:
 def _form(
     board: str, names: Sequence[str], ids: Sequence[str], speaks: int, columns: Sequence[str]
 ) -> Form:
-    """Return what shows the receipts of a board while the same windows are open."""
+    """Return the template of a board's receipts for one set of open windows."""
     width = len(columns)
     windows = [
         _window_form(id, place, columns, further=_places_of(len(ids)).start + place * (width - 1))
@@ -183,12 +183,12 @@ def _form(
 
 
 def _places_of(window: int) -> range:
-    """Return the numbers of a window's columns, in the order of ``Verdicts``."""
+    """Return the column numbers of a window, in the order of ``Verdicts``."""
     return range(2 + 6 * window, 2 + 6 * (window + 1))
 
 
 def _window_form(id: str, place: int, columns: Sequence[str], *, further: int) -> wire.InWindow:
-    """Return what shows one of the windows; ``further`` is where its further scores begin."""
+    """Return the template of one window; its further scores start at column ``further``."""
     verdict, score, _, rank, previous, total = _places_of(place)
     scores = [
         blank(Kind.GUARDED, at, other=rank, every=len(columns))
@@ -213,7 +213,7 @@ _VERDICTS = tuple(map(wire.encode, VERDICT_NAMES))
 
 
 def _board_of(told: Receipt, boards: Mapping[str, BoardPage]) -> Board | None:
-    """Return the board as it was defined when this was judged."""
+    """Return the board as defined when the submission was judged."""
     if type(told.windows) is Row:
         run, _ = told.windows.told
         return run.run.board
@@ -245,7 +245,7 @@ def _in_window(told: Receipt, each: InWindow, board: Board | None) -> wire.InWin
 
 
 def accepted(fact: ScoreSubmitted, position: Position, *, duplicate: bool) -> wire.Receipt:
-    """Show a submission that is recorded, and of which nobody can tell yet what it did."""
+    """Return the receipt of a recorded submission whose outcome is not known yet."""
     return wire.Receipt(
         fact.board,
         fact.player,

@@ -1,14 +1,14 @@
-"""The head of a request, read strictly and once.
+"""Request heads, parsed strictly and once.
 
-A head is read only where there is one way to read it; of any other ``parse_head`` returns None, and
-uvicorn's parser decides: other versions, chunks, ``Expect``, ``Upgrade``, any ``Connection`` but
-keep-alive, a header of SIGNIFICANT that is there twice, bytes outside printable ASCII, HEAD.
+``parse_head`` returns a head only if it allows one interpretation, otherwise None, and uvicorn's
+parser decides: other HTTP versions, chunks, ``Expect``, ``Upgrade``, any ``Connection`` but
+keep-alive, a repeated header of SIGNIFICANT, bytes outside printable ASCII, HEAD.
 
-Only the headers of SIGNIFICANT are kept: no handler reads another one. All others are checked and
-skipped, so a header that differs with every request costs nothing.
+Only the headers of SIGNIFICANT are stored: no handler reads another one. All others are validated
+and skipped, so a header that differs with every request costs nothing.
 
-The native parser (_request_head.pyx) serves where it was built. Otherwise, or with RANKD_PURE=1,
-the one below does, which tests compare it with.
+The native parser (_request_head.pyx) is used if it was built. Otherwise, or with RANKD_PURE=1, the
+one below is; tests compare the two.
 """
 
 import os
@@ -33,10 +33,11 @@ SIGNIFICANT = (
 """The headers that handlers read."""
 
 WORD_SEGMENT = 5
-"""The segment of a path that holds its word, counted from the nothing before the first slash."""
+"""The number of the path segment that is the word, with 0 for the empty one before the first slash.
+"""
 
 WORD_BYTES_MAX = 768
-"""No id is longer, however it is escaped."""
+"""The longest id, with every byte escaped."""
 
 DIGITS_MAX = 9
 """A Content-Length with more digits is left to the other parser, which refuses it."""
@@ -44,14 +45,14 @@ DIGITS_MAX = 9
 LEFT_ALONE = frozenset(
     (b"transfer-encoding", b"expect", b"upgrade", b"http2-settings", b"te", b"trailer")
 )
-"""Headers that change how a request is framed: left to the other parser."""
+"""Headers that change the framing of a request: left to the other parser."""
 
 TARGET = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-._~!$&'*+%" + b"/:@(),;=?"
-"""The bytes of a target."""
+"""The bytes allowed in a target."""
 TOKEN = TARGET.translate(None, b"/:@(),;=?") + b"#^`|"
-"""The bytes of a header's name."""
+"""The bytes allowed in a header's name."""
 VALUE = bytes(range(0x20, 0x7F))
-"""The bytes of a header's value."""
+"""The bytes allowed in a header's value."""
 _METHOD = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _HEX = b"0123456789abcdefABCDEF"
 _HEAD_END = b"\r\n\r\n"
@@ -63,11 +64,11 @@ _PRESENCE = (
     (b"x-forwarded-for", b"forwarded"),
     (b"origin",),
 )
-"""Headers of which the key tells only whether they are there."""
+"""Headers whose presence, but not value, is in the key."""
 
 
 class RequestHead:
-    """One head that has only one reading. Same behaviour as ``_request_head.RequestHead``."""
+    """A head with only one interpretation. Same behaviour as ``_request_head.RequestHead``."""
 
     __slots__ = ("colon", "end", "headers", "key", "length", "method", "path", "query", "word")
 
@@ -76,39 +77,39 @@ class RequestHead:
     ) -> None:
         method, path, query = line
         self.method = method.decode("ascii")
-        """As it was sent."""
+        """The method as sent."""
         self.path = path.decode("ascii")
         """Without the query, percent-encoded."""
         self.query = "" if query is None else query.decode("ascii")
         self.headers: Mapping[bytes, bytes] = headers
         """Those of SIGNIFICANT, by name in lower case."""
         self.end = end
-        """Where the body begins."""
+        """The offset of the body."""
         self.length = int(headers.get(b"content-length", b"0"))
-        """Of the body."""
+        """The length of the body in bytes."""
         before, word, behind = _cut_word(path)
         self.colon = b":" in word
-        """Whether a verb may stand behind the word."""
+        """Whether a verb may follow the word."""
         self.word: str | None = unquote_to_bytes(word).decode() if word else None
         """The segment WORD_SEGMENT of the path, decoded."""
         path = before + (b"\0" if word else b"") + behind
         self.key = _key(method, path, query, headers)
-        """All that decides how the request is answered, but for the word, the body, the address
-        and the credential: equal for requests that differ in these alone."""
+        """Everything that decides how the request is answered except the word, the body, the
+        address and the credential: equal for requests that differ in these alone."""
 
     @property
     def authorization(self) -> bytes | None:
-        """The credential that is shown."""
+        """The Authorization header."""
         return self.headers.get(b"authorization")
 
     @property
     def forwarded_for(self) -> bytes | None:
-        """The addresses that proxies have added."""
+        """The X-Forwarded-For header."""
         return self.headers.get(b"x-forwarded-for")
 
     @property
     def plain(self) -> bool:
-        """Whether an answer's headers cannot depend on these: there is no Origin."""
+        """Whether response headers cannot depend on the request's: there is no Origin."""
         return b"origin" not in self.headers
 
 
@@ -140,7 +141,7 @@ def _key(method: bytes, path: bytes, query: bytes | None, headers: Mapping[bytes
 
 
 def parse_head_plain(data: bytes, bytes_max: int, headers_max: int) -> RequestHead | None:
-    """Return the head that these bytes begin with; None if it is not whole, or in any doubt."""
+    """Return the head at the start of these bytes; None if it is incomplete or in doubt."""
     end = data.find(_HEAD_END)
     if end < 0 or end + len(_HEAD_END) > bytes_max:
         return None

@@ -1,4 +1,4 @@
-"""Answers on their way out: heads are rendered once a second, and answers leave together."""
+"""Writing of responses: heads are rendered once a second, and responses are sent together."""
 
 import asyncio
 from collections.abc import Iterable
@@ -12,43 +12,43 @@ from rankd.api.connection import DEAD, Phase
 from rankd.api.exchange import Header, Response
 
 HEADS_MAX = 256
-"""Heads kept, one for each status, type and caching that occurs."""
+"""Cached heads, one for each combination of status, type, caching and headers."""
 
 
 HeadKey = tuple[int, bytes, bytes, tuple[Header, ...]]
-"""Status, type, caching and the headers of its own, without a tag."""
+"""Status, type, caching and the response's own headers, without its ETag."""
 
 
 class Recipient(Protocol):
-    """A connection that an answer is for."""
+    """The connection that a response is for."""
 
     phase: Phase
     transport: asyncio.Transport
 
 
 class ResponseHeads:
-    """The rendered heads of answers, kept for as long as the date in them is the date."""
+    """Rendered response heads, cached until the date in them changes."""
 
     def __init__(self, app: App) -> None:
         self._app = app
         self.settings = app.settings
         self._heads: dict[HeadKey, tuple[bytes, bytes]] = {}
         self._plain = b""
-        """The head of nearly all answers: 200, JSON, not to be stored."""
+        """The head of nearly all responses: 200, JSON, ``no-store``."""
         self._default: list[Header] = []
-        """The headers uvicorn puts before ours, which it makes anew when the date changes."""
+        """uvicorn's headers, which precede ours. It makes a new list when the date changes."""
 
     def plain(self, state: ServerState) -> bytes:
-        """Return the head of a plain 200, with the date as it is."""
+        """Return the head of a plain 200, with the current date."""
         if self._default is not state.default_headers:
             self._renew(state.default_headers)
         return self._plain
 
     def encode(self, response: Response, state: ServerState) -> bytes:
-        """Return an answer's bytes, its head with the date as it is."""
+        """Return a response's bytes, with the current date."""
         self.plain(state)
         headers, tag = response.headers, b""
-        if headers and headers[0][0] == b"etag":  # Another one for each page, so not kept.
+        if headers and headers[0][0] == b"etag":  # It differs for each page, so it is not cached.
             tag, headers = b"etag: %b\r\n" % headers[0][1], headers[1:]
         key = response.status, response.content_type, response.cache_control, headers
         before, behind = self._heads.get(key) or self._render(key)
@@ -82,11 +82,11 @@ def _lines(headers: Iterable[Header]) -> bytes:
 
 
 class ResponseWriter:
-    """Writes answers together, once all that was read in this iteration of the loop is answered.
+    """Writes responses together, at the end of the loop iteration.
 
-    A client that waits for an answer sleeps, and the system takes longer to wake it than to take
-    the bytes: on a virtual machine such a write costs tens of microseconds. Of several answers in a
-    row, only the first wakes anybody.
+    A client that waits for a response sleeps, and for the kernel waking it takes longer than
+    copying the bytes: on a virtual machine such a write costs tens of microseconds. Of several
+    responses in a row, only the first wakes the client.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -94,13 +94,13 @@ class ResponseWriter:
         self._pending: list[tuple[Recipient, bytes]] = []
 
     def write(self, connection: Recipient, answer: bytes) -> None:
-        """Write an answer at the end of this iteration."""
+        """Write a response at the end of this iteration."""
         if not self._pending:
             self._loop.call_soon(self.flush)
         self._pending.append((connection, answer))
 
     def flush(self) -> None:
-        """Write all pending answers now: another write is about to follow."""
+        """Write all pending responses now, because another write is about to follow."""
         pending, self._pending = self._pending, []
         for connection, answer in pending:
             if connection.phase is not DEAD:

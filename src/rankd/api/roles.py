@@ -1,7 +1,8 @@
-"""What a node answers: everything, or the part that its role leaves to it.
+"""Roles of a node: the routes that it serves.
 
-Where there are several nodes, those that take scores, those that answer reads and the one that does
-the chores can be set up and scaled apart. Every role answers who asks how it is doing.
+With several nodes, those that take scores, those that serve reads and the one with the background
+work can be deployed and scaled separately. Every role serves the routes without a scope, such as
+health and metrics.
 """
 
 from collections.abc import Iterable
@@ -16,11 +17,11 @@ ALL, API, QUERY, INGEST, MANAGER = "all", "api", "query", "ingest", "manager"
 ROLES = (ALL, API, QUERY, INGEST, MANAGER)
 
 MANAGING = (ALL, MANAGER)
-"""Those who turn windows on time and keep receipts that others left behind."""
+"""Roles that roll windows over on time and store receipts that other nodes left behind."""
 
 
 def routes_of(role: str, routes: Iterable[Route]) -> tuple[Route, ...]:
-    """Return the routes of a node: those that its role leaves to others say so."""
+    """Return the routes of a node; those outside its role raise Misdirected."""
     return tuple(route if _answers(role, route) else _left(role, route) for route in routes)
 
 

@@ -1,15 +1,15 @@
-"""The table of routes, and the quick way from a path to its row.
+"""Route declarations, and the router from a method and a path to a route.
 
-One table drives everything that has to know the routes: this router, the fast lane, the
-documentation and the tests. A template is made of whole segments: literals, parameters such
-as ``{board}``, and a parameter with a verb behind it such as ``{player}:ban``.
+One table drives the router, the fast lane, the documentation and the tests. A path template is made
+of whole segments: literals, parameters such as ``{board}``, and a parameter followed by a verb such
+as ``{player}:ban``.
 
-Finding a route costs the same whether there are ten or a thousand. Templates of one length with
-their literals in the same places form a *shape*; a path is cut into segments once, and each shape
-of that length is one look into a dictionary.
+Finding a route takes the same time for ten routes as for a thousand. Templates of one length with
+their literals in the same places form a *shape*; a path is split into segments once, and each shape
+of that length is one dictionary lookup.
 
-Segments and verbs are cut off before percent-decoding, so an encoded slash or colon belongs to
-the value it stands in: ``/v1/players/a%3Aban:ban`` bans the player ``a:ban``.
+Segments and verbs are split before percent-decoding, so an encoded slash or colon belongs to its
+value: ``/v1/players/a%3Aban:ban`` bans the player ``a:ban``.
 """
 
 import re
@@ -33,33 +33,33 @@ from rankd.model.submission import A_TIME, read_instant
 from rankd.model.window import Instant
 
 TEXT_LENGTH_MAX = 256
-"""How long a text in a query may be, unless its parameter says otherwise."""
+"""The default length limit of a text parameter of a query."""
 
 Scope = Literal["read", "submit", "moderate", "admin"]
 Handler = Callable[[Any, Request], Coroutine[Any, Any, Response]]
 Quick = Callable[[Any, Request], Response | None]
 Answered = Callable[[Response | Exception | None], None]
-"""Takes the answer, or an error; None if the handler has to look at the request after all."""
+"""Takes the response or an error; None if the handler has to answer after all."""
 AllAnswered = Callable[[Sequence[bytes | Response | Exception | None]], None]
 """Takes the same for many requests, in their order; bytes are the body of a plain 200."""
 InForce = Callable[[], bool]
-"""Returns whether requests may still be answered in this way."""
+"""Returns False once the plan is stale."""
 
 
 class WordAnswering(NamedTuple):
     """Answers requests that differ in the last parameter of their paths, many at once."""
 
     answer: Callable[[Sequence[str]], Sequence[bytes | None] | None]
-    """Returns the body for each value, None where the handler has to look; None altogether if this
-    is no longer in force."""
+    """Returns the body for each value, None in it where the handler has to answer; None instead of
+    the list if the plan is stale."""
     in_force: InForce
 
 
 class RemoteAnswering(NamedTuple):
-    """The same where the index has to be waited for, one at a time."""
+    """The same for a remote index, one request at a time."""
 
     ask: Callable[[str, Answered], bool]
-    """Answers some time; returns False if this is no longer in force."""
+    """Calls back with the response later; returns False if the plan is stale."""
     in_force: InForce
 
 
@@ -67,9 +67,9 @@ class BodyAnswering(NamedTuple):
     """Answers requests that differ in their bodies."""
 
     read: Callable[[bytes, Any], Any]
-    """Returns the submission in a body, made by an actor; None if the handler has to look."""
+    """Returns the submission of a body and an actor; None if the handler has to answer."""
     submit: Callable[[list[Any], AllAnswered], bool]
-    """Answers submissions some time; returns False if this is no longer in force."""
+    """Calls back with all results later; returns False if the plan is stale."""
     in_force: InForce
 
 
@@ -77,7 +77,7 @@ class PageAnswering(NamedTuple):
     """Answers requests that do not differ at all."""
 
     find: Callable[[], Response | None]
-    """Returns the answer; None if the handler has to look."""
+    """Returns the response; None if the handler has to answer."""
     in_force: InForce
 
 
@@ -90,7 +90,7 @@ _TEMPLATE_PARAM = re.compile(r"\{(\w+)\}(?::(\w+))?")
 
 
 def decode_percent(text: str) -> str:
-    """Undo percent-encoding, once. Raises MalformedRequest where it is not UTF-8 underneath."""
+    """Percent-decode once. Raises MalformedRequest for a bad escape or invalid UTF-8."""
     if "%" not in text and text.isascii():
         return text
     if _BAD_PERCENT.search(text):
@@ -103,7 +103,7 @@ def decode_percent(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Param:
-    """One parameter of a query, with everything it accepts."""
+    """One query parameter: its type, bounds and default."""
 
     name: str
     kind: type[int] | type[str] | type[bool] = str
@@ -114,11 +114,11 @@ class Param:
     length_max: int = TEXT_LENGTH_MAX
     choices: tuple[str, ...] = ()
     time: bool = False
-    """Whether the text is a time of RFC 3339, and the value an Instant."""
+    """Whether the text is an RFC 3339 time, and the value an Instant."""
     doc: str = ""
 
     def accepts(self) -> str:
-        """Say what is taken, as a sentence that follows the name."""
+        """Return the accepted values as a phrase that follows the name."""
         if self.time:
             return f"must be {A_TIME}"
         if self.kind is int:
@@ -130,7 +130,7 @@ class Param:
         return f"must be at most {self.length_max} characters"
 
     def read(self, text: str) -> int | str | bool | None:
-        """Return the value of a text, or None if it is not one of those accepted."""
+        """Return the value of a text, or None if it is not accepted."""
         if self.time:
             return _instant(text)
         if self.kind is int:
@@ -154,37 +154,37 @@ def _instant(text: str) -> Instant | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Route:
-    """One row of the table: what is asked, who answers, who may ask."""
+    """One route: its path, its handler, its parameters and the scope it needs."""
 
     method: str
     path: str
     operation: str
-    """The stable name of the route, for clients made from the table: ``submit_score``."""
+    """The stable name of the route, for generated clients: ``submit_score``."""
     handler: Handler
     scope: Scope | None = None
-    """What a key must be allowed to do; None if nobody has to show one."""
+    """The scope that a key must have; None if the route needs no key."""
     hot: bool = False
-    """Whether the fast lane may serve it. See ``drive`` for what its handler may wait on."""
+    """Whether the fast lane may serve it. ``eager`` has the rules for its handler."""
     quick: Quick | None = None
-    """Answers at once what needs no waiting, as the handler would; None where the handler must."""
+    """Returns the handler's response without waiting; None if the handler has to answer."""
     plan: MakePlan | None = None
-    """Works out all that requests like this one have in common, beside who may ask; None where each
-    has to be looked at. Its answers are 200, and JSON that is not stored unless they say more."""
+    """Makes the plan of requests like this one, without authorization; None if each needs the
+    handler. Its responses are 200, JSON and ``no-store`` unless they have their own headers."""
     params: tuple[Param, ...] = ()
     any_query: bool = False
-    """Whether any query is taken and left unread: links to pages carry what others hung on them."""
+    """Whether any query is accepted and ignored: links to pages carry tracking parameters."""
     body: Any = None
-    """The type that ``decode_body`` reads, or None if a body means nothing here."""
+    """The type that ``decode_body`` decodes; None if the route has no body."""
     body_bytes_max: int | None = None
-    """A bound of its own, where the service's would be too small or too generous."""
+    """A body limit of its own, instead of the service's."""
     writes: bool = False
-    """Whether a problem's answer has to say if anything was applied."""
+    """Whether it writes: an error response then has ``applied``."""
     gathers: bool = False
-    """Whether the process that writes answers for all, and another only where it cannot."""
+    """Whether the writer answers for all processes, and a worker only if it cannot reach it."""
     responses: Mapping[int, Any] = field(default_factory=dict)
-    """What it answers with: the type of each status, for the documentation."""
+    """The type of each status's body, for the documentation."""
     errors: tuple[type[RankdError], ...] = ()
-    """What it may refuse with, beside what any route of its kind may."""
+    """Errors it may raise, beside those common to routes of its kind."""
     _by_name: Mapping[str, Param] = field(init=False, repr=False)
     _defaults: Mapping[str, Any] = field(init=False, repr=False)
     _needs_query: bool = field(init=False, repr=False)
@@ -198,7 +198,7 @@ class Route:
         object.__setattr__(self, "_needs_query", any(p.required for p in self.params))
 
     def read_query(self, query: str) -> Mapping[str, Any]:
-        """Return the declared parameters with their values. Raises InvalidRequest, naming all."""
+        """Return the values of all declared parameters. Raises InvalidRequest with all errors."""
         if self.any_query or (not query and not self._needs_query):
             return self._defaults
         values = dict(self._defaults)
@@ -237,7 +237,7 @@ class Route:
 
 
 class Found(NamedTuple):
-    """A route, and the values of its template's parameters."""
+    """A route, and the values of its path parameters."""
 
     route: Route
     params: dict[str, str]
@@ -251,7 +251,7 @@ class _Row(NamedTuple):
 
 @dataclass(slots=True)
 class _Shape:
-    """Templates of one length whose literals, parameters and verb stand in the same places."""
+    """Templates of one length with literals, parameters and verb in the same places."""
 
     literals: Callable[[list[str]], Any]
     places: tuple[int, ...]
@@ -259,14 +259,14 @@ class _Shape:
     rows: dict[Any, dict[str, _Row]] = field(default_factory=dict)
 
     def rows_of(self, segments: list[str]) -> dict[str, _Row] | None:
-        """Return the routes of a path by their methods."""
+        """Return the routes of a path by method."""
         if self.verb_place is None:
             return self.rows.get(self.literals(segments))
         _, _, verb = segments[self.verb_place].rpartition(":")
         return self.rows.get((verb, self.literals(segments)))
 
     def cut_verb(self, segments: list[str]) -> None:
-        """Leave of the segment with the verb what is the parameter's."""
+        """Remove the verb from its segment."""
         if self.verb_place is not None:
             segments[self.verb_place] = segments[self.verb_place].rpartition(":")[0]
 
@@ -304,7 +304,7 @@ class Router:
         identity = (len(segments), places, verb_place)
         if identity not in made:
             fixed = [place for place in range(len(segments)) if place not in places]
-            # Twice the first, so that the key is a tuple for every shape.
+            # The first one twice, so that the key is a tuple for every shape.
             shape = _Shape(itemgetter(fixed[0], *fixed), places, verb_place)
             made[identity] = shape
             self._shapes.setdefault(len(segments), []).append(shape)
@@ -315,7 +315,7 @@ class Router:
         rows[route.method] = _Row(route, tuple(zip(names, places, strict=True)))
 
     def find(self, method: str, path: str) -> Found:
-        """Return the route, or raise NotFound, MethodNotAllowed or MalformedRequest."""
+        """Return the route. Raises NotFound, MethodNotAllowed or MalformedRequest."""
         segments = path.split("/")
         encoded = "%" in path
         plain = _decode_where_it_cannot_cut(segments) if encoded else segments
@@ -338,7 +338,7 @@ class Router:
         raise MethodNotAllowed(allow, instead=self._made.get(path) if method == "POST" else None)
 
     def allowed(self, path: str) -> tuple[str, ...]:
-        """Return the methods this path takes; none if it is unknown."""
+        """Return the methods of a path; none if it is unknown."""
         plain = _decode_where_it_cannot_cut(path.split("/"))
         methods: set[str] = set()
         for shape in self._shapes.get(len(plain), ()):
@@ -353,7 +353,7 @@ class Router:
 
 
 def _made(routes: Iterable[Route]) -> dict[str, str]:
-    """Return, for paths of many things, how one of them is made where that is not by POST."""
+    """Return the PUT route that creates an item of a collection, by the collection's path."""
     found: dict[str, str] = {}
     for route in routes:
         many, _, last = route.path.rpartition("/")
@@ -363,11 +363,11 @@ def _made(routes: Iterable[Route]) -> dict[str, str]:
 
 
 def _decode_where_it_cannot_cut(segments: list[str]) -> list[str]:
-    """Return the segments decoded, but for those in which a colon may end a value."""
+    """Return the segments decoded, except those in which a colon may end a value."""
     return [text if ":" in text else decode_percent(text) for text in segments]
 
 
 def _encoded_at(places: tuple[int, ...], path: str, plain: list[str]) -> list[str]:
-    """Return the segments with literals decoded and parameters as they came."""
+    """Return the segments with literals decoded and parameters as sent."""
     encoded = path.split("/")
     return [encoded[n] if n in places else text for n, text in enumerate(plain)]

@@ -1,8 +1,8 @@
-"""Scores as text, for callers whose numbers have fewer digits than 64 bits.
+"""Scores as text, for clients whose numbers are less exact than 64 bits.
 
-A JavaScript number is exact up to 2**53. A caller that sends ``?numbers=string``, or
-``Accept: application/json; numbers=string``, gets every score as JSON text with the same digits.
-An answer is made with numbers first and converted once, behind both lanes and every cache.
+A JavaScript number is exact up to 2**53. A client that sends ``?numbers=string``, or ``Accept:
+application/json; numbers=string``, gets every score as JSON text with the same digits. A response
+is rendered with numbers first and converted once, behind both lanes and every cache.
 """
 
 import re
@@ -22,10 +22,10 @@ NUMBERS = Param(
     doc="string for scores as text, which JavaScript reads without losing digits; "
     "before Accept: application/json; numbers=string",
 )
-"""The parameter of every route whose answer has scores."""
+"""The query parameter of every route whose response has scores."""
 
 BY_ACCEPT: Header = (b"vary", b"accept")
-"""Said of answers with scores that a cache may keep."""
+"""Sent with cacheable responses that have scores."""
 
 SCORES = frozenset(
     (
@@ -37,10 +37,10 @@ SCORES = frozenset(
 """Fields that hold a score, or a list or an object of scores."""
 
 OPAQUE = frozenset(("metadata", "attributes"))
-"""Fields that hold what callers put there."""
+"""Fields with arbitrary values from clients."""
 
 BY_NAME = frozenset(("windows",))
-"""Fields whose objects have names that boards choose, and no fields of ours."""
+"""Fields whose objects have names chosen by boards as keys."""
 
 _ACCEPTED = re.compile(
     rb'application/json\s*;[^,]*\bnumbers="?string"?\s*(?:[;,]|$)', re.IGNORECASE
@@ -51,7 +51,7 @@ _items = msgspec.json.Decoder(list[Raw]).decode
 
 
 def wants_text(query: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> bool:
-    """Whether the scores of an answer are to be text. The query goes before the header."""
+    """Whether scores are requested as text. The query takes precedence over Accept."""
     if NUMBERS.name not in query:
         return False  # The route has no scores, or the query was refused.
     asked = query[NUMBERS.name]
@@ -61,12 +61,12 @@ def wants_text(query: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> bool
 
 
 def text_tag(etag: bytes) -> bytes:
-    """Return the tag of a body with scores as text."""
+    """Return the ETag of a body with scores as text."""
     return etag[:-1] + b'-text"'
 
 
 def with_text(response: Response) -> Response:
-    """Return an answer with its scores as text; a 304 and a refusal have none."""
+    """Return a response with its scores as text; a 304 and an error have none."""
     if response.content_type != JSON:
         return response
     headers = tuple(
@@ -77,7 +77,7 @@ def with_text(response: Response) -> Response:
 
 
 def convert(body: bytes) -> bytes:
-    """Return JSON with every score as text. All else stays as it is, to the byte."""
+    """Return JSON with every score as text. All other bytes stay the same."""
     match body[:1]:
         case b"{":
             return _object({name: _field(name, value) for name, value in _fields(body).items()})

@@ -1,4 +1,4 @@
-"""Submitting: one score, or many at once."""
+"""Handlers of submissions: one score, or a batch."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -32,11 +32,11 @@ from rankd.model.facts import ScoreSubmitted
 from rankd.model.submission import SUBMISSION_KEY_BYTES_MAX, read_plain, takes_plain
 
 BATCH_SCORES_MAX = 8_192
-"""As many as share a commit."""
+"""The most submissions of one commit."""
 
 
 async def submit_score(service: Service, request: Request) -> Response:
-    """Have one score counted."""
+    """Submit one score."""
     board = request.params["board"]
     actor = service.gate.admit(request, "submit", board)
     service.gate.count_scores(actor)
@@ -50,7 +50,7 @@ async def submit_score(service: Service, request: Request) -> Response:
 
 
 class _Plain(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """What nearly every submission says, and nothing else."""
+    """The fields of nearly every submission, and no others."""
 
     player: str
     score: int
@@ -60,11 +60,11 @@ class _Plain(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 _decode_plain = msgspec.json.Decoder(_Plain, float_hook=Decimal).decode
 _QUOTES, _QUOTES_WITH_KEY, _METADATA_QUOTES = 6, 10, 2
-"""In a plain submission without escapes. More of them, and a field is there twice."""
+"""Quotes in a plain submission without escapes. With more, a field occurs twice."""
 
 
 def plan_submission(service: Service, request: Request) -> BodyAnswering | None:
-    """Take plain submissions to one board, each as ``submit_score`` would."""
+    """Return a plan that takes plain submissions to one board, as ``submit_score`` does."""
     view, writer = service.rankd, service.writer
     projector, book, revision = view.projector, view.book, view.book.revision
     page = book.boards.get(request.params["board"])
@@ -108,7 +108,7 @@ def plan_submission(service: Service, request: Request) -> BodyAnswering | None:
 
 
 def _quotes(fact: ScoreSubmitted) -> int:
-    """Return how many quotes a body without escapes has that says this, and each field once."""
+    """Return the number of quotes in a body without escapes that has each field once."""
     quotes = _QUOTES if fact.key is None else _QUOTES_WITH_KEY
     if fact.metadata is None:
         return quotes
@@ -122,9 +122,9 @@ def _answer(
     count: int,
     told: Sequence[Answer] | Exception,
 ) -> None:
-    """Answer for submissions that were handed in."""
+    """Answer a batch of submissions with their results."""
     if isinstance(told, Exception):
-        alone = isinstance(told, Overtaken | TooManySegmentValues)  # Each is told for itself.
+        alone = isinstance(told, Overtaken | TooManySegmentValues)  # Handlers retry each.
         answered([None if alone else told] * count)
     else:
         alike = receipts.each_as_json(told)
@@ -137,13 +137,13 @@ def _outcome(service: Service, answer: Answer, board: str) -> Response | RankdEr
 
 
 def _response(answer: Answer, receipt: bytes) -> Response:
-    """Answer with a receipt; 202 if it is not the last word."""
+    """Return the response of a receipt: 202 if its verdict is not final."""
     final = answer.receipt is not None and receipts.is_final(answer.receipt)
     return Response(receipt, 200 if final else 202)
 
 
 async def submit_scores(service: Service, request: Request) -> Response:
-    """Have many scores counted, each judged for itself, in one commit.
+    """Submit many scores in one commit, each judged separately.
 
     Each may have a `key` of its own. The header Idempotency-Key is for one submission, and refused.
     """
@@ -178,7 +178,7 @@ _NO_OBJECT = wire.encode(
 
 
 def _result(service: Service, answer: Answer | RankdError, board: str) -> bytes:
-    """Return what became of one submission of a batch."""
+    """Return the result of one submission of a batch."""
     told = answer if isinstance(answer, RankdError) else _told(service, answer, board)
     return wire.encode(shown.refusal(told)) if isinstance(told, RankdError) else told
 
@@ -206,13 +206,13 @@ class _PlainBatch(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 _decode_plain_batch = msgspec.json.Decoder(_PlainBatch).decode
 _BOARD_QUOTES, _LIST_QUOTES = 4, 2
-"""What an item's board and the list's name add to a text."""
+"""Quotes of an item's board and of the list's name."""
 
 
 async def _submit_plain(service: Service, request: Request) -> Response | None:
-    """Do what ``_submit_each`` does where every score is plain; None where one is not, or may be.
+    """Submit a batch of plain scores as ``_submit_each`` does; None if not all are plain.
 
-    No object is made for what is not asked for: a batch is read and shown as columns.
+    A batch is decoded and rendered in columns, without an object for each receipt.
     """
     items = _plain_items(service, request)
     if items is None:
@@ -223,7 +223,7 @@ async def _submit_plain(service: Service, request: Request) -> Response | None:
     if len(boards) < len(names) or not all(map(takes_plain, boards.values())):
         return None
     if any(page is not None and page.earlier for page in pages):
-        return None  # What has a key may have to be read as it was then.
+        return None  # A key may refer to a submission under an earlier definition.
     actor = ANYBODY
     for name in names:
         actor = service.gate.admit(request, "submit", name)
@@ -245,12 +245,12 @@ async def _submit_plain(service: Service, request: Request) -> Response | None:
 
 
 def _plain_items(service: Service, request: Request) -> list[_PlainItem] | None:
-    """Return the scores of a batch that says nothing but the plainest, and only once."""
+    """Return the scores of a batch with only plain fields, each once; else None."""
     body = request.body
     if not _says_json(request) or b"\\" in body:
         return None
     if not service.gate.admits_plainly(request):
-        return None  # Players have their own keys and rights, and counting has its own order.
+        return None  # Tokens have keys, rights and rate limits of their own.
     try:
         items = _decode_plain_batch(body).scores
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -264,7 +264,7 @@ def _plain_items(service: Service, request: Request) -> list[_PlainItem] | None:
 
 
 def _says_json(request: Request) -> bool:
-    """Whether the body is JSON by its head, said in the plainest way."""
+    """Whether the content type is exactly JSON, without an encoding."""
     headers = request.headers
     return headers.get(b"content-type") == JSON and b"content-encoding" not in headers
 
@@ -275,7 +275,7 @@ def _parted(body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _with_key(body: dict[str, Any], request: Request) -> dict[str, Any]:
-    """Take the submission key from its header, unless the body has it."""
+    """Use the Idempotency-Key header as submission key. Raises InvalidRequest if they differ."""
     shown_key = request.headers.get(b"idempotency-key")
     if shown_key is None:
         return body
@@ -286,10 +286,10 @@ def _with_key(body: dict[str, Any], request: Request) -> dict[str, Any]:
 
 
 def _of_actor(service: Service, actor: Actor, name: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Return what a player or a key for some boards may submit. Raises Forbidden.
+    """Return the submission as a token or a limited key may make it. Raises Forbidden.
 
-    A player submits for itself alone, where the board allows that, under submission keys of its
-    own. Attributes place a player in the segments of every board, so neither sets them.
+    A player submits only for itself, to boards that allow it, with submission keys in a namespace
+    of its own. Attributes place a player in the segments of every board, so neither may set them.
     """
     if not actor.may_profile and body.get("attributes") is not None:
         raise Forbidden(_NO_ATTRIBUTES[actor.limited])
@@ -311,9 +311,9 @@ _NO_ATTRIBUTES = (
 
 
 def own_key(kind: str, key: str, player: str) -> str:
-    """Return the submission key that one player has of its own under a name that many use.
+    """Return a submission key in a player's own namespace, for a name that many players use.
 
-    The name is percent-encoded, so that no name and player make the key of two others.
+    The name is percent-encoded, so that two pairs of name and player never make the same key.
     """
     own = f"{kind}/{quote(key, safe=':')}/{player}"
     if len(own.encode()) <= SUBMISSION_KEY_BYTES_MAX:

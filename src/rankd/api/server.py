@@ -1,8 +1,8 @@
-"""Listening, serving and stopping.
+"""The server: listen, serve, stop.
 
-``serve`` is everything between a table of routes and a socket: it listens, tells when it can
-answer, and stops in an order that loses nothing: first no new connection, then what is running
-gets its time, then whoever is left is cut off. The service itself is closed by the caller
+``serve`` covers everything between the routes and a socket. It listens, reports when it is ready,
+and stops in an order that loses nothing: first it takes no new connections, then running requests
+get time to finish, then remaining connections are aborted. The caller closes the service
 afterwards, when no handler runs any more.
 """
 
@@ -27,7 +27,7 @@ from rankd.settings import Settings
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 LAST_WORDS_SECONDS_MAX = 1.0
-"""How long handlers that ran out of time have to answer that they did."""
+"""Time for cancelled handlers to send their error response."""
 
 _LOOK_AGAIN_SECONDS = 0.01
 
@@ -35,19 +35,19 @@ Ready = Callable[[str, int], None]
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """Return the loop to serve on: uvloop where there is one, asyncio's own elsewhere."""
+    """Return a new event loop: uvloop if installed, else asyncio's."""
     try:
         import uvloop
-    except ImportError:  # There is none for some systems, and nothing but speed depends on it.
+    except ImportError:  # Some systems have none; only speed depends on it.
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()
 
 
 def listen(settings: Settings, *, share_port: bool = False) -> socket.socket:
-    """Return a socket bound to the address of the settings. Raises OSError, which names it.
+    """Return a socket bound to the configured address. Raises OSError, which names it.
 
-    With ``share_port`` several processes may listen on one port and the system deals out what
-    comes in. Where a name has several addresses, the first of IPv4 is taken.
+    With ``share_port`` several processes may listen on one port, and the kernel distributes
+    connections. If a name has several addresses, the first of IPv4 is used.
     """
     host, port = settings.host, settings.port
     try:
@@ -83,10 +83,10 @@ async def serve(  # noqa: PLR0913 - one door to everything between a table and a
     fallback: ASGIApp | None = None,
     listener: socket.socket | None = None,
 ) -> None:
-    """Serve until told to stop, by ``stop`` or by a signal, and return when all is finished.
+    """Serve until ``stop`` or a signal, and return when all requests are finished.
 
-    ``ready`` is called with the address once connections are taken. ``fallback`` gets the paths
-    the table does not know. A ``listener`` that is given is closed here like one's own.
+    ``ready`` is called with the address once connections are accepted. ``fallback`` gets the paths
+    that no route matches. A given ``listener`` is closed here, too.
     """
     app = App(Router(routes), service, settings, fallback=fallback)
     server = Server(app, ready or (lambda _host, _port: None))
@@ -106,7 +106,7 @@ async def _stop_when_told(server: "Server", stop: asyncio.Event) -> None:
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server with our connections, our signals and our way of stopping."""
+    """uvicorn's server with our connections, signals and shutdown."""
 
     def __init__(self, app: App, ready: Ready) -> None:
         self._app = app
@@ -114,14 +114,14 @@ class Server(uvicorn.Server):
         super().__init__(protocol_config(app))
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take connections, and say so."""
+        """Accept connections, and call ``ready``."""
         await super().startup(sockets=sockets)
         assert sockets, "serve() listens itself"
         host, port = sockets[0].getsockname()[:2]
         self._ready(host, port)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take no more, let what runs finish in its time, and cut off whoever is left."""
+        """Accept no more, let running requests finish in time, and abort remaining connections."""
         self.server_state.stopping = True  # type: ignore[attr-defined]
         await super().shutdown(sockets=sockets)
         await self._until_closed(LAST_WORDS_SECONDS_MAX)
@@ -129,16 +129,16 @@ class Server(uvicorn.Server):
             cast("Connection", connection).transport.abort()
 
     async def _until_closed(self, seconds: float) -> None:
-        """Give the handlers that were ended a moment to say so to their clients."""
+        """Wait until cancelled handlers have sent their error responses."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                # uvicorn keeps sets, not events, and looks at them in the same way.
+                # uvicorn has sets, not events, and polls them itself.
                 while self.server_state.connections or self.server_state.tasks:  # noqa: ASYNC110
                     await asyncio.sleep(_LOOK_AGAIN_SECONDS)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        """Stop on a signal and exit like anybody else, rather than die of it in the end."""
+        """Stop on a signal and exit normally, instead of raising the signal again at the end."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -153,7 +153,7 @@ class Server(uvicorn.Server):
 
 
 def protocol_config(app: App) -> uvicorn.Config:
-    """Return uvicorn's configuration: our protocol, and nothing that guesses."""
+    """Return uvicorn's configuration: our protocol, and no automatic detection."""
     protocol: Callable[..., Connection] = functools.partial(Connection, app)
     if app.settings.fast_lane:
         protocol = functools.partial(FastLane, Shared(app))

@@ -1,4 +1,4 @@
-"""What handlers work with: the engine, the gate, and the bounds in force."""
+"""The context of handlers: the engine, the Authenticator, caches and configuration."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from rankd.model.window import Instant
 from rankd.ports import Clock, LedgerReader
 
 MIN_POSITION_SECONDS_MAX = 5.0
-"""How long a read waits for the position it asks for."""
+"""The longest wait of a read for its ``min_position``."""
 
 EVERY_BOARD = "*"
 
@@ -28,46 +28,46 @@ class Service:
     """One running service."""
 
     rankd: View
-    """What is read."""
+    """The read side."""
     ledger: LedgerReader
     gate: Gate
     clock: Clock
     durable: bool
     engine: Rankd | None = None
-    """What writes; None where another process does, and writes are handed on to it."""
+    """The write side; None in a worker, which forwards writes."""
     pages: Pages = field(default_factory=Pages)
     search: PlayerSearch = field(init=False)
     public_pages: tuple[str, ...] = ()
-    """Boards whose pages any cache may keep, also where it takes a key to read them."""
+    """Boards whose pages any cache may store, even if reading them needs a key."""
     stopping: Callable[[], bool] = lambda: False
     node: str = ""
-    """What this node is called."""
+    """The name of this node."""
     role: str = "all"
-    """What it does."""
+    """The role of this node."""
     process: str = WRITER
-    """What this process is called, among those of the node."""
+    """The name of this process within the node."""
     workers: Callable[[], Awaitable[Sequence[WorkerFigures]]] = _no_workers
-    """Asks the processes beside the one that writes for their figures."""
+    """Returns the metrics of the workers."""
     spools: bool = False
-    """Whether the process that writes lets scores wait on disk, where this is another one."""
+    """In a worker: whether the writer spools scores on disk while the ledger is lost."""
 
     def __post_init__(self) -> None:
         self.search = PlayerSearch(self.rankd)
 
     @property
     def writer(self) -> Rankd:
-        """What writes. Routes that write are never handled where there is none."""
+        """The write side. Handlers of routes that write run only where it exists."""
         assert self.engine is not None, "writes are handed on"
         return self.engine
 
     @property
     def writable(self) -> bool:
-        """Whether submissions are taken here, though they may have to wait."""
+        """Whether submissions are accepted, at least into the spool."""
         spools = self.engine is None and self.spools and self.rankd.writer_answers
         return self.rankd.writable or spools
 
     def is_public(self, board: str) -> bool:
-        """Whether a cache may show the pages of a board to whoever asks it."""
+        """Whether a shared cache may serve the pages of a board to any client."""
         return board in self.public_pages or EVERY_BOARD in self.public_pages
 
 
@@ -75,10 +75,10 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - shown with a Z of ours
 
 
 def show_time(instant: Instant | None) -> str | None:
-    """Return a time as RFC 3339, in UTC; None for one that has no year of four digits there."""
+    """Return a time as RFC 3339 in UTC; None for None and outside the years 1 to 9999."""
     if instant is None:
         return None
     try:
         return f"{(_EPOCH + timedelta(microseconds=instant)).isoformat()}Z"
-    except OverflowError:  # What a client said, hours before the year 1 or after 9999.
+    except OverflowError:  # A client's time, hours before the year 1 or after 9999.
         return None

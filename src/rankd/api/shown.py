@@ -1,4 +1,4 @@
-"""From what the core knows to what the wire shows."""
+"""Rendering of standings, pages and projections for the wire."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -18,14 +18,14 @@ from rankd.model.window import Instant, WindowState
 from rankd.ports import Places, Ranked, Ranking
 
 FORMS_MAX = 1024
-"""Forms kept, of as many rankings."""
+"""Cached templates, one for each ranking."""
 
 TAG_DIGITS = 24
-"""Of a page's tag: no two pages that anybody compares have the same."""
+"""Hex digits of a page's ETag: 96 bits, so that collisions are negligible."""
 
 
 def row(standing: Standing, board: Board) -> wire.Row:
-    """Show a standing in a list."""
+    """Return a standing as a row of a list."""
     beside = standing.metadata_json
     return wire.Row(
         standing.rank,
@@ -42,7 +42,7 @@ def row(standing: Standing, board: Board) -> wire.Row:
 def columns_of(
     scores: Sequence[int], board: Board, decimals: int
 ) -> dict[str, wire.Score] | UnsetType:
-    """Show every column, where there are several."""
+    """Return all columns of a score by name; UNSET if there is one."""
     if len(scores) == 1:
         return UNSET
     names = [column.name for column in board.columns]
@@ -58,7 +58,7 @@ def page(found: Page, board: Board, *, stale: bool = False) -> bytes:
 
 
 def page_and_tag(found: Page, board: Board, *, stale: bool = False) -> tuple[bytes, bytes]:
-    """Return a page as JSON, and a tag of all of it but the position."""
+    """Return a page as JSON, and a hash of all of it except the position."""
     rows, stale = rows_of(found, board), stale or found.stale
     cursors, opening = (found.next_cursor, found.prev_cursor), (found.state, found.opens_at)
     rest = f"{found.ranking} {found.total} {stale} {cursors} {opening}".encode()
@@ -95,12 +95,12 @@ def _page_form(ranking: Ranking, state: WindowState, opens_at: Instant | None) -
 
 
 def opening(at: Instant | None) -> str | UnsetType:
-    """Show when a scheduled window begins."""
+    """Return the opening time of a scheduled window, else UNSET."""
     return show_time(at) or UNSET
 
 
 def rows_of(found: Page, board: Board) -> bytes:
-    """Return the entries of a page as JSON, each as ``row`` shows it."""
+    """Return the entries of a page as JSON, the same as of ``row``."""
     order, count = found.order, len(found.players)
     if found.decimals or len(order.directions) > 1 or not count:
         return wire.encode(_rows(found, board))
@@ -132,7 +132,7 @@ def found_now(
     places: Places,
     missing: Sequence[str],
 ) -> bytes | None:
-    """Return as JSON players who were looked up together; None where a form cannot show them."""
+    """Return looked-up players as JSON; None if a template cannot render them."""
     order = where.terms.order
     if where.terms.board.decimals or len(order.directions) > 1:
         return None
@@ -179,7 +179,7 @@ def _rows(found: Page, board: Board) -> list[wire.Row]:
 
 
 def one(standing: Standing, where: Where) -> wire.Standing:
-    """Show one player's standing."""
+    """Return one player's standing."""
     ranking, beside = where.ranking, standing.metadata_json
     return wire.Standing(
         ranking.board,
@@ -201,7 +201,7 @@ def one(standing: Standing, where: Where) -> wire.Standing:
 
 
 def ranked(place: Ranked, where: Where, player: str, name: str | None) -> wire.Standing:
-    """Show one player's place as the index tells it: what ``one`` shows, with less ado."""
+    """Return the same as ``one``, directly from the index's result."""
     rank, order_key, beside, total, as_of = place
     terms, ranking = where.terms, where.ranking
     board, scores = terms.board, terms.order.scores(order_key)
@@ -227,7 +227,7 @@ def ranked(place: Ranked, where: Where, player: str, name: str | None) -> wire.S
 def each_ranked(
     places: Places, where: Where, players: Sequence[str], names: Sequence[str | None] | None
 ) -> list[bytes]:
-    """Return as JSON what ``ranked`` shows of each of some players."""
+    """Return ``ranked`` of each player as JSON."""
     keys = where.terms.order.parted(places.order_keys)
     nothing: Sequence[None] = [None] * len(players)
     rows = zip(
@@ -242,9 +242,10 @@ def each_ranked(
 
 
 def ranked_form(where: Where) -> Form | None:
-    """Return what shows any player's place in a ranking as ``ranked`` does, as JSON.
+    """Return a template that renders ``ranked`` as JSON for any player of a ranking.
 
-    It is filled in with players, names and what ``Places`` tells. None where it takes more.
+    Its columns are the players, their names and the fields of ``Places``. None for decimals or
+    several columns, which it cannot render.
     """
     terms, ranking = where.terms, where.ranking
     order = terms.order
@@ -269,7 +270,7 @@ def ranked_form(where: Where) -> Form | None:
 
 
 def found(some: Found, board: Board) -> wire.Found:
-    """Show players who were asked for together."""
+    """Return the result of a lookup."""
     return wire.Found(
         board=some.ranking.board,
         window=some.ranking.window,
@@ -285,7 +286,7 @@ def found(some: Found, board: Board) -> wire.Found:
 
 
 def projection(what: Projected, board: Board) -> wire.Projection:
-    """Show a rank and the score that goes with it."""
+    """Return a rank and the score that belongs to it."""
     rank, scores, total = what.rank, what.scores, what.total
     held = rank is not None and rank <= total
     return wire.Projection(
@@ -305,7 +306,7 @@ def projection(what: Projected, board: Board) -> wire.Projection:
 
 
 def refusal(error: RankdError) -> wire.Refusal:
-    """Show why one submission of a batch was not counted, in the words a single one is told."""
+    """Return the refusal of one submission of a batch, worded as for a single submission."""
     wrong = [wire.WrongField(*each) for each in wrong_fields(error)]
     applied = getattr(error, "applied", "no")
     return wire.Refusal(error.code, detail_of(error), applied, errors=wrong or UNSET)

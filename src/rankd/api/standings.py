@@ -1,4 +1,4 @@
-"""Reading: who is where."""
+"""Handlers of standings: one player, pages, neighbours, lookups and projections."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -27,17 +27,17 @@ from rankd.model.standing import Offset, Rank
 from rankd.ports import Places, Ranked, Ranking
 
 PAGE_CACHE = b"public, max-age=1, stale-while-revalidate=5"
-"""A browser may show a list that is a second old; whoever needs to know asks for no cache."""
+"""A browser may show a list that is a second old; a client can ask for no cache."""
 
 PRIVATE_CACHE = PAGE_CACHE.replace(b"public", b"private")
-"""The same where a key or a token let the asker in: no cache may show it to others."""
+"""The same for requests with a key or a token: no shared cache may store it."""
 
 SURROGATE = (b"surrogate-control", b"max-age=1, stale-while-revalidate=5")
-"""The same for a content delivery network, which keeps this header to itself."""
+"""The same for a content delivery network, which does not pass this header on."""
 
 
 async def _admitted(service: Service, request: Request) -> dict[str, Any]:
-    """Return which ranking is asked for, once the asker may know and the position is there."""
+    """Return the window and segment of an authorized read, once ``min_position`` is reached."""
     query = request.query
     service.gate.admit(request, "read", request.params.get("board"))
     if query.get("min_position") is not None:
@@ -60,14 +60,14 @@ async def _reached(service: Service, request: Request) -> None:
 
 
 def _refuse_if_behind(request: Request, as_of: int) -> None:
-    """The index may have been lost after it had come far enough."""
+    """Raise IndexBehind if the index was lost after it had reached ``min_position``."""
     position = request.query.get("min_position")
     if position is not None and as_of < position:
         raise IndexBehind(position=position, checkpoint=as_of)
 
 
 def _response(service: Service, request: Request, body: Any) -> Response:
-    """Answer with a read, which says so if it may be old."""
+    """Return the response of a read, marked stale if it may be."""
     _refuse_if_behind(request, body.as_of)
     if service.rankd.stale:
         body.stale = True
@@ -90,7 +90,7 @@ async def get_standing(service: Service, request: Request) -> Response:
 
 
 def standing_now(service: Service, request: Request) -> Response | None:
-    """Return one player's standing, where nobody has to wait for it."""
+    """Return one player's standing if the index answers without waiting; else None."""
     params, query, reader = request.params, request.query, service.rankd.reader
     if query["min_position"] is not None or not reader.immediate:
         return None
@@ -104,7 +104,7 @@ def standing_now(service: Service, request: Request) -> Response | None:
 
 
 def plan_standing(service: Service, request: Request) -> RouteAnswering | None:
-    """Answer for any players of the ranking that is asked for."""
+    """Return a plan that answers for any player of the requested ranking."""
     profiles = service.rankd.book.profiles
 
     def telling(where: Where) -> Telling:
@@ -124,7 +124,7 @@ def plan_standing(service: Service, request: Request) -> RouteAnswering | None:
 
 
 def plan_around(service: Service, request: Request) -> WordAnswering | None:
-    """Answer with the neighbours of any players of the ranking that is asked for."""
+    """Return a plan that answers with the neighbours of any player of the ranking."""
     above, below = request.query["above"], request.query["below"]
     around = service.rankd.reader.around_now
 
@@ -143,13 +143,13 @@ def plan_around(service: Service, request: Request) -> WordAnswering | None:
 
 
 Telling = Callable[[Sequence[str], Places], list[bytes]]
-"""Tells of players who were found."""
+"""Renders found players as JSON."""
 
 
 def _plan_words(
     service: Service, request: Request, telling: Callable[[Where], Telling]
 ) -> WordAnswering | None:
-    """Answer from the index of this process."""
+    """Return a plan over the index of this process; None if it has none."""
     where = _lasting(service, request)
     seek = None if where is None else service.rankd.reader.seeker(where)
     if where is None or seek is None:
@@ -172,7 +172,7 @@ def _plan_words(
 def _plan_remote(
     service: Service, request: Request, telling: Callable[[Where], Telling]
 ) -> RemoteAnswering | None:
-    """Answer from an index that has to be waited for."""
+    """Return a plan over a remote index; None if it does not apply."""
     view, where = service.rankd, _lasting(service, request)
     ask = None if where is None else view.reader.asker(where)
     if where is None or ask is None or view.has_replicas(where.ranking.board):
@@ -183,7 +183,7 @@ def _plan_remote(
         def told(found: Ranked | None) -> None:
             response = None
             if found is not None and in_force() and not view.stale:
-                with suppress(Exception):  # The handler meets it, too, and is answered for.
+                with suppress(Exception):  # The handler meets the same error, and reports it.
                     rank, key, beside, total, as_of = found
                     (body,) = tell([player], Places([rank], key, [beside], total, as_of))
                     response = Response(body)
@@ -195,19 +195,19 @@ def _plan_remote(
 
 
 def _in_force(service: Service) -> Callable[[], bool]:
-    """Return whether boards, keys and freshness are still as they are now."""
+    """Return a check that boards, keys and the projector have not changed since now."""
     view = service.rankd
     projector, book, revision = view.projector, view.book, view.book.revision
     return lambda: book.revision == revision and view.projector is projector
 
 
 def _lasting(service: Service, request: Request) -> Where | None:
-    """Return the ranking that all requests like this one are about, if it stays the same."""
+    """Return the ranking of all requests like this one, if it stays the same; else None."""
     view, query = service.rankd, request.query
     if query["min_position"] is not None or view.stale:
         return None
     if ":-" in (query["window"] or ""):
-        return None  # The clock decides which window that is.
+        return None  # Which window that is depends on the time.
     try:
         return view.reader.where(request.params["board"], query["window"], query["segment"])
     except RankdError:
@@ -215,7 +215,7 @@ def _lasting(service: Service, request: Request) -> Where | None:
 
 
 async def list_standings(service: Service, request: Request) -> Response:
-    """Return a page: by offset, by rank, or on from a cursor."""
+    """Return a page: by offset, by rank, or after a cursor."""
     which = await _admitted(service, request)
     board, query = request.params["board"], request.query
     offset, from_rank = query["offset"], query["from_rank"]
@@ -242,7 +242,7 @@ async def list_standings(service: Service, request: Request) -> Response:
 
 
 def standings_now(service: Service, request: Request) -> Response | None:
-    """Return a page that was made already and is true still."""
+    """Return a cached page that is still current; else None."""
     if request.query["min_position"] is not None:
         return None
     response = service.pages.find(_moment(service), _asked(service, request))
@@ -253,9 +253,9 @@ def standings_now(service: Service, request: Request) -> Response | None:
 
 
 def plan_page(service: Service, request: Request) -> PageAnswering | None:
-    """Answer with a page that was made already, for as long as it is true."""
+    """Return a plan that answers with the cached page while it is current."""
     if b"if-none-match" in request.headers or request.query["offset"]:
-        return None  # A page somewhere in a list is rarely asked for again.
+        return None  # A page further down is rarely requested again.
     if _lasting(service, request) is None:
         return None
     pages, asked, in_force = service.pages, _asked(service, request), _in_force(service)
@@ -267,14 +267,14 @@ def plan_page(service: Service, request: Request) -> PageAnswering | None:
 
 
 def _asked(service: Service, request: Request) -> tuple[object, ...]:
-    """Return the question, whoever asks it, and first whether the answer is for the asker alone."""
+    """Return the cache key of a page: whether it is private, the board and the query."""
     board = request.params["board"]
     private = b"authorization" in request.headers and not service.is_public(board)
     return (private, board, *request.query.values())
 
 
 def _moment(service: Service) -> tuple[int, int, bool]:
-    """Return all that the answer to one question may change with."""
+    """Return everything that a page may change with."""
     view = service.rankd
     return view.projector.checkpoint, view.projector.book.profiled_at, view.stale
 
@@ -290,7 +290,7 @@ def _ready_made(page: FoundPage, board: Any, *, stale: bool, private: bool) -> R
 
 
 def _unless_known(request: Request, response: Response) -> Response:
-    """Answer 304 where the asker has this very page, however it was sent."""
+    """Return 304 if the client has this page cached, in any encoding; else the response."""
     tag, *others = response.headers
     own = text_tag(tag[1]) if wants_text(request.query, request.headers) else tag[1]
     known = known_tag(request, own)
@@ -302,7 +302,7 @@ def _unless_known(request: Request, response: Response) -> Response:
 
 
 async def around_player(service: Service, request: Request) -> Response:
-    """Return a player's neighbourhood."""
+    """Return a player's neighbours."""
     which = await _admitted(service, request)
     board, query = request.params["board"], request.query
     reader = service.rankd.reader_of(board, query["min_position"])
@@ -319,7 +319,7 @@ async def around_player(service: Service, request: Request) -> Response:
 async def around_rank(service: Service, request: Request) -> Response:
     """Return the standings around a rank.
 
-    Every entry is counted, also where the board shows ties as shared ranks: rank 3 is the third.
+    Every entry counts, even if the board shows ties as shared ranks: rank 3 is the third entry.
     """
     which = await _admitted(service, request)
     board = request.params["board"]
@@ -353,12 +353,12 @@ async def lookup_standings(service: Service, request: Request) -> Response:
 
 
 def lookup_now(service: Service, request: Request) -> Response | None:
-    """Return the standings of some players, where the index has them at hand."""
+    """Return the standings of some players if the index answers without waiting; else None."""
     params, query, reader = request.params, request.query, service.rankd.reader
     if query["min_position"] is not None or not reader.immediate or service.rankd.stale:
         return None
     service.gate.admit(request, "read", params["board"])
-    request.counted = True  # Also if the handler has to look.
+    request.counted = True  # Also if the handler has to answer.
     players = _lookup_players(request)
     check_players(players)
     where = reader.where(params["board"], query["window"], query["segment"])
@@ -389,7 +389,7 @@ async def list_friends(service: Service, request: Request) -> Response:
 
 
 async def get_projection(service: Service, request: Request) -> Response:
-    """Return the rank a score would get, or the score that a rank or a percentile needs."""
+    """Return the rank a score would get, or the score needed for a rank or a percentile."""
     which = await _admitted(service, request)
     board, query = request.params["board"], request.query
     _check_given([name for name in ("score", "rank", "percentile") if query[name] is not None])
@@ -432,7 +432,7 @@ def _read_share(text: str) -> float:
 
 
 async def player_standings(service: Service, request: Request) -> Response:
-    """Return one player on every board, or on every board with the window that is named."""
+    """Return one player's standings on all boards, or all that have the given window."""
     await _admitted(service, request)
     player, rankd = request.params["player"], service.rankd
     found = await rankd.reader.standings(player, request.query["window"])

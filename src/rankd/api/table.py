@@ -1,4 +1,4 @@
-"""The one table of routes: it drives the router, the fast lane, the documentation and the tests."""
+"""The table of all routes, for the router, the fast lane, the documentation and the tests."""
 
 from rankd import wire
 from rankd.api import (
@@ -63,7 +63,7 @@ WHICH = (
     NUMBERS,
 )
 RANKING = (UnknownBoard, UnknownWindow, IndexBehind)
-"""What is wrong with a question about a ranking that is not there, or not there yet."""
+"""Errors of a ranking that does not exist, or is behind ``min_position``."""
 
 SUBMITTING = (
     UnknownBoard,

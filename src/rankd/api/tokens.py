@@ -1,13 +1,13 @@
-"""Players' tokens: JWTs that somebody else signs and this service only checks.
+"""Players' tokens: JWTs signed by another service and verified here.
 
-What is accepted is fixed when the service starts, and nothing in a token can change it: one
-algorithm, one type of key, one issuer, one audience. A token that names another algorithm, or says
-where its key is to be found (``jku``, ``x5u``, ``jwk``, ``x5c``), is refused unread.
+The settings fix one algorithm, one key type, one issuer and one audience, and nothing in a token
+can change them. A token with another algorithm, or with its own key or key location (``jku``,
+``x5u``, ``jwk``, ``x5c``), is refused before its claims are read.
 
-The key comes from a file, or from a set of keys (JWKS) in a file or at an address. A set is read
-when the first token needs it and kept; a token with a ``kid`` that is not in it has it read
-again, at most once a minute however many such tokens come. An address is asked in the background:
-the gate never waits, it answers 503 until the keys are there.
+The key comes from a file, or from a set of keys (JWKS) in a file or at a URL. A file is read at the
+start; a URL is fetched in the background when the first token needs it, and authentication answers
+503 until the keys are there, without waiting. A token with an unknown ``kid`` causes a reload, at
+most once a minute however many such tokens come.
 """
 
 import asyncio
@@ -37,36 +37,36 @@ from rankd.model.submission import valid_player
 from rankd.settings import Settings
 
 ALGORITHMS = ("HS256", "RS256", "EdDSA")
-"""One of them is set; the others are refused."""
+"""The supported algorithms; the settings choose one."""
 
 TOKEN_BYTES_MAX = 4096
-"""Any honest token is a quarter of that."""
+"""About four times the size of usual tokens."""
 
 LEEWAY_SECONDS = 30
-"""How far the clock of the issuer may be from ours."""
+"""The tolerated difference between the issuer's clock and ours."""
 
 SECRET_BYTES_MIN = 32
-"""As long as the hash: a shorter one can be searched for."""
+"""The size of the hash: a shorter secret can be found by search."""
 
 RSA_BITS_MIN = 2048
 
 KEY_FILE_BYTES_MAX = 16 * 1024
 KEY_SET_BYTES_MAX = 64 * 1024
 HEAD_BYTES_MAX = 16 * 1024
-"""Of the response that brings a set of keys."""
+"""The limit of the response head when a JWKS is fetched."""
 KEYS_MAX = 64
-"""Of one set: an issuer has two or three, one of them on its way out."""
+"""Keys of one set: an issuer has two or three, one of them about to be replaced."""
 
 KID_LENGTH_MAX = 256
 
 REFRESH_SECONDS_MIN = 60.0
-"""A set of keys is read again at most this often, whatever tokens ask for."""
+"""The shortest interval between two reloads of a key set, whichever tokens arrive."""
 
 FETCH_SECONDS_MAX = 5.0
 
 REQUIRED_CLAIMS = ("exp", "iss", "aud", "sub")
 TIMES = ("exp", "nbf", "iat")
-"""Claims that are seconds since 1970, as numbers."""
+"""Claims that must be numbers: seconds since 1970."""
 
 _REFUSED_HEADERS = ("jku", "x5u", "jwk", "x5c", "crit")
 _KEY_TYPES = {"RS256": "RSA", "EdDSA": "OKP"}
@@ -78,17 +78,17 @@ VerifyKey = bytes | RSAPublicKey | Ed25519PublicKey
 
 
 class KeySource(Protocol):
-    """Where the keys are."""
+    """A source of keys."""
 
     def find(self, kid: str | None) -> VerifyKey | None:
-        """Return the key of this name; None if there is none. Raises TokenKeysUnavailable."""
+        """Return the key with this ``kid``; None if there is none. Raises TokenKeysUnavailable."""
 
     async def close(self) -> None:
-        """Stop whatever is going on in the background."""
+        """Stop background work."""
 
 
 class _Decoder(jwt.PyJWT):
-    """Claims as every reader of JSON reads them, with times that are numbers."""
+    """A JWT decoder that refuses repeated claims, and times that are not numbers."""
 
     def _decode_payload(self, decoded: dict[str, Any]) -> dict[str, Any]:
         claims = _read_object(decoded["payload"])
@@ -99,7 +99,7 @@ class _Decoder(jwt.PyJWT):
 
 
 def _read_object(text: bytes) -> dict[str, Any]:
-    """Return an object whose names are all different. Raises DecodeError."""
+    """Return a JSON object without repeated names. Raises DecodeError."""
     try:
         found = json.loads(text, object_pairs_hook=_read_pairs)
     except (ValueError, RecursionError) as exc:
@@ -120,14 +120,14 @@ _decode_claims = _Decoder().decode
 
 
 class TokenReader:
-    """Checks tokens against what was set."""
+    """Verifies tokens against the settings."""
 
     def __init__(self, *, algorithm: str, issuer: str, audience: str, keys: KeySource) -> None:
         self._algorithm, self._issuer, self._audience = algorithm, issuer, audience
         self._keys = keys
 
     def read(self, token: bytes) -> Actor:
-        """Return the player whose token it is. Raises Unauthenticated, TokenKeysUnavailable."""
+        """Return the actor of a token. Raises Unauthenticated and TokenKeysUnavailable."""
         if len(token) > TOKEN_BYTES_MAX:
             raise Unauthenticated("the token is longer than a token may be")
         key = self._keys.find(self._kid(token))
@@ -146,7 +146,7 @@ class TokenReader:
         return Actor(f"player:{player}", player, until=claims["exp"] + LEEWAY_SECONDS)
 
     def _kid(self, token: bytes) -> str | None:
-        """Return the name of the key, once the header holds nothing that we refuse."""
+        """Return the ``kid`` of a token's header. Raises Unauthenticated for a refused header."""
         try:
             jwt.get_unverified_header(token)
             header = _read_object(base64url_decode(token.partition(b".")[0]))
@@ -162,9 +162,10 @@ class TokenReader:
         return kid
 
     def _decode(self, token: bytes, key: VerifyKey, *, expired: bool = False) -> Mapping[str, Any]:
-        """Return what a token claims, also if it has expired where that is known already.
+        """Return a token's verified claims; with ``expired``, without checking ``exp``.
 
-        Raises Unauthenticated, and ExpiredSignatureError, which says nothing of the other claims.
+        Raises Unauthenticated, or ExpiredSignatureError, after which other claims may be wrong as
+        well.
         """
         try:
             return _decode_claims(
@@ -179,13 +180,13 @@ class TokenReader:
         except jwt.ExpiredSignatureError:
             raise
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as exc:
-            # What exactly is wrong helps its owner, who has the log, and whoever forges one.
+            # Logged for the operator; in the response the exact reason would help a forger.
             problem = "the token is not valid here; the log of the service says why"
             raise Unauthenticated(problem, reason=f"the token {_fault(exc)}") from None
 
 
 def _fault(error: Exception) -> str:
-    """Return what is wrong with a token, in words of ours: nothing of it is repeated."""
+    """Return the fault of a token, without quoting any of it."""
     if isinstance(error, jwt.MissingRequiredClaimError):
         return f"has no {error.claim}"
     found = [said for kind, said in _FAULTS.items() if isinstance(error, kind)]
@@ -201,7 +202,7 @@ _FAULTS: dict[type[Exception], str] = {
     jwt.InvalidSignatureError: "is signed with another key, or was changed",
     jwt.DecodeError: "cannot be read, has a claim twice, or an exp, nbf or iat that is no time",
 }
-"""In the order in which they are looked for: some are kinds of others."""
+"""Checked in this order: some are subclasses of others."""
 
 
 @asynccontextmanager
@@ -220,7 +221,7 @@ async def _reading_none() -> Any:
 def reading_tokens(
     settings: Settings, *, now: Callable[[], float]
 ) -> AbstractAsyncContextManager[ReadToken | None]:
-    """Yield what reads the tokens that are set; None if none are. Raises InvalidSetting."""
+    """Yield the configured token reader; None without one. Raises InvalidSetting."""
     given = {
         "jwt_algorithm": settings.jwt_algorithm,
         "jwt_issuer": settings.jwt_issuer,
@@ -260,7 +261,7 @@ def _source(settings: Settings, now: Callable[[], float]) -> KeySource:
 
 
 def _check_address(address: str) -> None:
-    """Refuse an address whose answer anybody on the way could have written."""
+    """Raise InvalidSetting for a URL whose response could be tampered with in transit."""
     parts = urlsplit(address)
     local = parts.scheme == "http" and parts.hostname in _LOOPBACK_HOSTS
     if not parts.hostname or not (parts.scheme == "https" or local):
@@ -275,12 +276,12 @@ def _wrong(setting: str, problem: str) -> InvalidSetting:
 
 
 def read_key_file(file: Path, algorithm: str) -> VerifyKey:
-    """Return the secret or the public key in a file. Raises InvalidSetting, quoting none of it."""
+    """Return the secret or public key in a file. Raises InvalidSetting, quoting none of it."""
     text = _read_file(file, KEY_FILE_BYTES_MAX, "jwt_key_file")
     if algorithm == "HS256":
         secret = text.strip(b"\r\n")
         if len(secret) < SECRET_BYTES_MIN or secret.startswith(b"-----BEGIN"):
-            # A public key is no secret: whoever has it could sign.
+            # With a public key as the secret, any client could sign.
             raise _wrong("jwt_key_file", f"must hold a secret of {SECRET_BYTES_MIN} bytes or more")
         return secret
     try:
@@ -289,7 +290,7 @@ def read_key_file(file: Path, algorithm: str) -> VerifyKey:
         raise _wrong("jwt_key_file", "must hold a public key as PEM") from None
     if not _fits(key, algorithm):
         raise _wrong("jwt_key_file", f"must hold a key for {algorithm} ({_WANTED[algorithm]})")
-    return key  # type: ignore[return-value]  # _fits has told
+    return key  # type: ignore[return-value]  # _fits checks
 
 
 _WANTED = {"RS256": f"RSA of {RSA_BITS_MIN} bits or more", "EdDSA": "Ed25519"}
@@ -315,8 +316,8 @@ def _read_file(file: Path, bytes_max: int, setting: str) -> bytes:
 def read_key_set(text: bytes, algorithm: str) -> dict[str | None, VerifyKey]:
     """Return the keys of a JWKS that are for this algorithm, by ``kid``. Raises ValueError.
 
-    A key of another type or use is left out: a set may hold keys for other purposes. If one key
-    is left, tokens that name none are checked with it.
+    Keys of another type or use are skipped: a set may hold keys for other purposes. If one key is
+    left, it also verifies tokens without a ``kid``.
     """
     decoded = msgspec.json.decode(text)
     listed = decoded.get("keys") if isinstance(decoded, dict) else None
@@ -342,7 +343,7 @@ def _is_for(item: Mapping[str, Any], algorithm: str) -> bool:
         and item.get("use", "sig") == "sig"
         and item.get("alg", algorithm) == algorithm
         and (kid is None or (isinstance(kid, str) and len(kid) <= KID_LENGTH_MAX))
-        and "d" not in item  # A private key was published: nobody's signature with it means much.
+        and "d" not in item  # A published private key proves nothing.
     )
 
 
@@ -355,7 +356,7 @@ def _public_key(item: dict[str, Any], algorithm: str) -> VerifyKey | None:
 
 
 class OneKey:
-    """The key of a file, whatever a token calls it."""
+    """The key of a file, used for every ``kid``."""
 
     def __init__(self, key: VerifyKey) -> None:
         self._key = key
@@ -366,16 +367,16 @@ class OneKey:
         return self._key
 
     async def close(self) -> None:
-        """There is nothing to stop."""
+        """Do nothing."""
 
 
 class KeysInFile:
-    """The keys of a JWKS file, read again when a key is missing."""
+    """The keys of a JWKS file, reloaded when a key is missing."""
 
     def __init__(self, file: Path, algorithm: str, *, now: Callable[[], float]) -> None:
         self._file, self._algorithm, self._now = file, algorithm, now
         self._keys: dict[str | None, VerifyKey] = {}
-        self._read()  # A mistake is told at the start.
+        self._read()  # Reports a mistake at the start.
 
     def _read(self) -> None:
         self._read_at = self._now()
@@ -386,7 +387,7 @@ class KeysInFile:
             raise _wrong("jwt_jwks", f"must hold a JWKS of at most {KEYS_MAX} keys") from None
 
     def find(self, kid: str | None) -> VerifyKey | None:
-        """Return the key of this name, from a new reading if the last one is old enough."""
+        """Return the key with this ``kid``, after a reload if it is missing and one is due."""
         if kid not in self._keys and self._now() - self._read_at >= REFRESH_SECONDS_MIN:
             try:
                 self._read()
@@ -395,11 +396,11 @@ class KeysInFile:
         return self._keys.get(kid)
 
     async def close(self) -> None:
-        """There is nothing to stop."""
+        """Do nothing."""
 
 
 class FetchedKeys:
-    """The keys of a JWKS at an address, asked for in the background."""
+    """The keys of a JWKS at a URL, fetched in the background."""
 
     def __init__(self, address: str, algorithm: str, *, now: Callable[[], float]) -> None:
         self._address, self._algorithm, self._now = address, algorithm, now
@@ -408,7 +409,7 @@ class FetchedKeys:
         self._asking: asyncio.Task[None] | None = None
 
     def find(self, kid: str | None) -> VerifyKey | None:
-        """Return the key of this name. Raises TokenKeysUnavailable while it may be on its way."""
+        """Return the key with this ``kid``. Raises TokenKeysUnavailable during a fetch."""
         key = self._keys.get(kid)
         if key is not None:
             return key
@@ -428,20 +429,20 @@ class FetchedKeys:
         try:
             async with asyncio.timeout(FETCH_SECONDS_MAX):
                 self._keys = read_key_set(await _download(self._address), self._algorithm)
-        except Exception as exc:  # Whatever it was, tokens are refused and the service goes on.
+        except Exception as exc:  # After any error tokens are refused and the service goes on.
             log.warning("players' keys could not be fetched: %s", type(exc).__name__)
         finally:
             self._asking = None
 
     async def close(self) -> None:
-        """Give up asking."""
+        """Cancel a running fetch."""
         if self._asking is not None:
             self._asking.cancel()
             await asyncio.gather(self._asking, return_exceptions=True)
 
 
 async def _download(address: str) -> bytes:
-    """Return the document at an address. Raises ValueError and TransportError."""
+    """Return the document at a URL. Raises ValueError and TransportError."""
     parts = urlsplit(address)
     server = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
     headers = {"accept": "application/json", "connection": "close"}

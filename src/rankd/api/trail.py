@@ -1,4 +1,4 @@
-"""The audit trail: what was recorded, by whom, in which order."""
+"""Handlers of the audit trail: a player's history, and all facts."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,10 +27,10 @@ from rankd.model.window import Instant
 from rankd.ports import LedgerReader
 
 SCANNED_FACTS_MAX = 65_536
-"""Looked at for one answer; a rare player's next page may need several calls."""
+"""Facts scanned for one response; a rare player's next page may need several calls."""
 
 READ_FACTS = 8_192
-"""Read at once."""
+"""Facts read at once."""
 
 
 async def player_history(service: Service, request: Request) -> Response:
@@ -39,9 +39,9 @@ async def player_history(service: Service, request: Request) -> Response:
     service.gate.admit(request, "read", board)
     page = service.rankd.book.page(board)
     before, limit = request.query["before"], request.query["limit"]
-    as_of = service.rankd.position  # The ledger goes on while it is read.
+    as_of = service.rankd.position  # The ledger grows while it is read.
     earlier, last = await _between(service.ledger, request.query, as_of)
-    # What an earlier board of this name was sent, which is retired now, is not this one's.
+    # Submissions to an earlier, retired board of this name do not belong to this one.
     first = max(page.since, earlier + 1)
     end = last + 1 if before is None else min(before, last + 1)
     found: list[wire.HistoryItem] = []
@@ -85,7 +85,7 @@ async def _between(
 async def _last_before(ledger: LedgerReader, time: Instant, through: Position) -> Position:
     """Return the last position whose fact was recorded before a time; 0 if none was.
 
-    Facts are in the order of the ledger's time, so that some thirty of them tell.
+    A binary search of some thirty reads: facts are in the order of ledger time.
     """
     low, high = Position(0), through
     while low < high:
@@ -101,14 +101,14 @@ async def _last_before(ledger: LedgerReader, time: Instant, through: Position) -
 def _terms(page: BoardPage | None, position: Position, fact: ScoreSubmitted) -> Board | None:
     """Return the definition that a submission was read under.
 
-    None if it was made to a board that was retired since: of those nobody remembers it.
+    None if the board was retired since, because its definition is no longer in the state.
     """
     since = fact.defined or position
     return None if page is None or since < page.since else page.board_at(since)
 
 
 def _item(recorded: Recorded, fact: ScoreSubmitted, board: Board) -> wire.HistoryItem:
-    """Show a submission in the terms of the board as it was defined then."""
+    """Return a submission, with scores by the board's definition at that time."""
     scores, decimals = fact.scores, board.decimals
     columns = None if scores is None else columns_of(scores, board, decimals)
     return wire.HistoryItem(
@@ -130,7 +130,7 @@ async def list_facts(service: Service, request: Request) -> Response:
     service.gate.admit(request, "admin")
     query = request.query
     after, limit = Position(query["after"]), query["limit"]
-    as_of = service.rankd.position  # The ledger may be further, and goes on while it is read.
+    as_of = service.rankd.position  # The ledger may be further, and grows while it is read.
     earlier, last = await _between(service.ledger, query, as_of)
     after = max(after, earlier)
     found: list[wire.FactItem] = []
@@ -185,9 +185,10 @@ def _shown(recorded: Recorded, book: Book) -> wire.FactItem:
 
 
 def _scores(fact: ScoreSubmitted, board: Board | None, body: dict[str, Any]) -> dict[str, Any]:
-    """Take the scores out of a body; return them as their board shows them.
+    """Remove the scores from a body, and return them with the decimals of their board.
 
-    Where nobody knows what their unit was they are called otherwise, lest they be misread.
+    Without a known board they are returned as ``raw_scores`` and ``raw_delta``, lest they be
+    misread.
     """
     numbers = {name: body.pop(name) for name in ("scores", "delta") if name in body}
     if board is None:
@@ -217,5 +218,5 @@ def _plain(fact: Fact, name: str) -> Any:
     if isinstance(fact, KeysUsed):
         return {id: show_time(at) for id, at in fact.used.items()}
     if isinstance(fact, KeyCreated) and name == "digest":
-        return value.hex()[:8]  # Enough to tell keys apart, and nothing to try them with.
+        return value.hex()[:8]  # Enough to distinguish keys, too little to test guesses.
     return msgspec.to_builtins(value)

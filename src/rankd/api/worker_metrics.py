@@ -1,8 +1,8 @@
-"""Figures of the workers, asked for by the process that writes.
+"""Metrics of the workers, collected by the writer process.
 
-A worker is asked at each scrape, over the connection that it hands writes on by. One that does not
-answer in time is shown as down, with the counters that it told last; so is one that ended, until
-another has taken its place, and the counters of that one are added. So no counter goes back.
+Each scrape asks every worker over its connection to the writer. A worker that does not answer in
+time is shown as down, with the counters it reported last. The counters of an ended process are
+stored and added to those of its successor, so no counter decreases.
 """
 
 import asyncio
@@ -12,10 +12,10 @@ from itertools import count
 from rankd.api.exposition import Family, WorkerFigures, retire
 
 ANSWER_SECONDS_MAX = 0.5
-"""Time for the workers to answer a scrape; a process that takes longer counts as down."""
+"""Time for the workers to answer a scrape; a slower process counts as down."""
 
 Ask = Callable[[int], None]
-"""Asks a worker for its figures, under a number that its answer repeats."""
+"""Asks a worker for its metrics, with a number that its answer repeats."""
 
 
 class Session:
@@ -26,16 +26,16 @@ class Session:
         self._ask = ask
         self._awaited: dict[int, asyncio.Future[None]] = {}
         self.families: Sequence[Family] = ()
-        """As it told them last."""
+        """The metrics it reported last."""
 
     def take(self, number: int, families: Sequence[Family]) -> None:
-        """Note an answer."""
+        """Store an answer."""
         self.families = families
         if (answer := self._awaited.get(number)) is not None and not answer.done():
             answer.set_result(None)
 
     async def answers(self, number: int) -> bool:
-        """Whether the process answers in time."""
+        """Ask for metrics; return whether they arrive in time."""
         self._awaited[number] = answer = asyncio.get_running_loop().create_future()
         self._ask(number)
         try:
@@ -49,7 +49,7 @@ class Session:
 
 
 class WorkerMetrics:
-    """The last figures of each worker, by its name."""
+    """The last metrics of each worker, by its name."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._sessions: dict[str, Session | None] = dict.fromkeys(names)
@@ -57,21 +57,21 @@ class WorkerMetrics:
         self._numbers = count()
 
     def join(self, name: str, ask: Ask) -> Session:
-        """Return the session of a process that takes connections from now on."""
+        """Begin the session of a worker process that accepts connections."""
         if (before := self._sessions.get(name)) is not None:
             self.leave(before)
         self._sessions[name] = session = Session(name, ask)
         return session
 
     def leave(self, session: Session) -> None:
-        """End the session of a process; one that was replaced has ended before."""
+        """End a session and store its counters; nothing if it was replaced before."""
         name = session.name
         if self._sessions[name] is session:
             self._retired[name] = retire(session.families, self._retired.get(name, ()))
             self._sessions[name] = None
 
     async def collect(self) -> Sequence[WorkerFigures]:
-        """Ask all workers, and return their figures within the time that they have."""
+        """Ask all workers, and return their metrics within ANSWER_SECONDS_MAX."""
         number, asked = next(self._numbers), dict(self._sessions)
         answers = await asyncio.gather(*(_answers(each, number) for each in asked.values()))
         return [

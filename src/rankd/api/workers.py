@@ -1,7 +1,7 @@
-"""The other processes of a service: started with it, kept running, stopped before it.
+"""Worker processes of a service: started, restarted and stopped by the writer process.
 
-Each worker listens on the service's own port, and the system deals out what comes in. A worker that
-dies is started again; if the service dies, its workers notice that nobody writes and stop.
+Each worker listens on the service's port, and the kernel distributes connections. A worker that
+dies is restarted; if the service dies, its workers lose the connection to the writer and stop.
 """
 
 import asyncio
@@ -26,35 +26,35 @@ from rankd.core.view import View
 from rankd.settings import Settings
 
 WORKER_VARIABLE = "RANKD_WORKER"
-"""The environment variable that tells a worker what it is for."""
+"""The environment variable with a worker's task."""
 
 WORKER_MODULE = "rankd.worker"
 
 LOOK_SECONDS = 0.25
-"""How often to look whether the ledger takes writes."""
+"""The interval at which the ledger's health is polled."""
 
 RESTART_SECONDS = 1.0
-"""A worker that dies at once must not be started in a circle."""
+"""The delay before a restart, so that a worker that dies at once is not started in a tight loop."""
 
 _log = logging.getLogger(__name__)
 
 
 class WorkerTask(msgspec.Struct):
-    """What a worker is told at its start."""
+    """The parameters of a worker process."""
 
     settings: dict[str, Any]
     socket: str
     process: str
-    """What it is called."""
+    """The name of the worker."""
 
 
 def names(count: int) -> list[str]:
-    """Return what so many workers are called."""
+    """Return the names of ``count`` workers."""
     return [f"worker-{number}" for number in range(1, count + 1)]
 
 
 class Workers:
-    """The processes beside the one that writes."""
+    """The worker processes of a service."""
 
     def __init__(
         self, settings: Settings, address: Callable[[], Awaitable[str]], view: View, count: int
@@ -69,13 +69,13 @@ class Workers:
         self._ready = asyncio.Event()
 
     def note_listening(self) -> None:
-        """Count a worker that takes connections."""
+        """Count a worker that accepts connections."""
         self._listening += 1
         if self._listening >= self._count:
             self._ready.set()
 
     def start(self, supervisor: Supervisor) -> list[asyncio.Task[None]]:
-        """Keep all of them running."""
+        """Start all workers, and restart any that ends."""
         return [
             supervisor.start(name, partial(self._keep_one, name)) for name in names(self._count)
         ]
@@ -83,8 +83,8 @@ class Workers:
     async def _keep_one(self, name: str) -> None:
         while not self._stopping:
             await self._writable()
-            # In a session of its own: ctrl-c on the terminal is for the service to hear, which
-            # lets its workers finish. One that stopped by itself would be started again.
+            # In a session of its own: ctrl-c in the terminal must reach only the service, which
+            # lets its workers finish. A worker that stopped by itself would be restarted.
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
@@ -105,12 +105,12 @@ class Workers:
         return {**os.environ, WORKER_VARIABLE: msgspec.json.encode(task).decode()}
 
     async def _writable(self) -> None:
-        """Wait for the ledger: a disk that takes no writes may have no room to follow one, too."""
+        """Wait for the ledger: on a full disk a worker could not follow it either."""
         while self._view.ledger_failure is not None:  # noqa: ASYNC110 - a view has no event
             await asyncio.sleep(LOOK_SECONDS)
 
     async def ready(self) -> None:
-        """Wait until every worker takes connections, unless they cannot be started yet."""
+        """Wait until every worker accepts connections, unless the ledger is lost."""
         while self._view.ledger_failure is None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
@@ -118,7 +118,7 @@ class Workers:
                     return
 
     async def stop(self) -> None:
-        """Let all of them finish what they have, in the time there is."""
+        """Let all workers finish their requests; kill those that run out of time."""
         self._stopping = True
         for process in self._running:
             with suppress(ProcessLookupError):
@@ -134,7 +134,7 @@ class Workers:
 
 @asynccontextmanager
 async def workers(service: Service, settings: Settings, count: int) -> AsyncIterator[None]:
-    """Run so many workers beside this process, which writes for them."""
+    """Run ``count`` workers beside this process, which writes for them."""
     metrics = WorkerMetrics(names(count))
     service.workers = metrics.collect
     receiver = Receiver(ROUTES, service, metrics)
