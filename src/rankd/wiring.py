@@ -265,7 +265,7 @@ def _postgres(
         raise InvalidSetting(
             setting="ledger",
             source="the settings",
-            problem="PostgreSQL needs its driver: pip install 'rankd[postgres]'",
+            problem="PostgreSQL needs its driver: pip install asyncpg",
         ) from exc
     patience = Patience.of_silence(place.silence_seconds)
     return PostgresLedger.open(
@@ -285,7 +285,7 @@ def _redis(place: Place) -> AbstractAsyncContextManager[SharedIndex]:
         raise InvalidSetting(
             setting="index",
             source="the settings",
-            problem="Redis needs its driver: pip install 'rankd[redis]'",
+            problem="Redis needs its driver: pip install 'redis[hiredis]'",
         ) from exc
     return RedisIndex.open(place.index, replica_reads=bool(place.replica_reads))
 

@@ -1,8 +1,10 @@
 """A machine that lacks a prerequisite is told which, before anything is fetched."""
 
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -95,3 +97,12 @@ def test_readme_shows_the_commands_that_the_check_advises() -> None:
     packages = names["PACKAGES"]
     assert isinstance(packages, tuple)
     assert [command for _, command in packages if f"`{command}`" not in text] == []
+
+
+def test_advised_packages_are_those_of_the_extras() -> None:
+    """None advises to install rankd itself by name: there is no release."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [each for extra in project["optional-dependencies"].values() for each in extra]
+    sources = "\n".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    advised = set(re.findall(r"pip install '?([\w\[\]-]+)", sources))
+    assert advised == {each.partition(">")[0] for each in wanted if not each.startswith("rankd[")}

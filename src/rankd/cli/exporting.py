@@ -45,7 +45,7 @@ GROUP_ROWS = 65_536
     type=click.Choice(FORMATS),
     default="csv",
     show_default=True,
-    help="Parquet needs rankd[parquet].",
+    help="Parquet needs pyarrow.",
 )
 @click.option(
     "-o", "--output", default="-", metavar="FILE", help="Where to; - is the terminal or the pipe."
@@ -233,7 +233,7 @@ def _insist_on_pyarrow() -> Any:
         import pyarrow  # type: ignore[import-not-found, import-untyped, unused-ignore]
         import pyarrow.parquet  # type: ignore[import-not-found, import-untyped, unused-ignore]
     except ImportError:
-        raise Failed("parquet needs pyarrow: pip install 'rankd[parquet]'") from None
+        raise Failed("parquet needs pyarrow: pip install pyarrow") from None
     return pyarrow
 
 

@@ -26,5 +26,5 @@ def test_a_file_that_was_there_stays_until_the_new_one_is_whole(tmp_path: Path) 
 
 def test_parquet_without_pyarrow_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(Failed, match=r"pip install 'rankd\[parquet\]'"):
+    with pytest.raises(Failed, match=r"pip install pyarrow"):
         _insist_on_pyarrow()
