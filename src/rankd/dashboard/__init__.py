@@ -1,4 +1,4 @@
-"""The live page: static files, and the two routes that serve them.
+"""The dashboard: static files, and the routes that serve them.
 
-The page uses the public API like any stranger; nothing here knows a board or a player.
+The page uses only the public API; nothing here depends on boards or players.
 """

@@ -1,8 +1,8 @@
-"""The page and its files, read once, and the rows of the table of routes that answer with them.
+"""The dashboard's files, read once, and their routes.
 
-Each file is served under a name that holds a hash of what is in it, so that a browser may keep it
-for good and never shows the page of one version with the style of another. Only the page itself
-is asked for anew, and answered 304 where the browser has it.
+Each file is served under a name with a hash of its content, so that browsers may cache it forever
+and never combine the page of one version with the style of another. Only the page itself is
+requested again, and answered 304 if the browser has it.
 """
 
 from functools import cache
@@ -24,19 +24,19 @@ KINDS = MappingProxyType(
         ".svg": b"image/svg+xml",
     }
 )
-"""What a file is, by the end of its name. A file of another kind is not served."""
+"""Content types by suffix. A file with another suffix is not served."""
 
 KEPT = b"public, max-age=31536000, immutable"
-"""A year, the most that is honoured: a file that changes gets another name."""
+"""A year, the longest that caches honour: a file that changes gets another name."""
 
 ASKED_ANEW = b"no-cache"
-"""Kept, but shown only after asking whether it is still the page."""
+"""Cached, but shown only after checking that it is current."""
 
 KEPT_A_DAY = b"public, max-age=86400"
-"""For a file whose name is always the same."""
+"""For a file whose name never changes."""
 
 HASH_BYTES = 8
-"""Tells apart versions of one file, not files of strangers."""
+"""Enough to distinguish versions of one file, none of which is hostile."""
 
 
 def _hash(content: bytes) -> str:
@@ -45,14 +45,14 @@ def _hash(content: bytes) -> str:
 
 @cache
 def _folder() -> dict[str, bytes]:
-    """Return what is in the folder of the page, by name."""
+    """Return the files of the page's folder, by name."""
     found = files("rankd.dashboard").joinpath("page").iterdir()
     return {file.name: file.read_bytes() for file in found if file.is_file()}
 
 
 @cache
 def _assets() -> dict[str, Response]:
-    """Return the answer for each file, by the name it is served under."""
+    """Return the response for each file, by the name it is served under."""
     return {
         served: Response(
             content, content_type=KINDS[f".{name.rpartition('.')[2]}"], cache_control=KEPT
@@ -71,7 +71,7 @@ def _served_name(name: str) -> str | None:
 
 @cache
 def _page() -> tuple[bytes, Response, Response]:
-    """Return the page's tag, the page, and the answer to whoever has it."""
+    """Return the page's ETag, the page, and the 304 for a browser that has it."""
     text = _folder()[PAGE].decode()
     for name in _folder():
         if (served := _served_name(name)) is not None:
@@ -104,7 +104,7 @@ async def show_asset(service: object, request: Request) -> Response:
 
 
 async def show_icon(service: object, request: Request) -> Response:
-    """Return the icon, which browsers ask for by this name where a page names none."""
+    """Return the icon under the name that browsers request by default."""
     del service, request
     return Response(_folder()[ICON], content_type=KINDS[".svg"], cache_control=KEPT_A_DAY)
 

@@ -1,10 +1,10 @@
-"""Forms: JSON with blanks, filled in once for each row of some columns.
+"""Response templates: JSON with placeholders, rendered once for each row of some columns.
 
-Most answers differ from one another in a few numbers and a name. The rest is written once: a form
-is a shape of ``wire`` with blanks in it, and to fill it in costs what the numbers cost.
+Most responses differ in a few numbers and a name only. The rest is encoded once: a template is a
+schema of ``rankd.schemas`` with placeholders in it, and rendering costs only the values.
 
-The native forms serve when they were built. Otherwise, or with RANKD_PURE=1, the plain ones do,
-which say the same in Python and are what the tests compare with.
+The native templates are used if they were built. Otherwise, or with RANKD_PURE=1, those in Python
+are, which behave the same and are the reference in tests.
 """
 
 import os

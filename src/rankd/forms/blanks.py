@@ -1,4 +1,4 @@
-"""What may be left blank in a form, and how a shape with blanks becomes one."""
+"""Placeholders, and the splitting of a schema's JSON at them."""
 
 import re
 from collections.abc import Sequence
@@ -9,32 +9,32 @@ import msgspec
 
 
 class Kind(IntEnum):
-    """How a blank is filled in from the row of a column."""
+    """The rendering of a placeholder from one row of a column."""
 
     NUMBER = 0
     """The number."""
     OPTIONAL = 1
-    """The number, null where it is 0."""
+    """The number; null if it is 0."""
     GUARDED = 2
-    """The number, null where that of another column is 0."""
+    """The number; null if that of the other column is 0."""
     CHANGE = 3
-    """The number less that of another column, null where one of them is 0."""
+    """The number minus that of the other column; null if one of them is 0."""
     SHARE = 4
-    """The percentile of a rank among as many as another column tells, null where it is 0."""
+    """The percentile of a rank, with the total in the other column; null if the rank is 0."""
     CHOICE = 5
-    """One of some texts, which the number counts from 0."""
+    """One of some texts; the number is its index."""
     TEXT = 6
-    """A string, null where it is None."""
+    """A JSON string; null for None."""
     RAW = 7
-    """JSON as it is, null where it is None."""
+    """Encoded JSON, unchanged; null for None."""
     COUNT = 8
-    """A number that grows by one from row to row; the column is the first."""
+    """A number that grows by one from row to row; the column is the first number."""
     MASKED = 9
-    """A number kept in eight bytes, most significant first, under a mask."""
+    """A number stored in eight bytes, big-endian, XORed with a mask."""
 
 
 class Blank:
-    """One blank, to be put into a shape where its value will be."""
+    """One placeholder, to be put into a schema in place of a value."""
 
     __slots__ = ("column", "every", "kind", "mask", "other", "texts")
 
@@ -50,18 +50,18 @@ class Blank:
     ) -> None:
         self.kind = kind
         self.column = column
-        """Which of the columns it is filled in from."""
+        """The index of its column."""
         self.other = other
-        """The other one, of kinds that look at two."""
+        """The index of the second column, for kinds that need two."""
         self.every = every
-        """How far it is from one row to the next: in numbers, in bytes if masked."""
+        """The distance between two rows: in numbers, or in bytes if masked."""
         self.mask = mask
         self.texts = texts
-        """What a CHOICE chooses from."""
+        """The texts of a CHOICE."""
 
 
 def blank(kind: Kind, column: int, **how: Any) -> Any:
-    """Return a blank as a value of whatever type a shape wants there."""
+    """Return a placeholder, typed Any so that it fits any field of a schema."""
     return Blank(kind, column, **how)
 
 
@@ -70,7 +70,7 @@ _MARKED = re.compile(rb'"\\u0000(\d+)\\u0000"')
 
 
 def parts_of(shape: object) -> list[bytes | Blank]:
-    """Return a shape as JSON, parted where there are blanks in it."""
+    """Return a schema's JSON, split at its placeholders."""
     blanks: list[Blank] = []
 
     def mark(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Forms in plain Python: what the native ones must say, and their stand-in."""
+"""Templates in pure Python: the reference for the native ones, and their fallback."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -12,13 +12,13 @@ _encode = msgspec.json.encode
 
 
 class Form:
-    """JSON with blanks. Same behaviour as ``_native.Form``."""
+    """JSON with placeholders. Same behaviour as the native class."""
 
     def __init__(self, parts: Sequence[bytes | Blank]) -> None:
         self._parts = list(parts)
 
     def fill_one(self, values: Sequence[Any]) -> bytes:
-        """Return the form filled in with one value for each column."""
+        """Return the template rendered with one value for each column."""
         columns = [
             value if isinstance(value, bytes) and self._is_packed(number) else [value]
             for number, value in enumerate(values)
@@ -26,11 +26,11 @@ class Form:
         return self._row(columns, 0)
 
     def fill(self, columns: Sequence[Any], start: int, end: int) -> bytes:
-        """Return the form filled in for each of some rows, with commas between them."""
+        """Return the template rendered for each row from ``start`` to ``end``, joined by commas."""
         return b",".join(self.fill_each(columns, start, end))
 
     def fill_each(self, columns: Sequence[Any], start: int, end: int) -> list[bytes]:
-        """Return the form filled in for each of some rows."""
+        """Return the template rendered for each row from ``start`` to ``end``."""
         if not 0 <= start <= end:
             raise ValueError("rows count from 0")
         return [self._row(columns, row) for row in range(start, end)]
@@ -88,7 +88,10 @@ def _of_two(kind: Kind, value: int, other: int) -> bytes:
 
 
 def enclose(head: bytes, bodies: Iterable[object], size_max: int) -> list[bytes | None]:
-    """Return each body behind a head, its size and a blank line; None for what is no such body."""
+    """Return each body after a head, its length and a blank line.
+
+    None in place of a body that is not bytes or is longer than ``size_max``.
+    """
     return [
         b"%b%d\r\n\r\n%b" % (head, len(body), body)
         if isinstance(body, bytes) and len(body) <= size_max

@@ -16,7 +16,7 @@ from rankd.http_client.sync_transport import check_tunnel
 
 
 class AsyncTransport:
-    """Sends requests over kept connections.
+    """Sends requests over persistent connections.
 
     ``timeout`` seconds bound the wait for a free connection, connecting, and the silence between
     any two bytes of a response.
@@ -40,7 +40,7 @@ class AsyncTransport:
         """Requests without a connection, first come first served. None lets one open its own."""
 
     async def send(self, request: Request) -> Response:
-        """Return the response. Raises TransportError, and ValueError for a header that is none."""
+        """Return the response. Raises TransportError, and ValueError for an invalid header."""
         data = self._endpoint.encode(request)
         connection = self._idle_connection() or await self._acquire()
         try:
@@ -52,7 +52,7 @@ class AsyncTransport:
             self._release(connection)
 
     async def close(self) -> None:
-        """Close the connections that are idle."""
+        """Close the idle connections."""
         while self._idle:
             self._idle.pop().close()
         await asyncio.sleep(0)  # The loop closes their sockets in its next iteration.
@@ -147,7 +147,7 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._response: asyncio.Future[Response] | None = None
         self._heard_at = 0.0
-        """When the last byte came, by the loop's clock."""
+        """The time of the last byte, by the loop's clock."""
 
     @property
     def is_open(self) -> bool:
@@ -174,7 +174,7 @@ class _Connection(asyncio.Protocol):
                 self.close()
 
     async def open_tunnel(self, data: bytes, endpoint: Endpoint, silence_seconds: float) -> None:
-        """Have the proxy open a tunnel, and encrypt everything that follows."""
+        """Make the proxy open a tunnel, and encrypt everything that follows."""
         self._parser = ResponseParser(tunnel=True)
         check_tunnel(await self.exchange(data, silence_seconds))
         assert self._transport is not None and endpoint.ssl_context is not None
@@ -185,7 +185,7 @@ class _Connection(asyncio.Protocol):
         self._parser = ResponseParser(self._response_bytes_max)
 
     def close(self) -> None:
-        """Drop the connection and everything on it."""
+        """Abort the connection."""
         if self._transport is not None:
             self._transport.abort()
             self._transport = None

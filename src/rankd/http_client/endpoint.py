@@ -1,4 +1,4 @@
-"""The server that requests go to, and the proxy before it if the environment names one."""
+"""The server of requests, with the proxy in front of it if the environment names one."""
 
 import ssl
 from base64 import b64encode
@@ -21,9 +21,9 @@ class Proxy(NamedTuple):
 
 
 class Endpoint:
-    """A scheme, host and port, with the headers that every request to it carries.
+    """A scheme, host and port, with the headers of every request to it.
 
-    Raises ValueError for an address that is none.
+    Raises ValueError for an invalid address.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Endpoint:
         return encode_request(request, target=self._prefix + request.path, common=self._common)
 
     def encode_tunnel(self) -> bytes | None:
-        """Return the request that opens a tunnel through the proxy; None if there is no need."""
+        """Return the request that opens a tunnel through the proxy; None if none is needed."""
         if self.proxy is None or self.ssl_context is None:
             return None
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -104,7 +104,7 @@ def _proxy_to(parts: SplitResult) -> Proxy | None:
 
 
 def basic_authorization(parts: SplitResult) -> str | None:
-    """Return the header for the name and password in an address; None if it has none."""
+    """Return the header for the name and password in an address; None without a name."""
     if parts.username is None:
         return None
     known = f"{unquote(parts.username)}:{unquote(parts.password or '')}"

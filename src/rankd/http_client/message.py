@@ -1,4 +1,4 @@
-"""Requests and responses of HTTP/1.1 as bytes. Nothing here touches a socket."""
+"""Requests and responses of HTTP/1.1 as bytes, independent of sockets."""
 
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
@@ -18,7 +18,7 @@ class Request(NamedTuple):
     headers: Mapping[str, str]
     body: bytes | None = None
     patience: float = 0.0
-    """Seconds of silence to bear, where that is more than the transport's timeout."""
+    """Seconds without a byte to wait for, if more than the transport's timeout."""
 
 
 class Response(NamedTuple):
@@ -31,7 +31,7 @@ class Response(NamedTuple):
 
 
 class TransportError(Exception):
-    """No response: the connection failed, broke off or stayed silent."""
+    """There was no response: the connection failed, broke off or stayed silent."""
 
     def __init__(self, problem: str, *, sent: bool) -> None:
         super().__init__(problem)
@@ -40,29 +40,29 @@ class TransportError(Exception):
 
 
 class Transport(Protocol):
-    """Carries requests for threads: ``SyncTransport``, or a stand-in without a network."""
+    """Sends requests for threads: ``SyncTransport``, or a fake without a network."""
 
     def send(self, request: Request) -> Response:
         """Return the response. Raises TransportError."""
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close the idle connections."""
 
 
 class AwaitableTransport(Protocol):
-    """Carries requests for tasks: ``AsyncTransport``, or a stand-in without a network."""
+    """Sends requests for tasks: ``AsyncTransport``, or a fake without a network."""
 
     async def send(self, request: Request) -> Response:
         """Return the response. Raises TransportError."""
 
     async def close(self) -> None:
-        """Close what is open."""
+        """Close the idle connections."""
 
 
 def encode_request(request: Request, *, target: str, common: bytes) -> bytes:
-    """Return the bytes of a request. ``common`` are header lines that every request carries.
+    """Return the bytes of a request. ``common`` has the header lines of every request.
 
-    Raises ValueError where a header would break its line.
+    Raises ValueError for a header value that is not printable text on one line.
     """
     lines = [f"{request.method} {target} HTTP/1.1\r\n".encode("ascii"), common]
     for name, value in request.headers.items():
@@ -79,14 +79,14 @@ def encode_request(request: Request, *, target: str, common: bytes) -> bytes:
 
 
 class ResponseParser:
-    """Reads the responses of one connection, one after another.
+    """Parses the responses of one connection, one after another.
 
-    Numbered as the code below refers to them:
+    The code refers to these rules by number:
 
-    1. A response of status 1xx is no answer: it is skipped.
-    2. A response of status 304 has no body, whatever length it names.
+    1. A response of status 1xx is skipped: another one follows.
+    2. A response of status 304 has no body, even with a content-length.
     3. A response without a length ends with its connection.
-    4. A proxy that opens a ``tunnel`` answers 200 without a body, whatever length it names.
+    4. A proxy that opens a ``tunnel`` answers 200 without a body, even with a content-length.
     """
 
     def __init__(self, bytes_max: int = RESPONSE_BYTES_MAX, *, tunnel: bool = False) -> None:
@@ -104,9 +104,9 @@ class ResponseParser:
         self._response: Response | None = None
 
     def feed(self, data: bytes) -> Response | None:
-        """Take bytes of the connection; return the response that they complete.
+        """Parse bytes of the connection; return the response that they complete.
 
-        Raises TransportError if they are no HTTP or exceed the bound.
+        Raises TransportError if they are not HTTP or exceed the limit.
         """
         self._size += len(data)
         if self._size > self._bytes_max:
@@ -120,7 +120,7 @@ class ResponseParser:
         return self._take()
 
     def end(self) -> Response | None:
-        """Note the end of the connection; return the response that it completes (3)."""
+        """Handle the end of the connection; return the response that it completes (3)."""
         self.reusable = False
         lengthless = not self._headers.keys() & {"content-length", "transfer-encoding"}
         if self._parser.get_status_code() >= 200 and self._headers and lengthless:
@@ -140,11 +140,11 @@ class ResponseParser:
     # Called by httptools.
 
     def on_message_begin(self) -> None:
-        """Give up a connection that sends more than was asked for."""
+        """Do not reuse a connection that sends an unrequested response."""
         self.reusable = self.reusable and self._response is None
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header; the last one of a name counts."""
+        """Store a header; the last one of a name counts."""
         self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
@@ -158,7 +158,7 @@ class ResponseParser:
             self._complete()
 
     def on_body(self, data: bytes) -> None:
-        """Keep a part of the body."""
+        """Store a part of the body."""
         self._body.append(data)
 
     def on_message_complete(self) -> None:

@@ -19,7 +19,7 @@ READ_BYTES = 65_536
 
 
 class SyncTransport:
-    """Sends requests over kept connections. Threads may share it.
+    """Sends requests over persistent connections. Threads may share it.
 
     ``timeout`` seconds bound the wait for a free connection, connecting, sending, and the silence
     between any two bytes of a response.
@@ -40,7 +40,7 @@ class SyncTransport:
         self._idle: deque[_Connection] = deque()
 
     def send(self, request: Request) -> Response:
-        """Return the response. Raises TransportError, and ValueError for a header that is none."""
+        """Return the response. Raises TransportError, and ValueError for an invalid header."""
         data = self._endpoint.encode(request)
         if not self._free.acquire(timeout=self._timeout):
             raise TransportError("every connection is busy", sent=False)
@@ -63,7 +63,7 @@ class SyncTransport:
         return _Connection(self._endpoint, self._timeout, self._response_bytes_max)
 
     def close(self) -> None:
-        """Close the connections that are idle."""
+        """Close the idle connections."""
         while self._idle:
             self._idle.pop().close()
 
@@ -79,7 +79,7 @@ class SyncTransport:
 
 
 class _Connection:
-    """One socket, connected when it is made. Raises TransportError."""
+    """One socket, connected by its constructor. Raises TransportError."""
 
     def __init__(self, endpoint: Endpoint, timeout: float, response_bytes_max: int) -> None:
         try:
@@ -101,7 +101,7 @@ class _Connection:
             raise TransportError(str(exc) or type(exc).__name__, sent=True) from exc
 
     def is_closed_by_peer(self) -> bool:
-        """Whether there is anything to read where nothing was asked: the end, most likely."""
+        """Whether there is unrequested data to read: most likely the end of the connection."""
         return bool(select.select([self._socket], [], [], 0)[0])
 
     def close(self) -> None:
