@@ -1,7 +1,7 @@
-"""The command line. ``rankd --help`` tells what there is; docs/cli.md tells it at length.
+"""The command line. ``rankd --help`` lists the commands; docs/cli.md describes them.
 
-Every command is quick to begin: a module that is slow to import (httptools, rich, the engine, the
-server) is imported inside the function that needs it.
+Commands start quickly: a module that is slow to import (httptools, rich, the engine, the server) is
+imported inside the function that needs it.
 """
 
 import click
@@ -38,7 +38,7 @@ _SECTIONS = {
 
 
 class Front(Commands):
-    """All commands, listed by what they are for."""
+    """All commands, listed by section."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List each section with its commands."""
@@ -58,10 +58,9 @@ class Front(Commands):
 def main() -> None:
     """Exact ranks for every player, as they change.
 
-    `rankd serve` starts the service. The other commands speak to it: at --url (or RANKD_URL), or
-    where the settings say it listens, which is http://127.0.0.1:8700 if they say nothing, with the
-    key in RANKD_KEY. With --data they open a data folder themselves, which no service may have open
-    meanwhile.
+    `rankd serve` starts the service. The other commands call it: at --url (or RANKD_URL), or at the
+    host and port of the settings, by default http://127.0.0.1:8700, with the key in RANKD_KEY. With
+    --data they open a data folder themselves, which no service may have open meanwhile.
     """
 
 

@@ -1,4 +1,4 @@
-"""A quick measurement of this machine: how much would rankd do on it?"""
+"""A quick benchmark of rankd on this machine."""
 
 import random
 import tempfile
@@ -18,11 +18,11 @@ PLAYERS_MAX = 10_000_000
 SECONDS_MAX = 600.0
 BATCH = 1000
 SEED = 7
-"""The same scores each time, so that two machines are asked the same."""
+"""The same scores each time, so that results of two machines can be compared."""
 
 
 class Measured(NamedTuple):
-    """How many of something, in how long."""
+    """The number of operations of one kind, and their duration."""
 
     what: str
     times: int
@@ -30,11 +30,11 @@ class Measured(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """How many a second."""
+        """Operations a second."""
         return self.times / self.seconds if self.seconds else 0.0
 
     def told(self) -> dict[str, Any]:
-        """Return it as programs read it."""
+        """Return it as JSON values."""
         return {**self._asdict(), "rate": round(self.rate, 1)}
 
 
@@ -65,8 +65,8 @@ class Measured(NamedTuple):
 def bench(players: int, seconds: float, folder: str | None, as_json: bool) -> None:
     """Measure submissions and ranks a second on this machine.
 
-    Everything is done by the embedded engine, in a temporary folder that is removed again; each
-    submission is on stable storage before the next.
+    It uses the embedded engine, in a temporary folder that is removed again; each submission is on
+    stable storage before the next.
     """
     import rankd
 
@@ -86,7 +86,7 @@ def bench(players: int, seconds: float, folder: str | None, as_json: bool) -> No
 
 
 def measure(board: "Board", players: int, seconds: float) -> list[Measured]:
-    """Fill a board and ask it things."""
+    """Fill a board, then measure writes and reads."""
     chance = random.Random(SEED)
     filled = _fill(board, players, chance)
 

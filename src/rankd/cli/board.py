@@ -23,7 +23,7 @@ FILE_BYTES_MAX = 1 << 20
 """A definition is a page of text."""
 
 CLOSED_SHOWN_MAX = 10
-"""Closed windows that are shown with a board: a board of minutes soon has thousands."""
+"""Closed windows shown with a board: a board with windows of minutes soon has thousands."""
 
 LISTS = frozenset({"windows", "segments"})
 """Fields whose values may be written as a,b,c."""
@@ -62,9 +62,9 @@ def apply(
     yes: bool,
     drop_scores: bool,
 ) -> None:
-    """Define a board, or change it after showing what that would change.
+    """Define a board, or change it after showing the effects.
 
-    FILE is JSON or TOML with the whole definition; NAME is a board, new or there already, of which
+    FILE is JSON or TOML with the whole definition; NAME is a new or an existing board, of which
     only the fields given with --set change.
     """
     if dry_run and yes:
@@ -95,7 +95,7 @@ def _file_of(what: str) -> Path | None:
 
 
 def read_definition(path: Path) -> dict[str, Any]:
-    """Return what a file defines. Raises Failed if it cannot be read."""
+    """Return the definition in a file. Raises CommandFailed if it cannot be read."""
     try:
         if path.stat().st_size > FILE_BYTES_MAX:
             raise Failed(f"{path} has more than {FILE_BYTES_MAX} bytes: is it a board?")
@@ -133,7 +133,7 @@ def _setting(text: str) -> tuple[str, Any]:
 def changed(definition: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return a definition with some fields set; ``limits.score_max`` is a field of a field."""
     made: dict[str, Any] = dict(definition)
-    # One says the same as the other; the one that is not given would contradict.
+    # The two are redundant; the one that is not given would contradict.
     if "direction" in given and "columns" not in given:
         made.pop("columns", None)
     elif "columns" in given and "direction" not in given:
@@ -149,7 +149,7 @@ def changed(definition: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str
 
 
 def _check(name: str, definition: Mapping[str, Any]) -> None:
-    """Refuse here what the service would refuse, so that a dry run finds it too."""
+    """Apply the service's checks here, so that a dry run has them, too."""
     from rankd.model.board import Board
 
     Board.define(name, definition)
@@ -228,7 +228,7 @@ def _show_window(window: "wire.WindowPreview") -> None:
 @json_option
 @reaching()
 def list_boards(reach: Reach, as_json: bool) -> None:
-    """List the boards there are."""
+    """List all boards."""
     with reach.client() as client:
         found = client.boards()
     if as_json:
@@ -248,7 +248,7 @@ def list_boards(reach: Reach, as_json: bool) -> None:
 def show(reach: Reach, board: str, as_json: bool) -> None:
     """Show a board: its definition, its open and coming windows and the last closed ones.
 
-    With --json without the closed ones, as the API has it; `rankd board windows` has all of them.
+    With --json it is the API's response, without closed windows; `rankd board windows` lists all.
     """
     with reach.client() as client:
         found = client.board(board)

@@ -1,4 +1,4 @@
-"""Care of a data folder: checking it, folding it anew, copying it."""
+"""Maintenance of a data folder: verify, rebuild, back up and restore it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 def verify(at: Chosen, as_json: bool) -> None:
     """Check every fact of a ledger, and its index against them.
 
-    Nothing is written to a folder: it may be a backup on a disk that can only be read. Of one that
-    a service has open, the facts are checked up to now; the index is in that service's memory, and
-    is not compared. An index that nodes share is compared while they serve.
+    Nothing is written to a folder: it may be a backup on a read-only disk. If a service has the
+    folder open, the facts are checked up to now; the index is in that service's memory, and is not
+    compared. An index that nodes share is compared while they serve.
     """
     at.insist()
     position, compared = asyncio.run(_verify(at))
@@ -44,7 +44,7 @@ def verify(at: Chosen, as_json: bool) -> None:
 
 
 async def _verify(at: Chosen) -> tuple[int, bool]:
-    """Check a ledger; return up to where, and whether an index was compared with it."""
+    """Check a ledger; return the position reached, and whether an index was compared with it."""
     from rankd.terminal import showing
     from rankd.wiring import insist_on_ledger, verify_folder
 
@@ -60,8 +60,8 @@ async def _verify(at: Chosen) -> tuple[int, bool]:
 def rebuild(at: Chosen) -> None:
     """Fold the ledger into a new index.
 
-    Of a folder, it is saved there. With an index that nodes share, another one is filled beside it
-    while they serve, as spread as the URL says, and then takes its place for all of them at once.
+    The index of a folder is saved there. For an index that nodes share, a new one is filled beside
+    it while they serve, partitioned as the URL says, and then replaces it for all of them at once.
     Only a ledger in PostgreSQL has such an index.
     """
     at.insist()
@@ -92,7 +92,7 @@ def _rebuild_shared(at: Chosen) -> int:
 
 
 async def _with_engine(at: Chosen, work: Callable[["Rankd"], AsyncIterator["Progress"]]) -> int:
-    """Do long work on an engine that leaves what managers do to others; return its position."""
+    """Run long work on an engine without managers; return its position."""
     from rankd.embedded import WallClock
     from rankd.terminal import showing
     from rankd.wiring import engine
@@ -113,8 +113,8 @@ async def _with_engine(at: Chosen, work: Callable[["Rankd"], AsyncIterator["Prog
 def backup(folder: str, at: Chosen) -> None:
     """Copy a data folder's ledger into FOLDER, and verify the copy.
 
-    Also while a service has it open: the copy then has everything that was acknowledged before.
-    The index is not copied: it is folded again where the backup is restored.
+    A service may have it open: the copy then has everything that was acknowledged before. The index
+    is not copied: it is folded again where the backup is restored.
     """
     if at.elsewhere:
         raise NothingToBackUp
@@ -124,7 +124,7 @@ def backup(folder: str, at: Chosen) -> None:
 
 
 async def _back_up(data: str, folder: str) -> int:
-    """Copy a ledger; return the position that the copy goes up to."""
+    """Copy a ledger; return the last position of the copy."""
     from rankd.terminal import showing
     from rankd.wiring import alone
 
@@ -142,10 +142,10 @@ async def _back_up(data: str, folder: str) -> int:
 def restore(folder: str, at: Chosen) -> None:
     """Make a data folder, or a ledger in PostgreSQL, from the backup in FOLDER, and verify it.
 
-    The data folder must be empty or not there: nothing is ever overwritten. With --data
-    postgresql://… FOLDER may also be the data folder of a service that was stopped. FOLDER may be a
-    ledger at postgresql://… itself, to go back. Every fact is copied as it is; a copy that was
-    broken off goes on where it ended.
+    The data folder must be empty or missing: nothing is ever overwritten. With --data
+    postgresql://… FOLDER may also be the data folder of a stopped service. FOLDER may be a ledger
+    at postgresql://… itself, to go back. Every fact is copied unchanged; a copy that was
+    interrupted continues where it ended.
     """
     import rankd
     from rankd.wiring import POSTGRESQL

@@ -1,8 +1,8 @@
-"""The settings in force, for every command alike: the command line, the environment, rankd.toml.
+"""Options of all commands, and the settings in force: command line, environment, rankd.toml.
 
-A command that looks at a service, or into its ledger, has to find the one that `rankd serve` would
-start here. If it read other places than `serve` does, it would look into another, find it empty,
-and call it whole.
+A command that calls a service, or opens its ledger, must find the one that `rankd serve` would
+start here. If it read other sources than `serve`, it would open another ledger, find it empty, and
+report it as valid.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ Command = Callable[..., Any]
 
 
 def config_option(command: Command) -> Command:
-    """Let a command be told which file has the settings."""
+    """Add the option for the file of settings."""
     return click.option(
         "--config",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -47,11 +47,11 @@ def in_force(config: Path | None, **command_line: Any) -> Settings:
 
 
 def url_of(settings: Settings) -> str:
-    """Return where the service of these settings is spoken to from this machine."""
+    """Return the URL at which this machine reaches the service of these settings."""
     host, port = settings.host, settings.port or Settings().port
     try:
         address = ip_address(host)
-        if address.is_unspecified:  # It listens on all of them, and one is sure to be there.
+        if address.is_unspecified:  # It listens on all; loopback always exists.
             host = "127.0.0.1" if address.version == 4 else "::1"
     except ValueError:
         pass  # A name.
@@ -60,10 +60,10 @@ def url_of(settings: Settings) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The ledger that a command works on, and the index that goes with it."""
+    """The ledger that a command works on, with its index."""
 
     data: str
-    """The folder; also where the ledger is elsewhere, for what else is kept there."""
+    """The data folder. It is set for a ledger on a server, too, because other files are in it."""
     ledger: str = SQLITE
     index: str = NATIVE
 
@@ -74,11 +74,11 @@ class Chosen:
 
     @property
     def shown(self) -> str:
-        """How it is called, where it may be printed: without a password."""
+        """Its name for messages, without a password."""
         return shown_place(self.ledger if self.elsewhere else self.data)
 
     def place(self) -> "Place":
-        """Return where an engine finds it. The folder of a service that may run is left alone."""
+        """Return the engine's configuration, without the folder that a running service may use."""
         from rankd.wiring import Place
 
         if not self.elsewhere and self.index == NATIVE:
@@ -88,16 +88,16 @@ class Chosen:
         return Place(None if self.elsewhere else chosen.folder, chosen.ledger, chosen.index)
 
     def insist(self) -> None:
-        """Refuse a folder with nothing in it: opening it would only make an empty ledger."""
+        """Refuse an empty folder: opening it would only create an empty ledger."""
         if not self.elsewhere:
             insist_on_data(self.data)
 
 
 def choose(config: Path | None, data: str | None, ledger: str | None, index: str | None) -> Chosen:
-    """Return what a command works on.
+    """Return the ledger and the index that a command works on.
 
-    A folder or a URL that is named on the command line is named whole: what the environment and
-    the file say of a ledger elsewhere, or of an index, goes with the folder that they name.
+    A folder or a URL on the command line stands alone: a ledger or an index of the environment or
+    the file belongs to the folder named there.
     """
     if data is not None and "://" in data:
         ledger, data = ledger or data, None
@@ -108,7 +108,7 @@ def choose(config: Path | None, data: str | None, ledger: str | None, index: str
 
 
 def data_option(command: Command) -> Command:
-    """Give a command the ledger it works on, as ``at``."""
+    """Add the options for a ledger; pass the choice to the command as ``at``."""
 
     @click.option(
         "--data",
@@ -133,9 +133,9 @@ def data_option(command: Command) -> Command:
 
 
 def insist_on_data(folder: str) -> None:
-    """Refuse a folder with nothing in it: opening it would only make an empty ledger."""
+    """Refuse an empty folder: opening it would only create an empty ledger."""
     if "://" in folder:
-        return  # Of a ledger elsewhere, which tells itself if it is not there.
+        return  # Opening a ledger on a server fails by itself.
     path = Path(folder)
     if not path.is_dir() or not any(path.iterdir()):
         raise Failed(f"{folder} holds no data; name the folder that `rankd serve` uses with --data")

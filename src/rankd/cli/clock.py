@@ -1,4 +1,4 @@
-"""Ledger time and the clock of the machine: what they show, and an operator's word on a step."""
+"""Ledger time and the machine's clock: show both, and confirm a step."""
 
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def clock() -> None:
     """Compare ledger time with the clock; confirm a step.
 
-    A clock that is set while a service runs is not believed until that has lasted
-    --clock-step-seconds. Each node has a clock of its own: name its --url.
+    If the clock is set while a service runs, ledger time follows only after the step has lasted
+    --clock-step-seconds. Each node has its own clock: name its --url.
     """
 
 
@@ -25,7 +25,7 @@ def clock() -> None:
 @json_option
 @reaching()
 def show(reach: Reach, as_json: bool) -> None:
-    """Show ledger time, the machine's clock, and a step that is not believed yet."""
+    """Show ledger time, the machine's clock, and a step that is not accepted yet."""
     with reach.client() as client:
         found = client.clock()
     if as_json:
@@ -38,9 +38,9 @@ def show(reach: Reach, as_json: bool) -> None:
 @json_option
 @reaching(data=False)
 def confirm(reach: Reach, as_json: bool) -> None:
-    """Believe a step of the clock now.
+    """Accept a step of the clock now.
 
-    Windows turn accordingly. What retention drops still waits until the time has lasted.
+    Windows roll over accordingly. Retention still waits until the new time has lasted.
     """
     with reach.client() as client:
         found = client.confirm_clock()
@@ -55,7 +55,7 @@ def confirm(reach: Reach, as_json: bool) -> None:
 
 
 def print_clock(found: "wire.ClockBody") -> None:
-    """Print both times, a step and what is wrong."""
+    """Print both times, a step and the problem, if any."""
     click.echo(f"ledger time    {found.ledger_time}")
     click.echo(f"machine clock  {found.machine_time}")
     if (step := found.step) is not None:

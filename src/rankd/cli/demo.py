@@ -1,4 +1,4 @@
-"""A service with a game on it, to look at and to try things on."""
+"""A service with a simulated game, to try rankd out."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ PLAYERS_MAX = 5_000_000
 """Some minutes of filling, and a few gigabytes."""
 
 RATE_MAX = 10_000
-"""Scores a second: what one process counts with ease while it answers."""
+"""Scores a second that one process handles easily while it serves reads."""
 
 TO_TRY = """
 Open http://{at}/ in a browser, or try:
@@ -56,14 +56,14 @@ Ctrl-C ends it{afterwards}.
 def demo(players: int, rate: int, port: str | None, data: str | None) -> None:
     """Serve a simulated game, with a live page.
 
-    Fills a board named arena with players and their past, prints where to look and three lines to
-    try, and lets the game go on until ctrl-c.
+    Fills a board named arena with players and their past, prints the address and three commands to
+    try, and continues the game until ctrl-c.
     """
     from rankd.api.logs import LINE
 
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format=LINE)
     if data is not None:
-        # The environment and rankd.toml are those of a real service: its folder is no playground.
+        # The environment and rankd.toml are those of a real service, whose folder must not be used.
         _run(resolve(command_line={"port": port, "data": data}), players, rate, "")
         return
     with TemporaryDirectory(prefix="rankd-demo-") as folder:

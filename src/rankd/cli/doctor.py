@@ -1,4 +1,4 @@
-"""What is this machine like, and is anything of it in the way? A line each, and what to do."""
+"""Checks of this machine and of the servers: a line for each, with advice."""
 
 import asyncio
 import platform
@@ -27,21 +27,21 @@ FILES_MIN = 4096
 """Each connection is an open file."""
 
 CLOCK_MIN = 1_760_000_000
-"""October 2025: no clock that is right says less."""
+"""October 2025: a correct clock is later."""
 
 CLOCK_AHEAD_SECONDS_MAX = 60.0
-"""How much later than now a file of the folder may have been written."""
+"""Seconds that a file's modification time may be later than now."""
 
 
 @click.command()
 @json_option
 @data_option
 def doctor(at: Chosen, as_json: bool) -> None:
-    """Look at this machine, and say what would be in the way.
+    """Check this machine, and report anything that would be a problem.
 
-    Exits 1 if anything should be mended. A scratch ledger is made in the data folder and removed.
-    Of a ledger in PostgreSQL, and of an index in Redis, the servers are looked at instead, and
-    nothing is made there.
+    Exits 1 if anything should be fixed. A scratch ledger is made in the data folder and removed.
+    For a ledger in PostgreSQL and an index in Redis the servers are checked instead, and nothing is
+    written there.
     """
     findings = list(examine(at))
     wrong = sum(bool(each.advice) for each in findings)
@@ -62,7 +62,7 @@ def _show(findings: list[Finding]) -> None:
 
 
 def examine(at: Chosen) -> Iterator[Finding]:
-    """Yield what is found."""
+    """Yield the result of each check."""
     data = Path(at.data)
     yield _python()
     if at.elsewhere or at.index != NATIVE:
@@ -86,7 +86,7 @@ def _ledger_time(at: Chosen) -> Iterator[Finding]:
         place = Place(None, at.ledger) if at.elsewhere else Place(Path(at.data))
         times = asyncio.run(times_of(place))
     except RankdError:
-        return  # A ledger that cannot be read is told above.
+        return  # Reported above.
     now = time.time_ns() // 1000
     if times.server is not None:
         apart = f"{shown_span(now - times.server)} against the server's"
@@ -104,7 +104,7 @@ def _ledger_time(at: Chosen) -> Iterator[Finding]:
 
 
 def _servers(at: Chosen) -> Iterator[Finding]:
-    """Ask the servers that nodes share whether they keep our promises."""
+    """Check that the shared servers are configured as the ports require."""
     from rankd.wiring import Place, examined
 
     asked = {"ledger": Place(None, ledger=at.ledger), "index": Place(None, index=at.index)}
@@ -122,7 +122,7 @@ def _python() -> Finding:
 
 
 def _ledger(data: Path) -> Iterator[Finding]:
-    """Make a ledger where the data is, and read back what SQLite does there."""
+    """Make a ledger in the data folder, and read SQLite's settings there."""
     from rankd.wiring import examine_folder
 
     try:
@@ -155,9 +155,9 @@ async def _durability(folder: str) -> Any:
 
 
 def _native() -> Iterator[Finding]:
-    """Look whether the native parts serve; each is built, or not, for itself."""
+    """Check whether the native modules are in use; each is built separately."""
     import rankd.forms
-    import rankd.wiring  # It loads the list that an engine uses.
+    import rankd.wiring  # Loads the rank list of an engine.
 
     slow = "unset RANKD_PURE; or install a C compiler and reinstall rankd"
     if "rankd.rank._ranklist" in sys.modules:

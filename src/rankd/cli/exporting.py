@@ -1,4 +1,4 @@
-"""A ranking into a file."""
+"""Export a ranking into a file."""
 
 import csv
 import io
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 FORMATS = ("csv", "jsonl", "parquet")
 
 FIXED = ("rank", "name", *SUBMITTED)
-"""Names that mean something else in what is exported, or where it is imported."""
+"""Names with another meaning in an export, or in an import."""
 
 LOOKUP_PLAYERS = 1000
-"""Asked for at once: as many as the service tells of, and as a page has."""
+"""Players per lookup: the service's maximum, and the length of a page."""
 
 GROUP_ROWS = 65_536
-"""Rows of one group of a Parquet file: what a reader loads at a time."""
+"""Rows per group of a Parquet file, the unit that readers load."""
 
 
 @click.command()
@@ -63,8 +63,8 @@ def export(
     """Write every standing of a ranking, best first.
 
     Cells of CSV that a spreadsheet would take for a formula get a quote before them; `rankd import`
-    takes it off again. The attributes that the board's segments are made of are in it as columns of
-    their names, as they are when the export comes to their player.
+    removes it again. The attributes that the board's segments are made of are columns of their
+    names, with their values at the time their player is exported.
     """
     from rankd.terminal import showing
 
@@ -74,10 +74,10 @@ def export(
             raise click.UsageError("parquet needs a file: name it with --output")
     with reach.client(patient=True) as client:
         definition = client.board(board).definition
-        # An unknown window is told before a file is begun.
+        # An unknown window fails before a file is created.
         first = client.page(board, limit=1, window=window, segment=segment)
         columns = [column["name"] for column in definition["columns"]]
-        # Of a ranking, not of the board now.
+        # The columns of this ranking, which may differ from the board's present ones.
         columns = columns_of(first.standings) if first.standings else columns
         beside = _beside(columns, definition, client)
         rows = client.walk(board, window=window, segment=segment)
@@ -96,7 +96,7 @@ class Line(NamedTuple):
 
 
 def _lines(client: "Client", rows: Iterator["Row"], *, look_up: bool) -> Iterator[Line]:
-    """Yield rows with the attributes of their players, asked for a page at a time."""
+    """Yield rows with their players' attributes, which are looked up a page at a time."""
     while some := list(islice(rows, LOOKUP_PLAYERS)):
         known: dict[str, dict[str, str | int | bool]] = {}
         if look_up:
@@ -107,7 +107,7 @@ def _lines(client: "Client", rows: Iterator["Row"], *, look_up: bool) -> Iterato
 
 
 def _told(lines: Iterator[Line], total: int, tell: "Tell") -> Iterator[Line]:
-    """Yield lines, and tell how many they are of those that there were at first."""
+    """Yield lines, and report progress against the total at the start."""
     from rankd.ports import Progress
 
     for done, line in enumerate(lines, start=1):
@@ -117,27 +117,27 @@ def _told(lines: Iterator[Line], total: int, tell: "Tell") -> Iterator[Line]:
 
 
 class Beside(NamedTuple):
-    """What a row has beside a player."""
+    """The columns of an export, beside the player's."""
 
     first: str
-    """What the first score is called."""
+    """The name of the first score column."""
     columns: list[str]
-    """The board's others."""
+    """The names of the other score columns."""
     segments: list[str]
-    """Of which the attributes are written."""
+    """The attributes that are exported."""
     decimals: int
     """Of the board's scores now; the rows of a closed window may have others."""
 
     def attributes_of(self, line: Line) -> dict[str, str | int | bool]:
-        """Return a player's, of those that are written."""
+        """Return the exported attributes of a player."""
         known = line.attributes
         return {name: known[name] for name in self.segments if name in known}
 
 
 def _beside(columns: list[str], definition: dict[str, Any], client: "Client") -> Beside:
-    """Say what will be missing, rather than let somebody find it out after an import."""
+    """Choose the columns, and warn now of those that will be missing."""
     (first, *others), segments, decimals = columns, definition["segments"], definition["decimals"]
-    # By its own name, unless that means something else where it is imported.
+    # By its own name, unless that has another meaning in an import.
     first = first if others and first not in FIXED else "score"
     taken = {*FIXED, *columns}
     if hidden := [name for name in segments if name in taken]:
@@ -151,7 +151,7 @@ def _beside(columns: list[str], definition: dict[str, Any], client: "Client") ->
 
 
 def _refusal(client: "Client") -> str | None:
-    """Return why a service does not tell attributes: to a key for some boards only it does not."""
+    """Return the service's refusal to list attributes, as for a key of some boards only."""
     try:
         client.lookup_players([])
     except Refused as exc:
@@ -161,7 +161,7 @@ def _refusal(client: "Client") -> str | None:
 
 @contextmanager
 def _target(output: str) -> Iterator[IO[bytes]]:
-    """Open what is written to. A file appears under its name once it is whole."""
+    """Open the output. A file gets its name only when it is complete."""
     if output == "-":
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
@@ -197,7 +197,7 @@ def _csv_cells(line: Line, beside: Beside) -> list[str]:
     known = beside.attributes_of(line)
     attributes = [_text(known[name]) if name in known else "" for name in beside.segments]
     metadata = "" if row.metadata is None else _json(row.metadata)
-    # Numbers are ours, and no formulas: a negative score stays a number.
+    # Numbers are never formulas: a negative score stays a number.
     scores = [f"{row.score:f}" if not isinstance(row.score, int) else str(row.score)]
     scores += [str(columns[name]) for name in beside.columns]
     said = map(guarded, (*attributes, metadata))
@@ -205,7 +205,7 @@ def _csv_cells(line: Line, beside: Beside) -> list[str]:
 
 
 def _text(value: str | int | bool) -> str:
-    """Return an attribute as segments are named after it: true, and not True."""
+    """Return an attribute's value as segments are named: true, and not True."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -252,7 +252,7 @@ def _write_parquet(file: IO[bytes], rows: Iterable[Line], beside: Beside) -> int
 
 
 def _schema(arrow: Any, rows: list[Line], beside: Beside) -> Any:
-    """Whole scores are 64-bit integers; others are exact decimals of the board's."""
+    """Return the schema: whole scores are 64-bit integers, others exact decimals."""
     places = -_exponent(rows[0].row.score) if rows else beside.decimals
     score = arrow.int64() if places == 0 else arrow.decimal128(38, places)
     fields = [("rank", arrow.int64()), ("player", arrow.string()), ("name", arrow.string())]

@@ -1,6 +1,6 @@
-"""How a command fails, or warns: one line on stderr that says what to do, and an exit code.
+"""Errors and warnings of commands: one line on stderr with advice, and an exit code.
 
-0 is done, 1 is refused or failed, 2 is wrong usage.
+0 is success, 1 refused or failed, 2 wrong usage.
 """
 
 import errno
@@ -34,30 +34,30 @@ HINTS = {
     "snapshot_damaged": "`rankd rebuild` folds the index anew",
     "key_reused": "use another submission key",
 }
-"""What to do about an error, by its code."""
+"""Advice by error code."""
 
 
 def plain(text: str) -> str:
-    """Return text in one line that can do nothing to a terminal."""
+    """Return text in one line, without control characters for the terminal."""
     return "".join(sign if sign.isprintable() else " " for sign in text)
 
 
 class Failed(click.ClickException):
-    """What was asked could not be done."""
+    """The command could not be carried out."""
 
     def show(self, file: TextIO | None = None) -> None:  # type: ignore[override]
-        """Say so, in one line."""
+        """Print the error in one line."""
         click.echo(f"rankd: {plain(self.format_message())}", file=file, err=file is None)
 
 
 def insist_on_yes(question: str, *, option: str = "--yes") -> None:
-    """Go on only if whoever is there agrees. Where nobody is, say how to agree beforehand."""
+    """Ask for confirmation. Without a terminal, fail and name the option that confirms."""
     try:
         agreed = click.confirm(question, err=True)
     except click.Abort:
         if sys.stdin.isatty():
             raise
-        click.echo(err=True)  # The question stands there without an end.
+        click.echo(err=True)  # Ends the line of the question.
         problem = f"nothing was changed: nobody is here to answer; {option} agrees"
         raise Failed(problem) from None
     if not agreed:
@@ -65,7 +65,7 @@ def insist_on_yes(question: str, *, option: str = "--yes") -> None:
 
 
 def failure(error: RankdError) -> click.ClickException:
-    """Return how an error is told."""
+    """Return the exception that shows an error to the user."""
     if isinstance(error, InvalidSetting) and error.source == "the command line":
         option = "--" + error.setting.replace("_", "-")
         return click.UsageError(f"{option} {error.problem}")
@@ -78,12 +78,12 @@ def failure(error: RankdError) -> click.ClickException:
 
 
 def _warn(message: Warning | str, *_where: Any, **_more: Any) -> None:
-    """Tell a warning, but not which line of ours it comes from: that helps nobody here."""
+    """Print a warning without its source line, which is of no use here."""
     click.echo(f"warning: {plain(str(message))}", err=True)
 
 
 class Commands(click.Group):
-    """A group whose commands fail the way this module says."""
+    """A group whose commands fail as this module defines."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; turn errors and warnings into lines."""
@@ -97,7 +97,7 @@ class Commands(click.Group):
         except RankdError as exc:
             raise failure(exc) from exc
         except OSError as exc:
-            if exc.errno == errno.EPIPE:  # Whoever read our output has seen enough.
+            if exc.errno == errno.EPIPE:  # The reader of the pipe has closed it.
                 raise
             where = f"{exc.filename}: " if exc.filename else ""
             advice = "; choose another with --port" if exc.errno == errno.EADDRINUSE else ""

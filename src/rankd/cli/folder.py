@@ -1,7 +1,7 @@
-"""A data folder, spoken to as if it were a service.
+"""A data folder behind the client's interface, as if it were a service.
 
-The same routes answer, in this process and without a socket, so a command does the same and prints
-the same whichever it was pointed at. Whoever can read the folder may do anything: no key is asked.
+The same routes answer, in this process and without a socket, so a command does and prints the same
+for both. No key is needed: access to the folder is full access.
 """
 
 import asyncio
@@ -23,34 +23,34 @@ from rankd.wiring import Place, engine
 
 
 class OpenGate(Gate):
-    """Lets everybody in."""
+    """Permits every request."""
 
     def admit(self, request: Any, scope: Any, board: str | None = None) -> Actor:
-        """Return nobody in particular."""
+        """Return the anonymous actor."""
         del request, scope, board
         return ANYBODY
 
     def check_known(self, request: Any) -> None:
-        """Know everybody."""
+        """Accept any request."""
 
 
 class FolderTransport:
-    """Carries requests to the routes."""
+    """Passes requests to the routes."""
 
     def __init__(self, runner: asyncio.Runner, app: App) -> None:
         self._runner = runner
         self._app = app
 
     def send(self, request: Request) -> Response:
-        """Answer one request."""
+        """Return the response to one request."""
         return self._runner.run(_ask(self._app, request))
 
     def close(self) -> None:
-        """Nothing is open: ``opened`` closes the folder."""
+        """Do nothing: ``opened`` closes the folder."""
 
 
 async def _ask(app: App, request: Request) -> Response:
-    """Return the answer of an ASGI application to one request."""
+    """Return an ASGI application's response to one request."""
     path, _, query = request.path.partition("?")
     scope = {
         "type": "http",
@@ -85,7 +85,7 @@ async def _ask(app: App, request: Request) -> Response:
 
 @contextmanager
 def opened(folder: str) -> Iterator[FolderTransport]:
-    """Open a folder; show on a terminal how far that is."""
+    """Open a folder, with a progress bar."""
     bar, clock = ProgressBar(), WallClock()
     with asyncio.Runner() as runner:
         opening = engine(Place.of(folder), clock=clock, reading=nullcontext(), tell=bar.tell)

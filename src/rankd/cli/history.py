@@ -57,7 +57,7 @@ def history(
 
 
 def _facts_table(facts: Sequence["wire.HistoryItem"]) -> "Table":
-    """Return facts as a table; a column that none of them fills is left out."""
+    """Return facts as a table, without columns that are empty in all of them."""
     optional = ("score", "delta", "key", "build", "metadata")
     filled = [name for name in optional if any(_cell(fact, name) for fact in facts)]
     shown = table("position", "at", *filled, right=["position", "score", "delta"], whole=["at"])
@@ -67,7 +67,7 @@ def _facts_table(facts: Sequence["wire.HistoryItem"]) -> "Table":
 
 
 def _cell(fact: "wire.HistoryItem", name: str) -> str:
-    """Return one field; of a board with several columns, the score is all of them."""
+    """Return one field; on a board with several columns, the score lists all of them."""
     if name == "score" and fact.columns:
         return ", ".join(f"{column} {score(value)}" for column, value in fact.columns.items())
     value = getattr(fact, name)

@@ -1,4 +1,4 @@
-"""Scores from elsewhere: files, and Redis."""
+"""Import scores from files and from Redis."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 BATCH_DEFAULT = 1000
 BATCH_MAX = 8192
-"""As many as the service takes at once."""
+"""The most that the service accepts in one request."""
 
 REFUSALS_SHOWN_MAX = 10
-"""More of them hardly say anything new."""
+"""Further ones rarely say anything new."""
 
 
 @click.command("import")
@@ -57,17 +57,16 @@ REFUSALS_SHOWN_MAX = 10
 )
 @reaching()
 def import_(reach: Reach, source: str, board: str, batch: int, **given: Any) -> None:
-    """Have scores from a file, from standard input or from Redis counted.
+    """Submit scores from a file, from standard input or from Redis.
 
-    CSV needs the columns player and score (or delta). Taken too are key, the columns of the board,
+    CSV needs the columns player and score (or delta). Also read are key, the columns of the board,
     the attributes that its segments are made of (region, if it has that segment), and metadata and
-    attributes as JSON; columns of other names are left out, and named. JSON lines are objects of
-    the same names; what is left out of them is named at the end. A Redis sorted set is read by
-    ZSCAN, while it goes on.
+    attributes as JSON; columns of other names are left out, and listed. JSON lines are objects with
+    the same names; fields that were left out are listed at the end. A Redis sorted set is read by
+    ZSCAN, while it is in use.
 
-    An import can be repeated, after a failure too: each row has a key made of what it says, and
-    counts once, wherever in the file it stands. What comes in by standard input (-) needs a name
-    for that: --source.
+    An import can be repeated, also after a failure: each row has a key made of its content, and
+    counts once, wherever in the file it stands. Standard input (-) needs a name for that: --source.
     """
     if len(given["delimiter"]) != 1:
         raise click.UsageError("--delimiter takes one sign")
@@ -114,7 +113,7 @@ def _name_left_out(names: Sequence[str]) -> None:
 def _send(
     client: "Client", board: "BoardBody", source: Source, batch: int, unsaid: set[str]
 ) -> Counter[str]:
-    """Send everything; take out of ``unsaid`` the attributes that some row says."""
+    """Send all rows; remove from ``unsaid`` the attributes that any row has."""
     from rankd.ports import Progress
     from rankd.terminal import BYTE, ProgressBar
 
@@ -125,7 +124,7 @@ def _send(
             unsaid.difference_update(*map(_said, whole) if unsaid else ())
             answered = iter(client.submit_batch(whole, board=board.name) if whole else ())
             for number, found in enumerate(some, start=tally["rows"] + 1):
-                # By its line, where an editor can go to; of Redis, only the order is known.
+                # The line, for an editor; rows of Redis have only their order.
                 where = f"row {number:,}" if found.line is None else f"line {found.line:,}"
                 if isinstance(found, Broken):
                     _refuse(tally, f"{where}: {found.problem}")
@@ -141,7 +140,7 @@ def _send(
 
 
 def _said(row: Row) -> Collection[str]:
-    """Return which attributes a row says."""
+    """Return the names of a row's attributes."""
     said = row.get("attributes")
     return said if isinstance(said, dict) else ()
 
@@ -152,7 +151,7 @@ def _batches(rows: Iterator[Taken | Broken], size: int) -> Iterator[list[Taken |
 
 
 def _note(tally: Counter[str], result: Any, where: str, *, since: int) -> None:
-    """Count what became of a row; a key that a retired board has used counts for no other."""
+    """Count a row's result; a key used by a retired board of this name is a refusal."""
     if result.verdict == "refused":
         _refuse(tally, f"{where}: {result.detail}")
     elif result.duplicate is True and result.position is not None and result.position < since:

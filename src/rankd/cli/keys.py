@@ -1,4 +1,4 @@
-"""Keys of programs: making, listing and revoking them."""
+"""Create, list and revoke the keys of programs."""
 
 import click
 
@@ -13,8 +13,8 @@ SCOPES = ("read", "submit", "moderate", "admin")
 def keys() -> None:
     """Make, list and revoke keys.
 
-    The first key ends the time in which anybody on this machine may do anything. To make it before
-    the service starts, name its folder with --data.
+    Until the first key exists, every program on this machine has full access. To make it before the
+    service starts, name its folder with --data.
     """
 
 
@@ -50,7 +50,7 @@ def create(
 ) -> None:
     """Make a key and print it.
 
-    It is printed this once and kept nowhere: the service knows only its hash.
+    It is printed only this once and stored nowhere: the service has only its hash.
     """
     with reach.client(create=True) as client:
         made = client.create_key(scopes, boards=boards or None, title=title, expires=expires)
@@ -66,9 +66,9 @@ def create(
 @json_option
 @reaching()
 def list_keys(reach: Reach, as_json: bool) -> None:
-    """List the keys there are, by their ids.
+    """List all keys, by their ids.
 
-    When a key was last used may be told an hour late.
+    The last use of a key may be up to an hour behind.
     """
     with reach.client() as client:
         found = client.keys()
@@ -92,7 +92,7 @@ def list_keys(reach: Reach, as_json: bool) -> None:
 @click.argument("id")
 @reaching()
 def revoke(reach: Reach, id: str) -> None:
-    """Let a key open nothing any more."""
+    """Revoke a key."""
     with reach.client() as client:
         client.revoke_key(id)
     click.echo(f"revoked {plain(id)}")

@@ -43,7 +43,7 @@ def player() -> None:
 @json_option
 @reaching()
 def find(reach: Reach, query: str, limit: int, after: str | None, as_json: bool) -> None:
-    """List players whose name or id begins with QUERY, in the order of their ids.
+    """List players whose name or id begins with QUERY, ordered by id.
 
     Names are compared without regard to capitals, ids exactly.
     """
@@ -69,9 +69,9 @@ def find(reach: Reach, query: str, limit: int, after: str | None, as_json: bool)
 @json_option
 @reaching()
 def show(reach: Reach, player: str, window: str | None, as_json: bool) -> None:
-    """Show a player's profile, and where it stands on every board.
+    """Show a player's profile, and its standings on every board.
 
-    With --json the profile, as the API has it, and its `standings`.
+    With --json it is the API's profile, with `standings` added.
     """
     with reach.client() as client:
         everywhere = client.standings(player, window=window)
@@ -90,7 +90,7 @@ def show(reach: Reach, player: str, window: str | None, as_json: bool) -> None:
 
 
 def _known(client: "Client", everywhere: "wire.Everywhere") -> "wire.Profile":
-    """Return a player's profile; an empty one where nothing but scores is known."""
+    """Return a player's profile; an empty one for a player with scores only."""
     from rankd import wire
 
     player = everywhere.player
@@ -152,8 +152,8 @@ def _standings_table(standings: Iterable["wire.OnBoard"]) -> "Table":
 def set_(reach: Reach, player: str, as_json: bool, **given: Any) -> None:
     """Change a player's name, attributes or friends.
 
-    Attributes that are not named stay as they are. Whole numbers, true and false are kept as such,
-    everything else as text; quotes make text of a number: level='"7"'.
+    Other attributes stay unchanged. Whole numbers, true and false are stored as such, everything
+    else as text; quotes make text of a number: level='"7"'.
     """
     said = _said(given["name"], given["attributes"], given["removed"], given["friends"])
     if not said:

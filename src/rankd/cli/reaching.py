@@ -1,4 +1,4 @@
-"""Where a command goes: to a service, or into a data folder by itself."""
+"""The target of a command: a service, or a data folder that it opens itself."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from rankd.client import Client
 
 RETRIES_MAX = 2
-"""Who sits before a terminal would rather know now."""
+"""A user at a terminal would rather know soon."""
 
 TIMEOUT_SECONDS = 30.0
-"""A person would rather wait than try again."""
+"""A user would rather wait than try again."""
 
 BRIEF_SECONDS = 5.0
-"""For those who ask whether a service answers at all."""
+"""To check whether a service answers at all."""
 
 Command = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Where to, and as whom."""
+    """The service or the folder of a command, and the key for it."""
 
     url: str
     key: str | None
@@ -39,9 +39,9 @@ class Reach:
     def client(
         self, *, create: bool = False, patient: bool = False, brief: bool = False
     ) -> Iterator["Client"]:
-        """Connect; with ``create``, to a data folder that may not be there yet.
+        """Connect; with ``create``, to a data folder that may not exist yet.
 
-        A ``patient`` one stays with a service that is being restarted, a ``brief`` one asks once.
+        A ``patient`` client waits for a service that restarts; a ``brief`` one tries once.
         """
         from rankd.client import Client, Policy
 
@@ -67,7 +67,7 @@ class Reach:
 def reaching(
     *, key: tuple[str, ...] = ("--key", "--api-key"), data: bool = True
 ) -> Callable[[Command], Command]:
-    """Give a command the options that say where it goes, and a ``reach`` made of them."""
+    """Add the options for a target; pass it to the command as ``reach``."""
 
     def decorate(command: Command) -> Command:
         @click.option(
@@ -118,7 +118,7 @@ def reaching(
 
 
 def which_ranking(command: Command) -> Command:
-    """Give a command the options that say which ranking of a board."""
+    """Add the options for a ranking of a board."""
     command = click.option(
         "--segment", metavar="NAME:VALUE", help="Rank among these only, such as region:eu."
     )(command)
@@ -128,7 +128,7 @@ def which_ranking(command: Command) -> Command:
 
 
 def json_option(command: Command) -> Command:
-    """Give a command the switch for programs that read it."""
+    """Add the option for JSON output."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, as the API has it.")(
         command
     )

@@ -1,7 +1,7 @@
-"""As much of Redis' protocol as it takes to read a sorted set.
+"""A minimal client of the Redis protocol, to read a sorted set.
 
-A few dozen lines instead of a dependency: log in, choose a database, and walk one key by ZSCAN.
-What Redis refuses, and whatever is not Redis, becomes a ``Failed`` with its reason.
+It avoids a dependency: log in, select a database, and iterate over one key by ZSCAN. Errors of
+Redis, and replies that are not Redis', become CommandFailed with the reason.
 """
 
 import socket
@@ -13,11 +13,11 @@ from urllib.parse import unquote, urlsplit
 from rankd.cli.failing import Failed
 
 FORM = "redis://HOST:PORT/DATABASE/KEY"
-"""How a sorted set is named, wherever that is told. Without a database it is 0."""
+"""The form of a sorted set's URL, for messages. The default database is 0."""
 
 TIMEOUT_SECONDS = 30.0
 SCAN_COUNT = 1000
-"""Members asked for at a time; Redis may give more or fewer."""
+"""Members per ZSCAN; Redis may return more or fewer."""
 
 LINE_BYTES_MAX = 64 * 1024
 BULK_BYTES_MAX = 64 << 20
@@ -39,12 +39,12 @@ class Place(NamedTuple):
 
     @property
     def source(self) -> str:
-        """What to call it, without the password."""
+        """Its name for messages, without the password."""
         return f"redis://{self.host}:{self.port}/{self.database}/{self.key}"
 
 
 def place_of(url: str) -> Place:
-    """Read ``redis://[user:password@]host[:port]/[database/]KEY``. Raises Failed."""
+    """Parse ``redis://[user:password@]host[:port]/[database/]KEY``. Raises CommandFailed."""
     parts = urlsplit(url)
     segments = parts.path.lstrip("/").split("/", 1)
     database = 0
@@ -70,19 +70,19 @@ def place_of(url: str) -> Place:
 
 
 class Stream(Protocol):
-    """Bytes both ways."""
+    """A buffered connection."""
 
     def readline(self, limit: int, /) -> bytes:
-        """Return bytes up to the end of a line, or so many."""
+        """Return bytes up to the end of a line, at most ``limit``."""
 
     def read(self, size: int, /) -> bytes:
-        """Return so many bytes; fewer at the end."""
+        """Return ``size`` bytes; fewer at the end."""
 
     def write(self, data: bytes, /) -> object:
-        """Send bytes, sooner or later."""
+        """Buffer bytes to be sent."""
 
     def flush(self) -> None:
-        """Send them now."""
+        """Send the buffered bytes."""
 
 
 class Redis:
@@ -92,7 +92,7 @@ class Redis:
         self._stream = stream
 
     def ask(self, *words: str) -> Value:
-        """Send a command, return its answer. Raises Failed."""
+        """Send a command, return its reply. Raises CommandFailed."""
         encoded = [word.encode("utf-8", "surrogateescape") for word in words]
         parts = [b"*%d\r\n" % len(encoded)]
         parts += [b"$%d\r\n%s\r\n" % (len(word), word) for word in encoded]
@@ -134,7 +134,7 @@ class Redis:
 
 @contextmanager
 def connected(place: Place) -> Iterator[Redis]:
-    """Connect, log in and choose the database. Raises Failed."""
+    """Connect, log in and select the database. Raises CommandFailed."""
     try:
         plain = socket.create_connection((place.host, place.port), TIMEOUT_SECONDS)
     except OSError as exc:
@@ -155,7 +155,7 @@ def connected(place: Place) -> Iterator[Redis]:
 
 
 def count(redis: Redis, key: str) -> int:
-    """Return how many members a sorted set has. Raises Failed if there is none of the name."""
+    """Return the size of a sorted set. Raises CommandFailed if it does not exist."""
     found = redis.ask("ZCARD", key)
     if not isinstance(found, int) or found == 0:
         raise Failed(f"Redis has no sorted set {key!r} with anybody in it")
@@ -163,7 +163,7 @@ def count(redis: Redis, key: str) -> int:
 
 
 def members(redis: Redis, key: str) -> Iterator[tuple[bytes, bytes]]:
-    """Yield each member and its score, as Redis writes them; some perhaps twice."""
+    """Yield each member and its score as Redis writes them; a member may come twice."""
     cursor = "0"
     while True:
         answer = redis.ask("ZSCAN", key, cursor, "COUNT", str(SCAN_COUNT))

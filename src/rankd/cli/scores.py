@@ -9,7 +9,7 @@ from rankd.cli.reaching import Reach, json_option, reaching
 from rankd.cli.show import print_json, scores
 
 
-# Without interspersed options -5 would be an option; this way it is a score.
+# Otherwise -5 would be taken for an option; this way it is a score.
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("board")
 @click.argument("player")
@@ -34,7 +34,7 @@ from rankd.cli.show import print_json, scores
 @json_option
 @reaching(key=("--api-key",))
 def submit(reach: Reach, as_json: bool, **given: Any) -> None:
-    """Have a score counted.
+    """Submit a score.
 
     Prints the verdict, and the player's rank after it. SCORE may be negative.
     """
@@ -62,7 +62,7 @@ def submit(reach: Reach, as_json: bool, **given: Any) -> None:
 
 
 def _submitted(score: str | None, columns: dict[str, str], *, delta: bool) -> dict[str, Any]:
-    """Return what is submitted, by the names of the API; the board says which it takes."""
+    """Return the fields of the submission, by the names of the API."""
     if delta and columns:
         raise click.UsageError("--delta adds to a score: it takes no --column")
     if score is None and (delta or not columns):
@@ -72,7 +72,7 @@ def _submitted(score: str | None, columns: dict[str, str], *, delta: bool) -> di
 
 
 def pairs(option: str, example: str, given: Iterable[str]) -> dict[str, str]:
-    """Return what was given as NAME=VALUE, each name once."""
+    """Return the NAME=VALUE pairs of an option. A name may occur once."""
     found: dict[str, str] = {}
     for text in given:
         name, _, value = text.partition("=")

@@ -1,4 +1,4 @@
-"""Starting the service, and stopping it."""
+"""Start and stop the service."""
 
 import asyncio
 import logging
@@ -35,7 +35,7 @@ FIRST = (
     "role",
     "node",
 )
-"""Listed before the bounds that hardly anybody touches."""
+"""Listed before the limits, which are rarely changed."""
 
 Command = Callable[..., Any]
 
@@ -57,7 +57,7 @@ def _default(setting: Setting) -> str:
 
 
 def settings_options(command: Command) -> Command:
-    """Give a command an option for every setting."""
+    """Add an option for every setting."""
     rows = [row for name in FIRST for row in TABLE if row.name == name]
     rest = [row for row in TABLE if row.name not in FIRST]
     for row in reversed(rest):
@@ -77,9 +77,9 @@ def settings_of(given: dict[str, Any]) -> Settings:
 def serve(**given: Any) -> None:
     """Start the service on a data folder.
 
-    Prints `rankd ready on http://HOST:PORT` when it can answer, and runs until it is told to stop:
-    ctrl-c, or SIGTERM. Every option is also a variable (RANKD_PORT) and a line of rankd.toml
-    (port = 8700); the command line wins over the environment, which wins over the file.
+    Prints `rankd ready on http://HOST:PORT` when it can answer, and runs until ctrl-c or SIGTERM.
+    Every option is also a variable (RANKD_PORT) and a line of rankd.toml (port = 8700); the command
+    line overrides the environment, which overrides the file.
     """
     settings = settings_of(given)
     from rankd.api.logs import LINE
@@ -91,7 +91,7 @@ def serve(**given: Any) -> None:
 
 
 def announce(host: str, port: int) -> None:
-    """Say, to whoever started it, that it answers."""
+    """Print that the service is ready, with its URL."""
     shown = f"[{host}]" if ":" in host else host
     click.echo(f"rankd ready on http://{shown}:{port}")
     sys.stdout.flush()
@@ -113,7 +113,7 @@ async def _serve(settings: Settings) -> None:
 
 
 async def run_until_stopped(serving: Coroutine[Any, Any, None]) -> None:
-    """Run the service; a signal that comes while it still opens ends it as well, in order."""
+    """Run the service; a signal while it is still opening ends it, too, in order."""
     task = asyncio.ensure_future(serving)
     stopped = False
 
@@ -132,7 +132,7 @@ async def run_until_stopped(serving: Coroutine[Any, Any, None]) -> None:
 
 @asynccontextmanager
 async def calm_end(_rankd: "Rankd") -> AsyncIterator[None]:
-    """While the engine closes, another signal changes nothing: it is stopping already."""
+    """Ignore further signals while the engine closes: it is stopping already."""
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""What people see: tables in a terminal, plain columns elsewhere, JSON for programs."""
+"""Output: tables on a terminal, plain columns elsewhere, JSON for programs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from rankd import wire
 
 PIPED_WIDTH = 2000
-"""Columns where there is no terminal: enough that no name is cut off."""
+"""Columns without a terminal: enough that no name is cut off."""
 
 
 def print_json(shape: object) -> None:
-    """Print a shape of the wire."""
+    """Print a schema of the API as JSON."""
     from rankd import wire
 
     click.echo(wire.encode(shape).decode())
 
 
 def console() -> "Console":
-    """Return where tables go: coloured only on a terminal, and not with NO_COLOR."""
+    """Return the console for tables: coloured only on a terminal, and not with NO_COLOR."""
     from rich.console import Console
 
     made = Console(markup=False, highlight=False, emoji=False)
@@ -39,7 +39,7 @@ def console() -> "Console":
 
 
 def print_tables(*tables: "Table | str") -> None:
-    """Print tables and lines. Where there is no terminal, no line ends in blanks."""
+    """Print tables and lines. Without a terminal, trailing blanks are removed."""
     to = console()
     if to.is_terminal:
         to.print(*tables)
@@ -47,14 +47,14 @@ def print_tables(*tables: "Table | str") -> None:
     with to.capture() as captured:
         to.print(*tables)
     text = "\n".join(map(str.rstrip, captured.get().split("\n")))
-    click.echo(text, nl=not text.endswith("\n"))  # A table without rows ends in no newline.
+    click.echo(text, nl=not text.endswith("\n"))  # An empty table has no newline.
 
 
 def table(*names: str, right: Iterable[str] = (), whole: Iterable[str] = ()) -> "Table":
     """Return an empty table; columns named in ``right`` hold numbers.
 
-    On a narrow terminal, what does not fit goes on in the next line, but for numbers and for
-    columns named in ``whole``: nothing that somebody may want to type is cut off.
+    On a narrow terminal, long cells continue on the next line, except numbers and columns named in
+    ``whole``, so that a value a user may want to copy is never broken.
     """
     from rich.table import Table
 
@@ -73,7 +73,7 @@ def table(*names: str, right: Iterable[str] = (), whole: Iterable[str] = ()) -> 
 
 
 def add(to: "Table", *cells: object, style: str | None = None) -> None:
-    """Add a row. What strangers chose is shown as text, whatever it says."""
+    """Add a row. Cells are shown as plain text, because players choose some of them."""
     from rich.text import Text
 
     texts = [cell if isinstance(cell, Text) else Text(shown(cell)) for cell in cells]
@@ -88,14 +88,14 @@ def mark(text: str) -> "Text":
 
 
 def shown(cell: object) -> str:
-    """Return a cell as people write it."""
+    """Return a cell's text for people."""
     if cell is None:
         return ""
     return f"{cell:,}" if isinstance(cell, int) else plain(str(cell))
 
 
 def written(value: object) -> str:
-    """Return what a board is defined with as people write it: without quotes and brackets."""
+    """Return a value of a definition for people: without quotes and brackets."""
     match value:
         case None:
             return ""
@@ -116,13 +116,13 @@ def score(value: object) -> str:
 
 
 def scores(of: "wire.Standing | wire.Receipt") -> str:
-    """Return what a player has in every column, by their names."""
+    """Return a player's score in every column, with the columns' names."""
     columns = of.columns if isinstance(of.columns, Mapping) else {"score": of.score}
     return ", ".join(f"{plain(name)} {score(value)}" for name, value in columns.items())
 
 
 def columns_of(rows: Sequence["wire.Row"]) -> list[str]:
-    """Return what the columns are called, all of them; only the rows of boards with several say."""
+    """Return the names of all columns; ["score"] for rows of a board with one."""
     first = rows[0].columns if rows else None
     return list(first) if isinstance(first, dict) else ["score"]
 
@@ -130,7 +130,7 @@ def columns_of(rows: Sequence["wire.Row"]) -> list[str]:
 def standings_table(
     rows: Sequence["wire.Row"], *, marks: Sequence[str] | None = None, me: str | None = None
 ) -> "Table":
-    """Return standings as a table, with a mark before each and one player's row lit, if asked."""
+    """Return standings as a table, optionally with marks and with one player's row in bold."""
     first, *more = columns_of(rows)
     names = any(row.name for row in rows)
     heads = ["rank", *([""] if marks else []), "player", *(["name"] if names else [])]
@@ -151,7 +151,7 @@ def standings_table(
 
 
 def heading(page: "wire.Page") -> str:
-    """Say which ranking it is, and as of when."""
+    """Return a line with the ranking's name and position."""
     among = f" · {plain(page.segment)}" if page.segment else ""
     where = f"{plain(page.board)} · {plain(page.window)}{among}"
     if page.opens_at:
@@ -160,5 +160,5 @@ def heading(page: "wire.Page") -> str:
 
 
 def stale(flag: bool) -> str:
-    """Say, behind an answer, if there may be newer scores than it knows of."""
+    """Return the suffix for a response that may miss newer scores."""
     return " · perhaps stale" if flag else ""

@@ -1,10 +1,10 @@
-"""Where imported scores come from: rows of CSV and JSON lines, members of a Redis sorted set.
+"""Sources of imported scores: rows of CSV and JSON lines, members of a Redis sorted set.
 
-Each row becomes a submission with a key made of the source, the board's beginning, the content of
-the row and how many rows of the same content stand before it. So an import that is repeated, after
-a failure or by mistake, counts once, also where rows were moved or mended in between; and a row
-that was added to the file, or changed, counts as what it is: new. A board that was retired and
-defined anew is another board, whose keys differ.
+Each row becomes a submission. Its key is made of the source, the position of the board's first
+definition, the content of the row, and the number of equal rows before it. So an import that is
+repeated, after a failure or by mistake, counts once, even if rows were moved or corrected in
+between; a row that was added or changed is new. A board that was retired and defined again is
+another board, with other keys.
 """
 
 import csv
@@ -24,29 +24,29 @@ from rankd.cli.failing import Failed
 
 FORMATS = ("csv", "jsonl")
 SUBMITTED = ("player", "score", "delta", "key", "columns", "metadata", "attributes", "build", "at")
-"""What a row may say on any board; what is neither this nor the board's is left out."""
+"""Fields that a row may have on any board; others that are not the board's are left out."""
 
 LEFT_OUT_MAX = 100
-"""Names that are left out and told: who has more of them sees from these what is wrong."""
+"""The most left-out names that are listed: these are enough to see the mistake."""
 
 SHOWN_BYTES_MAX = 100
-"""Of a member that is named in a message."""
+"""Bytes of a member that a message shows."""
 
 STANDARD_INPUT = Path("-")
 LINE_BYTES_MAX = 1 << 20
 KEY_BYTES = 16
 
 OCCURRENCES_CACHE_KIB = 65_536
-"""Memory for the digests of rows; those of more rows are in a temporary file."""
+"""Memory for the digests of rows; beyond it they are in a temporary file."""
 
 FORMULA = tuple("=+-@\t\r")
-"""How a cell begins that a spreadsheet would run."""
+"""The first characters of a cell that a spreadsheet would run."""
 
 Row = dict[str, Any]
 
 
 class Shape(NamedTuple):
-    """What a board takes beside a player and a score."""
+    """The columns and segments of a board."""
 
     columns: tuple[str, ...]
     segments: tuple[str, ...]
@@ -54,7 +54,7 @@ class Shape(NamedTuple):
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The columns that a row may give by their names: a lone score is one already."""
+        """The columns that a row may give by name; none if ``score`` is the only column."""
         taken = {*SUBMITTED} - {"score"}
         names = tuple(name for name in self.columns if name not in taken)
         return () if names == ("score",) else names
@@ -71,34 +71,34 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A row that cannot be read. The others count all the same."""
+    """A row that cannot be read. The others still count."""
 
     line: int | None
-    """Its number in the file, from 1, as an editor shows it; None where there are no lines."""
+    """The line in the file, from 1, as an editor shows it; None where there are no lines."""
     problem: str
 
 
 class _Unreadable(Exception):
-    """What is wrong with a line, as a sentence that follows its number."""
+    """An error in a line, as a sentence that follows its number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Rows, and how far one is through them."""
+    """The rows of an import, with its progress."""
 
     name: str
     rows: Iterable[Taken | Broken]
     total: int
-    """How much there is to read; 0 if nobody knows."""
+    """The size of the source; 0 if unknown."""
     done: Callable[[], int] | None
-    """How much of the total was read; None if rows are counted."""
+    """Returns how much of the total was read; None if rows are counted."""
     repeats: bool = True
-    """Whether two rows of the same content are two submissions; a scan of Redis may repeat one."""
+    """Whether two equal rows are two submissions; a scan of Redis may repeat one."""
 
     def submissions(self, since: int = 0) -> Iterator[Taken | Broken]:
         """Yield a submission for each row, each with its key.
 
-        ``since`` is the position at which the board was defined first.
+        ``since`` is the position of the board's first definition.
         """
         with Occurrences() as occurrences:
             for found in self.rows:
@@ -110,7 +110,7 @@ class Source:
 
 
 class Occurrences:
-    """How often each content was met so far, in bounded memory however many there are."""
+    """Counts equal rows, in bounded memory for any number of them."""
 
     def __init__(self) -> None:
         import apsw
@@ -128,7 +128,7 @@ class Occurrences:
         self._met.close()
 
     def count(self, content: bytes) -> int:
-        """Return how often this content was met, this time included."""
+        """Return how often this content occurred, including this time."""
         counted: Any = self._met.execute(
             "INSERT INTO met VALUES (?, 1) ON CONFLICT DO UPDATE SET times = times + 1 "
             "RETURNING times",
@@ -138,13 +138,13 @@ class Occurrences:
 
 
 def _content(source: str, since: int, row: Row) -> bytes:
-    """Return a digest of what makes a row this row of this source, on this board."""
+    """Return the digest that identifies a row's content in this source and on this board."""
     said = json.dumps([source, since, row], sort_keys=True, default=str, ensure_ascii=False)
     return blake2b(said.encode("utf-8", "surrogatepass"), digest_size=KEY_BYTES).digest()
 
 
 def key_of(content: bytes, times: int) -> str:
-    """Return the submission key of the row with which a content is met so many times."""
+    """Return the submission key of a content's occurrence number ``times``."""
     return f"import:{blake2b(b'%d:%b' % (times, content), digest_size=KEY_BYTES).hexdigest()}"
 
 
@@ -157,7 +157,7 @@ def guarded(cell: str) -> str:
 
 
 def unguarded(cell: str) -> str:
-    """Return the cell that was guarded."""
+    """Return the cell before ``guarded``."""
     guards = cell.startswith("'") and cell.lstrip("'").startswith(FORMULA)
     return cell[1:] if guards else cell
 
@@ -177,10 +177,10 @@ def from_file(
     skip_header: bool = False,
     left_out: Callable[[Sequence[str]], None] = lambda _names: None,
 ) -> Iterator[Source]:
-    """Open a file, or what comes in.
+    """Open a file or standard input.
 
-    ``columns`` are those of CSV without a header, or instead of it. ``left_out`` is told once of
-    names that nobody asks for: of a header's at once, of those in JSON lines when all is read.
+    ``columns`` are those of CSV without a header, or replace it. ``left_out`` is called once with
+    unknown names: with those of a header at once, with those in JSON lines at the end.
     """
     format = format or path.suffix.lstrip(".").lower().replace("ndjson", "jsonl")
     if format == "parquet":
@@ -193,8 +193,8 @@ def from_file(
     if path == STANDARD_INPUT and name is None:
         raise Failed("what comes in has no name: say --source NAME. Rows of one source count once")
     with nullcontext(sys.stdin.buffer) if path == STANDARD_INPUT else path.open("rb") as raw:
-        # The newline is left alone: a cell may hold one.
-        # What is not UTF-8 comes through, so that the line it is in can be named.
+        # Newlines are not translated: a cell may hold one. Bytes that are not UTF-8 are let
+        # through, so that their line can be named.
         newline = "" if format == "csv" else None
         strange: dict[str, None] = {}
         text = TextIOWrapper(raw, "utf-8-sig", errors="surrogateescape", newline=newline)
@@ -237,7 +237,7 @@ def _heads(lines: Any, columns: Sequence[str], shape: Shape, *, skip_header: boo
 
 def _csv_rows(lines: Any, heads: Sequence[str], shape: Shape) -> Iterator[Taken | Broken]:
     while True:
-        number = lines.line_num + 1  # Where the row begins: a cell may hold several lines.
+        number = lines.line_num + 1  # The row's first line: a cell may hold several.
         try:
             cells = next(lines)
             if cells:
@@ -248,7 +248,7 @@ def _csv_rows(lines: Any, heads: Sequence[str], shape: Shape) -> Iterator[Taken 
         except _Unreadable as exc:
             yield Broken(number, str(exc))
         except csv.Error as exc:
-            # Nobody knows where the next row begins.
+            # The start of the next row is unknown.
             yield Broken(number, f"is not CSV: {exc}; what follows was not read")
             return
 
@@ -279,7 +279,7 @@ def _csv_row(cells: dict[str, str], shape: Shape) -> Row:
 
 
 def _with_attributes(row: Row, found: dict[str, Any]) -> Row:
-    """Let what stands under the name of a segment say where a player belongs."""
+    """Add the values of segment columns to a row's attributes, which take precedence."""
     if found:
         said = row.get("attributes")
         row["attributes"] = {**found, **said} if isinstance(said, dict) else found
@@ -289,7 +289,7 @@ def _with_attributes(row: Row, found: dict[str, Any]) -> Row:
 def _json_rows(
     text: TextIOWrapper, shape: Shape, strange: dict[str, None]
 ) -> Iterator[Taken | Broken]:
-    """Yield rows; add to ``strange`` the names that are left out, in the order they are met."""
+    """Yield rows; add the names that are left out to ``strange``, in order of occurrence."""
     known = _known(shape)
     for number, line in enumerate(_lines(text), start=1):
         if not line.strip():
@@ -305,12 +305,12 @@ def _json_rows(
 
 
 def _is_lost(name: str, said: Row, known: set[str]) -> bool:
-    """Whether something is left out: of a name that says nothing, nothing is."""
+    """Whether a field's value is lost: null values are not."""
     return name not in known and said[name] is not None
 
 
 def _lines(text: TextIOWrapper) -> Iterator[str]:
-    """Yield lines; of one that is too long only so much that this can be told."""
+    """Yield lines; one that is too long is cut at LINE_BYTES_MAX, which the caller detects."""
     while line := text.readline(LINE_BYTES_MAX):
         yield line
         while len(line) == LINE_BYTES_MAX and not line.endswith("\n"):
@@ -350,7 +350,7 @@ def _json(text: str, problem: str) -> Any:
         )
     except json.JSONDecodeError as exc:
         raise _Unreadable(f"{problem}: {exc.msg} at column {exc.colno}") from None
-    except (ValueError, RecursionError):  # Digits or levels without end.
+    except (ValueError, RecursionError):  # Too many digits or levels.
         raise _Unreadable(problem) from None
 
 
@@ -365,7 +365,7 @@ def _refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"JSON has no {name}")  # Python writes it all the same, and reads it.
+    raise ValueError(f"JSON has no {name}")  # Python's json accepts it.
 
 
 def _insist_on_utf8(text: str) -> None:
@@ -403,7 +403,7 @@ def _escaped(member: bytes) -> str:
 
 
 def _number(score: str) -> str:
-    """Write a double of Redis without an exponent, as scores are written. Raises _Unreadable."""
+    """Return a double of Redis without an exponent. Raises _Unreadable."""
     try:
         number = Decimal(score)
     except InvalidOperation:

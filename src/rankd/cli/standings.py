@@ -59,7 +59,7 @@ def standing(
     segment: str | None,
     as_json: bool,
 ) -> None:
-    """Show where a player stands."""
+    """Show a player's rank and score."""
     with reach.client() as client:
         found = client.standing(board, player, window=window, segment=segment)
     if as_json:

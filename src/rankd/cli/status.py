@@ -1,4 +1,4 @@
-"""Whether services answer, and how far each of them is."""
+"""The status and the position of services."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from rankd.errors import RankdError
 from rankd.settings import shown_place
 
 TAKING = frozenset({"ready", "degraded"})
-"""States in which a service takes requests."""
+"""States in which a service accepts requests."""
 
 
 class Node(NamedTuple):
@@ -32,10 +32,10 @@ class Node(NamedTuple):
 @json_option
 @reaching()
 def status(reach: Reach, urls: tuple[str, ...], as_json: bool) -> None:
-    """Show whether a service takes requests, its position, and what is wrong.
+    """Show whether a service accepts requests, its position, and its problems.
 
     Several nodes are named by their URLs; `behind` compares their positions. No key is needed.
-    Exits 1 if one of them takes no requests.
+    Exits 1 if one of them accepts no requests.
     """
     if urls and reach.data is not None:
         raise click.UsageError("URL and --data are two places: name one of them")

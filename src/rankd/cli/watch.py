@@ -26,7 +26,7 @@ EVERY_SECONDS_MAX = 3600.0
 
 Draw = Callable[["wire.Page | None", str], None]
 Wait = Callable[[float], bool]
-"""Waits so many seconds; returns whether to end."""
+"""Waits for a number of seconds; returns whether to end."""
 
 
 @click.command()
@@ -58,8 +58,8 @@ Wait = Callable[[float], bool]
 def watch(reach: Reach, board: str, every: float, changes: int | None, **given: Any) -> None:
     """Watch the best players of a board change. q or ctrl-c ends it.
 
-    Marks tell who moved since the list changed last. With --json, or where there is no terminal,
-    each changed list is one line of JSON.
+    Marks show the moves since the last change of the list. With --json, or without a terminal, each
+    changed list is one line of JSON.
     """
     as_json = given.pop("as_json") or not sys.stdout.isatty()
     drawn = contextlib.nullcontext(_print) if as_json else _drawn_live()
@@ -85,7 +85,7 @@ def _follow(
         try:
             polled = client.poll(board, etag=etag, limit=count, **which)
         except Unavailable as exc:
-            if etag is None:  # It never answered: that is for the caller to know.
+            if etag is None:  # It never answered: fail.
                 raise
             draw(None, f"away: {exc}")
         else:
@@ -130,7 +130,7 @@ def _drawn_live() -> Iterator[Draw]:
 
 
 def movements(before: Sequence["wire.Row"] | None, now: Sequence["wire.Row"]) -> list[str]:
-    """Return a mark for each standing: how far it moved since, or that it was not there."""
+    """Return a mark for each standing: the ranks it has moved, or "new"."""
     if before is None:
         return [""] * len(now)
     ranks = {row.player: row.rank for row in before}
@@ -147,7 +147,7 @@ def _mark(before: int | None, rank: int) -> str:
 
 @contextlib.contextmanager
 def _key_q() -> Iterator[Wait]:
-    """Let the key q end it, where there is a keyboard; put the terminal back in any case."""
+    """Let the key q end the command, if there is a keyboard; restore the terminal in any case."""
     if not sys.stdin.isatty():
         yield _sleep
         return
