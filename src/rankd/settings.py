@@ -354,7 +354,7 @@ def _unknown_variable(variable: str) -> str:
 
 
 def _unknown(name: str, names: Iterable[str], *, prefix: str = "") -> str:
-    from difflib import get_close_matches  # Slow to import, and only needed here.
+    from difflib import get_close_matches  # Only needed after a mistake.
 
     near = get_close_matches(name[:NAME_LENGTH_MAX], names, n=1)
     meant = f"did you mean {prefix}{near[0]}?" if near else LISTED
@@ -378,7 +378,7 @@ def _known(name: str, source: str) -> Setting:
 
 
 def shown_place(place: str) -> str:
-    """Return a folder, or the URL of a server without its user and password, to be printed."""
+    """Return a folder, or a URL without user, password and query, to be printed."""
     if "://" not in place:
         return place
     parts = urlsplit(place)

@@ -334,7 +334,7 @@ def _json_row(said: Row, shape: Shape) -> Row:
         row["columns"] = found
     columns = row.get("columns")
     if isinstance(columns, dict) and shape.columns[0] in columns:
-        row.pop("score", None)  # The first column is there already, by its name.
+        row.pop("score", None)  # The first column was given by its name.
     return _with_attributes(
         row, {name: said[name] for name in shape.segments if said.get(name) is not None}
     )

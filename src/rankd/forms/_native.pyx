@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, embedsignature=False
 # distutils: language = c
-"""The shell around native forms: it finds the values of a row, and has text.c write them.
+"""Native templates: this module finds the values of a row, and text.c writes them.
 
-plain.py says the same in Python and is what the tests compare with. Every call holds the
-interpreter's lock from start to end.
+The version in pure Python is the reference in tests. Every call holds the interpreter's lock from
+start to end.
 """
 
 from cpython.array cimport array as column_array
@@ -38,7 +38,7 @@ cdef enum kind:
 
 assert [NUMBER, OPTIONAL, GUARDED, CHANGE, SHARE, CHOICE, TEXT, RAW, COUNT, MASKED] == list(Kind)
 
-# How the values of a column lie in memory.
+# The memory layout of a column's values.
 cdef enum layout:
     ONE, OBJECTS, SIGNED_64, UNSIGNED_32, BYTES
 
@@ -55,7 +55,7 @@ cdef struct blank:
     Py_ssize_t every
     uint64_t mask
 
-# One for all forms: who fills one in is done with it before another can begin.
+# Shared by all templates: a call is done with it before another can begin.
 cdef fm_text _text
 fm_text_init(&_text)
 
@@ -72,7 +72,7 @@ cdef class Form:
     cdef list _pieces, _choices
 
     def __cinit__(self, parts):
-        """Keep blanks and what stands between them: one piece more than there are blanks."""
+        """Store placeholders and the JSON between them: one piece more than placeholders."""
         parts = list(parts)
         self._pieces, self._choices, self._columns = [b""], [], 0
         blanks = [part for part in parts if isinstance(part, Blank)]
@@ -203,7 +203,7 @@ cdef class Form:
 
 
 cdef int _find(object column, source *into) except -1:
-    """Tell how the values of a column lie."""
+    """Store the memory layout of a column's values in ``into``."""
     cdef column_array numbers
     into.object, into.data = <void *>column, NULL
     into.lies, into.length = OBJECTS, 0

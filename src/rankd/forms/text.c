@@ -1,4 +1,4 @@
-/* text.c -- numbers and texts as JSON writes them. See text.h. */
+/* text.c -- a growing buffer of JSON. See text.h. */
 
 #include "text.h"
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Kept from one text to the next: a page of the largest size fits. */
+/* Memory kept from one text to the next: the largest page fits. */
 #define KEPT_BYTES_MAX ((size_t)1 << 20)
 #define ROOM_MIN ((size_t)4096)
 #define NUMBER_BYTES_MAX 20u  /* -9223372036854775808 */
@@ -125,17 +125,17 @@ bool fm_put_quoted(fm_text *text, const char *bytes, size_t size)
     return true;
 }
 
-/* Hundredths of a per cent, rounded as Python rounds: to the nearer, and a number exactly between
- * two by all the digits it has. Those are rare, and left to the C library, which knows them all. */
+/* Return hundredths of a per cent, rounded as Python rounds: to the nearest. Values close to a half
+ * are rare, and are rounded by the C library from their exact decimal digits. */
 static uint32_t hundredths_of(double share)
 {
-    const double near = 1e-6;  /* Far more than the product below is wrong by. */
+    const double near = 1e-6;  /* Far more than the error of the product below. */
     double scaled = share * 100, whole = floor(scaled), rest = scaled - whole;
     if (fabs(rest - 0.5) > near)
         return (uint32_t)whole + (rest > 0.5);
     char digits[32];
     snprintf(digits, sizeof digits, "%.2f", share);
-    /* Two digits behind whatever the locale writes for a point: a comma, or several bytes. */
+    /* Two digits after the locale's decimal point: a comma, or several bytes. */
     const char *last = digits + strlen(digits) - 2;
     return (uint32_t)(strtoul(digits, NULL, 10) * 100 + strtoul(last, NULL, 10));
 }
