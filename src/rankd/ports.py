@@ -21,6 +21,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, overload, runtime_checkable
 
 import msgspec
@@ -804,6 +805,9 @@ class SharedIndex(RankIndex, Protocol):
 
 # --------------------------------------------------------------------------- snapshots
 
+NOTHING_HELD = nullcontext()
+"""The lock of a save whose state may be taken between any two applies."""
+
 
 class Snapshots(Protocol):
     """An index of this process saved between runs, together with the core's encoded state.
@@ -815,11 +819,17 @@ class Snapshots(Protocol):
     4. Damage is detected and never loaded: SnapshotDamaged.
     """
 
-    def save(self, notes: Callable[[], Iterable[bytes]]) -> AsyncIterator[Progress]:
+    def save(
+        self,
+        notes: Callable[[], Iterable[bytes]],
+        *,
+        still: AbstractAsyncContextManager[Any] = NOTHING_HELD,
+    ) -> AsyncIterator[Progress]:
         """Save the index as of the last step but one, without draft rankings.
 
-        ``notes`` returns the encoded state. It is called once, between two applies; the frames are
-        read later, on another thread, so they must not refer to anything that changes.
+        ``notes`` returns the encoded state. It is called once, between two applies and while
+        ``still`` is held; the frames are read later, on another thread, so they must not refer to
+        anything that changes.
         """
 
     async def load(self, tell: Callable[[Progress], None]) -> Sequence[bytes] | None:

@@ -10,13 +10,14 @@ A window of a draft is the one that is open at the time the fold has reached: wh
 it is let go, and the next one begun, just as the living board does.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 
 from rankd.core.admission import NOT_REFUSED, Admission
 from rankd.core.book import BoardPage, Book
 from rankd.core.entrants import Entrants
-from rankd.core.fold import Batch, Fold
+from rankd.core.fold import IN_MOVES_COST_MAX, Batch, Fold
 from rankd.core.turns import NEVER
 from rankd.errors import IndexUnavailable
 from rankd.model.board import Board, Scores
@@ -107,6 +108,10 @@ class Draft:
             if recorded.at >= self._turn_at:
                 begun = await self._roll(begun, recorded.at)
             await self._take_one(begun, recorded)
+            if len(begun.moves) >= IN_MOVES_COST_MAX:
+                await self._stage(begun)
+                begun = Batch()
+                await asyncio.sleep(0)
         await self._stage(begun)
 
     async def _take_one(self, begun: Batch, recorded: Recorded) -> None:

@@ -20,6 +20,7 @@ Invariants:
 4. An entry's order key changes only when its scores do.
 """
 
+import asyncio
 from array import array
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ from rankd.model.facts import (
     Attributes,
     BoardDefined,
     BoardRetired,
+    Fact,
     PlayerErased,
     PlayerProfiled,
     Position,
@@ -187,17 +189,32 @@ class Fold:
 
         An apply does it last, so nothing may follow; and what is dropped is what the index has,
         so nothing that makes room or is told in the terms of its board may come before. Else end
-        where plain submissions begin, unless that would part what is mixed all through.
+        where plain submissions begin, unless that would part what is mixed all through, or where
+        the cost of a part is reached.
         """
+        bounded, cost = self._index.immediate, self._cost(facts[start].fact)
         for place in range(start + 1, len(facts)):
             before = facts[place - 1].fact
             if isinstance(before, _ALONE) or isinstance(facts[place].fact, _ALONE):
+                return place
+            cost += self._cost(facts[place].fact) if bounded else 0
+            if cost > IN_MOVES_COST_MAX and bounded:
                 return place
             long = place - start >= IN_MOVES_AT_LEAST
             worth_it = self._index.judges and (long or not isinstance(before, ScoreSubmitted))
             if worth_it and self._plain_until(facts[place : place + 1], 0):
                 return place
         return len(facts)
+
+    def _cost(self, fact: Fact) -> int:
+        """Return about how many moves a fact makes, by the book before the part it belongs to."""
+        if not isinstance(fact, _OF_SEGMENTS):
+            return 1
+        cost = 1 + sum(MOVES_TO_SEGMENT for _ in self._in_segments(fact))
+        page = self._book.boards.get(fact.board) if isinstance(fact, ScoreSubmitted) else None
+        if page is not None:
+            cost += len(page.windows) * (1 + len(page.board.segments))
+        return cost
 
     # ---------------------------------------------------------------------- in place
 
@@ -232,8 +249,12 @@ class Fold:
     ) -> Batch:
         """Judge facts against the entries they touch, and note them in the book."""
         begun = Batch(entries, at=after)
+        paused_at = IN_MOVES_COST_MAX
         for recorded in facts:
             await self._fold_one(begun, recorded)
+            if len(begun.moves) >= paused_at and not self._index.immediate:
+                paused_at = len(begun.moves) + IN_MOVES_COST_MAX
+                await asyncio.sleep(0)  # Such a book is behind the one that readers ask.
         return begun
 
     async def apply(self, begun: Batch, *, after: Position, through: Position) -> Receipts | None:
@@ -438,6 +459,14 @@ _OF_SEGMENTS = (ScoreSubmitted, PlayerProfiled, PlayerErased)
 """What may move a player from one segment to another."""
 
 _ALONE = (BoardDefined, BoardRetired, WindowDropped)
+
+IN_MOVES_COST_MAX = 1_024
+"""What facts that go in moves may cost together, in moves of a player in a ranking: some ten
+milliseconds. Between two parts readers have their turn, and see the facts so far. In place a whole
+batch takes little longer, and is not parted."""
+
+MOVES_TO_SEGMENT = 2
+"""A player that changes its segment leaves one and enters another."""
 
 IN_MOVES_AT_LEAST = 64
 """How many facts go in moves before one looks whether they could go in place again."""

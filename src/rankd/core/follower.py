@@ -7,7 +7,8 @@ it answers is as true as the writer's answer was at that position, and says whic
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Any
 
 from rankd.core.clock_monitor import ClockMonitor
 from rankd.core.projector import FACTS_TOGETHER_MAX, Projector, Tell
@@ -17,7 +18,7 @@ from rankd.core.supervisor import Supervisor
 from rankd.core.view import View
 from rankd.errors import IndexBehind, LedgerUnavailable, RankdError, SnapshotDamaged, Unavailable
 from rankd.model.facts import Position, Recorded
-from rankd.ports import Clock, LedgerReader, Progress, Snapshots
+from rankd.ports import NOTHING_HELD, Clock, LedgerReader, Progress, Snapshots
 
 LOOK_SECONDS = 0.05
 """How long a word from the writer may be missing before one looks without it."""
@@ -193,7 +194,12 @@ class Replaced(Snapshots):
     def __init__(self, snapshots: Snapshots) -> None:
         self._snapshots = snapshots
 
-    def save(self, notes: Callable[[], Iterable[bytes]]) -> AsyncIterator[Progress]:
+    def save(
+        self,
+        notes: Callable[[], Iterable[bytes]],
+        *,
+        still: AbstractAsyncContextManager[Any] = NOTHING_HELD,
+    ) -> AsyncIterator[Progress]:
         """Never called: the one who writes the ledger saves."""
         raise AssertionError("the one who writes the ledger saves")
 

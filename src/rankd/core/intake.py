@@ -20,7 +20,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
 from typing import Any, NamedTuple, overload
 from uuid import uuid4
 
@@ -225,6 +231,14 @@ class Intake:
             yield
         finally:
             self._turn.release()
+
+    @property
+    def standstill(self) -> AbstractAsyncContextManager[None]:
+        """The writer between two batches, also of an intake that takes nothing any more.
+
+        The projector is where an append ended then, and ``link`` and ``owed`` are of that append.
+        """
+        return self._turn
 
     async def _come(self) -> None:
         if not self._ledger.shared or not self._turn.locked():
@@ -582,7 +596,7 @@ class Intake:
             receipts = await self._fold(batch, appended)
         except LedgerUnavailable as exc:  # Out of a read: it does not know what is appended.
             raise _broken(exc) from exc
-        self.link = appended.link  # Not before: a save may come while the fold reads the ledger.
+        self.link = appended.link
         now = max(now, appended.at)
         if (boards := _changed_boards(batch)) or now >= self._turn_at:
             self._look_ahead(now, boards=boards)
@@ -632,8 +646,8 @@ class Intake:
             await self._reach(appended, recorded)
         if not recorded:
             return {}
-        with self._reading:  # Readers of other threads wait; an index in memory never does.
-            receipts = await self.projector.fold(recorded)
+        # Readers of other threads wait for each part; an index in memory never does.
+        receipts = await self.projector.fold(recorded, reading=self._reading)
         self.owed = keyed(recorded, receipts)
         return receipts
 

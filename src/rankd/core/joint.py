@@ -19,9 +19,9 @@ back to an older copy of itself, is filled again by whoever notices first.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from hashlib import blake2b
-from typing import ClassVar, NamedTuple, NoReturn
+from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import msgspec
 
@@ -30,7 +30,7 @@ from rankd.core.copies import newest_copy
 from rankd.core.fold import Batch, Receipts, counts_on, merged
 from rankd.core.kept import KeptStandings
 from rankd.core.notes import Noted, blank
-from rankd.core.projector import FACTS_TOGETHER_MAX, Projector, Tell, keyed
+from rankd.core.projector import FACTS_TOGETHER_MAX, UNREAD, Projector, Tell, keyed
 from rankd.core.told import encoded
 from rankd.errors import IndexForgot, IndexUnavailable, LedgerUnavailable
 from rankd.model.facts import Position, Recorded, ScoreSubmitted, encode
@@ -133,6 +133,8 @@ class Joint(Projector):
         self._copies = copies
         self.spare = None if spare is None else Projector(ledger=ledger, index=spare, book=Book())
         """A copy of one's own, to read from while the index cannot be reached."""
+        if self.spare is not None:
+            self.spare.at_a_stretch = True
         self.spare_waits = False
         """Whether the copy stands still for a while: it is being copied."""
         self.fallback = spare
@@ -163,13 +165,16 @@ class Joint(Projector):
             )
             self.fallback = kept  # type: ignore[assignment]  # It is only read from.
 
-    async def fold(self, facts: Sequence[Recorded]) -> Receipts:
+    async def fold(
+        self, facts: Sequence[Recorded], *, reading: AbstractContextManager[Any] = UNREAD
+    ) -> Receipts:
         """Note facts that follow those before and, if the index can be reached, fold them.
 
         Receipts are missing where it cannot, or where another node was quicker and forgot. While
         it is known that it cannot, nobody waits to hear so again: see ``mend``.
         """
-        return await self._tried(facts, await self._note(facts))
+        with reading:
+            return await self._tried(facts, await self._note(facts))
 
     async def _tried(
         self, facts: Sequence[Recorded], spared: Receipts, *, of_others: bool = False

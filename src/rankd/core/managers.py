@@ -186,7 +186,7 @@ class Snapshotter:
                 taken.append(heading)
                 return take_notes(self._intake.projector.book, heading)
 
-            async for progress in snapshots.save(notes):
+            async for progress in snapshots.save(notes, still=self._intake.standstill):
                 tell(progress)
             self.saved = taken[0].checkpoint
             return self.saved

@@ -6,6 +6,8 @@ the ledger, which is read at a start, and by a process that follows another's wr
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 from rankd.core.book import Book
 from rankd.core.draft import Draft
@@ -20,6 +22,9 @@ from rankd.ports import LedgerReader, Progress, RankIndex, Ranking
 FACTS_TOGETHER_MAX = 8_192
 """How many facts are folded at once while catching up: enough to be quick, few enough that other
 work gets its turn."""
+
+UNREAD = nullcontext()
+"""Held while nobody can read: nothing, where all readers are of the same event loop."""
 
 BEGINNING = Position(0)
 """Before the first fact."""
@@ -51,24 +56,32 @@ class Projector:
         """The ledger's time there."""
         self.drafts: dict[str, Draft] = {}
         """Prepared for redefinitions that are about to be recorded, by board."""
+        self.at_a_stretch = False
+        """Whether no reader has a turn between two parts: they ask another book, which is ahead."""
         self._awaited: dict[asyncio.Future[None], Position] = {}
         self._ledger = ledger
         self._fold = Fold(index, book, self._redefine)
         self.parted, self.entries_of = self._fold.parted, self._fold.entries_of
         self.begin, self.apply = self._fold.begin, self._fold.apply
 
-    async def fold(self, facts: Sequence[Recorded]) -> Receipts:
+    async def fold(
+        self, facts: Sequence[Recorded], *, reading: AbstractContextManager[Any] = UNREAD
+    ) -> Receipts:
         """Fold facts that follow those before; return the receipts of submissions among them.
 
-        If a part fails, those before it are folded, and whoever folds on begins with it.
+        Part by part, each with ``reading`` held, and a turn of the loop in between. If a part
+        fails, those before it are folded, and whoever folds on begins with it.
         """
         parts: list[Receipts] = []
         for part in self._fold.parted(facts):
-            parts.append(await self._fold.fold(part, after=self.checkpoint))
-            self.checkpoint, self.at = part.facts[-1].position, part.facts[-1].at
+            if parts and not self.at_a_stretch:
+                await asyncio.sleep(0)
+            with reading:
+                parts.append(await self._fold.fold(part, after=self.checkpoint))
+                self.checkpoint, self.at = part.facts[-1].position, part.facts[-1].at
+            if self._awaited:
+                self._tell_those_who_wait()
         self.book.sweep_entrants()
-        if self._awaited:
-            self._tell_those_who_wait()
         return merged(parts)
 
     @property

@@ -1,6 +1,8 @@
 """Drafts: a board redefined is the board it would have been, had it been defined so at once."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -8,11 +10,15 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.unit.core.doubles import DAY, FaultyLedger, SetClock, digest_of, engine, verified
 
+from rankd.adapters.memory.index import NativeIndex
 from rankd.core import draft as module
 from rankd.core import service
+from rankd.core.fold import IN_MOVES_COST_MAX
+from rankd.core.recovery import Home
 from rankd.core.service import Rankd
 from rankd.errors import DropsScores, InvalidBoard, LedgerUnavailable
 from rankd.model.facts import Position
+from rankd.ports import Move, Moved, Ranking, Shape
 
 pytestmark = pytest.mark.anyio
 WAYS: list[dict[str, Any]] = [
@@ -374,3 +380,32 @@ async def test_what_is_changed_is_folded_once(monkeypatch: pytest.MonkeyPatch) -
         changed = await rankd.redefine("b", {"rule": "best"})
         assert read == list(range(1, 12))
         assert [window.top_after[0].scores for window in changed.windows] == [(9,)]
+
+
+class StagingIndex(NativeIndex):
+    """An index that tells how many moves are staged at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.most = 0
+
+    async def stage(
+        self,
+        moves: Sequence[Move],
+        *,
+        opened: Mapping[Ranking, Shape] = MappingProxyType({}),
+        dropped: Sequence[Ranking] = (),
+    ) -> Sequence[Moved]:
+        self.most = max(self.most, len(moves))
+        return await super().stage(moves, opened=opened, dropped=dropped)
+
+
+async def test_a_draft_stages_moves_of_bounded_number() -> None:
+    index, many = StagingIndex(), 600
+    dense = {"rule": "best", "windows": ["all", "daily", "weekly"], "ties": "dense"}
+    async with engine(FaultyLedger(), build=lambda: Home(index, None)) as rankd:
+        await rankd.define("b", dense)
+        await rankd.submit("b", [{"player": f"p{n}", "score": n} for n in range(many)])
+        await rankd.redefine("b", {**dense, "rule": "latest"})
+        assert many < index.most < IN_MOVES_COST_MAX + 3
+        assert await index.count(Ranking("b", "all")) == many

@@ -2,11 +2,14 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.core.doubles import (
+    FarIndex,
     FaultyLedger,
     MovesIndex,
     SetClock,
@@ -17,13 +20,14 @@ from tests.unit.core.doubles import (
 from tests.unit.core.histories import STEPS, History, Step
 
 from rankd.adapters.memory.index import NativeIndex
+from rankd.core import fold
 from rankd.core.book import Book
 from rankd.core.entrants import SWEPT_TOGETHER
 from rankd.core.projector import Projector
 from rankd.model.facts import Position, Recorded
 from rankd.model.receipt import Receipt
 from rankd.model.standing import Rank
-from rankd.ports import Ledger, Placed, Ranking, Run, Verdicts
+from rankd.ports import Ledger, Placed, RankIndex, Ranking, Run, Verdicts
 
 pytestmark = pytest.mark.anyio
 
@@ -31,8 +35,8 @@ pytestmark = pytest.mark.anyio
 class Folded:
     """Facts of a ledger folded once more, cut into batches."""
 
-    def __init__(self, ledger: Ledger, index: NativeIndex) -> None:
-        self.projector = Projector(ledger=ledger, index=index, book=Book())
+    def __init__(self, ledger: Ledger, index: RankIndex | FarIndex) -> None:
+        self.projector = Projector(ledger=ledger, index=cast("RankIndex", index), book=Book())
         self.receipts: dict[Position, bytes] = {}
 
     async def fold(self, facts: Sequence[Recorded], cuts: Sequence[int]) -> "Folded":
@@ -58,6 +62,11 @@ async def folded_every_way(steps: Sequence[Sequence[Step]], cuts: Sequence[int])
                 if facts:
                     assert state_of(again.projector) == state_of(living)
                 assert history.receipts.items() <= again.receipts.items()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(fold, "IN_MOVES_COST_MAX", 1)
+            again = await Folded(ledger, NativeIndex()).fold(facts, [])
+            if facts:
+                assert state_of(again.projector) == state_of(living)
 
 
 @given(STEPS, st.lists(st.integers(0, 1_000), max_size=4))
@@ -254,3 +263,67 @@ async def test_retired_boards_leave_no_entrants() -> None:
     )
     folded = await Folded(ledger, NativeIndex()).fold(facts, range(len(facts)))
     assert len(folded.projector.book.entrants) == 0
+
+
+# --------------------------------------------------------------- turns for who reads
+
+DENSE = {"rule": "best", "windows": ["all", "daily"], "ties": "dense"}
+MANY = 1_500
+
+
+async def test_readers_have_their_turns_between_parts_of_bounded_cost() -> None:
+    ledger, facts = await recorded(
+        ("define", ("arena", DENSE)), *[submit(f"p{n}", n % 7) for n in range(MANY)]
+    )
+    projector = Folded(ledger, NativeIndex()).projector
+    seen: set[tuple[int, ...]] = set()
+
+    async def read() -> None:
+        while projector.checkpoint < facts[-1].position:
+            daily = Ranking("arena", "daily:2026-11-14")
+            counts = [await projector.index.count(at) for at in (Ranking("arena", "all"), daily)]
+            seen.add((projector.checkpoint, await projector.index.checkpoint(), *counts))
+            await asyncio.sleep(0)
+
+    reading = asyncio.create_task(read())
+    await asyncio.sleep(0)
+    await projector.fold(facts)
+    await reading
+    assert len(seen) > 2 * MANY // fold.IN_MOVES_COST_MAX
+    for position, index_at, *counts in seen - {(0, 0, 0, 0)}:
+        assert index_at == position
+        assert set(counts) == {position - 1}  # The first fact is the definition.
+
+
+async def test_readers_have_their_turns_while_moves_for_a_far_index_are_made() -> None:
+    ledger, facts = await recorded(
+        ("define", ("arena", DENSE)), *[submit(f"p{n}", n) for n in range(MANY)]
+    )
+    projector = Folded(ledger, FarIndex()).projector
+    await projector.fold(facts[:1])
+    after, turns = projector.checkpoint, 0
+    entries = await projector.entries_of(facts[1:], after=after)
+    begin = asyncio.create_task(projector.begin(facts[1:], entries, after=after))
+    while not begin.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= len(begin.result().moves) // fold.IN_MOVES_COST_MAX > 1
+
+
+async def test_the_lock_of_readers_is_let_go_between_parts() -> None:
+    ledger, facts = await recorded(
+        ("define", ("arena", DENSE)), *[submit(f"p{n}", n) for n in range(MANY)]
+    )
+    projector = Folded(ledger, NativeIndex()).projector
+    held: list[Position] = []
+
+    class Lock(AbstractContextManager[None]):
+        def __enter__(self) -> None:
+            held.append(projector.checkpoint)
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    await projector.fold(facts, reading=Lock())
+    assert len(held) > MANY * 2 // fold.IN_MOVES_COST_MAX
+    assert held == sorted(set(held))

@@ -8,7 +8,7 @@ position, or be refused because more is asked for than is kept.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -16,6 +16,7 @@ from tests.unit.core.doubles import DAY, FarIndex, SetClock, SharedLedger, bare
 
 from rankd.adapters.memory.standings import MemoryStandings
 from rankd.core import managers, memory
+from rankd.core.joint import Joint
 from rankd.core.lister import Lister, Listing
 from rankd.core.managers import Archiver
 from rankd.core.reader import Found, Page, Reader
@@ -32,9 +33,6 @@ from rankd.model.facts import Position
 from rankd.model.standing import Offset, Rank
 from rankd.model.window import WindowState
 from rankd.ports import Ranking, TopList
-
-if TYPE_CHECKING:
-    from rankd.core.joint import Joint
 
 pytestmark = pytest.mark.anyio
 
@@ -496,6 +494,25 @@ async def test_a_spare_copy_goes_before_what_is_kept() -> None:
         index.cut = True
         page = await rankd.reader.page("b")
         assert (page.players, page.as_of, page.stale) == (["ann"], rankd.position, True)
+
+
+async def test_a_spare_copy_keeps_up_with_the_book_that_explains_it() -> None:
+    async with running(
+        ledger=SharedLedger(),
+        build=bare,
+        clock=SetClock(),
+        reading=nullcontext(),
+        shared=Shared(cast("Any", FarIndex()), spare=True),
+        manages=False,
+    ) as rankd:
+        await rankd.define("b", {"ties": "dense", "windows": ["all", "daily"]})
+        joint = rankd.reader.projector
+        assert isinstance(joint, Joint)
+        assert joint.spare is not None
+        submitting = asyncio.create_task(rankd.submit("b", [(f"p{n}", n) for n in range(2_000)]))
+        while not submitting.done():
+            assert joint.spare.checkpoint == joint.checkpoint
+            await asyncio.sleep(0)
 
 
 @pytest.mark.usefixtures("mended")

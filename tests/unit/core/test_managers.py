@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,7 +28,7 @@ from rankd.core.recovery import Home, Shared, recover
 from rankd.core.service import running
 from rankd.errors import IndexUnavailable, LedgerUnavailable
 from rankd.model.facts import Position
-from rankd.ports import Progress, SealedName, SealedRow
+from rankd.ports import NOTHING_HELD, Progress, SealedName, SealedRow
 
 pytestmark = pytest.mark.anyio
 BOARD: dict[str, Any] = {"rule": "sum", "windows": ["daily"]}
@@ -116,7 +116,12 @@ class FailingSnapshots:
     def __init__(self) -> None:
         self.asked = 0
 
-    async def save(self, notes: Callable[[], Iterable[bytes]]) -> AsyncIterator[Progress]:
+    async def save(
+        self,
+        notes: Callable[[], Iterable[bytes]],
+        *,
+        still: AbstractAsyncContextManager[Any] = NOTHING_HELD,
+    ) -> AsyncIterator[Progress]:
         self.asked += 1
         raise OSError(28, "injected")
         yield Progress(0, 0)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,16 @@ from tests.unit.core.doubles import (
 from tests.unit.core.histories import STEPS, History, Step
 
 from rankd.adapters.memory.index import NativeIndex
+from rankd.adapters.memory.snapshot import SnapshotFolder
 from rankd.core.entrants import Entrants
 from rankd.core.intake import Answer
 from rankd.core.projector import BEGINNING
 from rankd.core.recovery import Home, recover
 from rankd.core.service import Rankd
-from rankd.errors import SnapshotDamaged
+from rankd.errors import LedgerUnavailable, SnapshotDamaged
+from rankd.model.facts import Position
 from rankd.model.receipt import Receipt
-from rankd.ports import Ledger, Progress
+from rankd.ports import NOTHING_HELD, Ledger, Move, Moved, Progress, Ranking
 
 pytestmark = pytest.mark.anyio
 BOARD: Mapping[str, object] = {"rule": "sum", "windows": ["all", "daily"]}
@@ -169,7 +172,12 @@ class Shelf:
     def __init__(self, index: NativeIndex, notes: Sequence[bytes]) -> None:
         self._index, self._notes = index, notes
 
-    async def save(self, notes: Callable[[], Iterable[bytes]]) -> AsyncIterator[Progress]:
+    async def save(
+        self,
+        notes: Callable[[], Iterable[bytes]],
+        *,
+        still: AbstractAsyncContextManager[Any] = NOTHING_HELD,
+    ) -> AsyncIterator[Progress]:
         raise NotImplementedError
         yield
 
@@ -270,3 +278,66 @@ async def test_entrants_are_found_in_the_index_of_a_snapshot_without_them(tmp_pa
         await rankd.save()
     found = (await recover(ledger, kept_in(tmp_path), ignore)).projector.book
     assert (dict(found.entrants), found.page("b").traced) == ({"p": (since,)}, True)
+
+
+class HeldIndex(NativeIndex):
+    """An index that takes the second part of a batch when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken, self.let = 0, asyncio.Event()
+
+    async def apply(self, moves: Sequence[Move], **named: Any) -> Sequence[Moved] | None:
+        if self.taken == 2:  # The definition, and the first part.
+            await self.let.wait()
+        self.taken += 1
+        return await super().apply(moves, **named)
+
+
+async def test_a_save_waits_for_the_end_of_a_batch(tmp_path: Path) -> None:
+    """In the middle of one there is no link, and its receipts are not owed yet."""
+    ledger, index, many = FaultyLedger(), HeldIndex(), 2_000
+    items = [{"player": f"p{n}", "score": n, "key": f"k{n}"} for n in range(many)]
+    snapshots = SnapshotFolder(tmp_path, index)
+    async with engine(ledger, build=lambda: Home(index, snapshots)) as rankd:
+        await rankd.define("b", {**BOARD, "ties": "dense"})
+        submitting = asyncio.create_task(rankd.submit("b", items))
+        await rankd.reader.projector.reach(Position(2))
+        saving = asyncio.create_task(rankd.save())
+        await asyncio.wait([saving], timeout=0.2)  # So long it would take if it did not wait.
+        assert 1 < rankd.position < 1 + many
+        index.let.set()
+        await submitting
+        assert await saving == 1 + many
+    found = await recover(ledger.anew(), kept_in(tmp_path), ignore)
+    assert (found.saved, len(found.owed)) == (1 + many, many)
+
+
+class FailingIndex(NativeIndex):
+    """An index that fails once it has taken so much."""
+
+    fails_after = Position(0)
+
+    async def apply(self, moves: Sequence[Move], **named: Any) -> Sequence[Moved] | None:
+        if 0 < self.fails_after < named["after"]:
+            raise RuntimeError("injected")
+        return await super().apply(moves, **named)
+
+
+async def test_a_batch_whose_second_part_fails_is_whole_after_a_start() -> None:
+    ledger, index, many = FaultyLedger(), FailingIndex(), 2_000
+    items = [{"player": f"p{n}", "score": n, "key": f"k{n}"} for n in range(many)]
+    async with engine(ledger, build=lambda: Home(index, None)) as rankd:
+        await rankd.define("b", {**BOARD, "ties": "dense"})
+        index.fails_after = rankd.position
+        with pytest.raises(LedgerUnavailable) as failed:
+            await rankd.submit("b", items)
+        assert failed.value.applied == "unknown"
+        assert rankd.failure is not None
+        seen = await index.count(Ranking("b", "all"))
+        assert 0 < seen == rankd.position - 1 < many
+    async with engine(ledger.anew()) as rankd:
+        answers = await rankd.submit("b", items)
+        assert all(answer.duplicate and answer.receipt is not None for answer in answers)
+        assert await rankd.reader.projector.index.count(Ranking("b", "all")) == many
+        await verified(rankd)

@@ -78,17 +78,24 @@ class Survey:
         return Progress(min(self._done, self._total), self._total, "reading", "standing")
 
     def steps(self) -> Iterator[Step]:
-        """Yield step after step until few touches are left: then ``ending`` must follow at once."""
+        """Yield step after step until few touches are left: then the last pass follows."""
         for base in chain(self._table(), self._lists()):
             # Also before the end, so that the notes of a long save stay small.
             full = self._touched.waiting >= STEP_TOUCHES
             yield Step(base, self._touches(STEP_TOUCHES) if full else [])
-        for longer in range(1, PASSES_MAX + 1):
-            if self._touched.waiting <= LAST_TOUCHES_MAX:
-                return
+        for longer in range(1, PASSES_MAX):
+            yield from self._pass(longer)
+
+    def last_pass(self) -> Iterator[Step]:
+        """Yield steps over what came meanwhile: then ``ending`` must follow at once."""
+        yield from self._pass(1)
+
+    def _pass(self, longer: int) -> Iterator[Step]:
+        """Yield steps over what was touched until now, unless that is few, or adopted."""
+        if self._touched.waiting > LAST_TOUCHES_MAX:
             for _ in range(0, self._touched.waiting, STEP_TOUCHES * longer):
                 yield Step([], self._touches(STEP_TOUCHES * longer))
-            yield from (Step(base, []) for base in self._lists())
+        yield from (Step(base, []) for base in self._lists())
 
     def ending(self, notes: Callable[[], Iterable[bytes]]) -> Ending:
         """Read all that is left."""

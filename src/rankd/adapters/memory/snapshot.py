@@ -8,17 +8,17 @@ nobody can use the index before (loading.py). How the files look: layout.py.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.loading import load
 from rankd.adapters.memory.saving import Survey
 from rankd.adapters.memory.writing import Home
-from rankd.ports import Progress
+from rankd.ports import NOTHING_HELD, Progress
 
 T = TypeVar("T")
 
@@ -30,7 +30,12 @@ class SnapshotFolder:
         self._folder, self._index = folder, index
         self._busy = False
 
-    async def save(self, notes: Callable[[], Iterable[bytes]]) -> AsyncIterator[Progress]:
+    async def save(
+        self,
+        notes: Callable[[], Iterable[bytes]],
+        *,
+        still: AbstractAsyncContextManager[Any] = NOTHING_HELD,
+    ) -> AsyncIterator[Progress]:
         assert not self._busy, "a save goes on already"
         touched = self._index.begin_saving()
         self._busy = True
@@ -41,9 +46,13 @@ class SnapshotFolder:
             for step in survey.steps():
                 await thread.do(partial(home.write, step))
                 yield survey.progress
-            # Nothing waits between the end of the steps and this: no apply can come between.
-            ending = survey.ending(notes)
-            self._index.end_saving(touched)
+            async with still:
+                for step in survey.last_pass():
+                    await thread.do(partial(home.write, step))
+                    yield survey.progress
+                # Nothing waits between the last step and this: no apply can come between.
+                ending = survey.ending(notes)
+                self._index.end_saving(touched)
             total = survey.progress.total
             yield Progress(total, total, "writing", "standing")
             await thread.do(partial(home.finish, ending))

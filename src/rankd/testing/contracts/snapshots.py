@@ -6,8 +6,8 @@ to take several: tests change the index before each of them.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import cast
 
@@ -171,6 +171,30 @@ class SnapshotsContract:
         again, others = kept()
         assert list(await others.load(unheard) or ()) == [b"noted"]
         assert await again.checkpoint() == checkpoint
+        assert await seen(again) == expected
+
+    async def test_notes_are_taken_while_the_index_is_held_still(self, kept: Kept) -> None:
+        index, snapshots = kept()
+        await fold(index, *crowd(40), *crowd(40, at=DAILY, first=20), opened=[FOREVER, DAILY])
+        await index.stage(crowd(30, at=REDONE, first=50), opened={REDONE: PLAIN})
+        expected, held = Seen(), False
+
+        @asynccontextmanager
+        async def still() -> AsyncIterator[None]:
+            nonlocal expected, held
+            expected = await self._disturb(index)  # More than the last step reads by itself.
+            held = True
+            yield
+            held = False
+            await fold(index, placed("late", 9))
+
+        def notes() -> Iterable[bytes]:
+            return [b"held" if held else b"not held"]
+
+        async for _ in snapshots.save(notes, still=still()):
+            pass
+        again, others = kept()
+        assert list(await others.load(unheard) or ()) == [b"held"]
         assert await seen(again) == expected
 
     async def test_what_happens_at_any_one_step_is_saved(self, kept: Kept) -> None:
