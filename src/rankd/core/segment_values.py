@@ -4,8 +4,9 @@ A segment has a ranking for each value of its attribute in each open window, so 
 end, an id or a time in place of a region, would take memory without end. Before facts are recorded
 the values they bring are counted, by board and segment, and those beyond the bound are refused.
 
-Values are counted as they are brought, which never counts too few. At the bound they are counted
-again in the index, which drops the segments that are empty.
+Values are counted as they are brought, which never counts too few. At the bound, and when as many
+were brought as there are, they are counted again in the index, which drops the segments that are
+empty: so values that come and go take no memory either.
 """
 
 import asyncio
@@ -22,6 +23,12 @@ SEGMENT_VALUES_MAX = 10_000
 
 RECOUNT_SECONDS = 1.0
 """How often at most the values of a board at the bound are counted again."""
+
+BROUGHT_VALUES_MIN = 4_096
+"""So many values are brought, on all boards, before all are counted again; some 400 KB."""
+
+CHECKED_TOGETHER_MAX = 4_096
+"""How many facts and values are checked before others have their turn: some ten milliseconds."""
 
 Values = dict[str, set[str]]
 """By segment, the values that it has."""
@@ -41,14 +48,20 @@ class SegmentValues:
         """By the position of a board's first definition."""
         self._counted: dict[Position, float] = {}
         """When a board at the bound was counted again."""
-        self._begun = False
+        self._brought = 0
+        """How many values were brought since all were counted in the index."""
+        self._brought_max = 0
+        """With how many they are counted again."""
 
     async def begin(self, book: Book, index: RankIndex) -> "Bringing":
         """Return what checks facts that are about to be recorded together."""
-        if not self._begun:
+        if self._brought >= self._brought_max:
             with suppress(IndexUnavailable):  # It is counted another time.
                 self._values = _values_of(book, await index.shapes())
-                self._begun = True
+                here = sum(
+                    len(values) for board in self._values.values() for values in board.values()
+                )
+                self._brought, self._brought_max = 0, max(here, BROUGHT_VALUES_MIN)
         return Bringing(self, book, index)
 
     async def take(self, page: BoardPage, segment: str, value: str, index: RankIndex) -> None:
@@ -63,6 +76,7 @@ class SegmentValues:
                 board=page.board.name, segment=segment, values_max=self._values_max
             )
         values.add(value)
+        self._brought += 1
 
     def _may_recount(self, since: Position) -> bool:
         now = self._elapsed()
@@ -91,6 +105,8 @@ class Bringing:
         self._values, self._book, self._index = values, book, index
         self._attributes: dict[str, Mapping[str, str | int | bool]] = {}
         self._entered: dict[str, dict[Position, BoardPage]] = {}
+        self._checked = 0
+        """How many facts and values, since others had their turn."""
         values.forget_retired(book)
 
     async def check(self, facts: Sequence[Fact]) -> None:
@@ -99,14 +115,22 @@ class Bringing:
         refused: TooManySegmentValues | None = None
         for place, fact in enumerate(facts):
             try:
-                for page, segment, value in self._brought(fact):
-                    await self._values.take(page, segment, value, self._index)
+                await self._check_one(fact)
             except TooManySegmentValues as exc:
                 refused = refused or exc
                 places.append(place)
         if refused is not None:
             refused.places = tuple(places)
             raise refused
+
+    async def _check_one(self, fact: Fact) -> None:
+        self._checked += 1
+        for page, segment, value in self._brought(fact):
+            await self._values.take(page, segment, value, self._index)
+            self._checked += 1
+        if self._checked >= CHECKED_TOGETHER_MAX:
+            self._checked = 0
+            await asyncio.sleep(0)
 
     def _brought(self, fact: Fact) -> Iterator[tuple[BoardPage, str, str]]:
         """Yield the boards, segments and values that a fact may place a player in."""

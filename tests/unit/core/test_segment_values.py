@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.unit.core.doubles import FarIndex, SetClock, SharedLedger, kept_in
 
+from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.ledger import MemoryLedger
 from rankd.core import segment_values
 from rankd.core.recovery import Shared
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.anyio
 VALUES_MAX = 3
 BOARD = {"rule": "best", "windows": ["all", "daily"], "segments": ["clan"]}
 PLAIN = {"rule": "best", "windows": ["all"]}
+BOARDS, NEW_VALUES = 10, 3_000
 
 
 @pytest.fixture(autouse=True)
@@ -81,6 +83,43 @@ async def test_ever_new_values_of_one_player_leave_nothing(rankd: Rankd) -> None
     for number in range(5 * VALUES_MAX):
         await rankd.submit("arena", [item("ann", f"c{number}")])
         assert await clans(rankd) == {f"clan:c{number}"}
+
+
+async def test_ever_new_values_take_no_memory_and_no_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_values, "BROUGHT_VALUES_MIN", 100)
+    async with running(
+        ledger=MemoryLedger(), build=kept_in(tmp_path), clock=SetClock(), reading=nullcontext()
+    ) as rankd:
+        for number in range(BOARDS):
+            await rankd.define(f"b{number}", BOARD)
+            await rankd.submit(f"b{number}", [item("ann", "first")])
+        held = await held_by(rankd, tmp_path)
+        for number in range(NEW_VALUES):
+            await rankd.submit("b0", [item("ann", f"v{number:04}")])
+        assert await held_by(rankd, tmp_path) == held
+        counted = rankd._intake._segment_values._values.values()
+        assert sum(len(values) for board in counted for values in board.values()) < 200
+        for number in range(BOARDS):
+            await rankd.retire(f"b{number}")
+        assert await held_by(rankd, tmp_path) == (0, 0, 0)
+
+
+async def held_by(rankd: Rankd, folder: Path) -> tuple[int, int, int]:
+    """Return how many rankings, players and entries an index has, loaded from a snapshot too."""
+    held = []
+    await rankd.save()
+    living, saved = rankd.reader.projector.index, kept_in(folder)()
+    assert saved.snapshots is not None
+    await saved.snapshots.load(lambda _: None)
+    for index in (living, saved.index):
+        assert isinstance(index, NativeIndex)
+        lists = index.state.rankings.values()
+        entries = sum(len(one.ranks) for one in lists)
+        held.append((len(lists), len(index.state.players), entries))
+    assert held[0] == held[1]
+    return held[0]
 
 
 async def test_profiles_are_bound_where_their_player_is(rankd: Rankd) -> None:
