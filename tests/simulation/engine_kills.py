@@ -1,6 +1,6 @@
 """A whole engine is killed under load, again and again on one folder, and keeps every promise.
 
-    python -m tests.simulation.engine_kills [--kills N] [--seed S]
+    python -m tests.simulation.engine_kills [--kills N] [--seed S] [--boards N]
 
 A child runs an engine on a folder: submissions with and without keys, deltas, batches, boards that
 are redefined, retired and defined anew, windows that turn every few milliseconds, profiles,
@@ -9,7 +9,8 @@ to a pipe, which outlives it: before each call what it is about to do, after it 
 Its parent reads along and kills it somewhere, opens what is left and judges it by one rule: what
 was acknowledged is there once, where it was said to be; what was refused is not there; what nobody
 heard of is there whole or not at all, and sent again with its key it counts once. Then the sums are
-right, and the engine agrees with its ledger. The next life goes on with the same folder.
+right, and so are the segments (``segment_model``), and the engine agrees with its ledger. The next
+life goes on with the same folder.
 
 Every call bears a mark of its own, as the name of who made it, so that its facts can be told.
 
@@ -35,8 +36,10 @@ from typing import Any
 
 import msgspec
 from tests.simulation.power_loss import scratch_folder
+from tests.simulation.segment_model import wrong_segments
 
 from rankd.adapters.sqlite import recent
+from rankd.core import fold
 from rankd.core.intake import Answer
 from rankd.core.service import Rankd
 from rankd.errors import LedgerUnavailable, RankdError, Refused, Unavailable
@@ -73,17 +76,23 @@ BOARDS: dict[str, list[dict[str, Any]]] = {
     ],
     "brief": [{"rule": "best", "windows": ["all"], "limits": {"score_max": 50}}],
 }
-CROWD: dict[str, list[dict[str, Any]]] = {
-    f"crowd-{number}": [
-        {"rule": "best", "windows": ["all", "daily"], "segments": list(segments)},
-        {"rule": "best", "windows": ["all", "daily"], "segments": ["region", "league"]},
-    ]
-    for number, segments in enumerate(((), ("region",), ("league",), ("region", "league")) * 2)
-}
+SEGMENTS = ((), ("region",), ("league",), ("region", "league"))
+CROWD_BOARDS = 300
 """Many boards whose segments are made of the same attributes."""
-EVERY_BOARD = BOARDS | CROWD
 SUMS = ("sum", "shifts")
 """Boards of which a dictionary and a plus sign know the right answer."""
+
+
+def crowd(boards: int) -> dict[str, list[dict[str, Any]]]:
+    """Return so many boards; ``segment_model`` knows the right answers."""
+    windows = ["all", "daily"]
+    return {
+        f"crowd-{number}": [
+            {"rule": "best", "windows": windows, "segments": list(SEGMENTS[number % 4])},
+            {"rule": "best", "windows": windows, "segments": ["region", "league"]},
+        ]
+        for number in range(boards)
+    }
 
 
 # ------------------------------------------------------------------------------ the diary
@@ -159,15 +168,17 @@ class SpedClock:
 class Load:
     """Everything that callers do, at random, told to a pipe."""
 
-    def __init__(self, rankd: Rankd, life: int, seed: int, pipe: int) -> None:
+    def __init__(self, rankd: Rankd, life: int, seed: int, pipe: int, boards: int) -> None:
         self._rankd, self._life, self._pipe = rankd, life, pipe
         self._random = Random(f"{seed}/{life}")
         self._number = 0
-        self._turns = dict.fromkeys(EVERY_BOARD, 0)
+        self._crowd = crowd(boards)
+        self._boards = BOARDS | self._crowd
+        self._turns = dict.fromkeys(self._boards, 0)
         self._redefining = asyncio.Lock()
 
     async def run(self) -> None:
-        for name, definitions in EVERY_BOARD.items():
+        for name, definitions in self._boards.items():
             if name not in self._rankd.book.boards:
                 await self._do(self._define(name, definitions[0]))
         await asyncio.gather(*[self._work() for _ in range(WORKERS)])
@@ -175,8 +186,16 @@ class Load:
     async def _work(self) -> None:
         while True:
             doing = self._random.choices(
-                (self._submit, self._profile, self._save, self._redefine, self._renew, self._turn),
-                (60, 6, 2, 2, 1, 4),
+                (
+                    self._submit,
+                    self._profile,
+                    self._erase,
+                    self._save,
+                    self._redefine,
+                    self._renew,
+                    self._turn,
+                ),
+                (60, 6, 1, 2, 2, 2, 4),
             )[0]
             await doing()
 
@@ -204,7 +223,7 @@ class Load:
 
     async def _submit(self) -> None:
         random, mark = self._random, self._mark()
-        board = random.choice(tuple(random.choice((BOARDS, CROWD))))
+        board = random.choice(tuple(random.choice((BOARDS, self._crowd))))
         many = random.choice((1, 1, 1, 2, 25))
         items = [self._item(f"{mark}/{place}") for place in range(many)]
         sound = all("key" in item for item in items)
@@ -245,6 +264,15 @@ class Load:
 
         await self._do((Intent(mark, 1), work))
 
+    async def _erase(self) -> None:
+        mark, player = self._mark(), f"p{self._random.randint(0, 30)}"
+
+        async def work() -> Told:
+            await self._rankd.erase(player, actor=mark)
+            return Told(mark, "unknown")  # Of a player without a profile nothing is recorded.
+
+        await self._do((Intent(mark, 1), work))
+
     async def _save(self) -> None:
         await self._rankd.save()
 
@@ -252,9 +280,9 @@ class Load:
         await self._rankd.sealer.turn()
 
     async def _redefine(self) -> None:
-        name = self._random.choice([name for name, ways in EVERY_BOARD.items() if len(ways) > 1])
+        name = self._random.choice([name for name, ways in self._boards.items() if len(ways) > 1])
         self._turns[name] += 1
-        ways = EVERY_BOARD[name]
+        ways = self._boards[name]
         mark, definition = self._mark(), ways[self._turns[name] % len(ways)]
 
         async def work() -> Told:
@@ -268,13 +296,15 @@ class Load:
 
     async def _renew(self) -> None:
         mark = self._mark()
+        name = self._random.choice(("brief", self._random.choice(tuple(self._crowd))))
 
         async def work() -> Told:
-            return Told(mark, "yes", [await self._rankd.retire("brief", actor=mark)])
+            return Told(mark, "yes", [await self._rankd.retire(name, actor=mark)])
 
-        await self._do((Intent(mark, 1), work))
-        if "brief" not in self._rankd.book.boards:
-            await self._do(self._define("brief", BOARDS["brief"][0]))
+        async with self._redefining:  # Else a board could be gone before its change is looked at.
+            await self._do((Intent(mark, 1), work))
+        if name not in self._rankd.book.boards:
+            await self._do(self._define(name, self._boards[name][0]))
 
     def _define(
         self, name: str, definition: dict[str, Any]
@@ -295,11 +325,18 @@ def _told(mark: str, answers: Sequence[Answer]) -> Told:
     return Told(mark, "yes", [one.position for one in answers], [digest_of(one) for one in answers])
 
 
-async def live(folder: Path, life: int, seed: int, pipe: int) -> None:
+async def live(folder: Path, life: int, seed: int, pipe: int, boards: int) -> None:
     """The child's life; it ends by being killed."""
     clock = SpedClock(START + life * LIFE)
     async with opened(folder, clock) as running:
-        await Load(running.rankd, life, seed, pipe).run()
+        await Load(running.rankd, life, seed, pipe, boards).run()
+
+
+async def prepare(folder: Path, life: int, boards: int) -> None:
+    """Make the many boards before the first life, which may be short."""
+    async with opened(folder, SpedClock(START + life * LIFE, speed=1)) as running:
+        for name, ways in crowd(boards).items():
+            await running.rankd.define(name, ways[0])
 
 
 def opened(folder: Path, clock: SpedClock) -> Any:
@@ -309,14 +346,14 @@ def opened(folder: Path, clock: SpedClock) -> Any:
 # ----------------------------------------------------------------------------- the parent
 
 
-def kill_one(folder: Path, life: int, seed: int, random: Random) -> bytes:
+def kill_one(folder: Path, life: int, seed: int, random: Random, boards: int) -> bytes:
     """Let a child live, kill it somewhere, and return what it wrote."""
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(ours)
         try:
-            asyncio.run(live(folder, life, seed, theirs))
+            asyncio.run(live(folder, life, seed, theirs, boards))
         finally:
             os._exit(1)
     os.close(theirs)
@@ -408,6 +445,7 @@ class Judge:
             if (there := marks[intent.mark]) != intent.facts:
                 problems.append(f"{intent.mark}: sent again, {there} of {intent.facts} are there")
         problems += await wrong_sums(running.rankd, facts)
+        problems += await wrong_segments(running.rankd, facts, "crowd-")
         async for _ in running.rankd.verify():
             pass
         return problems
@@ -493,12 +531,16 @@ async def wrong_sums(rankd: Rankd, facts: list[Recorded]) -> list[str]:
     return problems
 
 
-def campaign(*, kills: int, seed: int, folder: Path, quiet: bool = True) -> Findings:
+def campaign(
+    *, kills: int, seed: int, folder: Path, boards: int = CROWD_BOARDS, quiet: bool = True
+) -> Findings:
     """Kill so many lives on one folder, and say what was found."""
     findings, diary, random = Findings(), Diary(), Random(seed)
     judge = Judge(findings, diary)
     for life in range(kills):
-        text = kill_one(folder, life, seed, random)
+        if not folder.exists():
+            asyncio.run(prepare(folder, life, boards))
+        text = kill_one(folder, life, seed, random, boards)
         recent = Diary()
         for one in (diary, recent):
             one.read(text)
@@ -527,14 +569,21 @@ def _say(line: str) -> None:
 
 def main() -> int:
     recent.GENERATION_KEYS = 8  # So that keys are on the move at all times.
+    fold.IN_MOVES_COST_MAX = 8  # So that a batch is folded in many parts.
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kills", type=int, default=1_000)
     parser.add_argument("--seed", type=int, default=time.time_ns() & 0xFFFF_FFFF)
+    parser.add_argument("--boards", type=int, default=CROWD_BOARDS)
     given = parser.parse_args()
-    _say(f"python -m tests.simulation.engine_kills --kills {given.kills} --seed {given.seed}")
+    said = f"--kills {given.kills} --seed {given.seed} --boards {given.boards}"
+    _say(f"python -m tests.simulation.engine_kills {said}")
     with scratch_folder() as scratch:
         findings = campaign(
-            kills=given.kills, seed=given.seed, folder=scratch / "engine", quiet=False
+            kills=given.kills,
+            seed=given.seed,
+            folder=scratch / "engine",
+            boards=given.boards,
+            quiet=False,
         )
     for problem in findings.problems[:20]:
         _say(problem)

@@ -11,15 +11,17 @@ from tests.simulation.engine_kills import Diary, Findings, Intent, Judge, Told
 from rankd.model.facts import Position, Recorded, ScoreSubmitted
 
 ROOT = Path(__file__).parents[2]
-KILLS = 30
+CAMPAIGNS = [(30, 8), (8, 300)]
+"""Kills, and boards with segments."""
 SEED = 1
 """The same each time; what the child has done when it is killed differs all the same."""
 
 
-def test_no_kill_makes_the_engine_break_its_word() -> None:
-    command = ["-m", "tests.simulation.engine_kills", "--kills", str(KILLS), "--seed", str(SEED)]
+@pytest.mark.parametrize(("kills", "boards"), CAMPAIGNS)
+def test_no_kill_makes_the_engine_break_its_word(kills: int, boards: int) -> None:
+    given = ["--kills", str(kills), "--seed", str(SEED), "--boards", str(boards)]
     done = subprocess.run(
-        [sys.executable, *command],
+        [sys.executable, "-m", "tests.simulation.engine_kills", *given],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -29,7 +31,7 @@ def test_no_kill_makes_the_engine_break_its_word() -> None:
     told = re.search(r"(\d+) kills, (\d+) problems", done.stdout)
     assert told, done.stderr
     assert done.returncode == 0, done.stdout
-    assert int(told[1]) == KILLS
+    assert int(told[1]) == kills
 
 
 def there(*marks: str) -> list[Recorded]:
