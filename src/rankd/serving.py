@@ -42,7 +42,7 @@ YOUNG_OBJECTS_MAX = 10_000
 """The garbage collector's threshold for young objects. Objects of a request are freed by reference
 counting; few are in cycles."""
 
-OPEN = "open to anybody on this machine, for there is no key"
+OPEN = "open to every process on this machine, for there is no key"
 
 _log = logging.getLogger(__name__)
 

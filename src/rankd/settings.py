@@ -79,7 +79,7 @@ class Settings:
         str, Doc("Where the index is: native, in this process, or redis://HOST shared by nodes.")
     ] = "native"
     bus: Annotated[
-        str, Doc("What carries events: memory, so far nothing else.", choices=("memory",))
+        str, Doc("The event transport: memory, so far nothing else.", choices=("memory",))
     ] = "memory"
     spare_index: Annotated[
         bool, Doc("Whether to keep a native copy of a shared index, to read from while it is lost.")
@@ -111,9 +111,9 @@ class Settings:
     key_use_seconds: Annotated[
         int, Doc("How far the recorded last use of a key may be behind; 0 records none.", 0, 86_400)
     ] = 3_600
-    role: Annotated[str, Doc("What this node does: all, api, query, ingest or manager.")] = "all"
+    role: Annotated[str, Doc("The roles of this node: all, api, query, ingest or manager.")] = "all"
     node: Annotated[
-        str, Doc("What this node calls itself in a ledger that several append to; the host's name.")
+        str, Doc("The name of this node in a ledger that several append to; the host's name.")
     ] = ""
     workers: Annotated[int, Doc("Processes that answer; one of them also writes.", 1, 64)] = 1
 
@@ -169,7 +169,7 @@ class Settings:
         float, Doc("Requests a second with one key; beyond it 429; 0 for no bound.", 0, 1_000_000)
     ] = 0.0
     rate_per_player: Annotated[
-        float, Doc("The same for a player, by its token or by whom a score is for.", 0, 1_000_000)
+        float, Doc("The same for a player, by its token or the player of a score.", 0, 1_000_000)
     ] = 0.0
     rate_per_address: Annotated[
         float, Doc("The same for an address, or for a /64 of IPv6.", 0, 1_000_000)
@@ -178,7 +178,7 @@ class Settings:
         int, Doc("Requests that may come at once before a rate holds.", 1, 1_000_000)
     ] = 20
     trusted_proxies: Annotated[
-        tuple[str, ...], Doc("Addresses and networks whose X-Forwarded-For is believed.")
+        tuple[str, ...], Doc("Addresses and networks whose X-Forwarded-For is trusted.")
     ] = ()
     public_pages: Annotated[
         tuple[str, ...],

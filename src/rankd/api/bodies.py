@@ -88,7 +88,7 @@ SUBMITTED_PLAYER = {
 }
 SCORE: Schema = {
     "description": "A whole number of 64 bits, or a number with the decimals its board declares. "
-    "As text it keeps every digit whatever reads it on the way.",
+    "As text it keeps every digit.",
     "anyOf": [
         {"type": "integer", "minimum": SCORE_MIN, "maximum": SCORE_MAX},
         {"type": "number", "exclusiveMinimum": -1e15, "exclusiveMaximum": 1e15},
@@ -97,7 +97,7 @@ SCORE: Schema = {
 }
 ATTRIBUTES: Schema = {
     "type": "object",
-    "description": "What is to be ranked by: region, country, level.",
+    "description": "Attributes for segments: region, country, level.",
     "maxProperties": ATTRIBUTES_MAX,
     "propertyNames": {"pattern": NAME_PATTERN, "maxLength": SEGMENT_NAME_LENGTH_MAX},
     "additionalProperties": {
@@ -141,8 +141,8 @@ _SUBMISSION: Schema = {
             "A retry under the same key may say another.",
         }
     ),
-    "run": {"type": "null", "description": "Not supported yet: nobody checks it."},
-    "signature": {"type": "null", "description": "Not supported yet: nobody checks it."},
+    "run": {"type": "null", "description": "Not supported yet."},
+    "signature": {"type": "null", "description": "Not supported yet."},
 }
 _ONE_OF_THEM = [{"required": ["score"]}, {"required": ["delta"]}, {"required": ["columns"]}]
 BOARD_NAME = name(BOARD_NAME_LENGTH_MAX, "The name of a board.")
@@ -239,7 +239,7 @@ BOARD_DEFINITION = fields(
         "rule": choice(ScoreRule, "best", "How a new score combines with the one counted."),
         "decimals": maybe({"type": "integer", "minimum": 0, "maximum": DECIMALS_MAX, "default": 0}),
         "ties": choice(TieRule, "ordinal", "1-2-3-4, standard 1-2-2-4 or dense 1-2-2-3."),
-        "tie_break": choice(TieBreak, "first", "Who is ahead among equals."),
+        "tie_break": choice(TieBreak, "first", "The tie-break among equal scores."),
         "windows": maybe(
             {
                 "type": "array",
@@ -255,7 +255,7 @@ BOARD_DEFINITION = fields(
                 "type": "string",
                 "maxLength": 64,
                 "default": "UTC",
-                "description": "Whose midnight it is: an IANA name such as Europe/Berlin.",
+                "description": "The time zone of the windows: an IANA name such as Europe/Berlin.",
             }
         ),
         "segments": maybe(
@@ -278,11 +278,13 @@ BOARD_DEFINITION = fields(
                     "submissions_per_minute_max": maybe({"type": "integer", "minimum": 1}),
                 },
                 "additionalProperties": False,
-                "description": "What is taken for honest.",
+                "description": "Bounds of plausible scores.",
             }
         ),
         "writes": choice(
-            Writes, "server", "Who may submit: servers, or players' own clients; signed is to come."
+            Writes,
+            "server",
+            "Accepted clients: servers, or players' clients; signed is to come.",
         ),
         "prize": maybe({"type": "boolean", "default": False}),
         "retention": maybe(
@@ -305,18 +307,18 @@ _PLAYER_NAME = maybe(
     )
 )
 PLAYER_PROFILE = fields(
-    "What people say of a player. A field that is left out stays as it is; null forgets it.",
+    "A player's name, attributes and friends. Fields left out stay; null removes one.",
     {
         "name": _PLAYER_NAME,
         "attributes": maybe(
-            {**ATTRIBUTES, "description": "What is to be ranked by, all of it: region, country."}
+            {**ATTRIBUTES, "description": "All attributes of the player: region, country."}
         ),
         "friends": maybe({**_FRIENDS, "description": "All of them."}),
     },
     examples=[{"name": "Ada", "attributes": {"region": "eu"}}, {"name": "Ada Lovelace"}],
 )
 PLAYER_PATCH = fields(
-    "What changes of a player's profile. What is left out stays as it is; null forgets it.",
+    "Changes of a player's profile. Fields left out stay as they are; null removes one.",
     {
         "name": _PLAYER_NAME,
         "attributes": maybe(

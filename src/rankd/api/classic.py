@@ -401,7 +401,7 @@ async def _count(service: Service, asked: Asked, actor: Actor) -> Receipt:
     if answer.error is not None:
         raise answer.error
     if answer.pending is not None:
-        raise IndexUnavailable("the score is recorded, and nobody can tell its rank now")
+        raise IndexUnavailable("the score is recorded, and its rank is not known now")
     if answer.receipt is None:
         raise UnknownBoard(asked.board)
     if answer.receipt.rejected:

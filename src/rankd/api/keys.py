@@ -166,7 +166,7 @@ async def create_key(service: Service, request: Request) -> Response:
     """
     actor = service.gate.admit(request, "admin")
     if b"idempotency-key" in request.headers:
-        message = "cannot be given: a key is told once; revoke what was made in vain"
+        message = "cannot be given: a key is shown once; revoke the unneeded one"
         raise InvalidRequest([FieldError("Idempotency-Key", message)])
     if len(service.rankd.book.keys) >= KEYS_MAX:
         raise InvalidRequest([FieldError("", f"there may be at most {KEYS_MAX} keys")])

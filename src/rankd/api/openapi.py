@@ -26,19 +26,19 @@ A real-time leaderboard service. Ranks count from 1, offsets from 0, times are R
 Keys are sent as `Authorization: Bearer`; a player's token takes the same place. While no key has
 been created and the service listens on loopback only, none is needed.
 
-What is wrong is answered as `application/problem+json` with a `code` that never changes; on writes
+Errors are answered as `application/problem+json` with a `code` that never changes; on writes
 `applied` tells whether anything was done.
 """
 
 TAGS = {
     "boards": "Competitions and their windows.",
     "scores": "Submitting.",
-    "standings": "Who is where.",
+    "standings": "Ranks and lists.",
     "players": "Names, attributes and friends.",
-    "audit": "What was recorded, by whom.",
-    "keys": "Who may do what.",
+    "audit": "The recorded facts and their actors.",
+    "keys": "Keys and their scopes.",
     "classic": "The routes of well-known system-design texts, in their words.",
-    "service": "For those who run it.",
+    "service": "Health, metrics and documentation.",
 }
 
 PROBLEMS = {
@@ -47,7 +47,7 @@ PROBLEMS = {
     403: ("Forbidden", "The key or token does not reach this far."),
     404: ("NotFound", "There is no such path, board, window, player or entry."),
     405: ("MethodNotAllowed", "The path takes other methods, which Allow names."),
-    409: ("Conflict", "Somebody else was quicker: look again, and ask again."),
+    409: ("Conflict", "A concurrent change came first: read again, then repeat the request."),
     413: ("TooLarge", "The body is larger than is taken here."),
     415: ("UnsupportedMediaType", "The body is not application/json, or is compressed."),
     422: ("Invalid", "It can be read and not be done; `errors` names the fields."),
@@ -57,7 +57,7 @@ PROBLEMS = {
 """Error responses by status: the name of the component, and its description."""
 
 HEADERS: dict[int, tuple[str, str, str]] = {
-    401: ("WWW-Authenticate", "string", "How to show who asks: Bearer."),
+    401: ("WWW-Authenticate", "string", "The authentication scheme: Bearer."),
     405: ("Allow", "string", "The methods this path takes."),
     429: ("Retry-After", "integer", "In seconds."),
     503: ("Retry-After", "integer", "In seconds."),
@@ -83,7 +83,7 @@ PATH_SCHEMAS: dict[str, bodies.Schema] = {
 ANY_PLAYER: bodies.Schema = {
     "type": "string",
     "minLength": 1,
-    "description": "The player's id. What can be nobody's is nobody's: it has no standing.",
+    "description": "The player's id. An id that no player can have has no standing.",
 }
 
 
@@ -266,7 +266,7 @@ def _problem(status: int | None) -> dict[str, Any]:
 
 def _response(kind: Any, schemas: Mapping[str, Any]) -> dict[str, Any]:
     if kind is None:
-        return {"description": "Nothing has changed since what the asker knows."}
+        return {"description": "Nothing has changed since the version in If-None-Match."}
     if isinstance(kind, tuple):
         schema: Any = {"anyOf": [schemas[repr(each)] for each in kind]}
     else:

@@ -52,7 +52,7 @@ _POSITION_MAX = 2**63 - 1
 
 WHICH = (
     Param(name="window", doc="all, daily (today's), daily:2026-11-14 (a past one), daily:-1"),
-    Param(name="segment", doc="an attribute and its value, as region:eu; everybody if absent"),
+    Param(name="segment", doc="an attribute and its value, as region:eu; all players if absent"),
     Param(
         name="min_position",
         kind=int,

@@ -28,7 +28,7 @@ COUNT_MAX = 1000
     show_default=True,
     help="How many.",
 )
-@click.option("--before", type=click.IntRange(min=1), help="Only what is before this position.")
+@click.option("--before", type=click.IntRange(min=1), help="Only facts before this position.")
 @click.option("--since", metavar="TIME", help="Recorded then or later: 2026-11-14T09:30:00Z.")
 @click.option("--until", metavar="TIME", help="Recorded before then.")
 @json_option

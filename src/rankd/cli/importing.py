@@ -40,12 +40,12 @@ REFUSALS_SHOWN_MAX = 10
     help="The columns of a CSV file without a header, in their order.",
 )
 @click.option("--skip-header", is_flag=True, help="Leave out the first line: --columns names them.")
-@click.option("--delimiter", default=",", metavar="SIGN", help="What parts the cells of CSV.")
+@click.option("--delimiter", default=",", metavar="SIGN", help="The delimiter of CSV cells.")
 @click.option(
     "--source",
     "source_name",
     metavar="NAME",
-    help="What to call the source. Rows of one source count once; the default is where it is.",
+    help="The name of the source. Rows of one source count once; the default is its path.",
 )
 @click.option(
     "--batch",

@@ -25,7 +25,7 @@ def keys() -> None:
     type=click.Choice(SCOPES),
     multiple=True,
     required=True,
-    help="What it is for; repeat it for several. admin includes the others.",
+    help="A scope of the key; repeat it for several. admin includes the others.",
 )
 @click.option(
     "--board",
@@ -34,7 +34,7 @@ def keys() -> None:
     metavar="BOARD",
     help="Only for this board; may be repeated.",
 )
-@click.option("--title", help="What to call it in the list.")
+@click.option("--title", help="A title, for the list.")
 @click.option(
     "--expires", metavar="WHEN", help="Refuse it later: 90d, 2027-01-01 or 2027-01-01T06:00:00Z."
 )
@@ -76,7 +76,7 @@ def list_keys(reach: Reach, as_json: bool) -> None:
         print_json(found)
         return
     if not found.keys:
-        click.echo("no keys: on a loopback address anybody may do anything", err=True)
+        click.echo("no keys: on a loopback address every request is allowed", err=True)
         return
     shown = table(
         "id", "scopes", "boards", "title", "created", "last used", "expires", whole=["id"]

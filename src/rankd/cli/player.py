@@ -125,7 +125,7 @@ def _standings_table(standings: Iterable["wire.OnBoard"]) -> "Table":
 
 @player.command("set")
 @click.argument("player")
-@click.option("--name", metavar="NAME", help="What to call the player.")
+@click.option("--name", metavar="NAME", help="The player's display name.")
 @click.option(
     "--attribute",
     "attributes",

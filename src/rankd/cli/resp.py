@@ -110,7 +110,7 @@ class Redis:
         if kind == b"+":
             return rest
         if kind not in b":$*" or not rest.lstrip(b"-").isdigit():
-            raise Failed("what answers there is not Redis")
+            raise Failed("the server there is not Redis")
         number = int(rest)
         if kind == b":":
             return number
@@ -168,7 +168,7 @@ def members(redis: Redis, key: str) -> Iterator[tuple[bytes, bytes]]:
     while True:
         answer = redis.ask("ZSCAN", key, cursor, "COUNT", str(SCAN_COUNT))
         if not isinstance(answer, list) or len(answer) != 2 or not isinstance(answer[1], list):
-            raise Failed("what answers there is not Redis")
+            raise Failed("the server there is not Redis")
         parts = [_bytes(part) for part in answer[1]]
         yield from zip(parts[::2], parts[1::2], strict=True)
         cursor = _bytes(answer[0]).decode(errors="replace")
@@ -178,5 +178,5 @@ def members(redis: Redis, key: str) -> Iterator[tuple[bytes, bytes]]:
 
 def _bytes(value: Value) -> bytes:
     if not isinstance(value, bytes):
-        raise Failed("what answers there is not Redis")
+        raise Failed("the server there is not Redis")
     return value

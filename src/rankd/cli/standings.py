@@ -80,14 +80,14 @@ def standing(
     type=click.IntRange(0, NEIGHBOURS_MAX),
     default=5,
     show_default=True,
-    help="How many who are better.",
+    help="How many better players.",
 )
 @click.option(
     "--below",
     type=click.IntRange(0, NEIGHBOURS_MAX),
     default=5,
     show_default=True,
-    help="How many who are not.",
+    help="How many worse players.",
 )
 @which_ranking
 @json_option

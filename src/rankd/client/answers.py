@@ -126,7 +126,7 @@ class Attempts(Generic[T]):
             self.result = self._call.read(outcome)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return _tell(
-                Refused("what answered there is not rankd: its answer cannot be read"),
+                Refused("the server there is not rankd: its answer cannot be read"),
                 self._without_answer(sent=True)._replace(status=outcome.status),
             )
         return None

@@ -749,7 +749,7 @@ def _unbuilt(definition: object) -> list[FieldError]:
     }
     errors = [FieldError(name, "is not supported yet") for name, said in asked.items() if said]
     if given.get("writes") == Writes.SIGNED:
-        errors.append(FieldError("writes", "signed is not supported yet: nobody checks signatures"))
+        errors.append(FieldError("writes", "signed is not supported yet"))
     return errors
 
 

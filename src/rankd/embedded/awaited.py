@@ -460,7 +460,7 @@ def receipt_of(answer: Answer, board: str, rankd: View) -> Receipt:
     error: RankdError | None = answer.error
     receipt = answer.receipt
     if answer.pending is not None:
-        raise IndexUnavailable("the score is recorded, and nobody can tell its rank now")
+        raise IndexUnavailable("the score is recorded, and its rank is not known now")
     if error is None and receipt is None:
         error = UnknownBoard(board)
     elif receipt is not None and receipt.rejected:

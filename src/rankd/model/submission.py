@@ -520,7 +520,7 @@ def _read_at(value: object, path: str, errors: Errors) -> Instant:
 
 def _refuse_unchecked(_value: object, path: str, errors: Errors) -> None:
     """Refuse a field that clients expect to be checked: accepting it unread would mislead them."""
-    errors.append(FieldError(path, "is not supported yet: nobody checks it"))
+    errors.append(FieldError(path, "is not supported yet"))
 
 
 def _read_metadata(value: object, path: str, errors: Errors) -> bytes:
