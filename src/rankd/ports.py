@@ -116,7 +116,7 @@ class Ledger(LedgerReader, Protocol):
     4. Keys are remembered for the ledger's life. Of two facts with one key in one append the first
        wins.
     5. Ledger time never goes back: an append's ``at`` is no earlier than any before it, even if the
-       clock goes back.
+       clock goes back. Only an append that begins with TimeCorrected has the time it is given.
     6. LedgerUnavailable has the outcome of the append: ``no`` only if it certainly was not applied.
        After ``unknown`` a ledger that is not shared refuses every call until it is reopened.
     7. A fact is always read back byte for byte as first read; ``verify`` finds any changed byte.

@@ -23,6 +23,7 @@ from rankd.model.facts import (
     AttributesSet,
     BoardDefined,
     BoardRetired,
+    ClosedWindow,
     Fact,
     FriendsSet,
     KeyCreated,
@@ -35,9 +36,12 @@ from rankd.model.facts import (
     Position,
     Recorded,
     ScoreSubmitted,
+    TimeCorrected,
     WindowDropped,
     WindowOpened,
+    WindowsCorrected,
     WindowSealed,
+    WrongTime,
 )
 from rankd.model.order import Order
 from rankd.model.standing import TieRule
@@ -200,6 +204,7 @@ class BoardPage:
     __slots__ = (
         "_schedule",
         "alias",
+        "corrected_at",
         "default",
         "defined_at",
         "earlier",
@@ -225,6 +230,8 @@ class BoardPage:
         self.traced = True
         """Whether every player with an entry is among the book's entrants. False if entries were
         made while the board had no segments, or are of a snapshot that kept no entrants."""
+        self.corrected_at = Position(0)
+        """Where its windows were corrected last, because the time had been wrong."""
         self.adopt(board, position)
 
     def adopt(self, board: Board, position: Position) -> None:
@@ -252,10 +259,14 @@ class BoardPage:
 
     def board_at(self, position: Position) -> Board:
         """Return the definition that was in force at a position."""
+        return self.definition_at(position)[1]
+
+    def definition_at(self, position: Position) -> tuple[Position, Board]:
+        """Return the definition that was in force at a position, behind where it was recorded."""
         for since, board in reversed([*self.earlier, (self.defined_at, self.board)]):
             if since <= position:
-                return board
-        return self.board
+                return since, board
+        return self.defined_at, self.board
 
     def opened(self, window: OpenWindow) -> Open:
         """Return an open window of this board, under its present terms."""
@@ -265,6 +276,37 @@ class BoardPage:
             Ranking(self.alias or self.board.name, window.window),
             self.terms,
         )
+
+    @property
+    def turned_since(self) -> Position:
+        """What tells turns of the same window apart that another definition or time made."""
+        return max(self.defined_at, self.corrected_at)
+
+    def is_stale(self, fact: WindowOpened | WindowSealed | WindowDropped) -> bool:
+        """Whether a turn was made by a node that had not heard of the last correction."""
+        return fact.since < self.corrected_at
+
+    def closed(self, window: ClosedWindow) -> Sealed:
+        """Return a closed window of this board, under the terms of its time."""
+        then = self.board_at(Position(window.through - 1))
+        return Sealed(
+            Window(name_of_window(window.window), window.window, window.start, window.end),
+            Ranking(self.alias or self.board.name, window.window),
+            self.terms if then is self.board else Terms(then),
+            window.through,
+            window.at,
+        )
+
+    def correct(self, fact: WindowsCorrected, position: Position) -> None:
+        """Have the windows that a correction tells."""
+        gone = {*fact.removed, *(window.window for window in fact.closed)}
+        closed = [sealed for id, sealed in self.sealed.items() if id not in gone]
+        closed += map(self.closed, fact.closed)
+        self.sealed = SealedWindows()
+        for sealed in sorted(closed, key=lambda one: one.through):
+            self.sealed[sealed.window.id] = sealed
+        self.windows = {name_of_window(one.window): self.opened(one) for one in fact.windows}
+        self.corrected_at = position
 
     def over(self, now: Instant) -> Iterator[Window]:
         """Yield the open windows whose time is over."""
@@ -476,6 +518,8 @@ class Book:
         """Whether there was ever a key: revoking the last one opens nothing."""
         self.profiled_at = Position(0)
         """Where a profile changed last: whoever keeps names beside ranks may go by it."""
+        self.wrong_times: tuple[WrongTime, ...] = ()
+        """The stretches of the ledger whose times were corrected, in the order of that."""
         self.revision = 0
         """Grows with every fact noted that is not about a player, and when reads begin or end to be
         stale: plans of requests go by it."""
@@ -563,13 +607,13 @@ class Book:
                 self._define(fact, position, recorded.at)
             case BoardRetired():
                 self._retire(fact)
-            case WindowOpened():
-                self._open(fact)
-            case WindowSealed():
-                self._seal(self.boards.get(fact.board), fact.window, position, recorded.at)
-            case WindowDropped():
+            case WindowOpened() | WindowSealed() | WindowDropped():
+                self._turn(fact, position, recorded.at)
+            case TimeCorrected():
+                self.wrong_times = (*self.wrong_times, fact.wrong)
+            case WindowsCorrected():
                 if (page := self.boards.get(fact.board)) is not None:
-                    page.sealed.pop(fact.window, None)
+                    page.correct(fact, position)
             case PlayerProfiled() | NameSet():
                 self._profile(fact)
                 self.profiled_at = position
@@ -598,6 +642,20 @@ class Book:
                 self.keys = {digest: key for digest, key in self.keys.items() if key.id != fact.id}
                 self.keys_created.pop(fact.id, None)
                 self.keys_used.pop(fact.id, None)
+
+    def _turn(
+        self, fact: WindowOpened | WindowSealed | WindowDropped, position: Position, at: Instant
+    ) -> None:
+        page = self.boards.get(fact.board)
+        if page is None or page.is_stale(fact):
+            return
+        match fact:
+            case WindowOpened():
+                self._open(page, fact)
+            case WindowSealed():
+                self._seal(page, fact.window, position, at)
+            case WindowDropped():
+                page.sealed.pop(fact.window, None)
 
     def _profile(self, fact: PlayerProfiled | NameSet) -> None:
         """Take over what is said of a player; what it leaves alone stays."""
@@ -631,18 +689,15 @@ class Book:
         for opened in windows:
             page.sealed.pop(opened.window.id, None)  # Taken out earlier, and put back now.
 
-    def _open(self, fact: WindowOpened) -> None:
-        page = self.boards.get(fact.board)
-        if page is None:
-            return
+    def _open(self, page: BoardPage, fact: WindowOpened) -> None:
         opened = page.opened(OpenWindow(fact.window, fact.start, fact.end))
         windows = {**page.windows, opened.window.name: opened}
         names = (recurrence.name for recurrence in page.board.windows)
         page.windows = {name: windows[name] for name in names if name in windows}
 
-    def _seal(self, page: BoardPage | None, id: str, position: Position, at: Instant) -> None:
+    def _seal(self, page: BoardPage, id: str, position: Position, at: Instant) -> None:
         name = name_of_window(id)
-        if page is None or name not in page.windows or page.windows[name].window.id != id:
+        if name not in page.windows or page.windows[name].window.id != id:
             return
         open_until_now = page.windows[name]
         page.windows = {key: value for key, value in page.windows.items() if key != name}
@@ -655,11 +710,20 @@ class Bookmark:
     What it costs is as little as the facts change: plain submissions, by far the most, nothing.
     """
 
-    __slots__ = ("_boards", "_book", "_friends", "_keys", "_pages", "_profiled_at", "_profiles")
+    __slots__ = (
+        "_boards",
+        "_book",
+        "_friends",
+        "_keys",
+        "_pages",
+        "_profiled_at",
+        "_profiles",
+        "_wrong_times",
+    )
 
     def __init__(self, book: Book, facts: Iterable[Recorded]) -> None:
         self._book = book
-        self._profiled_at = book.profiled_at
+        self._profiled_at, self._wrong_times = book.profiled_at, book.wrong_times
         self._profiles: dict[str, Profile | None] = {}
         self._friends: dict[str, tuple[str, ...] | None] = {}
         self._boards: dict[str, BoardPage] | None = None
@@ -683,7 +747,12 @@ class Bookmark:
                 created, used = dict(book.keys_created), dict(book.keys_used)
                 self._keys = dict(book.keys), created, used, book.locked
             case (
-                BoardDefined() | BoardRetired() | WindowOpened() | WindowSealed() | WindowDropped()
+                BoardDefined()
+                | BoardRetired()
+                | WindowOpened()
+                | WindowSealed()
+                | WindowDropped()
+                | WindowsCorrected()
             ):
                 self._boards = dict(book.boards)
                 if fact.board not in self._pages and (page := book.boards.get(fact.board)):
@@ -692,7 +761,7 @@ class Bookmark:
     def go_back(self) -> None:
         """Take back whatever was noted of the facts, be it all of them, some or none."""
         book = self._book
-        book.profiled_at = self._profiled_at
+        book.profiled_at, book.wrong_times = self._profiled_at, self._wrong_times
         _put_back(book.profiles, self._profiles)
         _put_back(book.friends, self._friends)
         if self._keys is not None:

@@ -15,7 +15,13 @@ from rankd.core.book import BoardPage, Book, Open, Profile, Sealed, Terms
 from rankd.core.entrants import Entrants
 from rankd.errors import SnapshotDamaged
 from rankd.model.board import Board
-from rankd.model.facts import ExpiringKeyCreated, KeyCreated, OpenWindow, Position
+from rankd.model.facts import (
+    ExpiringKeyCreated,
+    KeyCreated,
+    OpenWindow,
+    Position,
+    WrongTime,
+)
 from rankd.model.window import Instant, Window
 from rankd.ports import Ranking
 
@@ -79,6 +85,13 @@ class NotedBoard(msgspec.Struct, tag="board", array_like=True):
     sealed: list[NotedSealed]
     earlier: list[tuple[Position, dict[str, Any]]]
     traced: bool = False
+    corrected_at: Position = Position(0)
+
+
+class NotedWrongTimes(msgspec.Struct, tag="wrong_times", array_like=True):
+    """The stretches of the ledger whose times were corrected."""
+
+    stretches: tuple[WrongTime, ...]
 
 
 class NotedProfiles(msgspec.Struct, tag="profiles", array_like=True):
@@ -97,7 +110,15 @@ class NotedFriends(msgspec.Struct, tag="friends", array_like=True):
     friends: list[tuple[str, tuple[str, ...]]]
 
 
-Frame = Heading | NotedKeys | NotedExpiringKeys | NotedBoard | NotedProfiles | NotedFriends
+Frame = (
+    Heading
+    | NotedKeys
+    | NotedExpiringKeys
+    | NotedBoard
+    | NotedWrongTimes
+    | NotedProfiles
+    | NotedFriends
+)
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Frame).decode
 
@@ -120,6 +141,8 @@ def take_notes(book: Book, heading: Heading) -> Iterator[bytes]:
         *_note_keys(book),
         *map(_note_page, book.boards.values()),
     ]
+    if book.wrong_times:
+        few.append(NotedWrongTimes(book.wrong_times))
     return _frames(heading, few, dict(book.profiles), dict(book.friends), book.entrants.copy())
 
 
@@ -160,6 +183,7 @@ def _note_page(page: BoardPage) -> NotedBoard:
         [_note_sealed(sealed) for sealed in page.sealed.values()],
         [(position, board.definition()) for position, board in page.earlier],
         page.traced,
+        page.corrected_at,
     )
 
 
@@ -192,6 +216,8 @@ def read_notes(frames: Iterable[bytes]) -> Noted:
                     book.keys |= {key.digest: key for key in keys}
                 case NotedBoard():
                     book.boards[frame.name] = _read_page(frame)
+                case NotedWrongTimes(stretches):
+                    book.wrong_times = stretches
                 case NotedProfiles(profiles, entrants):
                     book.profiles |= {id: Profile(name, known) for id, name, known in profiles}
                     living = {page.since for page in book.boards.values()} if entrants else ()
@@ -209,6 +235,7 @@ def read_notes(frames: Iterable[bytes]) -> Noted:
 def _read_page(noted: NotedBoard) -> BoardPage:
     page = BoardPage(Board.define(noted.name, noted.definition), noted.since)
     page.defined_at, page.traced = noted.defined_at, noted.traced
+    page.corrected_at = noted.corrected_at
     page.earlier = [(at, Board.define(noted.name, before)) for at, before in noted.earlier]
     windows: list[Open] = [page.opened(window) for window in noted.windows]
     page.windows = {opened.window.name: opened for opened in windows}

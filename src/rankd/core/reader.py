@@ -380,8 +380,8 @@ class Reader:
             if page is not None and opened.ranking.window == where.ranking.window:
                 if opened.terms is not where.terms:
                     raise IndexForgot(position=as_of, checkpoint=as_of)
-                if as_of < page.defined_at:
-                    raise IndexForgot(position=page.defined_at, checkpoint=as_of)
+                if as_of < page.turned_since:
+                    raise IndexForgot(position=page.turned_since, checkpoint=as_of)
 
     async def reached(self, position: Position) -> None:
         """Wait a moment until the index is at a position. Raises IndexUnavailable."""
@@ -476,7 +476,7 @@ class Reader:
         if where.terms.board.ties is not TieRule.ORDINAL:
             return None
 
-        since = projector.book.boards[ranking.board].defined_at
+        since = projector.book.boards[ranking.board].turned_since
 
         def ask(player: str, tell: Callable[[Ranked | None], None]) -> bool:
             floor = max(projector.floor, since)

@@ -103,7 +103,7 @@ class Schedule:
         self._taken.update(self._turns.take(now), self._drops.take(through))
         facts: list[Fact] = []
         for page in filter(None, map(book.boards.get, sorted(self._taken))):
-            facts += [*_turns_of(page, now), *_drops_of(page, through)]
+            facts += [*turns_of(page, now), *_drops_of(page, through)]
         return facts
 
     def next(
@@ -134,7 +134,7 @@ class Schedule:
                 self._forget(board)
             elif seen is None or board in self._taken or not seen.is_of(page):
                 self._seen[board] = _Seen(page, page.windows, page.defined_at, page.sealed.changes)
-                is_due = any(_turns_of(page, now))
+                is_due = any(turns_of(page, now))
                 self._turns.put(board, now if is_due else next_turn_of(page, now))
                 self._drops.put(board, page.next_drop())
         self._taken.clear()
@@ -155,10 +155,11 @@ def next_turn(book: Book, now: Instant) -> Instant:
     return Schedule().next(book, now)
 
 
-def _turns_of(page: BoardPage, now: Instant) -> Iterator[Fact]:
+def turns_of(page: BoardPage, now: Instant) -> Iterator[WindowSealed | WindowOpened]:
+    """Yield the facts that close what is over on a board and open what begins."""
     # Not where the board was defined first: another definition may use an id again that was
     # dropped, and a key that was used is left out.
-    name, since = page.board.name, page.defined_at
+    name, since = page.board.name, page.turned_since
     ending = {window.name for window in page.over(now)}
     for window in page.over(now):
         yield WindowSealed(name, window.id, since=since)
@@ -174,7 +175,7 @@ def _turns_of(page: BoardPage, now: Instant) -> Iterator[Fact]:
 
 def _drops_of(page: BoardPage, now: Instant) -> Iterator[Fact]:
     for window in page.kept_enough(now):
-        yield WindowDropped(page.board.name, window, page.defined_at)
+        yield WindowDropped(page.board.name, window, page.turned_since)
 
 
 def _was_sealed(page: BoardPage, name: str, start: Instant | None) -> bool:

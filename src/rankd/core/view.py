@@ -71,7 +71,7 @@ class View:
             or not replicas.serve(board)
         ):
             return self.reader
-        return ReplicaReader(self.reader, replicas, since=page.defined_at)
+        return ReplicaReader(self.reader, replicas, since=page.turned_since)
 
     @property
     def position(self) -> Position:

@@ -23,7 +23,7 @@ Times are ``Instant``: whole microseconds since 1970, UTC, which every store can
 without a library for dates.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from operator import attrgetter
 from typing import Any, ClassVar, NewType
@@ -168,6 +168,72 @@ class WindowDropped(Fact, frozen=True):
     """As WindowOpened has it."""
 
 
+class WrongTime(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A stretch of the ledger that was recorded while the time was ahead, and its right time."""
+
+    first: Position
+    last: Position
+    ahead: int
+    """How far, in microseconds."""
+    earliest: Instant
+    """The right time of the last fact before the stretch."""
+    latest: Instant
+    """The right time at its end."""
+
+    def right(self, at: Instant) -> Instant:
+        """Return the time at which a fact of the stretch counts."""
+        return max(self.earliest, min(at - self.ahead, self.latest))
+
+
+class TimeCorrected(Fact, frozen=True):
+    """The time was wrong from a position on, and is right from here on.
+
+    The one fact at which the ledger's time may go back: to the time of the append that begins
+    with it.
+    """
+
+    kind = "time_corrected.1"
+
+    wrong: WrongTime
+    actor: str | None = None
+    reason: str | None = None
+
+
+class ClosedWindow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A closed window: its id and its time, and where and when it closed."""
+
+    window: str
+    start: Instant | None
+    end: Instant | None
+    through: Position
+    at: Instant
+
+
+class WindowsCorrected(Fact, frozen=True):
+    """A board's windows are from here on as they would be had the time been right.
+
+    What turned by the wrong time counts no longer. Windows that are neither ``kept`` nor closed
+    unchanged are folded again from the ledger, by the right time of each fact.
+    """
+
+    kind = "windows_corrected.1"
+
+    board: str
+    since: Position
+    """The first position with a wrong time."""
+    time: Instant
+    """The right time up to which turns are in this fact; later ones are facts of their own."""
+    windows: tuple[OpenWindow, ...]
+    """The windows that count from here on, in the order of the definition."""
+    kept: tuple[str, ...] = ()
+    """The ids of those whose entries stay as they are."""
+    closed: tuple[ClosedWindow, ...] = ()
+    """The closed windows that were missing, or had closed elsewhere."""
+    removed: tuple[str, ...] = ()
+    """The ids of closed windows that there never were."""
+    actor: str | None = None
+
+
 class PlayerProfiled(Fact, frozen=True):
     """The whole profile of a player: fields absent here are removed."""
 
@@ -274,6 +340,19 @@ class Recorded(msgspec.Struct, frozen=True, gc=False):
     position: Position
     at: Instant
     fact: Fact
+
+
+def corrects_time(facts: Sequence[Fact]) -> bool:
+    """Whether an append of these facts may have an earlier time than the one before it."""
+    return bool(facts) and type(facts[0]) is TimeCorrected
+
+
+def right_time(recorded: Recorded, stretches: Sequence[WrongTime]) -> Instant:
+    """Return when a fact happened; of stretches that overlap, the last to be corrected tells."""
+    for stretch in reversed(stretches):
+        if stretch.first <= recorded.position <= stretch.last:
+            return stretch.right(recorded.at)
+    return recorded.at
 
 
 # ------------------------------------------------------------------ counted once, by key
@@ -407,6 +486,8 @@ FACTS: tuple[type[Fact], ...] = (
     BoardRedefined,
     ExpiringKeyCreated,
     KeysUsed,
+    TimeCorrected,
+    WindowsCorrected,
 )
 
 KINDS: tuple[str, ...] = tuple(dict.fromkeys(fact.kind.partition(".")[0] for fact in FACTS))

@@ -12,6 +12,7 @@ from rankd.model.facts import (
     AttributesSet,
     BoardDefined,
     BoardRetired,
+    ClosedWindow,
     ExpiringKeyCreated,
     Fact,
     FriendsSet,
@@ -25,9 +26,12 @@ from rankd.model.facts import (
     Position,
     Recorded,
     ScoreSubmitted,
+    TimeCorrected,
     WindowDropped,
     WindowOpened,
+    WindowsCorrected,
     WindowSealed,
+    WrongTime,
 )
 from rankd.ports import Ranking
 
@@ -176,6 +180,15 @@ EVERYTHING = (
     NameSet("p", "Eve"),
     AttributesSet("q", attributes={"level": 4}),
     PlayerErased("p"),
+    TimeCorrected(WrongTime(Position(8), Position(17), 5, 1, 2)),
+    WindowsCorrected(
+        "b",
+        Position(8),
+        18,
+        (OpenWindow("daily:1"), OpenWindow("all")),
+        closed=(ClosedWindow("daily:0", 0, DAY, Position(9), 9),),
+        removed=("daily:2",),
+    ),
     NameSet("p", "Ann"),
     AttributesSet("r", attributes={}),
     defined("daily:2"),

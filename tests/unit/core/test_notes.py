@@ -153,7 +153,7 @@ def test_notes_without_entrants_leave_boards_untraced() -> None:
     book = Book()
     book.note(Recorded(Position(1), 0, BoardDefined("b", DEFINITION)))
     heading, keys, board = take_notes(book, HEADING)
-    older = msgspec.msgpack.encode(msgspec.msgpack.decode(board)[:-1])
+    older = msgspec.msgpack.encode(msgspec.msgpack.decode(board)[:-2])
     profiles = msgspec.msgpack.encode(OlderProfiles([("ann", None, {"region": "eu"})]))
     again = read_notes([heading, keys, older, profiles]).book
     assert (again.boards["b"].traced, len(again.entrants)) == (False, 0)

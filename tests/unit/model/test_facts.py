@@ -15,6 +15,7 @@ from rankd.model.facts import (
     BoardDefined,
     BoardRedefined,
     BoardRetired,
+    ClosedWindow,
     Codec,
     ExpiringKeyCreated,
     Fact,
@@ -29,10 +30,13 @@ from rankd.model.facts import (
     Position,
     Recorded,
     ScoreSubmitted,
+    TimeCorrected,
     Upcaster,
     WindowDropped,
     WindowOpened,
+    WindowsCorrected,
     WindowSealed,
+    WrongTime,
     decode,
     encode,
     fingerprint,
@@ -139,6 +143,29 @@ GOLDEN: list[tuple[str, str, Fact]] = [
         "board_defined.2",
         "94a6676c6f62616c81a8646563696d616c7302a561646d696e90",
         BoardRedefined("global", {"decimals": 2}, "admin"),
+    ),
+    (
+        "time_corrected.1",
+        "93950309050607a561646d696ea661206c656170",
+        TimeCorrected(WrongTime(Position(3), Position(9), 5, 6, 7), "admin", "a leap"),
+    ),
+    (
+        "windows_corrected.1",
+        (
+            "98a6676c6f62616c03cf0006603139d220009193b06461696c793a323032362d31312d3134cf0006"
+            "603139d22000cf0006604557a9800091a3616c6c9195b06461696c793a323032362d31312d313301"
+            "02040391b06461696c793a323033362d31312d3134a561646d696e"
+        ),
+        WindowsCorrected(
+            "global",
+            Position(3),
+            1794614400000000,
+            (OpenWindow("daily:2026-11-14", 1794614400000000, 1794700800000000),),
+            ("all",),
+            (ClosedWindow("daily:2026-11-13", 1, 2, Position(4), 3),),
+            ("daily:2036-11-14",),
+            "admin",
+        ),
     ),
     (
         "board_retired.1",

@@ -15,6 +15,7 @@ from rankd.model.facts import (
     WindowDropped,
     WindowOpened,
     WindowSealed,
+    corrects_time,
     encode,
     fingerprint,
     key_of,
@@ -80,7 +81,7 @@ class MemoryLedger:
         if after is not None and after != len(self._recorded):
             return None
         encoded = [_digest(fact) for fact in facts]  # All of them, before any is kept.
-        self._at = max(self._at, now)
+        self._at = now if corrects_time(facts) else max(self._at, now)
         positions: list[Position] = []
         first_uses: dict[int, FirstUse] = {}
         for place, (fact, digest) in enumerate(zip(facts, encoded, strict=True)):

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rankd.model.facts import (
-    BoardDefined,
     Fact,
     FriendsSet,
     NameSet,
@@ -134,10 +133,11 @@ def _defaults(kind: type[Fact]) -> dict[str, Any]:
 def _shown(fact: Fact, rest: dict[str, Any]) -> dict[str, Any]:
     if "metadata" in rest:
         rest["metadata"] = _opened(rest["metadata"])
-    if isinstance(fact, BoardDefined) and fact.windows:
-        rest["windows"] = [
-            {"window": each.window, "start": each.start, "end": each.end} for each in fact.windows
-        ]
+    for name, value in rest.items():
+        if isinstance(value, msgspec.Struct):
+            rest[name] = msgspec.structs.asdict(value)
+        elif isinstance(value, tuple) and value and isinstance(value[0], msgspec.Struct):
+            rest[name] = [msgspec.structs.asdict(each) for each in value]
     return {name: value for name, value in rest.items() if not isinstance(value, bytes | None)}
 
 

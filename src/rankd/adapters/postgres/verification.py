@@ -3,7 +3,8 @@
 The facts are read from the first to the last, some rows at a time. Checks:
 
 1. Each append's link is the hash of the link before it and of its row, its facts included.
-2. Positions begin at 1 and have no holes; times never go back, and facts have that of their append.
+2. Positions begin at 1 and have no holes; times go back only where they were corrected, and facts
+   have that of their append.
 3. Every body can be decoded as a fact of its kind, and the readable columns agree with it.
 4. The table of keys has an entry for each fact with a key, and no other.
 5. Every receipt has its checksum and belongs to a fact; each append counts the missing ones.
@@ -34,7 +35,7 @@ from rankd.adapters.postgres.database import Address, Connection
 from rankd.adapters.postgres.players import Player, fold, told_by
 from rankd.adapters.postgres.statements import QUERIES
 from rankd.errors import Corrupt, LedgerCorrupt
-from rankd.model.facts import Fact, Position, ScoreSubmitted, decode
+from rankd.model.facts import Fact, Position, ScoreSubmitted, TimeCorrected, decode
 from rankd.ports import Progress
 
 PAGE_ROWS = 2_000
@@ -86,6 +87,10 @@ class _Walk:
         self.reached = Position(0)
         self.keyed = 0
         self._time = _BEGINNING
+        self._corrections: deque[tuple[Position, datetime]] | None = None
+        """The coming ones: where the time goes back, and to when."""
+        self._corrected = Position(0)
+        """The last one that was reached."""
         self._appends: deque[_Append] = deque()
         self._read = Position(0)
         """Last position of the appends read so far."""
@@ -96,16 +101,23 @@ class _Walk:
 
     async def step(self) -> bool:
         """Check the next rows; return whether there were any."""
+        until = await self._uncorrected_until()
         rows = await self._connection.fetch(
-            self._address.sql(QUERIES["page_facts"]),
-            self._time,
-            self.reached,
-            self._head,
-            PAGE_ROWS,
+            self._address.sql(QUERIES["page_facts"]), self._time, self.reached, until, PAGE_ROWS
         )
         names = [await self._take(row) for row in rows]
         await self._check_keys([name for name in names if name is not None])
         return bool(rows)
+
+    async def _uncorrected_until(self) -> Position:
+        """Go back in time where that was corrected; return the position before the next one."""
+        if self._corrections is None:
+            found = await self._connection.fetch(self._address.sql(QUERIES["time_corrections"]))
+            self._corrections = deque((row["position"], row["at"]) for row in found)
+        if self._corrections and self._corrections[0][0] == self.reached + 1:
+            self._corrected, self._time = self._corrections.popleft()
+        coming = self._corrections[0][0] if self._corrections else self._head + 1
+        return Position(min(self._head, coming - 1))
 
     def finish(self) -> None:
         """Raise LedgerCorrupt unless all facts were seen."""
@@ -118,6 +130,8 @@ class _Walk:
         if position != self.reached + 1 or row["at"] != append.at:
             raise LedgerCorrupt("the fact does not follow the one before", position=position)
         fact = _readable(row)
+        if isinstance(fact, TimeCorrected) != (position == self._corrected):
+            raise LedgerCorrupt("the time was not corrected there", position=position)
         self.reached, self._time = position, row["at"]
         self._digest.add(row["kind"], row["body"])
         name = name_of(fact)

@@ -53,7 +53,7 @@ from rankd.adapters.sqlite.recent import RecentKeys
 from rankd.adapters.sqlite.statements import QUERIES, fetch
 from rankd.adapters.sqlite.verification import checksum, verification
 from rankd.errors import LedgerCorrupt, LedgerNotCopied, LedgerUnavailable, RankdError
-from rankd.model.facts import Fact, Position, Recorded, ScoreSubmitted
+from rankd.model.facts import Fact, Position, Recorded, ScoreSubmitted, corrects_time
 from rankd.model.window import Instant
 from rankd.ports import Appended, FirstUse, Kept, Progress
 
@@ -284,7 +284,7 @@ class SQLiteLedger:
         self._refuse_append()
         if after is not None and after != self._tail.head:
             return None
-        at = max(now, self._tail.at)
+        at = now if corrects_time(facts) else max(now, self._tail.at)
         with self._transaction(database):
             batch = self._numbered(database, facts, self._tail)
             tail = self._write(database, batch, self._tail._replace(at=at))
@@ -344,7 +344,8 @@ class SQLiteLedger:
         batch = self._numbered(database, facts, tail)
         if batch.first_uses:
             raise LedgerNotCopied(f"a key at {first} to {last} was used before")
-        if (tail.head + 1, tail.head + len(run)) != (first, last) or at < tail.at:
+        goes_back = at < tail.at and not corrects_time(facts)
+        if (tail.head + 1, tail.head + len(run)) != (first, last) or goes_back:
             raise LedgerNotCopied(
                 f"the ledger has another place or a later time for the facts at {first} to {last}"
             )

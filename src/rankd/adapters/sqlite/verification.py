@@ -5,7 +5,7 @@ The blocks are read from the first to the last, some at a time. Checks:
 1. SQLite finds its own structures intact (``quick_check``).
 2. The schema is the one this program makes.
 3. Each block's link is the hash of the link before it and of the block's other columns.
-4. Positions begin at 1 and have no holes; times never go back.
+4. Positions begin at 1 and have no holes; times go back only where they were corrected.
 5. Every body can be decoded as a fact of its kind.
 6. The key tables have an entry for each fact with a key, and no other.
 7. Every receipt has its checksum and belongs to a fact.
@@ -29,7 +29,7 @@ from rankd.adapters.sqlite.players import Player, changes, fold
 from rankd.adapters.sqlite.reading import blocks_after, facts_at
 from rankd.adapters.sqlite.statements import MIGRATIONS, QUERIES, fetch
 from rankd.errors import LedgerCorrupt
-from rankd.model.facts import Position
+from rankd.model.facts import Position, corrects_time
 from rankd.ports import Progress
 
 CHECKSUM_BYTES = 8
@@ -101,7 +101,8 @@ def _chain(database: apsw.Connection, head: Position) -> Iterator[Block]:
         block = Block(*rows[0])
         if not follows(block, link):
             raise LedgerCorrupt("the hash chain is broken", position=last + 1)
-        if block.first != last + 1 or block.at < at:
+        goes_back = block.at < at and not corrects_time(unpack(block))
+        if block.first != last + 1 or goes_back:
             raise LedgerCorrupt("the block does not follow the one before", position=last + 1)
         yield block
         last, at, link = block.last, block.at, block.link

@@ -19,9 +19,11 @@ from rankd.model.facts import (
     Position,
     Recorded,
     ScoreSubmitted,
+    TimeCorrected,
     WindowDropped,
     WindowOpened,
     WindowSealed,
+    WrongTime,
     encode,
     fingerprint,
 )
@@ -387,6 +389,32 @@ class LedgerContract:
         times = [(await ledger.append([submitted()], now=Instant(now))).at for now in clock]
         assert times == [NOW, NOW, NOW + 1, NOW + 1, NOW + 2, NOW + 2]
         assert [found.at for found in await read_all(ledger)] == times
+
+    async def test_ledger_time_goes_back_where_it_is_corrected(self, ledger: Ledger) -> None:
+        far, right = Instant(NOW + 3_653 * 86_400_000_000), Instant(NOW + 5_000_000)
+        corrected = TimeCorrected(
+            WrongTime(Position(3), Position(6), far - NOW, Instant(NOW + 1), right), "admin"
+        )
+        await ledger.append([submitted(player="p1")], now=NOW)
+        await ledger.append([submitted(player="p2")], now=Instant(NOW + 1))
+        await ledger.append([submitted(player=f"p{n}") for n in (3, 4)], now=far)
+        await ledger.append([submitted(player="p5")], now=NOW)
+        await ledger.append([], now=Instant(far + 1))
+        await ledger.append([submitted(player="p6")], now=NOW)
+        assert (await ledger.append([corrected], now=right)).at == right
+        assert (await ledger.append([submitted(player="p8")], now=NOW)).at == right
+        later = Instant(right + 1)
+        assert (await ledger.append([submitted(player="p9")], now=later)).at == later
+        facts = await read_all(ledger)
+        assert [one.position for one in facts] == list(range(1, 10))
+        times = [one.at - NOW for one in facts]
+        assert times[:4] == [0, 1, far - NOW, far - NOW]
+        assert times[4] in (far - NOW, far - NOW + 1)
+        assert times[6:] == [5_000_000, 5_000_000, 5_000_001]
+        for after in range(10):
+            found = await ledger.read(after=Position(after), limit=2)
+            assert list(found) == list(facts[after : after + 2])
+        await verify(ledger)
 
     async def test_facts_of_one_append_have_one_time(self, ledger: Ledger) -> None:
         appended = await ledger.append([submitted() for _ in range(3)], now=NOW)

@@ -11,6 +11,7 @@ from rankd.model.facts import (
     BoardDefined,
     BoardRedefined,
     BoardRetired,
+    ClosedWindow,
     ExpiringKeyCreated,
     Fact,
     FriendsSet,
@@ -23,9 +24,12 @@ from rankd.model.facts import (
     PlayerProfiled,
     Position,
     ScoreSubmitted,
+    TimeCorrected,
     WindowDropped,
     WindowOpened,
+    WindowsCorrected,
     WindowSealed,
+    WrongTime,
     encode,
 )
 from rankd.model.window import Instant
@@ -78,6 +82,23 @@ EVERY_KIND: list[tuple[Fact, Row]] = [
     (
         KeyCreated("id", b"\0" * 32, ("read",), None, "A key", "admin"),
         Row(actor="admin", details='{"id":"id","scopes":["read"],"title":"A key"}'),
+    ),
+    (
+        TimeCorrected(WrongTime(Position(3), Position(9), 5, Instant(6), AT), "admin"),
+        Row(actor="admin", details=(
+            '{"wrong":{"ahead":5,"earliest":6,"first":3,"last":9,"latest":1763000000000000}}'
+        )),
+    ),
+    (
+        WindowsCorrected(
+            "b", Position(3), AT, (OpenWindow("d", AT),), ("all",),
+            (ClosedWindow("c", Instant(0), AT, Position(4), AT),), ("x",), "admin",
+        ),
+        Row("b", actor="admin", details=(
+            '{"closed":[{"at":1763000000000000,"end":1763000000000000,"start":0,"through":4,'
+            '"window":"c"}],"kept":["all"],"removed":["x"],"since":3,"time":1763000000000000,'
+            '"windows":[{"end":null,"start":1763000000000000,"window":"d"}]}'
+        )),
     ),
     (KeyRevoked("id", "admin"), Row(actor="admin", details='{"id":"id"}')),
     (

@@ -368,13 +368,21 @@ SELECT first, last, at, link, lacking,
  ORDER BY last
  LIMIT $2;
 
+-- time_corrections --
+-- Where ledger time went back.
+SELECT position, at
+  FROM rankd.time_corrections
+ ORDER BY position;
+
 -- page_facts --
--- Whole rows behind a time and a position, in order, up to a position.
+-- Whole rows behind a time and a position, in order, up to a position. No correction of the time may
+-- lie between the two positions.
 SELECT position, at, kind, body, board, player, key, scores, delta, window_id, actor,
        details::text AS details
   FROM rankd.facts
  WHERE at >= $1
    AND (at, position) > ($1, $2)
+   AND position > $2
    AND position <= $3
  ORDER BY at, position
  LIMIT $4;
@@ -412,7 +420,7 @@ SELECT position, kind, body
  WHERE (scores IS NULL AND delta IS NULL OR details IS NOT NULL)
    AND player IS NOT NULL
    AND abs(hashtext(player) % $1) = $2
- ORDER BY at, position;
+ ORDER BY position;
 
 -- read_players --
 -- The rows of one part of the players.
