@@ -427,6 +427,38 @@ class ClockBody(Struct):
     """The step that this request confirmed; null if there was none."""
 
 
+class CorrectedBoard(Struct):
+    """The windows of a board before and after a correction of the time."""
+
+    board: str
+    opened: list[str]
+    """Open from then on."""
+    restored: list[str]
+    """Closed windows that come back, or that closed at another time."""
+    removed: list[str]
+    """Windows that there never were."""
+
+
+class Correction(Struct):
+    """The effect of correcting the ledger's time."""
+
+    dry_run: bool
+    first: int
+    """The first position with a wrong time."""
+    first_time: str
+    """The time that was recorded there."""
+    previous_time: str | None
+    """The time of the fact before it."""
+    ahead_seconds: float
+    """How far the time was ahead."""
+    submissions: int
+    """Recorded with a wrong time."""
+    boards: list[CorrectedBoard]
+    """Those whose windows change."""
+    position: int | None
+    """Where the last board was corrected; null for a dry run."""
+
+
 class Health(Struct):
     """The health of the service, and whether it should get requests."""
 

@@ -87,6 +87,17 @@ def test_dropping_scores_is_agreed_to_on_its_own(ask: Run, client: Client) -> No
     assert ask(*rename, "--yes").out == "arena is defined so already\n"
 
 
+def test_time_that_is_right_is_not_corrected(ask: Run, client: Client) -> None:
+    client.define("clocked", {"windows": ["daily"]})
+    refused = ask("clock", "correct")
+    assert refused.code == 1
+    assert "no fact is later than the clock" in refused.err
+    planned = ask("clock", "correct", "--from", 1, "--ahead", 0, "--dry-run")
+    assert (planned.code, planned.out.splitlines()[0][:27]) == (0, "wrong from     position 1: ")
+    silent = ask("clock", "correct", "--from", 1, "--ahead", 0)
+    assert silent.err.endswith("nobody is here to answer; --yes agrees\n")
+
+
 def test_scores_are_submitted_and_standings_read(ask: Run, client: Client) -> None:
     client.define("arena")
     first = parsed(ask("submit", "arena", "ann", 100, "--json"))

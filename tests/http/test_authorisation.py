@@ -88,6 +88,7 @@ ROWS: dict[str, Row] = {
     "revoke_key": Row("admin", "/v1/keys/{spare}"),
     "get_clock": Row("admin", "/v1/clock"),
     "confirm_clock": Row("admin", "/v1/clock:confirm"),
+    "correct_clock": Row("admin", "/v1/clock:correct", {"first": 1, "dry_run": True}),
     "classic_score": _on_board(f"{_OLD}/score", CLASSIC, "submit"),
     "classic_increment": _on_board(f"{_OLD}/score/increment", DELTA, "submit"),
     "classic_user_score": _on_board("/api/v1/scores", CLASSIC, "submit"),

@@ -16,6 +16,7 @@ GROUPS = [
     ("create_key", "revoke_key", "put_board", "list_boards", "list_windows", "retire_board"),
     ("submit_score", "submit_scores", "lookup_standings", "put_player", "erase_player"),
     ("list_standings", "get_standing", "around_rank", "player_history", "list_facts"),
+    ("get_clock", "confirm_clock", "correct_clock"),
     ("classic_score", "classic_top", "classic_rank", "classic_around", "classic_neighbours"),
 ]
 """One of each kind: what a commit has the time for. The long run leaves none out."""

@@ -6,6 +6,7 @@ Written by hand, for the OpenAPI document only. No request is checked against th
 
 from typing import Any
 
+from rankd.api.clock import AHEAD_SECONDS_MAX
 from rankd.api.keys import EXPIRES_LENGTH_MAX, KEY_BOARDS_MAX, SCOPES
 from rankd.api.keys import TITLE_LENGTH_MAX as KEY_TITLE_LENGTH_MAX
 from rankd.api.scores import BATCH_SCORES_MAX
@@ -26,7 +27,12 @@ from rankd.model.board import (
     TieBreak,
     Writes,
 )
-from rankd.model.profile import FRIENDS_MAX, NAME_BYTES_MAX, NAME_GRAPHEMES_MAX
+from rankd.model.profile import (
+    FRIENDS_MAX,
+    NAME_BYTES_MAX,
+    NAME_GRAPHEMES_MAX,
+    REASON_LENGTH_MAX,
+)
 from rankd.model.standing import TieRule
 from rankd.model.submission import (
     ATTRIBUTE_TEXT_BYTES_MAX,
@@ -368,6 +374,31 @@ NEW_KEY = fields(
     examples=[{"scopes": ["submit"], "boards": ["global"], "title": "game server"}],
 )
 
+CLOCK_CORRECTION = fields(
+    "From which position on the time was wrong, and by how much.",
+    {
+        "first": maybe(
+            {
+                "type": "integer",
+                "minimum": 1,
+                "description": "The first fact later than the clock if it is absent.",
+            }
+        ),
+        "ahead_seconds": maybe(
+            {
+                "type": "number",
+                "minimum": 0,
+                "maximum": AHEAD_SECONDS_MAX,
+                "description": "The jump of the time at that fact if it is absent.",
+            }
+        ),
+        "reason": maybe(text(REASON_LENGTH_MAX, "Kept in the audit trail.")),
+        "dry_run": {"type": "boolean", "description": "Tell what would change only."},
+    },
+    (),
+    examples=[{"dry_run": True}],
+)
+
 _CLASSIC_ID: Schema = {
     "anyOf": [{"type": "integer", "minimum": SCORE_MIN, "maximum": SCORE_MAX}, PLAYER],
     "description": "Given as a number or as text, and answered so.",
@@ -422,6 +453,7 @@ BY_OPERATION: dict[str, Schema] = {
     "patch_player": ref("PlayerPatch"),
     "put_friends": ref("PlayerFriends"),
     "create_key": ref("NewKey"),
+    "correct_clock": ref("ClockCorrection"),
     "classic_score": ref("ClassicScore"),
     "classic_increment": ref("ClassicScore"),
     "classic_user_score": ref("ClassicScore"),
@@ -440,5 +472,6 @@ COMPONENTS: dict[str, Schema] = {
     "PlayerFriends": PLAYER_FRIENDS,
     "Lookup": LOOKUP,
     "NewKey": NEW_KEY,
+    "ClockCorrection": CLOCK_CORRECTION,
     "ClassicScore": CLASSIC_SCORE,
 }

@@ -1,10 +1,22 @@
 """Handlers of ledger time: read the clock and confirm a step of it."""
 
+from typing import Annotated
+
+import msgspec
+
 from rankd import wire
+from rankd.api.body import decode_body
 from rankd.api.exchange import Request, Response
 from rankd.api.routes import Route
 from rankd.api.service import Service, show_time
 from rankd.core.steady_clock import Step
+from rankd.core.time_correction import Corrected
+from rankd.errors import FieldError, InvalidProfile, InvalidRequest
+from rankd.model.facts import Position, WindowsCorrected
+from rankd.model.profile import read_reason
+
+AHEAD_SECONDS_MAX = 300 * 365 * 86_400
+"""Three hundred years; clocks end before."""
 
 _MICROSECONDS = 1_000_000
 
@@ -23,6 +35,66 @@ async def confirm_clock(service: Service, request: Request) -> Response:
     service.gate.admit(request, "admin")
     step = service.writer.confirm_clock()
     return Response(wire.encode(_shown(service, confirmed=step)))
+
+
+class ClockCorrection(msgspec.Struct, forbid_unknown_fields=True):
+    """From which position on the time was wrong, and by how much."""
+
+    first: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """The first fact that is later than the clock if it is absent."""
+    ahead_seconds: float | None = None
+    """The jump of the time at that position if it is absent."""
+    reason: str | None = None
+    dry_run: bool = False
+
+
+async def correct_clock(service: Service, request: Request) -> Response:
+    """Take back what a wrong time did to windows, from a position on.
+
+    The clock must be right again. Submissions recorded since then count in the windows of their
+    right time, windows that retention dropped come back, and ledger time goes on from the clock.
+    """
+    actor = service.gate.admit(request, "admin")
+    asked = decode_body(request, ClockCorrection)
+    first = None if asked.first is None else Position(asked.first)
+    ahead = None if asked.ahead_seconds is None else _microseconds(asked.ahead_seconds)
+    rankd, reason = service.writer, read_reason(asked.reason)
+    if asked.dry_run:
+        done = await rankd.preview_correction(first=first, ahead=ahead)
+    else:
+        done = await rankd.correct_time(first=first, ahead=ahead, actor=actor.name, reason=reason)
+    return Response(wire.encode(await _correction(service, done)))
+
+
+def _microseconds(seconds: float) -> int:
+    if not 0 <= seconds <= AHEAD_SECONDS_MAX:
+        message = f"must be from 0 to {AHEAD_SECONDS_MAX}"
+        raise InvalidRequest([FieldError("ahead_seconds", message)])
+    return round(seconds * _MICROSECONDS)
+
+
+async def _correction(service: Service, done: Corrected) -> wire.Correction:
+    first = done.wrong.first
+    facts = await service.ledger.read(after=Position(max(first - 2, 0)), limit=2)
+    return wire.Correction(
+        dry_run=done.position is None,
+        first=first,
+        first_time=show_time(facts[-1].at) or "",
+        previous_time=show_time(facts[0].at) if first > 1 else None,
+        ahead_seconds=done.wrong.ahead / _MICROSECONDS,
+        submissions=done.submissions,
+        boards=[_board(fact) for fact in done.boards],
+        position=done.position,
+    )
+
+
+def _board(fact: WindowsCorrected) -> wire.CorrectedBoard:
+    return wire.CorrectedBoard(
+        fact.board,
+        [window.window for window in fact.windows],
+        [window.window for window in fact.closed],
+        list(fact.removed),
+    )
 
 
 def _shown(service: Service, confirmed: Step | None = None) -> wire.ClockBody:
@@ -59,5 +131,16 @@ ROUTES = (
         scope="admin",
         writes=True,
         responses={200: wire.ClockBody},
+    ),
+    Route(
+        method="POST",
+        path="/v1/clock:correct",
+        operation="correct_clock",
+        handler=correct_clock,
+        scope="admin",
+        body=ClockCorrection,
+        writes=True,
+        responses={200: wire.Correction},
+        errors=(InvalidProfile,),
     ),
 )

@@ -13,18 +13,17 @@ from rankd.api.shown import columns_of
 from rankd.core.book import BoardPage, Book
 from rankd.model.board import Board
 from rankd.model.facts import (
-    BoardDefined,
     Fact,
     KeyCreated,
     KeysUsed,
     Position,
     Recorded,
     ScoreSubmitted,
+    right_time,
 )
 from rankd.model.profile import check_player
 from rankd.model.standing import shown_score
 from rankd.model.window import Instant
-from rankd.ports import LedgerReader
 
 SCANNED_FACTS_MAX = 65_536
 """Facts scanned for one response; a rare player's next page may need several calls."""
@@ -40,7 +39,7 @@ async def player_history(service: Service, request: Request) -> Response:
     page = service.rankd.book.page(board)
     before, limit = request.query["before"], request.query["limit"]
     as_of = service.rankd.position  # The ledger grows while it is read.
-    earlier, last = await _between(service.ledger, request.query, as_of)
+    earlier, last = await _between(service, request.query, as_of)
     # Submissions to an earlier, retired board of this name do not belong to this one.
     first = max(page.since, earlier + 1)
     end = last + 1 if before is None else min(before, last + 1)
@@ -57,7 +56,8 @@ async def player_history(service: Service, request: Request) -> Response:
                 terms = _terms(page, recorded.position, fact)
                 if terms is None:
                     continue
-                found.append(_item(recorded, fact, terms))
+                at = right_time(recorded, service.rankd.book.wrong_times)
+                found.append(_item(Recorded(recorded.position, at, fact), fact, terms))
                 if len(found) == limit:
                     start = recorded.position
                     break
@@ -74,24 +74,25 @@ async def player_history(service: Service, request: Request) -> Response:
 
 
 async def _between(
-    ledger: LedgerReader, query: Mapping[str, Any], through: Position
+    service: Service, query: Mapping[str, Any], through: Position
 ) -> tuple[Position, Position]:
     """Return the last position before ``since``, and the last one before ``until``."""
     since, until = query["since"], query["until"]
-    earlier = Position(0) if since is None else await _last_before(ledger, since, through)
-    return earlier, through if until is None else await _last_before(ledger, until, through)
+    earlier = Position(0) if since is None else await _last_before(service, since, through)
+    return earlier, through if until is None else await _last_before(service, until, through)
 
 
-async def _last_before(ledger: LedgerReader, time: Instant, through: Position) -> Position:
+async def _last_before(service: Service, time: Instant, through: Position) -> Position:
     """Return the last position whose fact was recorded before a time; 0 if none was.
 
-    A binary search of some thirty reads: facts are in the order of ledger time.
+    A binary search of some thirty reads: facts are in the order of their right times.
     """
+    ledger, wrong_times = service.ledger, service.rankd.book.wrong_times
     low, high = Position(0), through
     while low < high:
         middle = Position((low + high + 1) // 2)
         facts = await ledger.read(after=Position(middle - 1), limit=1)
-        if facts and facts[0].position <= high and facts[0].at < time:
+        if facts and facts[0].position <= high and right_time(facts[0], wrong_times) < time:
             low = facts[0].position
         else:
             high = Position(middle - 1)
@@ -131,7 +132,7 @@ async def list_facts(service: Service, request: Request) -> Response:
     query = request.query
     after, limit = Position(query["after"]), query["limit"]
     as_of = service.rankd.position  # The ledger may be further, and grows while it is read.
-    earlier, last = await _between(service.ledger, query, as_of)
+    earlier, last = await _between(service, query, as_of)
     after = max(after, earlier)
     found: list[wire.FactItem] = []
     scanned, ended = 0, after >= last
@@ -201,7 +202,7 @@ def _scores(fact: ScoreSubmitted, board: Board | None, body: dict[str, Any]) -> 
     return shown
 
 
-_TIMES = frozenset({"at", "start", "end", "expires"})
+_TIMES = frozenset({"at", "start", "end", "expires", "time", "earliest", "latest"})
 
 
 def _plain(fact: Fact, name: str) -> Any:
@@ -210,13 +211,20 @@ def _plain(fact: Fact, name: str) -> Any:
         return Raw(value)
     if name in _TIMES:
         return show_time(value)
-    if isinstance(fact, BoardDefined) and name == "windows":
-        return [
-            {"window": each.window, "start": show_time(each.start), "end": show_time(each.end)}
-            for each in fact.windows
-        ]
+    if isinstance(value, msgspec.Struct):
+        return _fields(value)
+    if isinstance(value, tuple) and value and isinstance(value[0], msgspec.Struct):
+        return [_fields(each) for each in value]
     if isinstance(fact, KeysUsed):
         return {id: show_time(at) for id, at in fact.used.items()}
     if isinstance(fact, KeyCreated) and name == "digest":
         return value.hex()[:8]  # Enough to distinguish keys, too little to test guesses.
     return msgspec.to_builtins(value)
+
+
+def _fields(part: msgspec.Struct) -> dict[str, Any]:
+    """Show a window or a stretch of the ledger that a fact tells of."""
+    fields = msgspec.structs.asdict(part)
+    if "ahead" in fields:
+        fields["ahead_seconds"] = fields.pop("ahead") / 1_000_000
+    return {name: show_time(one) if name in _TIMES else one for name, one in fields.items()}

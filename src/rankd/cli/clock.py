@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rankd.cli.failing import Commands
+from rankd.cli.failing import Commands, insist_on_yes, plain
 from rankd.cli.reaching import Reach, json_option, reaching
 from rankd.cli.show import print_json
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=Commands)
 def clock() -> None:
-    """Compare ledger time with the clock; confirm a step.
+    """Compare ledger time with the clock; confirm a step; correct a wrong time.
 
     If the clock is set while a service runs, ledger time follows only after the step has lasted
     --clock-step-seconds. Each node has its own clock: name its --url.
@@ -52,6 +52,75 @@ def confirm(reach: Reach, as_json: bool) -> None:
     else:
         click.echo(f"confirmed a step of {found.confirmed_seconds:+,.1f} s")
     print_clock(found)
+
+
+@clock.command()
+@click.option(
+    "--from",
+    "first",
+    type=click.IntRange(min=1),
+    metavar="POSITION",
+    help="The first fact with a wrong time. [default: the first that is later than the clock]",
+)
+@click.option(
+    "--ahead",
+    "ahead_seconds",
+    type=float,
+    metavar="SECONDS",
+    help="How far the time was ahead. [default: the jump of the time at that fact]",
+)
+@click.option("--reason", help="Kept in the audit trail.")
+@click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+@reaching()
+def correct(
+    reach: Reach,
+    first: int | None,
+    ahead_seconds: float | None,
+    reason: str | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Take back what a wrong time did to windows.
+
+    The clock must be right again. Scores recorded since then count in the windows of their right
+    time, windows that retention dropped come back, and ledger time goes on from the clock. All is
+    folded again from the ledger, beside the service that goes on; a command that was broken off
+    is given again.
+    """
+    with reach.client() as client:
+        found = client.correct_clock(first=first, ahead_seconds=ahead_seconds, dry_run=True)
+        if not as_json:
+            print_correction(found)
+        if not dry_run:
+            if not yes:
+                insist_on_yes("Correct the time?")
+            found = client.correct_clock(
+                first=found.first, ahead_seconds=found.ahead_seconds, reason=reason
+            )
+    if as_json:
+        print_json(found)
+    elif not dry_run:
+        click.echo(f"the time is corrected, as of {found.position:,}")
+
+
+def print_correction(found: "wire.Correction") -> None:
+    """Print from where on the time was wrong, and the windows that change."""
+    before = "" if found.previous_time is None else f" behind {found.previous_time}"
+    click.echo(f"wrong from     position {found.first:,}: {found.first_time}{before}")
+    click.echo(f"ahead by       {found.ahead_seconds:,.1f} s")
+    click.echo(f"submissions    {found.submissions:,}")
+    for board in found.boards:
+        click.echo(f"board          {plain(board.board)}")
+        for what, windows in (
+            ("open", board.opened),
+            ("restored", board.restored),
+            ("removed", board.removed),
+        ):
+            if windows:
+                click.echo(f"  {what:<12} {plain(', '.join(windows))}")
 
 
 def print_clock(found: "wire.ClockBody") -> None:

@@ -97,7 +97,7 @@ def _ledger_time(at: Chosen) -> Iterator[Finding]:
         ahead = times.recorded - now
         advice = (
             "windows stand still until the clock is there: set it if it is wrong; if the ledger "
-            "is, restore a backup from before"
+            "is, start the service and correct it: rankd clock correct"
         )
         found = f"the last fact is {shown_span(ahead)} against the clock"
         yield Finding("ledger time", found, advice if ahead > STEP_MICROSECONDS else "")

@@ -163,6 +163,7 @@ class AsyncClient:
     revoke_key = _calling(calls.revoke_key)
     clock = _calling(calls.clock)
     confirm_clock = _calling(calls.confirm_clock)
+    correct_clock = _calling(calls.correct_clock)
     health = _calling(calls.health)
     ready = _calling(calls.ready)
     status = _calling(calls.status)

@@ -136,6 +136,7 @@ _read_key = _reader(shapes.Key)
 _read_keys = _reader(shapes.Keys)
 _read_health = _reader(wire.Health)
 _read_clock = _reader(wire.ClockBody)
+_read_correction = _reader(wire.Correction)
 _read_board = _reader(wire.BoardBody)
 _read_preview = _reader(wire.Preview)
 _read_receipt = _reader(wire.Receipt)
@@ -792,6 +793,21 @@ def clock() -> Call[wire.ClockBody]:
 def confirm_clock() -> Call[wire.ClockBody]:
     """Accept a step of the clock now instead of after it has lasted."""
     return Call(method="POST", path="/v1/clock:confirm", read=_read_clock)
+
+
+def correct_clock(
+    *,
+    first: int | None = None,
+    ahead_seconds: float | None = None,
+    reason: str | None = None,
+    dry_run: bool = False,
+) -> Call[wire.Correction]:
+    """Take back what a wrong time did to windows, from a position on.
+
+    Without ``first``, from the first fact that is later than the clock.
+    """
+    body = _body(first=first, ahead_seconds=ahead_seconds, reason=reason, dry_run=dry_run)
+    return Call(method="POST", path="/v1/clock:correct", body=body, read=_read_correction)
 
 
 def health() -> Call[wire.Health]:

@@ -97,7 +97,7 @@ class Sealed(NamedTuple):
     ranking: Ranking
     terms: Terms
     through: Position
-    """Where it was sealed: no later fact is in it."""
+    """Where it was sealed, by whatever fact: no later one is in it."""
     at: Instant
     """When it was sealed, by the ledger's time."""
 
@@ -286,14 +286,18 @@ class BoardPage:
         """Whether a turn was made by a node that had not heard of the last correction."""
         return fact.since < self.corrected_at
 
-    def closed(self, window: ClosedWindow) -> Sealed:
-        """Return a closed window of this board, under the terms of its time."""
+    def closed(self, window: ClosedWindow, fact: WindowsCorrected, position: Position) -> Sealed:
+        """Return a window that a correction closed, under the terms of its time.
+
+        A window that had closed before the time was wrong, and was dropped by it, is what it was.
+        Of any other the correction is the closing: it may have been archived with other entries.
+        """
         then = self.board_at(Position(window.through - 1))
         return Sealed(
             Window(name_of_window(window.window), window.window, window.start, window.end),
             Ranking(self.alias or self.board.name, window.window),
             self.terms if then is self.board else Terms(then),
-            window.through,
+            window.through if window.through < fact.since else position,
             window.at,
         )
 
@@ -301,7 +305,7 @@ class BoardPage:
         """Have the windows that a correction tells."""
         gone = {*fact.removed, *(window.window for window in fact.closed)}
         closed = [sealed for id, sealed in self.sealed.items() if id not in gone]
-        closed += map(self.closed, fact.closed)
+        closed += [self.closed(window, fact, position) for window in fact.closed]
         self.sealed = SealedWindows()
         for sealed in sorted(closed, key=lambda one: one.through):
             self.sealed[sealed.window.id] = sealed

@@ -11,11 +11,11 @@ it is let go, and the next one begun, just as the living board does.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from itertools import count
 
 from rankd.core.admission import NOT_REFUSED, Admission
-from rankd.core.book import BoardPage, Book
+from rankd.core.book import BoardPage, Book, Open
 from rankd.core.entrants import Entrants
 from rankd.core.fold import IN_MOVES_COST_MAX, Batch, Fold
 from rankd.core.turns import NEVER
@@ -30,7 +30,10 @@ from rankd.model.facts import (
     Recorded,
     ScoreSubmitted,
     WindowOpened,
+    WindowsCorrected,
     WindowSealed,
+    WrongTime,
+    right_time,
 )
 from rankd.model.redefinition import Translator, changes_columns, refolded, scale
 from rankd.model.window import Instant
@@ -51,7 +54,7 @@ Misfit = tuple[str, str]
 class Draft:
     """Some windows of a board, folded again under another definition."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it is put together from
         self,
         ledger: LedgerReader,
         index: RankIndex,
@@ -60,7 +63,14 @@ class Draft:
         *,
         entrants: Entrants,
         refusals_final: bool = True,
+        wrong_times: Sequence[WrongTime] = (),
+        names: frozenset[str] | None = None,
+        lasting: Set[tuple[str, Instant | None]] = frozenset(),
     ) -> None:
+        """Begin one of the windows that the definition changes, or of those with these names.
+
+        Windows with a name and a start in ``lasting`` are not let go when their time is over.
+        """
         self.board = board
         self.entrants = entrants
         """Those of the living board's book: they are complete once the draft takes its place."""
@@ -68,7 +78,10 @@ class Draft:
         self._ledger = ledger
         self._index = index
         self._since = page.since
-        self._names = refolded(page.board, board)
+        self._wrong_times = wrong_times
+        self._names = refolded(page.board, board) if names is None else names
+        self._lasting = lasting
+        self._closed: dict[tuple[str, Instant | None], Open] = {}
         self._alias = f"{DRAFT}{next(_numbers)}:{board.name}"
         self._page = BoardPage(board, page.since, alias=self._alias)
         self._book = Book()
@@ -105,8 +118,9 @@ class Draft:
     async def _take(self, facts: Sequence[Recorded]) -> None:
         begun = Batch()
         for recorded in facts:
-            if recorded.at >= self._turn_at:
-                begun = await self._roll(begun, recorded.at)
+            at = right_time(recorded, self._wrong_times) if self._wrong_times else recorded.at
+            if at >= self._turn_at:
+                begun = await self._roll(begun, at)
             await self._take_one(begun, recorded)
             if len(begun.moves) >= IN_MOVES_COST_MAX:
                 await self._stage(begun)
@@ -128,7 +142,9 @@ class Draft:
                 )
                 self._page.terms.board = self._translator.board
                 self._admission.note(recorded)
-            case WindowOpened() | WindowSealed() if ours and fact.board == self.board.name:
+            case WindowOpened() | WindowSealed() | WindowsCorrected() if (
+                ours and fact.board == self.board.name
+            ):
                 self._admission.note(recorded)
             case PlayerProfiled():
                 await self._fold.change_segments(begun, fact.player, fact.attributes or {})
@@ -179,7 +195,10 @@ class Draft:
                 continue
             window, current = recurrence.window_at(at), self._page.windows.get(recurrence.name)
             if current is not None and (window is None or current.window.id != window.id):
-                rolled.dropped += await self._rankings(current.window.id)
+                if (place := (recurrence.name, current.window.start)) in self._lasting:
+                    self._closed[place] = current
+                else:
+                    rolled.dropped += await self._rankings(current.window.id)
                 del self._page.windows[recurrence.name]
                 self._forget_losses(recurrence.name)
             if window is None:
@@ -273,6 +292,27 @@ class Draft:
             _check_staged(opened.ranking, drafts)
             for draft in drafts:
                 begun.adopted[draft] = Ranking(fact.board, id, draft.segment)
+
+    async def adopt_as(
+        self, begun: Batch, ids: Mapping[tuple[str, Instant | None], str], at: Instant
+    ) -> None:
+        """Have a batch put windows of the draft in the place of those of the board.
+
+        ``ids`` tells by name and start which ones, ``at`` the time that the fold has reached.
+        Raises IndexUnavailable as ``adopt`` does.
+        """
+        await self.turn_windows(at)
+        here = {(name, one.window.start): one for name, one in self._page.windows.items()}
+        unwanted: list[Ranking] = []
+        for place, opened in {**self._closed, **here}.items():
+            drafts = await self._rankings(opened.window.id)
+            _check_staged(opened.ranking, drafts)
+            if place not in ids:
+                unwanted += drafts
+                continue
+            for draft in drafts:
+                begun.adopted[draft] = Ranking(self.board.name, ids[place], draft.segment)
+        await self._index.stage([], dropped=unwanted)
 
     async def discard(self) -> None:
         """Forget all of it."""

@@ -44,6 +44,7 @@ from rankd.model.facts import (
     ScoreSubmitted,
     WindowDropped,
     WindowOpened,
+    WindowsCorrected,
 )
 from rankd.model.receipt import InWindow, Receipt, VerdictName, is_rejected
 from rankd.model.redefinition import Translation
@@ -124,7 +125,8 @@ class Batch:
 
 
 Redefine = Callable[[Batch, Recorded], Awaitable[bool]]
-"""Have the windows that a new definition changes folded again, and adopted with the batch.
+"""Have the windows that a definition or a correction changes folded again, and adopted with the
+batch.
 
 Return whether the players in them are among the book's entrants."""
 
@@ -315,6 +317,10 @@ class Fold:
             case BoardRetired():
                 self._book.note(recorded)
                 begun.dropped += await self._index.rankings(fact.board)
+            case WindowsCorrected():
+                await self._correct(begun, recorded, fact)
+            case WindowDropped() | WindowOpened() if self._is_stale(fact):
+                pass
             case WindowDropped():
                 self._book.note(recorded)
                 begun.dropped += [
@@ -329,6 +335,10 @@ class Fold:
                 self._make_room(begun, fact.board)
             case _:
                 self._book.note(recorded)
+
+    def _is_stale(self, fact: WindowDropped | WindowOpened) -> bool:
+        page = self._book.boards.get(fact.board)
+        return page is not None and page.is_stale(fact)
 
     def _knows_window(self, fact: WindowOpened) -> bool:
         page = self._book.boards.get(fact.board)
@@ -352,6 +362,19 @@ class Fold:
         for opened in self._book.boards[fact.board].windows.values():
             if opened.ranking not in drafted:
                 begun.opened[opened.ranking] = opened.terms.shape
+
+    async def _correct(self, begun: Batch, recorded: Recorded, fact: WindowsCorrected) -> None:
+        if fact.board not in self._book.boards:
+            return
+        await self._redefine(begun, recorded)  # It needs the page as it was.
+        self._book.note(recorded)
+        page, drafted = self._book.boards[fact.board], set(begun.adopted.values())
+        made = [(opened.ranking, opened.terms) for opened in page.windows.values()]
+        closed = [page.sealed[window.window] for window in fact.closed]
+        made += [(sealed.ranking, sealed.terms) for sealed in closed]
+        for ranking, terms in made:
+            if ranking not in drafted and ranking.window not in fact.kept:
+                begun.opened[ranking] = terms.shape
 
     # ...... submissions
 
@@ -458,7 +481,7 @@ _OfSegments = ScoreSubmitted | PlayerProfiled | PlayerErased
 _OF_SEGMENTS = (ScoreSubmitted, PlayerProfiled, PlayerErased)
 """What may move a player from one segment to another."""
 
-_ALONE = (BoardDefined, BoardRetired, WindowDropped)
+_ALONE = (BoardDefined, BoardRetired, WindowDropped, WindowsCorrected)
 
 IN_MOVES_COST_MAX = 1_024
 """What facts that go in moves may cost together, in moves of a player in a ranking: some ten

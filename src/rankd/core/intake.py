@@ -171,6 +171,8 @@ class Intake:
         self._schedule = Schedule()
         self._at: Instant = 0
         """The ledger's time at the last append, though it may have brought no new fact."""
+        self._corrections = 0
+        """How often the time had been corrected by then."""
 
     @property
     def turn_at(self) -> Instant:
@@ -480,6 +482,10 @@ class Intake:
 
     def now(self) -> Instant:
         """Return the ledger's time: the clock's, unless that has gone back."""
+        if (corrections := len(self.projector.book.wrong_times)) != self._corrections:
+            # What was worked out by the wrong time is worked out again.
+            self._at, self._turn_at, self._schedule = 0, 0, Schedule()
+            self._corrections = corrections
         return max(self._clock.now(), self.projector.at, self._at)
 
     async def record(
@@ -586,7 +592,9 @@ class Intake:
             self._look_ahead(now, boards=())
             return []
         handed_in = [Kept(position, receipt) for position, receipt in owed.items()]
-        appended = await self._append(batch, now, handed_in, after)
+        # The ledger sees to it that time does not go back, and knows of corrections before us.
+        at = min(now, self._clock.now()) if self._ledger.shared else now
+        appended = await self._append(batch, at, handed_in, after)
         if appended is None:
             return None
         self.owed = {}

@@ -343,7 +343,7 @@ class Joint(Projector):
         behind = Projector(
             ledger=self._ledger, index=self.shared, book=book, checkpoint=checkpoint, at=at
         )
-        behind.drafts = self.drafts
+        behind.drafts, behind.corrections = self.drafts, self.corrections
         return behind
 
     async def _note(self, facts: Sequence[Recorded]) -> Receipts:

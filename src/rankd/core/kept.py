@@ -161,7 +161,9 @@ def _defined_at(page: BoardPage, sealed: Sealed | None) -> Position:
     """Return where the definition came into force that a window's entries are made under."""
     if sealed is None:
         return page.turned_since
-    definitions = [*(since for since, _ in page.earlier), page.defined_at, page.corrected_at]
+    if sealed.through == page.corrected_at:
+        return page.corrected_at
+    definitions = [*(since for since, _ in page.earlier), page.defined_at]
     return max((since for since in definitions if since < sealed.through), default=page.since)
 
 

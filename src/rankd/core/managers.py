@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
-from rankd.core.book import Sealed
+from rankd.core.book import BoardPage, Sealed
 from rankd.core.filler import Busy, Filler, TooLarge
 from rankd.core.intake import Answer, Intake
 from rankd.core.joint import Joint
@@ -561,7 +561,7 @@ class Archiver:
         for name in await self._archive.sealed_windows():
             if self._is_over(name):
                 await self._archive.drop_standings(name.board, name.window, since=name.since)
-                self._done.discard(name)
+        self._done &= known  # A correction of the time may bring back what another node dropped.
         self._known = known
 
     def _closed(self) -> set[SealedName]:
@@ -571,16 +571,24 @@ class Archiver:
     def _is_over(self, name: SealedName) -> bool:
         """Whether a window was dropped: it was closed here, as far as is known, and is not there.
 
-        Of a board that is retired, or was, under the same name, what is archived stays.
+        Or the time was wrong when it closed. Of a board that is retired, or was, under the same
+        name, what is archived stays.
         """
         projector = self._reader.projector
         page = projector.book.boards.get(name.board)
-        return (
-            page is not None
-            and page.since < name.since <= projector.checkpoint
-            and name.window not in page.sealed
-            and name.window not in {opened.window.id for opened in page.windows.values()}
-        )
+        if page is None or not page.since < name.since <= projector.checkpoint:
+            return False
+        if self._closed_by_wrong_time(page, name):
+            return True
+        open_now = {opened.window.id for opened in page.windows.values()}
+        return name.window not in page.sealed and name.window not in open_now
+
+    def _closed_by_wrong_time(self, page: BoardPage, name: SealedName) -> bool:
+        sealed = page.sealed.get(name.window)
+        if sealed is not None and sealed.through == name.since:
+            return False
+        wrong_times = self._reader.projector.book.wrong_times
+        return any(wrong.first <= name.since < page.corrected_at for wrong in wrong_times)
 
 
 def _name_of(sealed: Sealed) -> SealedName:

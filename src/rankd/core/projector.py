@@ -10,11 +10,19 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from rankd.core.book import Book
+from rankd.core.corrected_windows import CorrectedWindows
 from rankd.core.draft import Draft
 from rankd.core.fold import Batch, Fold, Receipts, merged
 from rankd.core.told import encoded
 from rankd.model.board import Board
-from rankd.model.facts import BoardDefined, BoardRedefined, Position, Recorded, ScoreSubmitted
+from rankd.model.facts import (
+    BoardDefined,
+    BoardRedefined,
+    Position,
+    Recorded,
+    ScoreSubmitted,
+    WindowsCorrected,
+)
 from rankd.model.redefinition import refolded
 from rankd.model.window import Instant
 from rankd.ports import LedgerReader, Progress, RankIndex, Ranking
@@ -56,6 +64,8 @@ class Projector:
         """The ledger's time there."""
         self.drafts: dict[str, Draft] = {}
         """Prepared for redefinitions that are about to be recorded, by board."""
+        self.corrections: dict[str, CorrectedWindows] = {}
+        """Prepared for corrections that are about to be recorded, by board."""
         self.at_a_stretch = False
         """Whether no reader has a turn between two parts: they ask another book, which is ahead."""
         self._awaited: dict[asyncio.Future[None], Position] = {}
@@ -165,6 +175,9 @@ class Projector:
 
     async def _redefine(self, begun: Batch, recorded: Recorded) -> bool:
         fact = recorded.fact
+        if isinstance(fact, WindowsCorrected):
+            await self._correct(begun, recorded, fact)
+            return False
         assert isinstance(fact, BoardDefined)
         page = self.book.boards[fact.board]
         board = Board.define(fact.board, fact.definition)
@@ -181,11 +194,22 @@ class Projector:
                 board,
                 entrants=self.book.entrants,
                 refusals_final=final,
+                wrong_times=self.book.wrong_times,
             )
         if draft is not None:
             await draft.catch_up(through=Position(recorded.position - 1))
             await draft.adopt(begun, fact, recorded.at)
         return draft is not None and draft.entrants is self.book.entrants
+
+    async def _correct(self, begun: Batch, recorded: Recorded, fact: WindowsCorrected) -> None:
+        drafts = self.corrections.pop(fact.board, None)
+        if drafts is not None and not drafts.fits(fact):
+            await drafts.discard()
+            drafts = None
+        if drafts is None:
+            drafts = await CorrectedWindows.begun(self._ledger, self.index, self.book, fact)
+        await drafts.catch_up(through=Position(recorded.position - 1))
+        await drafts.adopt(begun, fact)
 
 
 def keyed(

@@ -37,6 +37,7 @@ from rankd.core.replicas import Replicas
 from rankd.core.segment_values import SEGMENT_VALUES_MAX
 from rankd.core.steady_clock import LASTING_SECONDS, SteadyClock, Step
 from rankd.core.supervisor import Supervisor
+from rankd.core.time_correction import Corrected, TimeCorrector
 from rankd.core.turns import windows_at
 from rankd.core.view import Spooled, View
 from rankd.errors import (
@@ -140,6 +141,7 @@ class Rankd(View):
         self._home = home
         self._reading = reading
         self._defining = asyncio.Lock()
+        self._corrector = TimeCorrector(ledger, intake, self.clock)
         self._owned: set[asyncio.Task[Any]] = set()
         self.filler: Filler | None = None
         """What makes a shared index anew; None over an index of one's own."""
@@ -304,8 +306,7 @@ class Rankd(View):
             if not page.board.changes(board):
                 return NOTHING
             check_redefinition(page.board, board)
-            index, entrants = self._intake.projector.index, self.book.entrants
-            draft = Draft(self._ledger, index, page, board, entrants=entrants)
+            draft = self._draft(page, board)
             try:
                 await draft.catch_up(through=self.position)
                 await _refuse_misfit(draft, page)
@@ -351,8 +352,7 @@ class Rankd(View):
         None if the one it was to be put in place of is no longer in force.
         """
         projector, before = self._intake.projector, page.board
-        entrants = projector.book.entrants
-        draft = Draft(self._ledger, projector.index, page, board, entrants=entrants)
+        draft = self._draft(page, board)
 
         async def check(page: BoardPage, now: Instant) -> None:
             await draft.catch_up(through=self.position)
@@ -387,6 +387,17 @@ class Rankd(View):
             if draft.position >= self.position - DRAFT_BEHIND_MAX:
                 break
         return await preview(self.reader, page, draft)
+
+    def _draft(self, page: BoardPage, board: Board) -> Draft:
+        projector, book = self._intake.projector, self._intake.projector.book
+        return Draft(
+            self._ledger,
+            projector.index,
+            page,
+            board,
+            entrants=book.entrants,
+            wrong_times=book.wrong_times,
+        )
 
     async def retire(
         self, name: str, *, actor: str | None = None, reason: str | None = None
@@ -622,6 +633,43 @@ class Rankd(View):
         Windows turn with the next look. Retention still waits until time has lasted.
         """
         return self.clock.confirm()
+
+    async def preview_correction(
+        self, *, first: Position | None = None, ahead: int | None = None
+    ) -> Corrected:
+        """Return what ``correct_time`` would change. Nothing is changed. Raises InvalidRequest."""
+        async with self._defining:
+            return await self._corrector.preview(first, ahead)
+
+    async def correct_time(
+        self,
+        *,
+        first: Position | None = None,
+        ahead: int | None = None,
+        actor: str | None = None,
+        reason: str | None = None,
+        tell: Tell = _say_nothing,
+    ) -> Corrected:
+        """Take back what a wrong time did, from a position on; the clock must be right again.
+
+        ``first`` is the first fact later than the clock if it is not given, ``ahead`` (in
+        microseconds) the jump of the time there. Raises InvalidRequest.
+        """
+        reason = read_reason(reason)
+        return await self._own(self._correct_time(first, ahead, actor, reason, tell))
+
+    async def _correct_time(
+        self,
+        first: Position | None,
+        ahead: int | None,
+        actor: str | None,
+        reason: str | None,
+        tell: Tell,
+    ) -> Corrected:
+        async with self._defining:
+            return await self._corrector.correct(
+                first, ahead, actor=actor, reason=reason, tell=tell
+            )
 
     # -------------------------------------------------------------------------- care
 

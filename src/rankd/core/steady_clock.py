@@ -213,8 +213,8 @@ def clock_problem(clock: SteadyClock, ledger_time: Instant) -> str | None:
     if ledger_time - now > STEP_MICROSECONDS:
         return (
             f"ledger time is {shown_span(ledger_time - now)} against the clock, and stands still "
-            "until the clock is there: set the clock if that is wrong; if the ledger is, restore a "
-            "backup from before"
+            "until the clock is there: set the clock if that is wrong; if the ledger is, correct "
+            "it: rankd clock correct"
         )
     if clock.step is not None:
         return (

@@ -14,6 +14,7 @@ from rankd.core.intake import BATCH_FACTS_MAX, Answer
 from rankd.core.preview import Preview
 from rankd.core.reader import Found, Page, Projected, Reader
 from rankd.core.search import FoundPlayer
+from rankd.core.time_correction import Corrected
 from rankd.core.view import View
 from rankd.embedded.opening import Opened
 from rankd.embedded.wanted import Wanted
@@ -402,6 +403,28 @@ class RanksWriter(RanksHandle):
         """
         step = self._opened.rankd.confirm_clock()
         return None if step is None else step.offset / 1_000_000
+
+    async def correct_clock(
+        self,
+        *,
+        first: int | None = None,
+        ahead_seconds: float | None = None,
+        reason: str | None = None,
+        dry_run: bool = False,
+        progress: Show = None,
+    ) -> Corrected:
+        """Take back what a wrong time did to windows, from a position on; return what changes.
+
+        Without ``first``, from the first fact that is later than the clock. ``ahead_seconds`` is
+        the jump of the time there if it is not given. With ``dry_run`` nothing is changed.
+        """
+        position = None if first is None else Position(first)
+        ahead = None if ahead_seconds is None else round(ahead_seconds * 1_000_000)
+        rankd = self._opened.rankd
+        if dry_run:
+            return await rankd.preview_correction(first=position, ahead=ahead)
+        with showing(progress) as tell:
+            return await rankd.correct_time(first=position, ahead=ahead, reason=reason, tell=tell)
 
     # ----------------------------------------------------------------------------- care
 

@@ -17,6 +17,7 @@ from msgspec import UNSET, UnsetType
 from rankd.core.preview import Preview
 from rankd.core.reader import at_once
 from rankd.core.search import FoundPlayer
+from rankd.core.time_correction import Corrected
 from rankd.embedded.answered import AnsweredBoard, AnsweredRanks
 from rankd.embedded.opening import Opened
 from rankd.embedded.wanted import Wanted
@@ -238,6 +239,30 @@ class Ranks(AnsweredRanks):
         Return its seconds; None if no step is waiting to be accepted.
         """
         return self._thread.write(self._ranks.confirm_clock())
+
+    def correct_clock(
+        self,
+        *,
+        first: int | None = None,
+        ahead_seconds: float | None = None,
+        reason: str | None = None,
+        dry_run: bool = False,
+        progress: Show = None,
+    ) -> Corrected:
+        """Take back what a wrong time did to windows, from a position on; return what changes.
+
+        Without ``first``, from the first fact that is later than the clock. ``ahead_seconds`` is
+        the jump of the time there if it is not given. With ``dry_run`` nothing is changed.
+        """
+        return self._thread.write(
+            self._ranks.correct_clock(
+                first=first,
+                ahead_seconds=ahead_seconds,
+                reason=reason,
+                dry_run=dry_run,
+                progress=progress,
+            )
+        )
 
     def save(self, *, progress: Show = None) -> Position:
         """Save the index, so that the next start is quick; return the position it is saved at."""

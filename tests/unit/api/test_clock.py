@@ -5,10 +5,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 from tests.unit.api.handling import Working
-from tests.unit.core.doubles import DAY, FaultyLedger, MachineClock, engine
+from tests.unit.core.doubles import DAY, NOON, FaultyLedger, MachineClock, engine
 
 from rankd.api.access import Gate
+from rankd.api.clock import AHEAD_SECONDS_MAX
 from rankd.api.service import Service
+from rankd.errors import InvalidRequest
 
 pytestmark = pytest.mark.anyio
 
@@ -62,3 +64,57 @@ async def test_confirmed_step_moves_ledger_time_and_windows_at_once() -> None:
         assert confirmed["ledger_time"] == "2026-11-16T12:00:05Z"
         assert (await at.submit("p", 2))["windows"]["daily"]["window"] == "daily:2026-11-16"
         assert (await at.told("confirm_clock"))["confirmed_seconds"] is None
+
+
+async def test_wrong_time_is_corrected_after_a_dry_run() -> None:
+    machine = MachineClock(NOON + 400 * DAY)
+    async with on_machine(machine) as at:
+        await at.define(windows=["all", "daily"])
+        await at.submit("p", 1)
+        machine.step(-400 * DAY)
+        await at.told("confirm_clock")
+        assert "rankd clock correct" in (await at.told("get_clock"))["problem"]
+        planned = await at.told("correct_clock", None, {"dry_run": True})
+        board = {
+            "board": "b",
+            "opened": ["all", "daily:2026-11-14"],
+            "restored": [],
+            "removed": [],
+        }
+        assert planned == {
+            "dry_run": True,
+            "first": 1,
+            "first_time": "2027-12-19T12:00:00Z",
+            "previous_time": None,
+            "ahead_seconds": 400 * 86_400,
+            "submissions": 1,
+            "boards": [board],
+            "position": None,
+        }
+        done = await at.told("correct_clock", None, {"reason": "a dead battery"})
+        assert done == planned | {"dry_run": False, "position": 4}
+        shown = await at.told("get_clock")
+        assert (shown["ledger_time"], shown["problem"]) == ("2026-11-14T12:00:00Z", None)
+        standing = await at.told("get_standing", {"board": "b", "player": "p"}, window="daily")
+        assert (standing["window"], standing["rank"]) == ("daily:2026-11-14", 1)
+        facts = (await at.told("list_facts", after=2))["facts"]
+        assert facts[0]["body"] == {
+            "wrong": {
+                "first": 1,
+                "last": 2,
+                "ahead_seconds": 400 * 86_400,
+                "earliest": "1970-01-01T00:00:00Z",
+                "latest": "2026-11-14T12:00:00Z",
+            },
+            "reason": "a dead battery",
+        }
+        history = await at.told("player_history", {"board": "b", "player": "p"})
+        assert history["facts"][0]["at"] == "2026-11-14T12:00:00Z"
+        assert len((await at.told("list_facts", until=NOON + 1))["facts"]) == 4
+
+
+@pytest.mark.parametrize("seconds", [-1, AHEAD_SECONDS_MAX + 1])
+async def test_correction_by_more_than_clocks_can_be_wrong_is_refused(seconds: float) -> None:
+    async with on_machine(MachineClock()) as at:
+        with pytest.raises(InvalidRequest, match="ahead_seconds"):
+            await at.ask("correct_clock", None, {"ahead_seconds": seconds})

@@ -58,6 +58,7 @@ EVERY: list[tuple[str, Call[Any]]] = [
     ("revoke_key", calls.revoke_key("abc")),
     ("get_clock", calls.clock()),
     ("confirm_clock", calls.confirm_clock()),
+    ("correct_clock", calls.correct_clock(first=3, ahead_seconds=1.5, reason="r", dry_run=True)),
     ("healthz", calls.health()),
     ("readyz", calls.ready()),
     ("readyz", calls.status()),

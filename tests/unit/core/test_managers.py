@@ -10,6 +10,8 @@ from typing import Any, cast
 import pytest
 from tests.unit.core.doubles import (
     DAY,
+    HOUR,
+    NOON,
     FarIndex,
     FaultyLedger,
     SetClock,
@@ -253,6 +255,87 @@ async def test_what_a_board_keeps_no_longer_is_dropped_from_the_archive_too() ->
         await rankd.define("kept", {"windows": ["daily"]})
         await another.drop()
         assert len(archived_of(archive, "kept")) == 5
+
+
+async def test_archives_of_windows_that_a_wrong_time_closed_are_dropped() -> None:
+    clock, archive = SetClock(), MemoryStandings()
+    async with engine(FaultyLedger(), clock) as rankd:
+        await rankd.define("b", {"windows": ["daily"]})
+        archiver = managers.Archiver(rankd.reader, archive)
+
+        async def archived() -> list[str]:
+            await rankd.submit("b", [("ann", 3)])
+            for sealed in list(rankd.book.page("b").sealed.values()):
+                await archiver.keep(sealed)
+            await archiver.drop()
+            return [name.window for name in archived_of(archive, "b")]
+
+        assert await archived() == []
+        clock.time += DAY
+        assert await archived() == ["daily:2026-11-14"]
+        clock.time += 3_000 * DAY
+        assert await archived() == ["daily:2026-11-14", "daily:2026-11-15"]
+        clock.time += DAY
+        assert len(await archived()) == 3
+        clock.time -= 3_001 * DAY
+        await rankd.correct_time()
+        assert await archived() == ["daily:2026-11-14"]
+        clock.time += DAY
+        assert await archived() == ["daily:2026-11-14", "daily:2026-11-15"]
+
+
+async def look(rankd: service.Rankd, archiver: managers.Archiver) -> None:
+    """Have an archiver look at all closed windows once."""
+    await rankd.sealer.turn()
+    for page in list(rankd.book.boards.values()):
+        for sealed in list(page.sealed.values()):
+            await archiver.keep(sealed)
+    await archiver.drop()
+
+
+async def test_archive_that_a_wrong_time_dropped_is_made_again() -> None:
+    clock, archive = SetClock(), MemoryStandings()
+    async with engine(FaultyLedger(), clock) as rankd:
+        await rankd.define("b", {"windows": ["daily"], "retention": {"daily": "3d"}})
+        first, second = (managers.Archiver(rankd.reader, archive) for _ in range(2))
+        await rankd.submit("b", [("ann", 3), ("bob", 4)])
+        clock.time += DAY
+        for archiver in (first, second):
+            await look(rankd, archiver)
+        (name,) = archive.sealed
+        before = list(archive.sealed[name])
+        clock.time += 60 * DAY
+        for archiver in (first, second):
+            await look(rankd, archiver)
+        assert name not in archive.sealed
+        clock.time -= 60 * DAY
+        await rankd.correct_time()
+        await look(rankd, second)  # The one that had dropped it may be gone.
+        assert {id: list(rows) for id, rows in archive.sealed.items()} == {name: before}
+        assert archive.totals == {name: 2}
+
+
+async def test_archive_that_a_wrong_time_filled_is_made_again() -> None:
+    clock, archive = SetClock(), MemoryStandings()
+    async with engine(FaultyLedger(), clock) as rankd:
+        await rankd.define("b", {"rule": "sum", "windows": ["daily"]})
+        archiver = managers.Archiver(rankd.reader, archive)
+        await rankd.submit("b", [("ann", 1)])
+        first = Position(rankd.position + 1)
+        # Two hours ahead: the window of the second day closes at the same fact by either time.
+        for hours in (11 + 2, 24 + 2, 48 + 2):
+            clock.time = NOON + hours * HOUR
+            await rankd.submit("b", [("ann", hours)])
+            await look(rankd, archiver)
+        clock.time -= 2 * HOUR
+        await rankd.correct_time(first=first, ahead=2 * HOUR)
+        for again in (archiver, managers.Archiver(rankd.reader, archive)):
+            await look(rankd, again)
+            scores = {
+                name[1]: [row.scores for row in archive.sealed[name]] for name in archive.totals
+            }
+            assert scores == {"daily:2026-11-14": [(14,)], "daily:2026-11-15": [(26,)]}
+            assert set(archive.sealed) == set(archive.totals)
 
 
 def archived_of(archive: MemoryStandings, board: str) -> list[SealedName]:

@@ -221,7 +221,7 @@ def test_problem_names_a_ledger_that_is_ahead() -> None:
     clock = SteadyClock(SetClock())
     assert clock_problem(clock, NOON + STEP_MICROSECONDS) is None
     problem = clock_problem(clock, NOON + HOUR)
-    assert problem is not None and "+3,600.0 s" in problem and "restore a backup" in problem
+    assert problem is not None and "+3,600.0 s" in problem and "rankd clock correct" in problem
 
 
 def test_problem_names_a_machine_whose_clock_is_not_used() -> None:

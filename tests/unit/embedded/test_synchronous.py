@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.unit.core.doubles import DAY, MachineClock
+from tests.unit.core.doubles import DAY, NOON, MachineClock
 
 import rankd
 from rankd.core.reader import at_once
@@ -426,3 +426,18 @@ def test_step_of_the_clock_is_confirmed(tmp_path: Path) -> None:
         assert "rankd clock confirm" in (ranks.clock_problem or "")
         assert ranks.confirm_clock() == 86_400
         assert ranks.clock_problem is None
+
+
+def test_wrong_time_is_corrected(tmp_path: Path) -> None:
+    machine = MachineClock(NOON + 400 * DAY)
+    with rankd.open(tmp_path, clock=machine) as ranks:
+        board = ranks.board("b", windows=["all", "daily"])
+        board.submit("ann", 5)
+        machine.step(-400 * DAY)
+        ranks.confirm_clock()
+        seen = ranks.correct_clock(dry_run=True)
+        assert (seen.wrong.first, seen.submissions, seen.position) == (1, 1, None)
+        assert ranks.correct_clock(ahead_seconds=400 * 86_400).position == ranks.position
+        assert [window.id for window in board.windows()] == ["all", "daily:2026-11-14"]
+        assert [row.player for row in board.top(window="daily")] == ["ann"]
+        ranks.verify()

@@ -1,21 +1,21 @@
 """Facts of another ledger, taken over as they are.
 
 Each has the time of the append it came with, and the server gives all facts of an append one time:
-so facts of one time are sent as an append, and many appends as one transaction. To commit each by
+so facts of one time are sent as an append, and many appends as one transaction. A correction of the
+time begins an append, whatever its time. To commit each by
 itself would be to wait for the disk as often as the other ledger did in all its life.
 """
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from itertools import groupby
-from operator import attrgetter
+from itertools import accumulate, groupby
 from typing import Any, NamedTuple
 
 from rankd.adapters.postgres.batch import Batch, appended, as_time, prepared, receipt_columns
 from rankd.adapters.postgres.database import Connection
 from rankd.adapters.postgres.failures import VENDOR
 from rankd.errors import LedgerNotCopied
-from rankd.model.facts import Position, Recorded
+from rankd.model.facts import Position, Recorded, TimeCorrected
 from rankd.model.window import Instant
 from rankd.ports import Kept
 
@@ -33,7 +33,12 @@ class Taking(NamedTuple):
 
 def takings_of(facts: Sequence[Recorded], receipts: Sequence[Kept]) -> list[Taking]:
     """Return what to append, one after another. Receipts go with the last. Raises UnicodeError."""
-    runs = [list(run) for _, run in groupby(facts, attrgetter("at"))]
+    corrections = accumulate(isinstance(one.fact, TimeCorrected) for one in facts)
+    numbered = zip(corrections, facts, strict=True)
+    runs = [
+        [recorded for _, recorded in run]
+        for _, run in groupby(numbered, lambda one: (one[0], one[1].at))
+    ]
     return [
         _taking(run, receipts if number == len(runs) else ())
         for number, run in enumerate(runs, start=1)

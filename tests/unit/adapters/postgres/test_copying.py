@@ -11,7 +11,7 @@ from rankd.adapters.postgres import PostgresLedger
 from rankd.adapters.postgres.copying import takings_of
 from rankd.adapters.postgres.database import Address
 from rankd.errors import LedgerNotCopied, LedgerUnavailable
-from rankd.model.facts import Position, Recorded, ScoreSubmitted
+from rankd.model.facts import Position, Recorded, ScoreSubmitted, TimeCorrected, WrongTime
 from rankd.model.window import Instant
 from rankd.ports import Kept
 from rankd.testing.servers import PostgresServer
@@ -52,6 +52,13 @@ def test_facts_of_one_time_are_one_append_and_receipts_go_with_the_last() -> Non
     ]
     assert [one.asked[-3] for one in takings] == [None, None, [1]]
     assert takings_of([], []) == []
+
+
+def test_append_begins_where_the_time_was_corrected() -> None:
+    facts = recorded([0, 0, 0])
+    wrong = WrongTime(Position(1), Position(1), 1, 0, NOW)
+    facts[1] = Recorded(Position(2), NOW, TimeCorrected(wrong))
+    assert [(one.first, one.last) for one in takings_of(facts, [])] == [(1, 1), (2, 3)]
 
 
 async def test_a_connection_that_is_lost_leaves_all_or_nothing(url: str) -> None:

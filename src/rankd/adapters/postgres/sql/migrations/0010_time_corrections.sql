@@ -264,7 +264,11 @@ told AS (
                AND defined.kind LIKE 'board\_defined.%'
                AND defined.board = corrections.board
                AND defined.position < (sealed ->> 'through')::bigint),
-           'window_sealed', (sealed ->> 'through')::bigint,
+           'window_sealed',
+           -- A window that was dropped by the wrong time, and closed before it, is what it was.
+           CASE WHEN (sealed ->> 'through')::bigint < corrections.first
+                THEN (sealed ->> 'through')::bigint
+                ELSE corrections.position END,
            'epoch'::timestamptz + (sealed ->> 'at')::bigint * interval '1 microsecond',
            corrections.actor, sealed ->> 'start', sealed ->> 'end'
       FROM corrections
@@ -303,3 +307,4 @@ SELECT found.board, found.window_id, found.since, found.starts, found.ends, foun
        found.dropped_at
   FROM found
   LEFT JOIN closed USING (board, window_id, since);
+COMMENT ON COLUMN rankd.windows.sealed_position IS 'Position of the fact that closed the window: of its own, of a definition that left it out, or of a correction of the time. JOIN rankd.sealed_windows USING (board, window_id, sealed_position).';
