@@ -49,7 +49,7 @@ class ClockCorrection(msgspec.Struct, forbid_unknown_fields=True):
 
 
 async def correct_clock(service: Service, request: Request) -> Response:
-    """Take back what a wrong time did to windows, from a position on.
+    """Undo the effects of a wrong time on windows, from a position on.
 
     The clock must be right again. Submissions recorded since then count in the windows of their
     right time, windows that retention dropped come back, and ledger time goes on from the clock.

@@ -83,7 +83,7 @@ def correct(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Take back what a wrong time did to windows.
+    """Undo the effects of a wrong time on windows.
 
     The clock must be right again. Scores recorded since then count in the windows of their right
     time, windows that retention dropped come back, and ledger time goes on from the clock. All is

@@ -802,7 +802,7 @@ def correct_clock(
     reason: str | None = None,
     dry_run: bool = False,
 ) -> Call[wire.Correction]:
-    """Take back what a wrong time did to windows, from a position on.
+    """Undo the effects of a wrong time on windows, from a position on.
 
     Without ``first``, from the first fact that is later than the clock.
     """

@@ -1,10 +1,9 @@
-"""What the facts so far say of boards, windows and players: the small half of the fold's state.
+"""The state of boards, windows, players and keys at a position.
 
-The large half, who is where in which ranking, is the index. The two are folded from the same facts
-in the same order, but the book is small enough to be kept by every process, and quick enough to
-be asked for every submission.
-
-Nothing here is decided: the book only remembers what a fact says happened.
+The small half of the fold's result. The large half, the entries of every ranking, is the index.
+Both are folded from the same facts in the same order, but the state is small enough for every
+process, and quick enough to be read for every submission. It decides nothing: it only records the
+content of facts.
 """
 
 from bisect import bisect_left, insort
@@ -62,7 +61,7 @@ EDITION = "~"
 
 
 class Terms:
-    """The definition that entries of a window were made under, and what their keys mean."""
+    """The definition that a window's entries were made under, and the order of their keys."""
 
     __slots__ = ("board", "order", "shape")
 
@@ -81,7 +80,7 @@ class Open(NamedTuple):
 
     window: Window
     ranking: Ranking
-    """Of everybody."""
+    """The ranking of all players."""
     terms: Terms
 
     @property
@@ -97,7 +96,7 @@ class Sealed(NamedTuple):
     ranking: Ranking
     terms: Terms
     through: Position
-    """Where it was sealed, by whatever fact: no later one is in it."""
+    """Where it was sealed, by any fact: no later one is in it."""
     at: Instant
     """When it was sealed, by the ledger's time."""
 
@@ -119,8 +118,8 @@ class Unrecorded(NamedTuple):
 class SealedWindows(dict[str, Sealed]):
     """The closed windows of a board by id, oldest first.
 
-    Also in the order of their closing by recurrence, and by their start: to find what is due, or
-    one window, costs O(log n). Change it by item and by ``pop`` only.
+    Also in the order of their closing by recurrence, and by their start: finding the due windows,
+    or one window, costs O(log n). Change it by item and by ``pop`` only.
     """
 
     def __init__(self) -> None:
@@ -183,7 +182,7 @@ class SealedWindows(dict[str, Sealed]):
 
 
 class _Schedule(NamedTuple):
-    """The windows that come next, and what they were worked out from."""
+    """The next windows of a board, and the values they were computed from."""
 
     open: "Mapping[str, Open]"
     defined_at: Position
@@ -219,7 +218,7 @@ class BoardPage:
         self.since = position
         """Where a board of this name was defined first, since one was last retired."""
         self.alias = alias
-        """What its rankings are called while nobody is to read them."""
+        """The board name of its rankings while they are a draft."""
         self.earlier: list[tuple[Position, Board]] = []
         """The definitions before the present one, and where each came into force."""
         self.windows: dict[str, Open] = {}
@@ -279,7 +278,7 @@ class BoardPage:
 
     @property
     def turned_since(self) -> Position:
-        """What tells turns of the same window apart that another definition or time made."""
+        """Distinguishes repetitions of a window made by another definition or time."""
         return max(self.defined_at, self.corrected_at)
 
     def is_stale(self, fact: WindowOpened | WindowSealed | WindowDropped) -> bool:
@@ -289,8 +288,8 @@ class BoardPage:
     def closed(self, window: ClosedWindow, fact: WindowsCorrected, position: Position) -> Sealed:
         """Return a window that a correction closed, under the terms of its time.
 
-        A window that had closed before the time was wrong, and was dropped by it, is what it was.
-        Of any other the correction is the closing: it may have been archived with other entries.
+        A window that had closed before the time was wrong, and was dropped by it, is unchanged. Of
+        any other the correction is the closing: it may have been archived with other entries.
         """
         then = self.board_at(Position(window.through - 1))
         return Sealed(
@@ -333,7 +332,7 @@ class BoardPage:
             yield from self.sealed.closed_by(name, now - _microseconds(kept))
 
     def edition(self, window: Window) -> OpenWindow:
-        """Return what to open for a window: under its own id, or a new one if it was used.
+        """Return the window to open: under its own id, or a new one if that was used.
 
         A window of the very same time was taken out of the definition and is put back.
         """
@@ -490,7 +489,7 @@ Known = Mapping[str, str | int | bool]
 
 
 class Profile(NamedTuple):
-    """What is known of a player."""
+    """A player's display name and attributes."""
 
     name: str | None
     attributes: Known
@@ -500,7 +499,7 @@ NOBODY = Profile(None, {})
 
 
 class Book:
-    """Every board, and every player of whom more is known than an id."""
+    """All boards, keys, and players with a profile or friends."""
 
     def __init__(self) -> None:
         self.boards: dict[str, BoardPage] = {}
@@ -521,7 +520,7 @@ class Book:
         self.locked = False
         """Whether there was ever a key: revoking the last one opens nothing."""
         self.profiled_at = Position(0)
-        """Where a profile changed last: whoever keeps names beside ranks may go by it."""
+        """The position of the last profile change, for caches of display names."""
         self.wrong_times: tuple[WrongTime, ...] = ()
         """The stretches of the ledger whose times were corrected, in the order of that."""
         self.revision = 0
@@ -546,7 +545,7 @@ class Book:
         return page
 
     def profile(self, player: str) -> Profile:
-        """Return what is known of a player; of most, nothing."""
+        """Return a player's profile; most players have an empty one."""
         return self.profiles.get(player, NOBODY)
 
     def segments(self, page: BoardPage, player: str) -> list[str]:
@@ -598,12 +597,12 @@ class Book:
         return {name: value for name, value in attributes.items() if differs(known, name, value)}
 
     def note_attributes(self, player: str, attributes: Attributes) -> None:
-        """Take over what a submission says of a player, beside what was known."""
+        """Merge a submission's attributes into a player's profile."""
         known = self.profile(player)
         self.profiles[player] = Profile(known.name, {**known.attributes, **attributes})
 
     def note(self, recorded: Recorded) -> None:
-        """Remember what a fact says. Submissions say nothing to the book."""
+        """Apply a fact. Submissions do not change the state."""
         fact, position = recorded.fact, recorded.position
         self.revision += not isinstance(fact, PlayerProfiled | NameSet | FriendsSet | PlayerErased)
         match fact:
@@ -662,7 +661,7 @@ class Book:
                 page.sealed.pop(fact.window, None)
 
     def _profile(self, fact: PlayerProfiled | NameSet) -> None:
-        """Take over what is said of a player; what it leaves alone stays."""
+        """Apply a profile fact; fields that it does not set stay."""
         known = self.profile(fact.player)
         name = known.name if isinstance(fact, AttributesSet) else fact.name
         attributes = known.attributes if isinstance(fact, NameSet) else fact.attributes or {}
@@ -709,9 +708,9 @@ class Book:
 
 
 class Bookmark:
-    """Where a book is before some facts: it can be brought back there, once they are noted.
+    """A savepoint: the parts of the state that some facts change, as they were before.
 
-    What it costs is as little as the facts change: plain submissions, by far the most, nothing.
+    Its cost is that of the change: none for plain submissions, by far the most facts.
     """
 
     __slots__ = (
@@ -763,7 +762,7 @@ class Bookmark:
                     self._pages[fact.board] = page.copy()
 
     def go_back(self) -> None:
-        """Take back whatever was noted of the facts, be it all of them, some or none."""
+        """Undo the facts, as many of them as were applied."""
         book = self._book
         book.profiled_at, book.wrong_times = self._profiled_at, self._wrong_times
         _put_back(book.profiles, self._profiles)

@@ -56,7 +56,7 @@ class CorrectedWindows:
         book: Book,
         fact: WindowsCorrected,
     ) -> "CorrectedWindows":
-        """Return drafts of what a correction has folded again, given the book before it."""
+        """Return drafts of the windows that a correction folds again, given the state before it."""
         page = book.boards[fact.board]
         corrected = cls(index, page, fact)
         final = await _refusals_final(ledger, page)
@@ -100,7 +100,7 @@ class CorrectedWindows:
         return _what(self._fact) == _what(fact)
 
     async def adopt(self, begun: Batch, fact: WindowsCorrected) -> None:
-        """Have a batch put them in their place, and forget what there never was."""
+        """Let a batch adopt them, and drop the windows that never should have been."""
         again = {*fact.removed, *(window.window for window in fact.closed)}
         stay = {*fact.kept, *(id for id in self._page.sealed if id not in again)}
         living = await self._index.rankings(fact.board)

@@ -1,8 +1,8 @@
-"""A draft: the windows of a board as another definition would have them, folded beside the living.
+"""A board rebuild: the windows of a board under another definition, folded beside the live ones.
 
 The ledger has every submission, so a changed rule is no loss: the board's facts are read again from
-its first definition on, put into the new terms and judged by the new rule, into rankings
-that nobody reads. A submission that was refused when its turn came stays out: its sender was told
+its first definition on, put into the new terms and judged by the new rule, into draft rankings,
+which are not read. A submission that was refused when its turn came stays out: its sender was told
 that it counts nowhere. Traffic goes on meanwhile. When the draft has come as far as the index, one
 apply gives its rankings the names they are to be known by.
 
@@ -278,7 +278,7 @@ class Draft:
         return tuple(found)
 
     async def adopt(self, begun: Batch, fact: BoardDefined, at: Instant) -> None:
-        """Have a batch put the draft in the place of what the fact redefines.
+        """Let a batch replace the rankings of the redefined board by the draft.
 
         Raises IndexUnavailable if the draft is gone: another index lives since it was staged.
         """
@@ -319,13 +319,13 @@ class Draft:
         await self._index.stage([], dropped=await self._rankings())
 
     def windows(self) -> Sequence[tuple[str, Ranking]]:
-        """Return its windows' names and rankings, for whoever wants to see what would be."""
+        """Return its windows' names and rankings, for previews."""
         opened = self._page.windows
         names = (recurrence.name for recurrence in self.board.windows)
         return [(name, opened[name].ranking) for name in names if name in opened]
 
     def page(self) -> BoardPage:
-        """Return what explains its keys."""
+        """Return the board state that its keys were made under."""
         return self._page
 
 

@@ -1,21 +1,21 @@
-"""The fold: facts in, moves in the index out, and the receipts that tell what became of each.
+"""The fold: facts in, moves of the index and receipts out.
 
-There are two ways through it, and they mean the same.
+There are two paths through it, with equal results.
 
 *In place.* Plain submissions, by far the most of all facts, go to an index that judges as columns:
 it finds, judges and moves entries where they are, and no object is made for any of them.
 
-*In moves.* Everything else is folded in three steps, so that an index across a network is asked
-twice and not a thousand times: what the entries are that the facts may touch; then, without waiting
-for anybody, every fact judged in order against those entries and what earlier facts made of
-them; then all moves as one.
+*In moves.* Everything else is folded in three steps, so that an index across a network gets two
+calls and not a thousand: a read of the entries that the facts may touch; then, without a call,
+every fact judged in order against those entries and the results of earlier facts; then all moves
+as one apply.
 
 Invariants:
 
-1. Facts are folded in order of position, each exactly once: an index takes what follows its
-   checkpoint and nothing else.
-2. What a fact means depends on the facts before it and on nothing else: no clock, no random
-   number, no order of dictionaries that differs between processes.
+1. Facts are folded in order of position, each exactly once: an index applies only the facts
+   that follow its checkpoint.
+2. The effect of a fact depends only on the facts before it: no clock, no random number, no order
+   of dictionaries that differs between processes.
 3. All rankings that a submission belongs to change together: a reader sees all of it or none.
 4. An entry's order key changes only when its scores do.
 """
@@ -66,7 +66,7 @@ class Part(NamedTuple):
 
 
 class _Outcome(NamedTuple):
-    """What judging decided in one window, and which move tells the rest."""
+    """The verdict in one window, and the number of the move that returns its ranks."""
 
     window: str
     verdict: Verdict
@@ -84,7 +84,7 @@ class _Judged(NamedTuple):
 
 @dataclass(slots=True)
 class Batch:
-    """What folding some facts in moves has come to so far."""
+    """The intermediate result of folding some facts in moves."""
 
     entries: dict[Place, bytes | None] = field(default_factory=dict)
     """The order keys as the facts so far have made them."""
@@ -96,7 +96,7 @@ class Batch:
     adopted: dict[Ranking, Ranking] = field(default_factory=dict)
     judged: list[_Judged] = field(default_factory=list)
     fresh: set[Ranking] = field(default_factory=set)
-    """Windows that the facts have opened: nobody is in them yet."""
+    """Windows that the facts have opened, still empty."""
     at: Position | None = None
     """The position that entries are looked up at; None for drafts, which have none."""
 
@@ -144,10 +144,10 @@ class Fold:
         return await (self._in_place if part.plain else self._in_moves)(part.facts, after)
 
     def parted(self, facts: Sequence[Recorded]) -> Iterator["Part"]:
-        """Part the facts where the way through changes.
+        """Split the facts where the path through the fold changes.
 
-        What is plain depends on the book, so each part is looked at only once those before it
-        are folded.
+        Whether a fact is plain depends on the state, so each part is formed only after those before
+        it were folded.
         """
         start = 0
         while start < len(facts):
@@ -187,12 +187,12 @@ class Fold:
         return bool(self._book.news(fact.player, fact.attributes or {}))
 
     def _intricate_until(self, facts: Sequence[Recorded], start: int) -> int:
-        """Let what replaces or drops rankings be alone.
+        """Return the end of a part that goes in moves.
 
-        An apply does it last, so nothing may follow; and what is dropped is what the index has,
-        so nothing that makes room or is told in the terms of its board may come before. Else end
-        where plain submissions begin, unless that would part what is mixed all through, or where
-        the cost of a part is reached.
+        A fact that replaces or drops rankings is a part of its own. An apply drops last, so no fact
+        may follow; and it drops the rankings that the index has, so no fact that opens one, or
+        returns receipts of its board, may precede. Otherwise the part ends where plain submissions
+        begin, unless the two kinds alternate, or where the cost of a part is reached.
         """
         bounded, cost = self._index.immediate, self._cost(facts[start].fact)
         for place in range(start + 1, len(facts)):
@@ -260,7 +260,7 @@ class Fold:
         return begun
 
     async def apply(self, begun: Batch, *, after: Position, through: Position) -> Receipts | None:
-        """Have the index take what was begun; return the receipts, None if it was not its turn."""
+        """Apply a batch to the index; return the receipts, None if the checkpoint was another."""
         moved = await self._index.apply(
             begun.moves,
             after=after,
@@ -388,8 +388,8 @@ class Fold:
     ) -> None:
         """Judge a submission in every window that is open, but for those that refused it before.
 
-        No clock is asked. A window closes by a fact, and whoever appends past its end closes it
-        first; another node that had not heard of it yet makes nobody fall between two windows.
+        No clock is read. A window closes by a fact, which a node appends before any fact past the
+        end; so no submission falls between two windows, also of a node that was behind.
         """
         page = self._book.boards.get(fact.board)
         if page is None or not counts_on(page, fact):
@@ -444,7 +444,7 @@ class Fold:
     # ...... segments
 
     async def merge_attributes(self, begun: Batch, player: str, attributes: Attributes) -> None:
-        """Take over what a submission says of a player, and move it between segments."""
+        """Merge a submission's attributes into the profile, and move it between segments."""
         if news := self._book.news(player, attributes):
             known = self._book.profile(player).attributes
             await self.change_segments(begun, player, {**known, **news})
@@ -479,14 +479,14 @@ class Fold:
 
 _OfSegments = ScoreSubmitted | PlayerProfiled | PlayerErased
 _OF_SEGMENTS = (ScoreSubmitted, PlayerProfiled, PlayerErased)
-"""What may move a player from one segment to another."""
+"""Facts that may move a player from one segment to another."""
 
 _ALONE = (BoardDefined, BoardRetired, WindowDropped, WindowsCorrected)
 
 IN_MOVES_COST_MAX = 1_024
-"""What facts that go in moves may cost together, in moves of a player in a ranking: some ten
-milliseconds. Between two parts readers have their turn, and see the facts so far. In place a whole
-batch takes little longer, and is not parted."""
+"""The cost of a part that goes in moves, in moves of a player in a ranking: some ten milliseconds.
+Between two parts readers have their turn, and see the facts so far. In place a whole batch takes
+little longer, and is not parted."""
 
 MOVES_TO_SEGMENT = 2
 """A player that changes its segment leaves one and enters another."""

@@ -1,7 +1,7 @@
 """A process that follows another's writes: the same fold again, over the same ledger.
 
-It is told when there is more to read, and looks by itself now and then in case nobody told it. What
-it answers is as true as the writer's answer was at that position, and says which that is.
+The writer notifies it of new facts; it also polls, in case a notification is lost. Its answers are
+those of the writer at the position they name.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class Follower(View):
         """A position that is not folded yet, and when it was told of, by the loop's clock."""
         self._writer_ended = False
         self.finished = asyncio.Event()
-        """Set when it follows no longer: whatever it answers from then on only gets older."""
+        """Set when it has stopped following: its answers only get older from then on."""
 
     @property
     def failure(self) -> RankdError | None:
@@ -61,7 +61,7 @@ class Follower(View):
 
     @property
     def index_failure(self) -> RankdError | None:
-        """Why the index is behind what the writer has told of, if that is so."""
+        """The reason why the index is behind the writer's position, if it is."""
         return self._behind
 
     @property
@@ -106,7 +106,7 @@ class Follower(View):
         self._more.set()
 
     def miss(self, failure: RankdError) -> None:
-        """Note that the writer is silent: whatever it does now is not seen here."""
+        """Note that the writer is silent: its writes are not seen here."""
         self._silent = True
         self._note_writer(failure)
 
@@ -145,7 +145,7 @@ class Follower(View):
     # -------------------------------------------------------------------------- reading
 
     async def run(self) -> None:
-        """Follow until cancelled. What cannot be folded ends it, and is told."""
+        """Follow until cancelled. A fact that cannot be folded ends it, and is reported."""
         try:
             while True:
                 with suppress(TimeoutError):
@@ -165,9 +165,9 @@ class Follower(View):
             self.finished.set()
 
     async def _read(self) -> Sequence[Recorded]:
-        """Return what comes next; nothing, and say so, while the ledger cannot be read.
+        """Return the next facts; none, with a log line, while the ledger cannot be read.
 
-        That may pass, and nothing is half done: whoever reads again goes on from the same place.
+        The failure may pass: the next read goes on from the same position.
         """
         try:
             facts = await self._ledger.read(after=self.position, limit=FACTS_TOGETHER_MAX)
@@ -186,9 +186,9 @@ class Follower(View):
 
 
 class Replaced(Snapshots):
-    """Snapshots that another process saves: what is loaded may be replaced meanwhile.
+    """Snapshots that another process saves.
 
-    Then it is gone, which looks like damage. The one that took its place is whole.
+    The loaded one may be replaced meanwhile, which looks like damage. The new one is whole.
     """
 
     def __init__(self, snapshots: Snapshots) -> None:
@@ -200,11 +200,11 @@ class Replaced(Snapshots):
         *,
         still: AbstractAsyncContextManager[Any] = NOTHING_HELD,
     ) -> AsyncIterator[Progress]:
-        """Never called: the one who writes the ledger saves."""
+        """Never called: the process that writes the ledger saves."""
         raise AssertionError("the one who writes the ledger saves")
 
     async def load(self, tell: Tell) -> Sequence[bytes] | None:
-        """Load what is saved, or what replaced it under way."""
+        """Load the snapshot, or the one that replaced it during the load."""
         try:
             return await self._snapshots.load(tell)
         except SnapshotDamaged:

@@ -1,8 +1,8 @@
-"""The way in: many callers, one writer, one commit for all that has gathered.
+"""The write path: many callers, one writer task, one commit for all gathered facts.
 
-Callers put their facts in a bounded queue and wait. One task, which belongs to nobody's request,
-takes everything that is there, appends it as one, has it folded, and answers each. While a commit
-is on its way to the disk the next batch gathers, so the busier it gets the more share a commit.
+Callers put their facts in a bounded queue and wait. One task, independent of any request, takes all
+queued facts, appends them as one, folds them, and answers each caller. While a commit is on its way
+to the disk the next batch gathers, so a commit is shared by more facts under load.
 
 A caller that goes away takes nothing with it: its facts are appended and folded all the same, and
 a retry with the same key gets the answer it did not wait for.
@@ -11,9 +11,9 @@ When the ledger fails the intake pauses: every further call is refused with a ce
 Whether the last commit is on the disk can only be told by opening the ledger anew. If that finds
 all that was acknowledged, the intake goes on; if not, or if a fold fails, it has stopped for good.
 
-A ledger that is shared may be lost and come back. While it is lost a second task refuses whoever
-waits, or has it spooled: the writer may still be finding out what became of its last append, and
-whatever waits behind that one was certainly not appended.
+A ledger that is shared may be lost and come back. While it is lost a second task refuses the
+waiting requests, or spools them: the writer may still be resolving its last append, and the
+requests behind that one were certainly not appended.
 """
 
 import asyncio
@@ -54,14 +54,14 @@ from rankd.ports import Appended, Clock, FirstUse, Kept, Ledger, ReopenableLedge
 _log = logging.getLogger(__name__)
 
 WAITING_FACTS_MAX = 65_536
-"""What may wait: some tens of milliseconds of work. More would only wait longer."""
+"""The length of the queue: some tens of milliseconds of work. More would only wait longer."""
 
 BATCH_FACTS_MAX = 8_192
-"""What shares one commit: enough to make the disk's part small, few enough to answer soon."""
+"""The facts of one commit: enough to make the disk's share small, few enough to answer soon."""
 
 TOLD_TOGETHER_MAX = 64
-"""How many callers are told in one turn of the loop. The others wait for the next, so that whoever
-only wants to read does not wait for all of them, and the next commit need not either."""
+"""How many callers are answered in one iteration of the loop. The others wait for the next, so that
+reads and the next commit do not wait for all of them."""
 
 
 class Overtaken(Exception):
@@ -69,7 +69,7 @@ class Overtaken(Exception):
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):
-    """What became of one fact."""
+    """The result of writing one fact."""
 
     position: Position
     receipt: Receipt | None
@@ -78,12 +78,12 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     """Whether its key was used before: the receipt is that of the first time."""
     error: RankdError | None = None
     pending: ScoreSubmitted | None = None
-    """What was submitted, if it is recorded and nobody can tell yet what it did: the index is out
-    of reach, or another node folded it and has not handed in the receipt."""
+    """The submission, if it is recorded and its outcome is not known yet: the index is out of
+    reach, or another node folded it and has not stored the receipt."""
 
 
 class Answers(Sequence[Answer]):
-    """What became of facts that were all new, each answer made when somebody asks for it."""
+    """The results of facts that were all new, each built on access."""
 
     def __init__(self, positions: Sequence[Position], receipts: Receipts) -> None:
         self.positions = positions
@@ -105,7 +105,7 @@ class Answers(Sequence[Answer]):
 
 
 HandedIn = Callable[[Sequence[Answer] | Exception], None]
-"""Told what became of the facts, or why nothing did. It raises nothing and does not wait."""
+"""A callback with the results of the facts, or the error. It must not raise or block."""
 
 
 class _Request(NamedTuple):
@@ -135,7 +135,7 @@ class Intake:
         self.owed = owed
         """Receipts of submissions with a key that the ledger does not keep yet."""
         self.others: dict[Position, bytes] = {}
-        """Receipts of what other nodes appended with a key, until they are known to be kept."""
+        """Receipts of keyed submissions of other nodes, until they are known to be stored."""
         self.link = b""
         """The ledger's hash chain at the last append."""
         self.commits = 0
@@ -159,10 +159,10 @@ class Intake:
         self._waiting: list[_Request] = []
         self._waiting_facts = 0
         self._untold: deque[tuple[_Request, Sequence[Answer] | Exception]] = deque()
-        """Those of whose facts it is known what became, in their order."""
+        """Requests with results that were not delivered yet, in order."""
         self._wake = asyncio.Event()
         self._arrived = asyncio.Event()
-        """As the one above, for who refuses."""
+        """The same, for the task that refuses requests."""
         self._turn = asyncio.Lock()
         self._refusing = asyncio.Lock()
         """Held while some are refused that the writer does not know of any more."""
@@ -176,7 +176,7 @@ class Intake:
 
     @property
     def turn_at(self) -> Instant:
-        """When the next window opens, closes or is dropped: until then nobody need look."""
+        """When the next window opens, closes or is dropped."""
         return self._turn_at
 
     @property
@@ -187,7 +187,7 @@ class Intake:
     # ------------------------------------------------------------------------- callers
 
     async def put(self, facts: Sequence[Fact], *, boards: Sequence[Board] = ()) -> Sequence[Answer]:
-        """Have facts recorded and folded; return what became of each, in order.
+        """Record and fold facts; return the result of each, in order.
 
         Raises Overloaded at once when too many are waiting, LedgerUnavailable, and Overtaken if
         ``boards``, which they were checked against, are no longer in force when their turn comes.
@@ -208,9 +208,9 @@ class Intake:
     def hand_in(
         self, facts: Sequence[Fact], tell: HandedIn, *, boards: Sequence[Board] = ()
     ) -> None:
-        """Do what ``put`` does for a caller who is told and does not wait.
+        """Do the same as ``put``, with a callback.
 
-        Raises Overloaded and LedgerUnavailable at once; then nobody is told anything.
+        Raises Overloaded and LedgerUnavailable at once; then the callback is not called.
         """
         self._refuse_if_stopped()
         if self._waiting_facts + len(facts) > self._waiting_max:
@@ -223,9 +223,9 @@ class Intake:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Hold the writer between two batches: what is done here is done alone.
+        """Hold the writer between two batches, exclusively.
 
-        Raises LedgerUnavailable rather than wait behind one who waits for a ledger that is lost.
+        Raises LedgerUnavailable rather than wait behind a write to a lost ledger.
         """
         await self._come()
         try:
@@ -303,7 +303,10 @@ class Intake:
             self._tell_some()
 
     async def _free_dropped(self) -> None:
-        """Free what dropped rankings hold, as long as no fact waits: no apply may come to do it."""
+        """Free the memory of dropped rankings while no fact waits.
+
+        There may be no apply to do it.
+        """
         index = self.projector.index
         while index.immediate and not (self._waiting or self._closing or self.failure):
             with self._reading:
@@ -313,7 +316,7 @@ class Intake:
             await asyncio.sleep(0)
 
     async def _refuse_while_lost(self) -> None:
-        """Let nobody wait for a ledger that is lost, whatever the writer waits for."""
+        """Refuse requests while the ledger is lost, also while the writer is blocked."""
         while True:
             loss = await self._ledger.lost()  # type: ignore[attr-defined]
             self._arrived.clear()
@@ -326,7 +329,7 @@ class Intake:
 
     @contextmanager
     def _taken(self) -> Iterator[Sequence[_Request]]:
-        """Take what waits. Its callers are refused if the loop that took it fails."""
+        """Take the waiting requests. Their callers are refused if the loop that took them fails."""
         requests = self._gather()
         try:
             yield requests
@@ -335,13 +338,16 @@ class Intake:
             raise
 
     async def _hand_in_receipts(self) -> None:
-        """Hand in what is owed as soon as there is time: another node may be asked for it."""
+        """Store outstanding receipts when the writer is idle.
+
+        Clients may ask another node for them.
+        """
         async with self._turn:
             with suppress(LedgerUnavailable):  # They stay owed.
                 await self.record([])
 
     async def finish(self) -> None:
-        """Hand in what is owed before the end, where others may be asked for it.
+        """Store outstanding receipts before the end, where other nodes may be asked for them.
 
         Requests are left only if the writer failed to the last; their callers are refused.
         """
@@ -352,12 +358,12 @@ class Intake:
             await self._hand_in_receipts()
 
     def close(self) -> None:
-        """Take nothing more; what waits is still served."""
+        """Accept no more requests; the waiting ones are still served."""
         self._closing = True
         self._wake.set()
 
     def _gather(self) -> list[_Request]:
-        """Take what waits, oldest first, up to a batch; a request is never parted."""
+        """Take waiting requests, oldest first, up to a batch; a request is never split."""
         count = facts = 0
         for request in self._waiting:
             if count and facts + len(request.facts) > self._batch_max:
@@ -399,7 +405,7 @@ class Intake:
             self._tell_some()
 
     def _tell_some(self) -> None:
-        """Tell the first of those who wait to be told, and the others in the next turns."""
+        """Deliver the first results, and the others in the next iterations of the loop."""
         untold = self._untold
         for _ in range(min(len(untold), TOLD_TOGETHER_MAX)):
             _tell(*untold.popleft())
@@ -422,7 +428,7 @@ class Intake:
     async def _spooled(self, spool: Spool, requests: Sequence[_Request]) -> list[_Request]:
         """Keep submissions until the ledger is back; return the requests that must be refused.
 
-        Each gets a key if it has none: what is handed in later counts once, however often.
+        Each gets a key if it has none, so that it counts once, however often it is sent.
         """
         kept = [request for request in requests if request.facts and _waits(request)]
         facts = [_with_key(self._marked(fact)) for request in kept for fact in request.facts]
@@ -503,11 +509,14 @@ class Intake:
     async def record_after(
         self, facts: Sequence[Fact], *, now: Instant, after: Position
     ) -> Sequence[Answer] | None:
-        """Do what ``record`` does if that is still the head; None if others appended meanwhile."""
+        """Do the same as ``record`` if that is still the head.
+
+        None if others appended meanwhile.
+        """
         return await self._guarded(facts, now, after=after)
 
     async def pursue(self, through: Position | None = None) -> None:
-        """Fold what other nodes have appended, up to the head or a position. Only in its turn."""
+        """Fold the facts of other nodes, up to the head or a position. The writer must be held."""
         if not self._ledger.shared:
             return
         projector = self.projector
@@ -660,7 +669,7 @@ class Intake:
         return receipts
 
     async def _reach(self, appended: Appended, recorded: Sequence[Recorded]) -> None:
-        """Fold what others appended before these or, where all are repeated, what they repeat."""
+        """Fold the facts of others before these, or the repeated ones where all are repeated."""
         if recorded:
             await self.pursue(Position(recorded[0].position - 1))
         elif appended.first_uses:

@@ -1,19 +1,19 @@
 """The fold of a node whose index is shared and across a network.
 
-There are two books. The one that everybody asks is at the position the node has read the ledger to:
-it needs no index, so it goes on when the index cannot be reached, and windows turn on time. The
-other one, behind it, is where the index is: what a fact means for the index depends on the boards
-and players of *its* moment.
+There are two states. The one for readers is at the position up to which the node has read the
+ledger: it needs no index, so it advances while the index is unreachable, and windows roll over on
+time. The other one, behind it, is at the checkpoint of the index: the effect of a fact on the index
+depends on the boards and players of *its* position.
 
-Every node may fold everything, and of those who try one is first. A node folds what it appended
-itself, at once, and so gets its receipts; what others appended it leaves to them for a moment.
-Whoever is second finds out in which steps the first one went, makes the same applies again, and
-is told the same: so nodes that get in each other's way lose nothing but a call or two. Only where
-the index remembers a step no longer are its facts noted without a receipt.
+Every node may fold every fact, and one is first. A node folds its own facts at once, and so gets
+their receipts; the facts of others it leaves to them for a moment. The second one learns the steps
+of the first, repeats the same applies, and gets the same results: so colliding nodes lose nothing
+but a call or two. Only where the index remembers a step no longer are its facts noted without a
+receipt.
 
-Whatever goes wrong, there is one way back: the book behind is made again from the ledger, up to
-where the index says it is, and folding goes on from there. So an index that was emptied, or fell
-back to an older copy of itself, is filled again by whoever notices first.
+There is one way to recover from every fault: the state behind is rebuilt from the ledger, up to the
+checkpoint of the index, and folding goes on from there. So an index that was emptied, or fell back
+to an older copy of itself, is filled again by the first node to notice.
 """
 
 import asyncio
@@ -55,26 +55,26 @@ LOOK_SECONDS = 0.002
 """How often to look whether it has."""
 
 FOLDED_IN_FACTS = 20_000
-"""So few are folded into the index whatever else it has: that takes a second."""
+"""Up to so many facts are always folded into the index: that takes a second."""
 
 FACT_FOLDED_IN_MICROSECONDS = 45
 FACT_READ_MICROSECONDS = 4
 ENTRY_COPIED_MICROSECONDS = 5
-"""Measured: what a fact costs that is folded into an index in Redis, what one costs that is read
-and folded here, and what an entry costs that is copied there. Of a node without a copy of its
-own, which does not know the entries, each fact counts as one."""
+"""Measured costs: folding a fact into an index in Redis, reading and folding a fact in this
+process, and copying an entry to Redis. Of a node without a copy of its own, which does not know the
+entries, each fact counts as one."""
 
 PASSED_FACTS = 2_000
-"""So far behind an index, what others appended is only noted: whoever waited for it was told, and
-how entries were before so many applies is dear to find out."""
+"""So far behind an index, facts of others are applied to the state only: their clients were
+answered, and reading entries as of so many applies ago is expensive."""
 
 FOLLOWED_FACTS_MAX = 2 * FACTS_TOGETHER_MAX
-"""How many facts of another's apply are folded again to hear what it was told: more than a node
-folds together. An index that was copied came there in one."""
+"""How many facts of another node's apply are folded again to get its results: more than a node
+folds at once. An index that was copied came there in one."""
 
 
 class _Left(NamedTuple):
-    """An apply that was begun, and nobody knows what it came to."""
+    """An apply with an unknown outcome."""
 
     begun: Batch
     after: Position
@@ -93,7 +93,7 @@ class NotOurs(IndexUnavailable):
 
 
 class OutOfReach:
-    """Stands for an index that cannot be reached: nobody waits to hear so again."""
+    """Stands for an index that cannot be reached: its calls fail at once."""
 
     immediate: ClassVar[bool] = False
     judges: ClassVar[bool] = False
@@ -139,12 +139,12 @@ class Joint(Projector):
         """Whether the copy stands still for a while: it is being copied."""
         self.fallback = spare
         self.touched: dict[str | None, Position] = {}
-        """Where a fact spoke of each board last, as far as this node read; None stands for those
-        of players, who may be in any ranking of a segment."""
+        """Where a fact spoke of each board last, as far as this node read; None stands for facts
+        about players, which may concern every segment."""
         self.failure: IndexUnavailable | None = None
         """Why the index is behind the ledger, while that is so."""
         self.late: dict[Position, bytes] = {}
-        """Receipts that came too late for whoever waited, of submissions with a key."""
+        """Receipts of keyed submissions that came too late for their callers."""
         self.patience_seconds = 0.0
         self._behind: Projector | None = None
         """With the book behind; None while it is to be made again."""
@@ -153,12 +153,12 @@ class Joint(Projector):
         """Receipts of facts after those that are being folded: another node took them together."""
         self._floor = Position(0)
         self._origin = ""
-        """What tells the ledger from others; empty as long as it has no fact."""
+        """The id of the ledger; empty as long as it has no fact."""
         self._is_ours = False
         """Whether the index is known to be made from it."""
 
     def keep_aside(self, archive: Archive, lists: TopLists | None) -> None:
-        """Have readers answered from what is kept where the ledger is, unless there is a copy."""
+        """Answer reads from the fallback index, unless this node has a copy of its own."""
         if self.spare is None:
             kept = KeptStandings(
                 archive, lists, book=lambda: self.book, position=lambda: self.checkpoint
@@ -171,7 +171,7 @@ class Joint(Projector):
         """Note facts that follow those before and, if the index can be reached, fold them.
 
         Receipts are missing where it cannot, or where another node was quicker and forgot. While
-        it is known that it cannot, nobody waits to hear so again: see ``mend``.
+        the index is known to be unreachable, no call is tried: see ``mend``.
         """
         with reading:
             return await self._tried(facts, await self._note(facts))
@@ -181,8 +181,8 @@ class Joint(Projector):
     ) -> Receipts:
         """Fold facts into the index, if it can be reached.
 
-        Otherwise keep what the node's own copy told of them: an index that is filled from that
-        copy tells it nobody again.
+        Otherwise store the receipts of the node's own copy: an index that is filled from that copy
+        does not return them again.
         """
         if self.failure is None:
             try:
@@ -224,7 +224,7 @@ class Joint(Projector):
         return self.shown_to
 
     async def vouch(self, as_of: Position | None, floor: Position) -> None:
-        """Raise IndexUnavailable for the answer of an index that has lost what it had."""
+        """Raise IndexUnavailable for an answer of an index that has lost entries."""
         if as_of is None:
             as_of = await self.shared.checkpoint()
         if as_of < floor:
@@ -239,7 +239,7 @@ class Joint(Projector):
         receipts_after: Position = Position(0),  # noqa: B008 - it is a number
         receipts: dict[Position, bytes] | None = None,
     ) -> None:
-        """Read what others appended, and see that somebody folds it."""
+        """Read the facts of others, and make sure that one node folds them."""
         while self.checkpoint < through:
             limit = min(FACTS_TOGETHER_MAX, through - self.checkpoint)
             facts = await self._read(self.checkpoint, limit, through)
@@ -322,13 +322,13 @@ class Joint(Projector):
         return lacking * FACT_FOLDED_IN_MICROSECONDS > needed
 
     def leave(self, problem: str) -> None:
-        """Fold nothing into the index before somebody has filled it."""
+        """Fold nothing into the index until it was rebuilt."""
         self._fail(IndexUnavailable(problem))
 
     async def replace(self, other: SharedIndex, tail: Projector) -> bool:
-        """Let an index that was filled beside live instead. Only in the writer's turn.
+        """Make a rebuilt index live. The writer must be held.
 
-        ``tail`` was folded to where it is. False if it took nobody's place: then another did.
+        ``tail`` was folded to where it is. False if another one has become live meanwhile.
         """
         self._behind = self._left = None
         if not await other.take_over():
@@ -347,7 +347,7 @@ class Joint(Projector):
         return behind
 
     async def _note(self, facts: Sequence[Recorded]) -> Receipts:
-        """Note facts in the book, and fold them into the node's own copy; return what that told."""
+        """Apply facts to the state, and fold them into the node's own copy; return its receipts."""
         note_all(self.book, facts)
         self.book.sweep_entrants()
         self._touch(facts)
@@ -369,7 +369,7 @@ class Joint(Projector):
         return [recorded for recorded in facts if recorded.position <= through]
 
     async def _wait_for_others(self, position: Position) -> None:
-        """Leave what others appended to them, for a moment."""
+        """Leave the facts of others to them, for a moment."""
         waited = 0.0
         with suppress(IndexUnavailable):  # Whoever folds will hear of it.
             while (
@@ -391,7 +391,7 @@ class Joint(Projector):
         return merged([receipts, self._caught_up(facts[-1].position)])
 
     def _caught_up(self, position: Position) -> Receipts:
-        """Return what the index told of facts that the book had not come to yet, and now has."""
+        """Return the receipts of facts that the state has reached now."""
         reached = {at: one for at, one in self._ahead.items() if at <= position}
         self._ahead = {at: one for at, one in self._ahead.items() if at > position}
         return reached
@@ -406,7 +406,10 @@ class Joint(Projector):
             self.late |= keyed(facts, await self._take_all(behind, facts))
 
     async def _pass_long_folded(self, behind: Projector, through: Position) -> None:
-        """Note facts, if the index is far past the book. Nobody here waits for what they did."""
+        """Apply facts to the state, if the index is far ahead.
+
+        No caller of this node waits for them.
+        """
         position = await self.shared.checkpoint()
         if position - behind.checkpoint >= PASSED_FACTS:
             await self._note_behind(behind, min(position, through))
@@ -419,10 +422,10 @@ class Joint(Projector):
         return merged(taken)
 
     async def _take(self, behind: Projector, facts: Sequence[Recorded]) -> Receipts:
-        """Fold facts into the index, or some of them, or some more: whatever one apply takes.
+        """Fold facts into the index: one apply, of some of them or of more.
 
         Another node may have been quicker, with the same facts or some of them. Then its apply is
-        made again, and brings what that node was told.
+        repeated, with the same results.
         """
         receipts = await self._try(behind, facts)
         if receipts is not None:
@@ -451,7 +454,7 @@ class Joint(Projector):
         return await self._finish(behind)
 
     async def _finish(self, behind: Projector) -> Receipts | None:
-        """Have the index take what was begun, perhaps for the second time."""
+        """Make an apply, perhaps for the second time."""
         assert self._left is not None
         begun, after, facts, mark = self._left
         try:
@@ -487,7 +490,7 @@ class Joint(Projector):
         return [recorded for recorded in facts if recorded.position <= through]
 
     async def _pass_over(self, behind: Projector, position: Position) -> Receipts:
-        """Note what the index is past. What it told whoever folded it is not to be had."""
+        """Apply to the state the facts that the index is past. Their receipts are not available."""
         before = behind.checkpoint
         await self._note_behind(behind, position)
         if behind.checkpoint == before:
@@ -513,7 +516,7 @@ class Joint(Projector):
         self._floor = max(self._floor, last.position)
 
     async def _restored(self) -> Projector:
-        """Return what is behind, with nothing left undone."""
+        """Return the state behind, with every begun apply completed."""
         if not self._is_ours:
             await self.insist_on_ours()
         if self._behind is None:
@@ -541,7 +544,7 @@ class Joint(Projector):
         return behind
 
     async def _complete(self, behind: Projector) -> None:
-        """Make an apply again that somebody began and did not end: till then no other is taken."""
+        """Repeat an apply that a node began and did not end: until then no other is accepted."""
         unfinished = await self.shared.unfinished()
         if unfinished is None:
             return
@@ -553,7 +556,7 @@ class Joint(Projector):
 
 
 async def _origin_of(ledger: LedgerReader) -> str:
-    """Return what tells a ledger from all others, and not from its copies: its first fact."""
+    """Return an id of a ledger that its copies share: the digest of its first fact."""
     first = await ledger.read(after=Position(0), limit=1)
     if not first:
         return ""

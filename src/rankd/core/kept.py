@@ -1,12 +1,11 @@
-"""Standings without the index: from what is kept of them where the ledger is.
+"""Read-only fallback for a lost index.
 
-Two things are kept. Of a closed window everything, once it is archived: that is exact, for it never
-changes. Of every other ranking the first entries, as they were at some position a moment ago: that
-is true as of then, and says so. What lies beyond them is refused, and so is the answer "nobody"
-where it could not say how old it is.
+Archived windows (complete) and top lists (as of an earlier position), both stored beside the
+ledger. Any other read is refused, and so is the answer that a player is not ranked where it would
+have no position.
 
-A list speaks of its ranking only if it was taken under the definition in force: under another, its
-keys would mean something else, or its board be another of the same name.
+A top list is used only if it was taken under the definition in force: under another one its keys
+would have another meaning, or its board be another of the same name.
 """
 
 from bisect import bisect_left
@@ -26,9 +25,9 @@ ROWS_TOGETHER = 1_000
 
 
 class KeptStandings:
-    """Answers what readers ask an index, as far as it is kept.
+    """The reads of an index, answered from the archive and the top lists.
 
-    Rankings are not all as of one position: ``moment`` tells of one.
+    Rankings have different positions: ``moment`` returns that of one.
     """
 
     immediate: ClassVar[bool] = False

@@ -1,7 +1,7 @@
-"""What is done without being asked: windows turn on time, and the index is saved now and then.
+"""Background work: windows roll over on time, the index is saved now and then.
 
 Each manager is a loop under the supervisor, which restarts it if it fails. It sleeps until there is
-something to do, does it in the intake's turn where that is needed, and stops with the engine.
+something to do, holds the writer where that is needed, and stops with the engine.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ ARCHIVE_SECONDS = 5.0
 """How soon a closed window is looked for."""
 
 MEND_SECONDS = 0.25
-"""How long an index may be behind before somebody notices."""
+"""How often the state of the index is checked."""
 
 MENDED_TOGETHER_MAX = 8_192
 """How many facts are folded into it before writers get their turn."""
@@ -80,19 +80,19 @@ LOG_SECONDS = 5.0
 """How often the log says how far an index is filled."""
 
 LOG_AGAIN_SECONDS = 60.0
-"""How often it says that what was to be done still cannot be."""
+"""How often a lasting failure is logged again."""
 
 DROPPED_TOLD_MAX = 10
 """Of submissions that waited for nothing, how many of a batch are named in the log."""
 
 KEY_TOLD_CHARACTERS = 16
-"""How much of a submission key the log shows: enough to find it, whatever it is made of."""
+"""How much of a submission key the log shows: enough to find it."""
 
 _log = logging.getLogger(__name__)
 
 
 class Sealer:
-    """Turns windows of boards that nobody submits to: readers, too, want to see a new day."""
+    """Rolls windows over on boards without submissions, so that readers see a new day."""
 
     def __init__(self, intake: Intake, clock: Clock) -> None:
         self._intake = intake
@@ -113,9 +113,9 @@ class Sealer:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def turn(self) -> None:
-        """Turn what is due now.
+        """Roll over the windows that are due.
 
-        The writer does it, as it does for every batch: who asks may be told to stop meanwhile.
+        The writer does it, as for every batch: this task may be cancelled meanwhile.
         """
         await self._intake.put([])
 
@@ -233,7 +233,10 @@ class Copyist:
                 self._kept = self._intake.projector.checkpoint  # Not again at once.
 
     async def copy(self) -> bool:
-        """Keep a copy if it is time, and nobody else does; return whether it is kept."""
+        """Store a state snapshot if it is time, and no other node does.
+
+        Return whether it is stored.
+        """
         if not self._due():
             return False
         self._kept = max([self._kept, *await self._copies.kept()])
@@ -258,7 +261,10 @@ class Copyist:
         return max(self._every_facts, players)
 
     async def _heading(self) -> Heading | None:
-        """Return what a copy begins with; None in the middle of an append, which has no link."""
+        """Return the heading of a state snapshot.
+
+        None in the middle of an append, which has no link.
+        """
         projector = self._intake.projector
         position, at, profiled_at = projector.checkpoint, projector.at, projector.book.profiled_at
         link = await self._ledger.link_at(position)
@@ -266,7 +272,7 @@ class Copyist:
 
 
 class Pursuer:
-    """Goes after what other nodes append to a ledger that is shared."""
+    """Folds the facts that other nodes append to a shared ledger."""
 
     def __init__(self, intake: Intake, ledger: Ledger) -> None:
         self.failure: RankdError | None = None
@@ -275,7 +281,7 @@ class Pursuer:
         self._ledger = ledger
 
     async def run(self) -> None:
-        """Fold what comes until the engine stops."""
+        """Fold new facts until the engine stops."""
         while True:
             after = self._intake.projector.checkpoint
             await self._ledger.changed(after=after, within_seconds=SLEEP_SECONDS_MAX)
@@ -301,7 +307,7 @@ class Pursuer:
 
 
 class Lookout:
-    """Says that a ledger is out of reach as soon as anybody knows, whatever others wait for."""
+    """Marks a ledger as lost as soon as any connection finds out."""
 
     def __init__(self, intake: Intake, ledger: SharedLedger) -> None:
         self.failure: RankdError | None = None
@@ -322,10 +328,10 @@ class Lookout:
 
 
 class Keeper:
-    """Sees to it that receipts are kept whose node did not live to hand them in.
+    """Stores the receipts of nodes that died before they stored them.
 
-    Every node folds what every other appends, and so has its receipts. What was not handed in by
-    its own node after a while is handed in by whoever looks first; the ledger keeps one.
+    Every node folds the facts of every other, and so has their receipts. Receipts that their own
+    node has not stored after a while are stored by the first node to look; the ledger keeps one.
     """
 
     def __init__(self, intake: Intake, ledger: Ledger) -> None:
@@ -345,7 +351,7 @@ class Keeper:
             due = list(self._intake.others)
 
     async def keep(self, positions: Sequence[Position]) -> None:
-        """Hand in what is missing of these, and forget them: the ledger has them now."""
+        """Store the missing ones of these receipts, and forget them."""
         others = self._intake.others
         lacking = await self._ledger.lacking_receipts(positions)
         if lacking:
@@ -428,7 +434,7 @@ class Mender:
 
 
 def seldom_logged() -> Tell:
-    """Return what says in the log, now and then, how far long work is."""
+    """Return a callback that logs the progress of long work now and then."""
     due = asyncio.get_running_loop().time() + LOG_SECONDS
 
     def tell(progress: Progress) -> None:
@@ -443,7 +449,7 @@ def seldom_logged() -> Tell:
 
 
 class Drainer:
-    """Hands in what waited on this node's disk, once the ledger can be reached again."""
+    """Submits the spooled submissions once the ledger can be reached again."""
 
     def __init__(self, intake: Intake, spool: Spool) -> None:
         self.handed_in = 0
@@ -461,7 +467,7 @@ class Drainer:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _hand_in_all(self) -> None:
-        """Hand in what waits, and say so once it is done."""
+        """Submit all spooled submissions, and log the end."""
         before, dropped = self.handed_in, self.dropped
         try:
             while self._spool.waiting:
@@ -478,7 +484,7 @@ class Drainer:
             )
 
     async def hand_in(self) -> None:
-        """Hand in the first of what waits. What the ledger has already it leaves out."""
+        """Submit the first spooled submissions. The ledger skips those it has."""
         through, facts = await self._spool.first(SPOOLED_TOGETHER_MAX)
         async with self._intake.turn():
             answers = await self._intake.record(facts)
@@ -487,7 +493,7 @@ class Drainer:
         self._tell_dropped(facts, answers)
 
     def _tell_dropped(self, facts: Sequence[Fact], answers: Sequence[Answer]) -> None:
-        """Say which of them count nowhere: nobody waits any more to be told."""
+        """Log the submissions that count nowhere: their callers are gone."""
         dropped = [
             (fact, answer)
             for fact, answer in zip(facts, answers, strict=True)
@@ -506,8 +512,8 @@ class Drainer:
 class Archiver:
     """Copies the final standings of closed windows to where they can be asked for with SQL.
 
-    And deletes them there when the board keeps the window no longer. Several nodes may do it: what
-    is kept already stays, a window that is kept whole is left alone, and one may be deleted twice.
+    And deletes them there when the board keeps the window no longer. Several nodes may run it:
+    stored rows stay, a complete window is skipped, and deleting twice is harmless.
     """
 
     def __init__(self, reader: Reader, archive: Archive) -> None:
@@ -515,7 +521,7 @@ class Archiver:
         self._archive = archive
         self._done: set[SealedName] = set()
         self._known: set[SealedName] | None = None
-        """What was closed and kept when it was last looked for what is not any more."""
+        """The stored windows when deletions were last looked for."""
 
     async def run(self) -> None:
         """Look again and again until the engine stops."""
@@ -553,7 +559,7 @@ class Archiver:
         self._done.add(name)
 
     async def drop(self) -> None:
-        """Delete what boards keep no longer; look for it only if there may be some."""
+        """Delete windows past their retention; look for them only if there may be some."""
         known = self._closed()
         if self._known is not None and self._known <= known:
             self._known = known
@@ -571,8 +577,8 @@ class Archiver:
     def _is_over(self, name: SealedName) -> bool:
         """Whether a window was dropped: it was closed here, as far as is known, and is not there.
 
-        Or the time was wrong when it closed. Of a board that is retired, or was, under the same
-        name, what is archived stays.
+        Or the time was wrong when it closed. The archive of a retired board stays, also where a new
+        one has its name.
         """
         projector = self._reader.projector
         page = projector.book.boards.get(name.board)

@@ -1,8 +1,8 @@
-"""The book as bytes: what a snapshot keeps beside the index, so that a start need not fold again.
+"""The codec of the state, which a snapshot stores beside the index.
 
-Notes are taken between two batches and written while work goes on, so what is noted first is a
-copy that nothing changes any more: boards are few, and of players a copy of the dictionary is
-enough, for profiles are replaced, never changed.
+The state is taken between two batches and written while work goes on, so it is copied first, and
+the copy never changes: boards are few, and of players a copy of the dictionary is enough, for
+profiles are replaced, never changed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -44,7 +44,7 @@ class Heading(msgspec.Struct, tag="heading", array_like=True):
 
 
 class NotedKeys(msgspec.Struct, tag="keys", array_like=True):
-    """Who may do what."""
+    """The keys."""
 
     keys: list[KeyCreated]
     locked: bool
@@ -124,7 +124,7 @@ _decode = msgspec.msgpack.Decoder(Frame).decode
 
 
 class Noted(msgspec.Struct):
-    """What was read back."""
+    """A decoded state, and its heading."""
 
     heading: Heading
     book: Book
@@ -136,7 +136,7 @@ def blank() -> Noted:
 
 
 def take_notes(book: Book, heading: Heading) -> Iterator[bytes]:
-    """Note a book as it is now; what is returned is encoded when it is read, and never changes."""
+    """Return the frames of a state as it is now. They are encoded lazily, from copies."""
     few: list[Frame] = [
         *_note_keys(book),
         *map(_note_page, book.boards.values()),

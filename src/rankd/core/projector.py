@@ -1,7 +1,7 @@
-"""The projector: keeps an index and a book at the position it has folded the ledger to.
+"""The projector: an index and a state, both at the position up to which the ledger is folded.
 
-It has two sources for the same facts: the intake, which hands over what it has just appended, and
-the ledger, which is read at a start, and by a process that follows another's writes.
+It has two sources for the same facts: the writer, which passes on the facts it has just appended,
+and the ledger, which is read at a start, and by a process that follows another's writes.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ FACTS_TOGETHER_MAX = 8_192
 work gets its turn."""
 
 UNREAD = nullcontext()
-"""Held while nobody can read: nothing, where all readers are of the same event loop."""
+"""Held while reads are excluded: nothing, where all readers are of the same event loop."""
 
 BEGINNING = Position(0)
 """Before the first fact."""
@@ -80,7 +80,7 @@ class Projector:
         """Fold facts that follow those before; return the receipts of submissions among them.
 
         Part by part, each with ``reading`` held, and a turn of the loop in between. If a part
-        fails, those before it are folded, and whoever folds on begins with it.
+        fails, those before it are folded, and the next fold begins with it.
         """
         parts: list[Receipts] = []
         for part in self._fold.parted(facts):
@@ -96,21 +96,21 @@ class Projector:
 
     @property
     def shown_to(self) -> Position:
-        """Up to where readers see what was folded."""
+        """The position that readers see."""
         return self.checkpoint
 
     async def shown_in(self, ranking: Ranking) -> Position:
-        """Up to where readers of one ranking see what was folded."""
+        """The position that readers of one ranking see."""
         del ranking
         return self.shown_to
 
     @property
     def floor(self) -> Position:
-        """Where the index is at least, by what is known here: ask before asking the index."""
+        """A lower bound of the index's checkpoint: read it before calling the index."""
         return BEGINNING
 
     async def vouch(self, as_of: Position | None, floor: Position) -> None:
-        """Make sure that an answer is not older than it may be; None is the answer "nobody".
+        """Raise if an answer is older than allowed; None is the answer that a player is not ranked.
 
         An index of one's own is always where it was folded to.
         """
@@ -126,7 +126,7 @@ class Projector:
                 self._awaited.pop(reached, None)
 
     def follow(self, before: "Projector") -> None:
-        """Take the place of another: whoever waits for it waits for this one now."""
+        """Replace another projector: its waiters wait for this one now."""
         self._awaited = before._awaited
         self._tell_those_who_wait()
 
@@ -137,7 +137,7 @@ class Projector:
                 reached.set_result(None)
 
     async def catch_up_with(self, facts: Sequence[Recorded]) -> Receipts:
-        """Fold facts that others have folded, and what is missing before them.
+        """Fold facts that others have folded, and the missing ones before them.
 
         Return the receipts of those that were not folded yet.
         """
@@ -153,10 +153,10 @@ class Projector:
         receipts_after: Position = BEGINNING,
         receipts: dict[Position, bytes] | None = None,
     ) -> None:
-        """Fold what the ledger has up to a position.
+        """Fold the ledger up to a position.
 
-        What is given as ``receipts`` gets those of submissions with a key that come after
-        ``receipts_after``, as far as it came, also when the ledger fails on the way.
+        The receipts of keyed submissions after ``receipts_after`` are added to ``receipts``, also
+        of those folded before a failure of the ledger.
         """
         while self.checkpoint < through:
             limit = min(FACTS_TOGETHER_MAX, through - self.checkpoint)

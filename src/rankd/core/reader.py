@@ -1,4 +1,4 @@
-"""Standings: who is where, in which window and segment, as of which position.
+"""Reads of standings, by window and segment, as of a position.
 
 Everything here is a question to the index and arithmetic from the model. A ranking that does not
 exist yet has no entries; a window that never was is an error, because asking for it is a mistake.
@@ -75,7 +75,7 @@ LOOKUP_PLAYERS_MAX = 1000
 class Page(Standings, msgspec.Struct, frozen=True, gc=False):
     """A run of consecutive standings, read like a list of them, and how to go on from it.
 
-    A column for each question: who shows a page in another form needs no standings in between.
+    Stored as columns, so that renderers need no ``Standing`` objects.
     """
 
     ranking: Ranking
@@ -101,7 +101,7 @@ class Page(Standings, msgspec.Struct, frozen=True, gc=False):
 
     @property
     def scores(self) -> list[Scores]:
-        """What the keys were made from."""
+        """The scores that the keys encode."""
         return self.order.scores_of(self.order_keys)
 
     @property
@@ -187,9 +187,9 @@ class Projected(Printed, msgspec.Struct, frozen=True, gc=False):
     total: int
     as_of: Position
     rank: Rank | None
-    """None where nobody is ranked."""
+    """None for an empty ranking."""
     scores: Scores | None
-    """None where nobody holds the rank."""
+    """None where the rank is free."""
     decimals: int
     stale: bool = False
     state: WindowState = WindowState.OPEN
@@ -242,9 +242,9 @@ Read = Callable[..., Coroutine[Any, Any, T]]
 
 
 def _settled(read: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Have a read begin anew if what it is as of is forgotten before it is done.
+    """Repeat a read if the index forgets its position before it is done.
 
-    All of it asks one index; and another one, if there is, where that turns out to be gone.
+    All calls of a read go to one index, or to the next one if that is gone.
     """
 
     @wraps(read)
@@ -309,17 +309,17 @@ class Reader:
         self.projector = projector
         self._clock = clock
         self._only = index
-        """The one index to ask, whatever becomes of it."""
+        """The only index to read, if one was given."""
 
     def over(self, index: RankIndex) -> "Reader":
         """Return a reader that asks no other index."""
         return Reader(projector=self.projector, clock=self._clock, index=index)
 
     written: "Reader | None" = None
-    """Who is asked where this one cannot answer, if it asks a replica."""
+    """The reader of the primary, if this one reads a replica."""
 
     def give_up(self) -> None:
-        """Leave alone for a while whom this one asks."""
+        """Stop reading the replica for a while."""
 
     @property
     def _index(self) -> RankIndex:
@@ -399,7 +399,7 @@ class Reader:
     async def _moment(self, where: Where) -> Position | None:
         """Return the position that all of an answer is to be as of, if it takes several calls.
 
-        Where nothing moves while somebody asks, nobody need know.
+        None where the index cannot change during a read.
         """
         if self.immediate:
             return None
@@ -429,9 +429,10 @@ class Reader:
         return found._replace(rank=at_once(self._shown(where, found.rank, found.order_key)))
 
     def seeker(self, where: Where) -> Callable[[Sequence[str]], Places] | None:
-        """Return what finds players in one ranking as ``ranked_now`` does, until the book changes.
+        """Return a function that finds players in one ranking as ``ranked_now`` does.
 
-        None where that takes more than a look into the index, or depends on the time.
+        It is valid until the state changes. None where that takes more than a look into the index,
+        or depends on the time.
         """
         if not (self.immediate and self._lasts(where)):
             return None
@@ -464,10 +465,11 @@ class Reader:
         return index.ranker(where.ranking, ties)
 
     def asker(self, where: Where) -> Callable[[str, Callable[[Ranked | None], None]], bool] | None:
-        """Return what asks a shared index for places in one ranking, until the book changes.
+        """Return a function that reads places in one ranking of a shared index.
 
-        Whoever asks is told later: the place, or None where ``standing_in`` has to be asked. False
-        is returned if nothing will be told. None where it takes more than the index to tell.
+        It is valid until the state changes. Its callback gets the place, or None where
+        ``standing_in`` has to be called; it returns False if the callback will not be called. None
+        where the index alone does not give the answer.
         """
         projector, ranking = self.projector, where.ranking
         index: SharedIndex = projector.readable  # type: ignore[assignment]
@@ -490,7 +492,7 @@ class Reader:
         return ask
 
     def _lasts(self, where: Where) -> bool:
-        """Whether a place in a ranking is what the index says of it, until the book changes."""
+        """Whether a place in a ranking is that of the index, until the state changes."""
         page = self.projector.book.boards.get(where.ranking.board)
         if page is None:
             return False
@@ -498,7 +500,7 @@ class Reader:
         return any(opened.ranking.window == window for opened in page.windows.values())
 
     def name(self, player: str) -> str | None:
-        """Return what a player is called, if anybody said so."""
+        """Return a player's display name, None if it has none."""
         known = self.projector.book.profiles.get(player)
         return None if known is None else known.name
 
@@ -511,7 +513,7 @@ class Reader:
         window: str | None = None,
         segment: str | None = None,
     ) -> list[Rank | None]:
-        """Return the ranks of many players, None for who has none."""
+        """Return the ranks of many players, None for players without one."""
         check_players(players)
         where = self.where(board, window, segment)
         at = await self._moment(where)
@@ -763,7 +765,7 @@ class Reader:
         window: str | None = None,
         segment: str | None = None,
     ) -> Found:
-        """Return the standings of some players, best first, and who has none."""
+        """Return the standings of some players, best first, and the players without one."""
         check_players(players)
         where = self.where(board, window, segment)
         asked = list(dict.fromkeys(players))
@@ -868,7 +870,7 @@ class Reader:
 
 
 def at_once(asking: Coroutine[Any, Any, T]) -> T:
-    """Return what a coroutine gives that never suspends."""
+    """Return the result of a coroutine that never suspends."""
     try:
         asking.send(None)
     except StopIteration as done:
@@ -909,12 +911,12 @@ def _cursor_name(where: Where) -> str:
 
 @lru_cache(maxsize=1024)
 def _stamps(where: Where) -> tuple[Callable[[bytes, str], str], Callable[[bytes, str], str]]:
-    """Return what makes the cursors of a ranking: to what is before an entry, and behind it."""
+    """Return the encoders of a ranking's cursors: before an entry, and behind it."""
     name, key_bytes = _cursor_name(where), where.terms.order.key_bytes
     return stamp(name, Way.PREVIOUS, key_bytes), stamp(name, Way.NEXT, key_bytes)
 
 
 _LAST = "\U0010ffff"
-"""Behind whatever id a player has: with the last of all order keys, the end of any ranking."""
+"""Sorts behind every player id: with the greatest order key, the end of any ranking."""
 
 assert LOOKUP_PLAYERS_MAX <= PAGE_LIMIT_MAX

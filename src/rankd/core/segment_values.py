@@ -54,7 +54,7 @@ class SegmentValues:
         """With how many they are counted again."""
 
     async def begin(self, book: Book, index: RankIndex) -> "Bringing":
-        """Return what checks facts that are about to be recorded together."""
+        """Return a check of facts that are about to be recorded together."""
         if self._brought >= self._brought_max:
             with suppress(IndexUnavailable):  # It is counted another time.
                 self._values = _values_of(book, await index.shapes())

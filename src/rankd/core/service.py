@@ -144,9 +144,9 @@ class Rankd(View):
         self._corrector = TimeCorrector(ledger, intake, self.clock)
         self._owned: set[asyncio.Task[Any]] = set()
         self.filler: Filler | None = None
-        """What makes a shared index anew; None over an index of one's own."""
+        """The rebuilder of a shared index; None over an index of one's own."""
         self.drainer: Drainer | None = None
-        """What hands in submissions that waited; None where none do."""
+        """The sender of spooled submissions; None without a spool."""
 
     @property
     def ledger_time(self) -> Instant:
@@ -155,12 +155,12 @@ class Rankd(View):
 
     @property
     def failure(self) -> RankdError | None:
-        """Why the engine takes no more, or sees nothing of what others append, if that is so."""
+        """Why the engine takes no writes, or does not see those of other nodes, if that is so."""
         return self.ledger_failure or self.index_failure
 
     @property
     def ledger_failure(self) -> RankdError | None:
-        """Why the engine takes no more, or sees nothing of what others append, if that is so."""
+        """Why the engine takes no writes, or does not see those of other nodes, if that is so."""
         # The one who reads tries all the time, and knows the reason of this moment.
         return self._intake.failure or self.pursuer.failure or self.lookout.failure
 
@@ -171,7 +171,7 @@ class Rankd(View):
 
     @property
     def readable(self) -> bool:
-        """Whether reads are answered: from the index, a copy, or what is kept by the ledger."""
+        """Whether reads are answered: from the index, a copy, or the fallback index."""
         if self.index_failure is None:
             return True
         assert isinstance(self.projector, Joint)
@@ -186,7 +186,7 @@ class Rankd(View):
 
     @property
     def notes(self) -> Sequence[str]:
-        """What is worth knowing of where a shared index is kept, in sentences."""
+        """Remarks on the server of a shared index, in sentences."""
         return self.projector.shared.notes if isinstance(self.projector, Joint) else ()
 
     @property
@@ -207,7 +207,7 @@ class Rankd(View):
 
     @property
     def spooled(self) -> Spooled | None:
-        """What waits on this node's disk for the ledger to be back; None if nothing ever does."""
+        """Counts of spooled submissions; None without a spool."""
         spool, drainer = self._intake.spool, self.drainer
         if spool is None:
             return None
@@ -225,14 +225,14 @@ class Rankd(View):
         return self.snapshotter.unsaved
 
     async def _own(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something to its end, also if whoever asked for it goes away meanwhile."""
+        """Run a coroutine to its end, also if the caller is cancelled."""
         task = asyncio.ensure_future(work)
         self._owned.add(task)
         task.add_done_callback(self._owned.discard)
         return await asyncio.shield(task)
 
     async def finish(self) -> None:
-        """Wait for what is being done to its end."""
+        """Wait for the running operations."""
         while self._owned:
             await asyncio.wait(self._owned)
 
@@ -296,9 +296,10 @@ class Rankd(View):
         raise LedgerUnavailable("other nodes append all the time; try again", applied="no")
 
     async def preview(self, name: str, definition: Mapping[str, object]) -> Preview:
-        """Return what redefining a board would change. Nothing is changed.
+        """Return the changes that a redefinition would make.
 
-        Raises what ``redefine`` does, but for DropsScores: that is told.
+        Nothing is changed. Raises the errors of ``redefine``, except DropsScores, which the preview
+        reports.
         """
         board = _read_board(name, definition)
         async with self._defining:
@@ -323,10 +324,10 @@ class Rankd(View):
         drop_scores: bool = False,
         tell: Tell = _say_nothing,
     ) -> Preview:
-        """Change a board's definition: fold again what it changes, then switch at one moment.
+        """Change a board's definition: fold the changed windows again, then switch in one apply.
 
-        Return what that changed. Raises InvalidBoard where a counted score would not fit, and
-        DropsScores where scores could not be ranked any more, unless ``drop_scores`` agrees to it.
+        Return the changes. Raises InvalidBoard where a counted score would not fit, and DropsScores
+        where scores could not be ranked any more, unless ``drop_scores`` agrees to it.
         """
         board = _read_board(name, definition)
         return await self._own(self._redefine(board, actor, drop_scores, tell))
@@ -347,9 +348,9 @@ class Rankd(View):
     async def _put_with_draft(
         self, page: BoardPage, board: Board, actor: str | None, drop_scores: bool, tell: Tell
     ) -> Preview | None:
-        """Record a changed definition, once what it changes is folded nearly to the head.
+        """Record a changed definition, once its windows are folded nearly to the head.
 
-        None if the one it was to be put in place of is no longer in force.
+        None if the definition it was made against is no longer in force.
         """
         projector, before = self._intake.projector, page.board
         draft = self._draft(page, board)
@@ -381,7 +382,7 @@ class Rankd(View):
             raise DropsScores(board=page.board.name, windows=windows, columns=columns)
 
     async def _pursue_head(self, draft: Draft, page: BoardPage, tell: Tell) -> Preview:
-        """Fold a draft nearly to the head; return what it would change there."""
+        """Fold a board rebuild nearly to the head; return its changes."""
         for _ in range(DRAFT_PASSES_MAX):
             await draft.catch_up(through=self.position, tell=tell)
             if draft.position >= self.position - DRAFT_BEHIND_MAX:
@@ -447,9 +448,9 @@ class Rankd(View):
         return self.book.page(name)
 
     def hand_in(self, facts: Sequence[ScoreSubmitted], board: Board, tell: HandedIn) -> None:
-        """Do what ``submit`` does for a caller who has read the facts, and is told later.
+        """Do the same as ``submit`` with facts that the caller has read, and a callback.
 
-        It is told Overtaken if the board is another one by then. Raises Overloaded and
+        The callback gets Overtaken if the board was redefined meanwhile. Raises Overloaded and
         LedgerUnavailable at once. A fact with a key must have been read as ``submit`` reads it.
         """
         self._intake.hand_in(facts, tell, boards=(board,))
@@ -457,7 +458,7 @@ class Rankd(View):
     async def submit_read(
         self, facts: Sequence[ScoreSubmitted], boards: Sequence[Board]
     ) -> Sequence[Answer]:
-        """Do what ``submit`` does with facts that the caller has read. Raises Overtaken."""
+        """Do the same as ``submit`` with facts that the caller has read. Raises Overtaken."""
         return await self._intake.put(facts, boards=boards)
 
     async def _read_as_then(
@@ -495,8 +496,8 @@ class Rankd(View):
     ) -> list[Answer | Refused | LedgerUnavailable]:
         """Have submissions to any boards recorded, each judged for itself; one commit.
 
-        What is malformed, or made to a board that there is not, is told in its place. So is, where
-        the others may wait for the ledger to be back, what only the ledger could tell more of.
+        A malformed submission, or one to an unknown board, gets an error in its place. So does one
+        whose key only the ledger could resolve, where the others may be spooled.
         """
         refused: dict[int, Refused] = {}
         while True:
@@ -535,9 +536,9 @@ class Rankd(View):
     async def profile(
         self, player: str, body: Mapping[str, object], *, actor: str | None = None
     ) -> Position:
-        """Set what a body names of a player's profile and friends; what is null is forgotten.
+        """Set the fields of a body in a player's profile and friends; null removes a field.
 
-        What it does not name stays as it is, whoever changes that meanwhile.
+        Fields that it does not name stay as they are.
         """
         self._check_player(player)
         facts = _profiled(player, read_profile(body), actor)
@@ -549,9 +550,9 @@ class Rankd(View):
     async def merge_profile(
         self, player: str, body: Mapping[str, object], *, actor: str | None = None
     ) -> Position:
-        """Do what ``profile`` does, but for the attributes: those that are not named stay.
+        """Do the same as ``profile``, but merge the attributes.
 
-        An attribute that is null goes. What changes nothing is not recorded.
+        Those not named stay, null removes one. A body that changes nothing is not recorded.
         """
         self._check_player(player)
         said, more = read_merge(body), _befriended(player, body, actor)
@@ -586,7 +587,7 @@ class Rankd(View):
         return await self._put(FriendsSet(player, read_friends(friends, player=player), actor))
 
     def _check_player(self, player: str) -> None:
-        """Raise InvalidProfile where nobody can have this id, or nobody new."""
+        """Raise InvalidProfile for an invalid id, or one not valid for a new player."""
         (check_player if self._is_known(player) else check_new_player)(player)
 
     def _is_known(self, player: str) -> bool:
@@ -597,8 +598,8 @@ class Rankd(View):
     ) -> Position:
         """Forget a person: the profile and the friends go, entries stay without a name.
 
-        Of whom nothing is known nothing is recorded. Only where others append, too, is it recorded
-        all the same: what they were told last may not have come here yet.
+        For an unknown player nothing is recorded, except on a shared ledger: another node may have
+        recorded a profile that has not arrived here yet.
         """
         fact = PlayerErased(check_player(player), actor, read_reason(reason))
         if self._ledger.shared or self._is_known(player):
@@ -612,7 +613,7 @@ class Rankd(View):
     # --------------------------------------------------------------------------- keys
 
     async def create_key(self, key: KeyCreated) -> Position:
-        """Let a key open what its scopes say."""
+        """Record a key, which is valid from then on."""
         return await self._put(key)
 
     async def note_key_uses(self, used: Mapping[str, Instant]) -> Position:
@@ -637,7 +638,10 @@ class Rankd(View):
     async def preview_correction(
         self, *, first: Position | None = None, ahead: int | None = None
     ) -> Corrected:
-        """Return what ``correct_time`` would change. Nothing is changed. Raises InvalidRequest."""
+        """Return the changes that ``correct_time`` would make.
+
+        Nothing is changed. Raises InvalidRequest.
+        """
         async with self._defining:
             return await self._corrector.preview(first, ahead)
 
@@ -650,7 +654,7 @@ class Rankd(View):
         reason: str | None = None,
         tell: Tell = _say_nothing,
     ) -> Corrected:
-        """Take back what a wrong time did, from a position on; the clock must be right again.
+        """Undo the effects of a wrong time, from a position on; the clock must be right again.
 
         ``first`` is the first fact later than the clock if it is not given, ``ahead`` (in
         microseconds) the jump of the time there. Raises InvalidRequest.
@@ -736,7 +740,7 @@ def _says_nothing_new(said: Said, merged: Attributes, known: Profile) -> bool:
 
 
 def _befriended(player: str, body: Mapping[str, object], actor: str | None) -> list[Fact]:
-    """Return what records the friends that a body names, if it does. Raises InvalidProfile."""
+    """Return the facts for the friends in a body, if there are any. Raises InvalidProfile."""
     if "friends" not in body:
         return []
     given = () if body["friends"] is None else body["friends"]
@@ -744,9 +748,9 @@ def _befriended(player: str, body: Mapping[str, object], actor: str | None) -> l
 
 
 def _profiled(player: str, said: Said, actor: str | None) -> list[Fact]:
-    """Return what records a change of a profile: as much as was said, and no more.
+    """Return the facts for a change of a profile, with the changed fields only.
 
-    A whole profile put together of what is known here could undo what others say at this moment.
+    A whole profile, made from this node's state, could undo a concurrent change by another node.
     """
     match "name" in said.fields, "attributes" in said.fields:
         case True, True:
@@ -786,7 +790,10 @@ def _refuse_other(board: Board, known: Board) -> None:
 
 
 def _unbuilt(definition: object) -> list[FieldError]:
-    """Return what a definition says and this engine does not do: ignoring it would be a lie."""
+    """Return the parts of a definition that this engine does not support.
+
+    Ignoring them would mislead.
+    """
     given = definition if isinstance(definition, Mapping) else {}
     found = given.get("limits")
     limits = found if isinstance(found, Mapping) else {}
@@ -837,9 +844,9 @@ async def running(  # noqa: PLR0913 - what it is put together from
 ) -> AsyncIterator[Rankd]:
     """Recover from the ledger, serve, and stop once everything accepted has been answered.
 
-    With a ``shared`` index, what ``build`` makes is only there to compare it with. A node that does
-    not ``manage`` leaves to others what has to be done once, whoever does it. ``supervisor`` runs
-    the background loops; that of the ledger, where it has some.
+    With a ``shared`` index, the index of ``build`` is only for comparison. A node that does not
+    ``manage`` leaves work that is needed once to other nodes. ``supervisor`` runs the background
+    loops; that of the ledger, where it has some.
     """
     found = await recover(ledger, build, tell, shared=shared)
     supervisor = supervisor or Supervisor()

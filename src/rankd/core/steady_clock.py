@@ -50,7 +50,7 @@ class Step(NamedTuple):
 
 
 class Lasted(NamedTuple):
-    """How far time is certain enough to drop what was kept until then."""
+    """The time up to which retention may delete."""
 
     through: Instant
     again_at: Instant
@@ -188,8 +188,8 @@ class SteadyClock:
         """Return how far time has lasted.
 
         Time has lasted if the clock ran steadily for ``lasting_seconds``. Before that, so has the
-        time of the last fact before the start, if it lies that long ago: processes that only run
-        for a moment then drop what is due, too.
+        time of the last fact before the start, if it lies that long ago: so short-lived processes
+        delete due windows, too.
         """
         now = self.now()
         if self._counting is None:
@@ -208,7 +208,7 @@ def steady(clock: Clock) -> SteadyClock:
 
 
 def clock_problem(clock: SteadyClock, ledger_time: Instant) -> str | None:
-    """Return how ledger time and the clock differ and what to do; None if they agree."""
+    """Return how ledger time and the clock differ, with a remedy; None if they agree."""
     now = clock.now()
     if ledger_time - now > STEP_MICROSECONDS:
         return (

@@ -87,7 +87,7 @@ class RightPages:
     async def catch_up(
         self, *, through: Position, tell: Callable[[Progress], None] = lambda _: None
     ) -> None:
-        """Fold what the ledger has up to a position."""
+        """Fold the ledger up to a position."""
         while self.position < through:
             limit = min(FACTS_TOGETHER_MAX, through - self.position)
             facts = await self._ledger.read(after=self.position, limit=limit)
@@ -152,7 +152,7 @@ class RightPages:
         return min((turn for turn in turns if turn is not None), default=NEVER)
 
     def _note(self, recorded: Recorded) -> None:
-        """Note what changes a page, but for turns by the wrong time."""
+        """Apply the facts of a board, except rollovers by the wrong time."""
         fact = recorded.fact
         board: str = fact.board  # type: ignore[attr-defined]
         if isinstance(fact, _TURNS) and board not in self._corrected:
@@ -178,7 +178,7 @@ class RightPages:
         return msgspec.structs.replace(fact, windows=windows_at(page, board, self.time))
 
     def correction_of(self, living: BoardPage, actor: str | None) -> WindowsCorrected | None:
-        """Return what corrects a board's windows; None if they are right."""
+        """Return the correction of a board's windows; None if they are right."""
         name = living.board.name
         if name in self._corrected:
             return None
@@ -237,7 +237,7 @@ class TimeCorrector:
         return self._intake.projector
 
     async def preview(self, first: Position | None, ahead: int | None) -> Corrected:
-        """Return what a correction would change. Raises InvalidRequest."""
+        """Return the changes that a correction would make. Raises InvalidRequest."""
         wrong = await self._stretch(first, ahead)
         pages = RightPages(self._ledger, wrong)
         await pages.catch_up(through=self._projector.checkpoint)
@@ -273,7 +273,7 @@ class TimeCorrector:
     # ---------------------------------------------------------------------- the stretch
 
     async def _stretch(self, first: Position | None, ahead: int | None) -> WrongTime:
-        """Return what is to be corrected: from a position on, or from the first later than now."""
+        """Return the boards to correct: from a position on, or from the first later than now."""
         book, now = self._projector.book, self._clock.now()
         if self._clock.step is not None:
             raise _refusal("clock", "stepped, and is not believed yet: rankd clock confirm")

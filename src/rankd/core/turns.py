@@ -1,10 +1,9 @@
 """When windows open, close and are dropped: the facts that are due, and when the next ones are.
 
-A window turns by a fact with a key of its own, so it turns once, whoever noticed that it was time.
-
-A turn costs what turns: the schedule keeps when each board is due in heaps, and works out only
-those again whose windows changed. Closing and opening go by ledger time. Dropping cannot be undone
-by waiting, so it goes by time that has lasted.
+A window rolls over by a fact with a key of its own, so it does so once, on whichever node. The cost
+follows the windows that are due: due times are in heaps, and only boards with changed windows are
+computed again. Closing and opening go by ledger time. Dropping cannot be undone by waiting, so it
+goes by time that has lasted.
 """
 
 from collections.abc import Iterable, Iterator
@@ -65,7 +64,7 @@ class _DueTimes:
 
 
 class _Seen(NamedTuple):
-    """What a board's due times were worked out from."""
+    """The values that a board's due times were computed from."""
 
     page: BoardPage
     windows: object
@@ -93,7 +92,7 @@ class Schedule:
         """Boards whose facts were returned as due: ``next`` works them out again."""
 
     def due(self, book: Book, now: Instant, lasted: Lasted | None = None) -> list[Fact]:
-        """Return the facts that close what is over, open what begins and drop what was kept enough.
+        """Return the facts that close, open and drop the windows that are due.
 
         They are returned again until ``next`` is asked.
         """
@@ -156,7 +155,7 @@ def next_turn(book: Book, now: Instant) -> Instant:
 
 
 def turns_of(page: BoardPage, now: Instant) -> Iterator[WindowSealed | WindowOpened]:
-    """Yield the facts that close what is over on a board and open what begins."""
+    """Yield the facts that close and open the due windows of a board."""
     # Not where the board was defined first: another definition may use an id again that was
     # dropped, and a key that was used is left out.
     name, since = page.board.name, page.turned_since

@@ -1,4 +1,4 @@
-"""What can be read of a ledger that is folded here, whoever writes it."""
+"""The read half of an engine, over a ledger that this or another process writes."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,11 +17,11 @@ from rankd.model.window import Instant
 from rankd.ports import Clock, Ranking
 
 LOOK_SECONDS = 0.05
-"""How often to look whether what is kept of a ranking has come far enough, or the index is back."""
+"""How often a waiting read checks the position of a fallback ranking, and the index."""
 
 
 class Spooled(NamedTuple):
-    """How many submissions waited on this node's disk since it started, and what became of them."""
+    """Counts of this node's spooled submissions since its start."""
 
     waiting: int
     """Now, also from before the start."""
@@ -30,7 +30,7 @@ class Spooled(NamedTuple):
     """All that left the disk."""
     dropped: int
     """Of these, those that count nowhere: their key was used for another, or their board is gone.
-    Whoever submitted them was told ``accepted``."""
+    Their clients were answered ``accepted``."""
 
 
 class View:
@@ -47,12 +47,12 @@ class View:
 
     @property
     def book(self) -> Book:
-        """What is known of boards and players."""
+        """The state of boards, players and keys."""
         return self.projector.book
 
     @property
     def immediate(self) -> bool:
-        """Whether no read ever suspends, whatever becomes of the index."""
+        """Whether no read ever suspends."""
         return self.projector.index.immediate
 
     def has_replicas(self, board: str) -> bool:
@@ -60,7 +60,7 @@ class View:
         return self.replicas is not None and self.replicas.may_serve(board)
 
     def reader_of(self, board: str, least: int | None = None) -> Reader:
-        """Return who answers a question about a board, at a position or later if one is given."""
+        """Return the reader of a board, at a position or later if one is given."""
         replicas, projector = self.replicas, self.projector
         page = projector.book.boards.get(board)
         if (
@@ -90,7 +90,7 @@ class View:
 
     @property
     def clock_problem(self) -> str | None:
-        """How ledger time and the clock differ and what to do; None if they agree."""
+        """How ledger time and the clock differ, with a remedy; None if they agree."""
         return clock_problem(self.clock, self.ledger_time)
 
     def rejection(self, receipt: Receipt) -> SubmissionRejected:
@@ -153,7 +153,7 @@ class View:
 
     @property
     def spooled(self) -> Spooled | None:
-        """What waits on this node's disk for the ledger to be back; None if nothing ever does."""
+        """Counts of spooled submissions; None without a spool."""
         return None
 
     @property

@@ -249,7 +249,7 @@ class Ranks(AnsweredRanks):
         dry_run: bool = False,
         progress: Show = None,
     ) -> Corrected:
-        """Take back what a wrong time did to windows, from a position on; return what changes.
+        """Undo the effects of a wrong time on windows, from a position on; return what changes.
 
         Without ``first``, from the first fact that is later than the clock. ``ahead_seconds`` is
         the jump of the time there if it is not given. With ``dry_run`` nothing is changed.

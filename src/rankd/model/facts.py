@@ -212,7 +212,7 @@ class ClosedWindow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class WindowsCorrected(Fact, frozen=True):
     """A board's windows are from here on as they would be had the time been right.
 
-    What turned by the wrong time counts no longer. Windows that are neither ``kept`` nor closed
+    Rollovers by the wrong time count no longer. Windows that are neither ``kept`` nor closed
     unchanged are folded again from the ledger, by the right time of each fact.
     """
 

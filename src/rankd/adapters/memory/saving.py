@@ -1,17 +1,17 @@
-"""Reading an index that goes on changing, a step at a time, so that what was read adds up.
+"""Reading a changing index step by step, so that the result is consistent.
 
-Each step is short, and between two of them anybody may change the index. The players are read by
-their numbers, each ranking in its order, going on behind the last entry seen. Whoever is touched
-meanwhile may be met twice, or not at all, or with a key of long ago; but who was touched is noted,
-and what became of them is written behind the rest. While that is being written others are touched,
-fewer each time; and when only few are left, the last step takes them, the checkpoint and the notes
-together, between two applies. What was written then tells of that one moment:
+Each step is short, and the index may change between two of them. The players are read by their
+numbers, each ranking in its order, going on behind the last entry seen. A player touched meanwhile
+may be met twice, or not at all, or with an old key; but the touch is noted, and the player's last
+state is written behind the rest. While that is being written others are touched, fewer each time;
+and when only few are left, the last step takes them, the checkpoint and the notes together, between
+two applies. The files then describe that one moment:
 
-1. Who was not touched in a ranking stood in one place of it throughout, and was met there once.
-2. Of who was touched, the last word was written after the last touch.
-3. Who is in a ranking has the number it had then. Either both were so throughout, or the player was
-   put there meanwhile, which is a touch, and tells the number too; or a draft brought it, whose
-   players are told as it is read.
+1. A player not touched in a ranking stayed in one place of it throughout, and was met there once.
+2. The last state of a touched player was written after its last touch.
+3. A player in a ranking has the number it had then. Either both were so throughout, or the player
+   was put there meanwhile, which is a touch, and records the number too; or a draft brought it,
+   whose players are written as it is read.
 """
 
 from array import array
@@ -29,7 +29,7 @@ STEP_ENTRIES = 1 << 13
 """A few milliseconds of work, and enough to be worth handing to a thread."""
 
 RANKING_ENTRIES = 1 << 4
-"""What a ranking costs by itself, be it empty, counted in entries: there may be very many."""
+"""The cost of a ranking by itself, even empty, counted in entries: there may be very many."""
 
 STEP_TOUCHES = 1 << 12
 """Fewer than entries: each is looked up by itself, and so is its player."""
@@ -38,20 +38,20 @@ LAST_TOUCHES_MAX = 1 << 12
 """So few are left to the last step."""
 
 PASSES_MAX = 8
-"""Each pass is over what was touched during the one before. Where the disk is slow and the applies
-are many they may not become shorter, so their steps become longer; and what is left after so many
-passes is left to the last step: a pause, but a true save."""
+"""Each pass is over the entries touched during the one before. Where the disk is slow and the
+applies are many they may not become shorter, so their steps become longer; and the rest after so
+many passes is left to the last step: a pause, but a true save."""
 
 
 class Step(NamedTuple):
-    """What was read at one moment."""
+    """The entries read at one moment."""
 
     base: list[Frame]
     touched: list[Frame]
 
 
 class Ending(NamedTuple):
-    """What was read at the last moment, which is the one that all of it tells of."""
+    """The rest, read at the last moment, which is the moment of the whole save."""
 
     step: Step
     checkpoint: Position
@@ -74,7 +74,7 @@ class Survey:
 
     @property
     def progress(self) -> Progress:
-        """How far it has come; touches are not counted, nobody knows how many there will be."""
+        """How far it has come; touches are not counted, since their number is unknown."""
         return Progress(min(self._done, self._total), self._total, "reading", "standing")
 
     def steps(self) -> Iterator[Step]:
@@ -87,11 +87,11 @@ class Survey:
             yield from self._pass(longer)
 
     def last_pass(self) -> Iterator[Step]:
-        """Yield steps over what came meanwhile: then ``ending`` must follow at once."""
+        """Yield steps over the changes meanwhile: then ``ending`` must follow at once."""
         yield from self._pass(1)
 
     def _pass(self, longer: int) -> Iterator[Step]:
-        """Yield steps over what was touched until now, unless that is few, or adopted."""
+        """Yield steps over the entries touched until now, unless they are few, or adopted."""
         if self._touched.waiting > LAST_TOUCHES_MAX:
             for _ in range(0, self._touched.waiting, STEP_TOUCHES * longer):
                 yield Step([], self._touches(STEP_TOUCHES * longer))
@@ -126,7 +126,7 @@ class Survey:
             yield named
 
     def _named(self, numbers: Iterable[int]) -> list[Frame]:
-        """Say who has these numbers. Those whom nobody has are in no ranking."""
+        """Return the ids of these numbers. Free numbers are in no ranking."""
         players = self._state().players
         known = array("I", [number for number in numbers if number in players])
         if not known:
@@ -159,7 +159,7 @@ class Survey:
         return pieces
 
     def _read(self, entries: Entries, count: int) -> tuple[bytes, "array[int]"]:
-        """Read on behind the last entry seen, wherever that place is now, and whoever holds it."""
+        """Read on behind the last entry seen, wherever its place is now."""
         ranks, players = entries.ranks, self._state().players
         before = 0
         if entries is self._reading:
@@ -173,7 +173,7 @@ class Survey:
     # -- touches --
 
     def _touches(self, count: int) -> list[Frame]:
-        """Say what became of so many, at least one, who were touched."""
+        """Return the last state of so many touched players, at least one."""
         touches: list[Frame] = []
         for entries, numbers in self._touched.take(count, RANKING_ENTRIES):
             touches += self._touch(entries, numbers)

@@ -1,8 +1,8 @@
 """An index kept in a folder between two lives, saved while it goes on.
 
-What is read of the index is read here, on the event loop, a little at a time (saving.py). What is
-written is written on a thread meanwhile (writing.py). Loading happens on a thread as a whole, since
-nobody can use the index before (loading.py). How the files look: layout.py.
+The index is read on the event loop, a little at a time (saving.py), and written on a thread
+meanwhile (writing.py). Loading happens on a thread as a whole, since the index is not in use before
+(loading.py). How the files look: layout.py.
 """
 
 import asyncio
@@ -93,21 +93,21 @@ class SnapshotFolder:
 
 
 class _Abandoned(Exception):
-    """Nobody waits for the index any more."""
+    """The load was cancelled."""
 
 
 class _Thread:
-    """A thread for one thing after another. What it has begun it finishes before anybody goes on.
+    """A thread for one thing after another.
 
-    Also if whoever waits is cancelled: to clear away what is still being written would be a race,
-    and the last piece of work decides which save counts.
+    A started call is finished before the caller goes on, also if the caller is cancelled: removing
+    files that are still being written would be a race, and the last call decides which save counts.
     """
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
 
     async def do(self, work: Callable[[], T], hurry: Callable[[], None] | None = None) -> T:
-        """Do a piece of work; ``hurry`` is called if nobody wants it any more."""
+        """Do a piece of work; ``hurry`` is called if the caller is cancelled."""
         doing = asyncio.get_running_loop().run_in_executor(self._pool, work)
         try:
             return await asyncio.shield(doing)

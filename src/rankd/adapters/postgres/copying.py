@@ -2,8 +2,8 @@
 
 Each has the time of the append it came with, and the server gives all facts of an append one time:
 so facts of one time are sent as an append, and many appends as one transaction. A correction of the
-time begins an append, whatever its time. To commit each by
-itself would be to wait for the disk as often as the other ledger did in all its life.
+time always begins an append. To commit each by itself would be to wait for the disk as often as the
+other ledger did in all its life.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -21,7 +21,7 @@ from rankd.ports import Kept
 
 
 class Taking(NamedTuple):
-    """Facts of one time, and what is asked of the server for them."""
+    """Facts of one time, and the arguments of the append."""
 
     batch: Batch
     first: Position
@@ -32,7 +32,7 @@ class Taking(NamedTuple):
 
 
 def takings_of(facts: Sequence[Recorded], receipts: Sequence[Kept]) -> list[Taking]:
-    """Return what to append, one after another. Receipts go with the last. Raises UnicodeError."""
+    """Return the appends, in order. Receipts go with the last. Raises UnicodeError."""
     corrections = accumulate(isinstance(one.fact, TimeCorrected) for one in facts)
     numbered = zip(corrections, facts, strict=True)
     runs = [
@@ -72,7 +72,7 @@ def insist_on_places(takings: Sequence[Taking], told: Sequence[Any]) -> None:
 
 @asynccontextmanager
 async def whole(connection: Connection) -> AsyncIterator[None]:
-    """All of what is inside, or nothing. Of a connection that is lost, what lost it is told."""
+    """A transaction around the block. A lost connection raises the error that lost it."""
     transaction = connection.transaction()
     await transaction.start()
     try:
