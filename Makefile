@@ -17,7 +17,7 @@ QUESTIONS ?=
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 WHY    := $(BIN)/python requirements/prerequisites.py and $(BIN)/python setup.py build_ext tell why
-NATIVE := $(wildcard src/rankd/rank/*.[ch] src/rankd/forms/*.[ch] src/rankd/*/*.pyx)
+NATIVE := $(wildcard src/rankd/rank/*.[ch] src/rankd/templates/*.[ch] src/rankd/*/*.pyx)
 
 .DEFAULT_GOAL := help
 .PHONY: help run test check wheel bench sanitize soak docs format lock clean
@@ -64,7 +64,7 @@ lock:  ## Choose new versions for requirements/ (needs uv).
 	  --no-header $$of_dev --group $$group pyproject.toml -o requirements/$$group.txt; of_dev="-c requirements/dev.txt"; done
 
 clean:  ## Remove everything that was built, and the environment.
-	rm -rf $(VENV) build dist site src/*.egg-info src/rankd/*/*.so src/rankd/rank/_ranklist.c src/rankd/forms/_native.c src/rankd/api/_request_head.c
+	rm -rf $(VENV) build dist site src/*.egg-info src/rankd/*/*.so src/rankd/rank/_ranklist.c src/rankd/templates/_native.c src/rankd/api/_request_head.c
 
 # Stamps: each file says that a step was done, and is older than what would undo it.
 
@@ -86,7 +86,7 @@ $(VENV)/.tools: requirements/dev.txt $(VENV)/.run
 $(VENV)/.package: pyproject.toml setup.py src/rankd/_version.py $(NATIVE) $(VENV)/.run
 	@echo "compiling the native parts, about half a minute"
 	@$(PIP) install --no-build-isolation --no-deps --editable .
-	@[ -n "$$RANKD_PURE" ] || $(BIN)/python -c 'import rankd.rank._ranklist, rankd.forms._native, rankd.api._request_head' || \
+	@[ -n "$$RANKD_PURE" ] || $(BIN)/python -c 'import rankd.rank._ranklist, rankd.templates._native, rankd.api._request_head' || \
 	  { echo "The native parts were not built: $(WHY)"; exit 1; }
 	@touch $@
 

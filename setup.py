@@ -12,7 +12,7 @@ from setuptools import Extension, setup
 
 ROOMS = {
     "rankd.rank._ranklist": Path("src/rankd/rank"),
-    "rankd.forms._native": Path("src/rankd/forms"),
+    "rankd.templates._native": Path("src/rankd/templates"),
     "rankd.api._request_head": Path("src/rankd/api"),
 }
 

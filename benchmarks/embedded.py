@@ -25,9 +25,9 @@ from benchmarks.progress import tell
 from benchmarks.questions import Asked, answer, find, judged, row
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.sqlite import SQLiteLedger
-from rankd.core.book import Book
 from rankd.core.projector import Projector
-from rankd.core.turns import windows_at
+from rankd.core.state import State
+from rankd.core.window_schedule import windows_at
 from rankd.embedded import WallClock
 from rankd.model.board import Board
 from rankd.model.facts import BoardDefined, Recorded
@@ -122,15 +122,15 @@ async def _stages(players: int) -> list[dict[str, Any]]:
     dice = random.Random(2)
     clock = WallClock()
     spent = {"reading": 0.0, "appending": 0.0, "folding": 0.0}
-    index, book, definition = NativeIndex(), Book(), Board.define("arena", {})
+    index, state, definition = NativeIndex(), State(), Board.define("arena", {})
     with tempfile.TemporaryDirectory() as folder:
         async with SQLiteLedger.open(Path(folder)) as ledger:
-            projector = Projector(ledger=ledger, index=index, book=book)
+            projector = Projector(ledger=ledger, index=index, state=state)
             windows = windows_at(None, definition, clock.now())
             first = [BoardDefined("arena", definition.definition(), None, windows)]
             done = await ledger.append(first, now=clock.now())
             await projector.fold([Recorded(done.positions[0], done.at, first[0])])
-            board = book.page("arena").board
+            board = state.page("arena").board
             for number in range(2 * players // BATCH + 1):
                 if number == players // BATCH:
                     spent = dict.fromkeys(spent, 0.0)  # From here on everybody is known.

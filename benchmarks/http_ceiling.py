@@ -25,8 +25,8 @@ from typing import NamedTuple, cast
 
 import httptools
 
-from rankd.api.exchange import Request, Response
-from rankd.api.routes import Route
+from rankd.api.messages import Request, Response
+from rankd.api.routing import Route
 from rankd.api.server import new_event_loop, serve
 from rankd.settings import Settings
 

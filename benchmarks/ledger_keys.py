@@ -24,8 +24,8 @@ import msgspec
 
 from rankd.adapters.sqlite import SQLiteLedger
 from rankd.adapters.sqlite import ledger as adapter
-from rankd.adapters.sqlite.recent import RecentKeys
-from rankd.adapters.sqlite.statements import QUERIES
+from rankd.adapters.sqlite.queries import QUERIES
+from rankd.adapters.sqlite.recent_keys import RecentKeys
 from rankd.model.facts import Position, ScoreSubmitted
 from rankd.model.window import Instant
 

@@ -32,7 +32,7 @@ from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.redis import RedisIndex
 from rankd.model.facts import Position
 from rankd.model.standing import Rank
-from rankd.ports import Move, RankIndex, Ranking, Shape
+from rankd.ports import Move, RankIndex, Ranking, RankingShape
 from rankd.testing.servers import RedisServer, redis_server
 
 NAME = "redis_index"
@@ -45,7 +45,7 @@ TASKS = 256
 _PLAIN_RANKS = f"plain ranks, {TASKS} waiting"
 _PLAIN_SUBMISSIONS = f"plain submissions, {TASKS} waiting"
 ARENA = Ranking("arena", "forever")
-PLAIN = Shape(16, dense=False)
+PLAIN = RankingShape(16, dense=False)
 
 
 def run(asked: Asked) -> dict[str, Any]:

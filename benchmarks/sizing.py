@@ -383,7 +383,7 @@ with rankd.open(sys.argv[1]) as ranks:
 _FOLLOW_REDIS = """
 import sys, time
 import rankd
-from rankd.wiring import Place
+from rankd.bootstrap import Place
 ledger, index, facts = sys.argv[1], sys.argv[2], int(sys.argv[3])
 with rankd.open(Place(None, ledger, index)) as ranks:
     first = ranks.position
@@ -469,12 +469,12 @@ def _redis() -> list[dict[str, Any]]:
     """Let one node follow what another takes: a hundred at a time, as they gather under load."""
     import rankd
     from benchmarks.questions import row
+    from rankd.bootstrap import EngineConfig
     from rankd.testing.servers import postgres_server, redis_server
-    from rankd.wiring import Place
 
     with postgres_server(durable=True) as ledger, redis_server() as redis:
         words = [ledger.url, redis.url, str(FOLLOWED_FACTS)]
-        with rankd.open(Place(None, ledger.url, redis.url)) as ranks:
+        with rankd.open(EngineConfig(None, ledger.url, redis.url)) as ranks:
             board = ranks.board("arena")
             program = [sys.executable, "-c", _FOLLOW_REDIS, *words]
             with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as follower:

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from tests.not_tested import MARK, reasons
 from tests.standins import PURE, WARNING
 
-from rankd.adapters.sqlite import recent
+from rankd.adapters.sqlite import recent_keys
 
 # No deadline: a shared machine pauses, and a pause is not a fault. Not derandomised: each run
 # looks somewhere new, and prints what reproduces a failure.
@@ -45,7 +45,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(autouse=True)
 def _keys_on_the_move(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys leave after a few, so that every test of a ledger meets them in both of their tables."""
-    monkeypatch.setattr(recent, "GENERATION_KEYS", 8)
+    monkeypatch.setattr(recent_keys, "GENERATION_KEYS", 8)
 
 
 # Opened by the runner itself, whenever it sees fit.

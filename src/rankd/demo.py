@@ -16,7 +16,7 @@ from itertools import accumulate
 from random import Random
 from string import ascii_lowercase
 
-from rankd.core.service import Rankd
+from rankd.core.engine import Engine
 from rankd.errors import InvalidSetting, Overloaded, RankdError
 from rankd.model.window import Instant
 from rankd.ports import Clock, Progress
@@ -195,14 +195,14 @@ class Game:
 
 @asynccontextmanager
 async def playing(
-    rankd: Rankd, clock: TimeLapse, *, players: int, rate: int, tell: Tell
+    rankd: Engine, clock: TimeLapse, *, players: int, rate: int, tell: Tell
 ) -> AsyncIterator[None]:
     """Give a new board its past, then run the game while the context is open.
 
     On a board that has its past the game only continues. Raises InvalidSetting if the folder holds
     boards other than the demo's, and BoardDiffers if its arena has another definition.
     """
-    boards = rankd.book.boards
+    boards = rankd.state.boards
     if boards and BOARD not in boards:
         problem = "holds boards that are not the demo's; name another folder, or none"
         raise InvalidSetting(setting="data", source="the command line", problem=problem)
@@ -220,7 +220,7 @@ async def playing(
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def _own_players(rankd: Rankd) -> int:
+async def _own_players(rankd: Engine) -> int:
     """Return the number of players that the game made on a board: the highest in their ids."""
     total = (await rankd.reader.page(BOARD, limit=1)).total
     for number in range(total, 1, -1):  # Few players are not the game's.
@@ -230,7 +230,7 @@ async def _own_players(rankd: Rankd) -> int:
     return 1
 
 
-async def _fill(rankd: Rankd, game: Game, clock: TimeLapse, tell: Tell) -> None:
+async def _fill(rankd: Engine, game: Game, clock: TimeLapse, tell: Tell) -> None:
     clock.behind = CHAPTERS[0][0]
     await rankd.define(BOARD, DEFINITION)
     await _name_the_best(rankd, game, tell)
@@ -239,7 +239,7 @@ async def _fill(rankd: Rankd, game: Game, clock: TimeLapse, tell: Tell) -> None:
         await _score(rankd, list(game.past(share, part)), _told(behind), tell)
 
 
-async def _name_the_best(rankd: Rankd, game: Game, tell: Tell) -> None:
+async def _name_the_best(rankd: Engine, game: Game, tell: Tell) -> None:
     best = game.best(NAMED)
     for first in range(0, len(best), BATCH):
         some = best[first : first + BATCH]
@@ -247,12 +247,14 @@ async def _name_the_best(rankd: Rankd, game: Game, tell: Tell) -> None:
         tell(Progress(first + len(some), len(best), "names", "player"))
 
 
-async def _introduce(rankd: Rankd, game: Game, number: int) -> None:
+async def _introduce(rankd: Engine, game: Game, number: int) -> None:
     known = {"name": game.names[number], "attributes": {"region": game.regions[number]}}
     await rankd.profile(game.ids[number], known)
 
 
-async def _score(rankd: Rankd, scored: Sequence[dict[str, object]], stage: str, tell: Tell) -> None:
+async def _score(
+    rankd: Engine, scored: Sequence[dict[str, object]], stage: str, tell: Tell
+) -> None:
     for first in range(0, len(scored), BATCH):
         some = scored[first : first + BATCH]
         await rankd.submit(BOARD, some)
@@ -264,7 +266,7 @@ def _told(behind: Instant) -> str:
     return "today" if not days else "yesterday" if days == 1 else f"{days} days ago"
 
 
-async def _go_on(rankd: Rankd, game: Game, rate: float) -> None:
+async def _go_on(rankd: Engine, game: Game, rate: float) -> None:
     """Score at a steady rate. Scores that are late are left out, not caught up."""
     loop = asyncio.get_running_loop()
     ranked: list[str] = []

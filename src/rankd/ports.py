@@ -60,7 +60,7 @@ class Appended(NamedTuple):
     """The hash-chain link after it: ledgers with equal links agree in every fact up to here."""
 
 
-class Kept(NamedTuple):
+class StoredReceipt(NamedTuple):
     """The receipt of a submission with a key, returned again when the submission is repeated."""
 
     position: Position
@@ -136,7 +136,7 @@ class Ledger(LedgerReader, Protocol):
         facts: Sequence[Fact],
         *,
         now: Instant,
-        receipts: Sequence[Kept] = ...,
+        receipts: Sequence[StoredReceipt] = ...,
         after: None = ...,
     ) -> Appended: ...
 
@@ -146,7 +146,7 @@ class Ledger(LedgerReader, Protocol):
         facts: Sequence[Fact],
         *,
         now: Instant,
-        receipts: Sequence[Kept] = ...,
+        receipts: Sequence[StoredReceipt] = ...,
         after: Position | None,
     ) -> Appended | None: ...
 
@@ -155,7 +155,7 @@ class Ledger(LedgerReader, Protocol):
         facts: Sequence[Fact],
         *,
         now: Instant,
-        receipts: Sequence[Kept] = (),
+        receipts: Sequence[StoredReceipt] = (),
         after: Position | None = None,
     ) -> Appended | None:
         """Append the facts atomically, and store the receipts of earlier appends.
@@ -167,10 +167,10 @@ class Ledger(LedgerReader, Protocol):
         appended: return None and change nothing.
         """
 
-    async def keep_receipts(self, receipts: Sequence[Kept]) -> None:
+    async def keep_receipts(self, receipts: Sequence[StoredReceipt]) -> None:
         """Store receipts now, before a snapshot passes the facts they are folded from."""
 
-    async def kept_receipts(self, *, after: Position, limit: int) -> Sequence[Kept]:
+    async def kept_receipts(self, *, after: Position, limit: int) -> Sequence[StoredReceipt]:
         """Return up to ``limit`` receipts of positions after ``after``, by position."""
 
     def verify(self) -> AsyncIterator["Progress"]:
@@ -230,7 +230,9 @@ class CopyTarget(Ledger, Protocol):
     async def begin_copy(self, source: str) -> None:
         """Record, durably, that a copy has begun. Safe to repeat."""
 
-    async def take_over(self, facts: Sequence[Recorded], *, receipts: Sequence[Kept] = ()) -> None:
+    async def take_over(
+        self, facts: Sequence[Recorded], *, receipts: Sequence[StoredReceipt] = ()
+    ) -> None:
         """Append facts of another ledger unchanged, directly after the head.
 
         Raises LedgerNotCopied, and changes nothing, if a position, time or key would differ, and
@@ -327,7 +329,7 @@ class TopList(NamedTuple):
         return len(self.entries) >= self.total
 
 
-class ListKept(NamedTuple):
+class TopListAge(NamedTuple):
     """The age of a stored top list."""
 
     as_of: Position
@@ -342,7 +344,7 @@ class TopLists(Protocol):
     2. A list replaces an older one and never a newer one, whichever node stores it.
     """
 
-    async def lists_kept(self) -> "Mapping[Ranking, ListKept]":
+    async def lists_kept(self) -> "Mapping[Ranking, TopListAge]":
         """Return the stored lists' ages by ranking."""
 
     async def keep_lists(self, lists: Sequence[TopList]) -> None:
@@ -426,7 +428,7 @@ class Ranking(msgspec.Struct, frozen=True, gc=False):
         return everybody if self.segment is None else f"{everybody}/{self.segment}"
 
 
-class Shape(NamedTuple):
+class RankingShape(NamedTuple):
     """The parameters with which an index creates a ranking."""
 
     key_bytes: int
@@ -494,7 +496,7 @@ class Places(NamedTuple):
     as_of: Position
 
 
-class Stretch(NamedTuple):
+class EntryRange(NamedTuple):
     """Consecutive entries of one ranking."""
 
     entries: Sequence[Placed]
@@ -503,7 +505,7 @@ class Stretch(NamedTuple):
     as_of: Position
 
 
-class Columns(NamedTuple):
+class EntryColumns(NamedTuple):
     """Consecutive entries as columns, to be rendered without an object for each."""
 
     players: Sequence[str]
@@ -605,7 +607,7 @@ class RankIndex(Protocol):
         *,
         after: Position,
         through: Position,
-        opened: Mapping[Ranking, Shape] = ...,
+        opened: Mapping[Ranking, RankingShape] = ...,
         dropped: Sequence[Ranking] = ...,
         adopted: Mapping[Ranking, Ranking] = ...,
     ) -> Sequence[Moved] | None:
@@ -628,7 +630,7 @@ class RankIndex(Protocol):
         self,
         moves: Sequence[Move],
         *,
-        opened: Mapping[Ranking, Shape] = ...,
+        opened: Mapping[Ranking, RankingShape] = ...,
         dropped: Sequence[Ranking] = ...,
     ) -> Sequence[Moved]:
         """Do to draft rankings as ``apply`` does to others, independent of the checkpoint."""
@@ -684,13 +686,13 @@ class RankIndex(Protocol):
 
     async def read(
         self, ranking: Ranking, *, first: Rank, limit: int, at: Position | None = None
-    ) -> Stretch:
+    ) -> EntryRange:
         """Return up to ``limit`` entries from rank ``first`` on, best first."""
 
     async def rankings(self, board: str) -> Sequence[Ranking]:
         """Return the rankings of a board, in any order."""
 
-    async def shapes(self) -> Mapping[Ranking, Shape]:
+    async def shapes(self) -> Mapping[Ranking, RankingShape]:
         """Return all rankings with their shapes, without draft rankings."""
 
 
@@ -700,7 +702,7 @@ class ImmediateIndex(RankIndex, Protocol):
     def rank_now(self, ranking: Ranking, player: str) -> Ranked | None:
         """Return the same as ``rank``."""
 
-    def seeker(self, ranking: Ranking) -> Callable[[Sequence[str]], Places] | None:
+    def finder(self, ranking: Ranking) -> Callable[[Sequence[str]], Places] | None:
         """Return a function that finds players in one ranking; None if it does not exist.
 
         For frequent reads. The function returns the same as ``rank_now`` for each player, and is
@@ -708,9 +710,9 @@ class ImmediateIndex(RankIndex, Protocol):
         """
 
     def ranker(self, ranking: Ranking, ties: TieRule) -> Callable[[bytes], Sequence[int]]:
-        """Return a function from packed keys to ranks by a tie rule; valid as long as a seeker."""
+        """Return a function from packed keys to ranks by a tie rule; valid as long as a finder."""
 
-    def read_now(self, ranking: Ranking, *, first: Rank, limit: int) -> Columns:
+    def read_now(self, ranking: Ranking, *, first: Rank, limit: int) -> EntryColumns:
         """Return the same as ``read``, as columns."""
 
 
@@ -840,7 +842,7 @@ COPIES_KEPT = 3
 """The number of stored state snapshots: one may be in use or damaged while the next is written."""
 
 
-class Copies(Protocol):
+class StateSnapshots(Protocol):
     """Snapshots of the core's state, available to every node over one ledger.
 
     1. ``load`` returns the frames as they were stored. A snapshot that is damaged or gone raises

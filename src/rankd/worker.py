@@ -10,8 +10,8 @@ import msgspec
 from rankd.api.logs import LINE
 from rankd.api.server import new_event_loop
 from rankd.api.workers import WORKER_VARIABLE, WorkerTask
+from rankd.app import worker
 from rankd.embedded import WallClock
-from rankd.serving import worker
 from rankd.settings import Settings
 
 

@@ -14,7 +14,7 @@ from tests.cli.running import Ran, Served, run, serving
 
 from rankd.client import Client
 from rankd.errors import RankdError
-from rankd.wire import Receipt
+from rankd.schemas import Receipt
 
 BATCH = 200
 DATA = ("--data", "data")

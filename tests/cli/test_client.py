@@ -7,7 +7,7 @@ import pytest
 from tests.cli.proxy import cutting
 from tests.cli.running import Served
 
-from rankd.client import AsyncClient, Client, Policy, Unreachable, told
+from rankd.client import AsyncClient, Client, RetryPolicy, Unreachable, told
 from rankd.errors import (
     Invalid,
     NotRanked,
@@ -17,9 +17,9 @@ from rankd.errors import (
     UnknownPlayer,
     UnknownWindow,
 )
-from rankd.wire import BoardBody, Preview, Receipt, Refusal
+from rankd.schemas import BoardBody, Preview, Receipt, Refusal
 
-SOON = Policy(retries_max=5, backoff_seconds=0.001)
+SOON = RetryPolicy(retries_max=5, backoff_seconds=0.001)
 
 
 SEASON = {"name": "season", "every": "1d", "gap": "1d", "start": "2999-01-01T00:00:00Z"}

@@ -13,7 +13,7 @@ import pytest
 from tests.cli.running import Ran, run, serving
 
 import rankd
-from rankd.cli.exporting import LOOKUP_PLAYERS
+from rankd.cli.export import LOOKUP_PLAYERS
 from rankd.client import Client
 from rankd.testing.servers import redis_server
 

@@ -12,7 +12,7 @@ from rankd.adapters.postgres import PostgresLedger
 from rankd.client import Client
 from rankd.errors import LedgerUnavailable
 from rankd.model.facts import Recorded
-from rankd.ports import Kept
+from rankd.ports import StoredReceipt
 from rankd.testing.servers import PostgresServer
 
 pytestmark = pytest.mark.timeout(120)
@@ -62,7 +62,7 @@ def failing_at(position: int) -> Callable[..., Awaitable[None]]:
     take_over = PostgresLedger.take_over
 
     async def taking(
-        ledger: PostgresLedger, facts: Sequence[Recorded], *, receipts: Sequence[Kept] = ()
+        ledger: PostgresLedger, facts: Sequence[Recorded], *, receipts: Sequence[StoredReceipt] = ()
     ) -> None:
         if facts[0].position >= position:
             raise LedgerUnavailable("the power is gone", applied="unknown")

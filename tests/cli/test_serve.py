@@ -118,7 +118,7 @@ def test_a_port_that_is_taken_is_named(service: Served) -> None:
 def told(served: Served) -> list[str]:
     """What the log says of the service as a whole."""
     lines = served.log.read_text().splitlines()
-    return [line.partition("rankd.serving: ")[2] for line in lines if " rankd.serving: " in line]
+    return [line.partition("rankd.app: ")[2] for line in lines if " rankd.app: " in line]
 
 
 def test_the_log_says_what_was_opened_for_whom_and_how_it_ended(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_the_log_says_what_was_opened_for_whom_and_how_it_ended(tmp_path: Path) 
     opened, listening, stopped = told(served)
     folded = r"0 facts, all folded into a new index, in \d+\.\d s"
     assert re.fullmatch(rf"opened {re.escape(str(served.folder))}: {folded}", opened)
-    assert listening.startswith(f"listening on {served.url}; open to anybody on this machine")
+    assert listening.startswith(f"listening on {served.url}; open to every process on this machine")
     assert (
         stopped == "stopped: all 2 facts are in the ledger; the next start folds the last 2 again"
     )

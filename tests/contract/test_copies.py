@@ -1,24 +1,27 @@
-"""Copies of the book keep their promises, in memory and in PostgreSQL."""
+"""Copies of the state keep their promises, in memory and in PostgreSQL."""
 
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from tests.simulation.postgres_servers import new_ledger, postgres
 
-from rankd.adapters.memory.copies import MemoryCopies
+from rankd.adapters.memory.state_snapshots import MemoryStateSnapshots
 from rankd.adapters.postgres import PostgresLedger
-from rankd.adapters.postgres.books import PostgresCopies
-from rankd.ports import Copies
+from rankd.adapters.postgres.state_snapshots import PostgresStateSnapshots
+from rankd.ports import StateSnapshots
 from rankd.testing.contracts import CopiesContract
 from rankd.testing.servers import PostgresServer
 
-_: tuple[type[Copies], ...] = (MemoryCopies, PostgresCopies)  # mypy sees whether they are.
+_: tuple[type[StateSnapshots], ...] = (
+    MemoryStateSnapshots,
+    PostgresStateSnapshots,
+)  # mypy sees whether they are.
 
 
 class TestMemoryCopies(CopiesContract):
     @pytest.fixture
-    def copies(self) -> Copies:
-        return MemoryCopies()
+    def copies(self) -> StateSnapshots:
+        return MemoryStateSnapshots()
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +32,6 @@ def server() -> Iterator[PostgresServer]:
 
 class TestPostgresCopies(CopiesContract):
     @pytest.fixture
-    async def copies(self, server: PostgresServer) -> AsyncIterator[Copies]:
+    async def copies(self, server: PostgresServer) -> AsyncIterator[StateSnapshots]:
         async with PostgresLedger.open(new_ledger(server.url)) as ledger:
             yield ledger.copies

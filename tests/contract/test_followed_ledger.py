@@ -11,15 +11,15 @@ import pytest
 
 from rankd.adapters.sqlite import SQLiteLedger
 from rankd.adapters.sqlite.database import FILE
-from rankd.adapters.sqlite.following import FollowedLedger
 from rankd.adapters.sqlite.ledger import WAL_PAGES_MAX
+from rankd.adapters.sqlite.read_only import ReadOnlyLedger
 from rankd.errors import NoLedger
 from rankd.model.facts import Fact, Position, Recorded, ScoreSubmitted
 from rankd.model.window import Instant
-from rankd.ports import Appended, FirstUse, Kept, Ledger, LedgerReader, Progress
+from rankd.ports import Appended, FirstUse, Ledger, LedgerReader, Progress, StoredReceipt
 from rankd.testing.contracts import LedgerContract
 
-_: type[LedgerReader] = FollowedLedger  # mypy sees whether the methods are those of the port.
+_: type[LedgerReader] = ReadOnlyLedger  # mypy sees whether the methods are those of the port.
 
 NOW = Instant(1_763_000_000_000_000)
 PAGE_BYTES = 4096
@@ -31,13 +31,13 @@ class WrittenHereReadThere:
     durable: ClassVar[bool] = True
     shared: ClassVar[bool] = False
 
-    def __init__(self, writer: SQLiteLedger, follower: FollowedLedger) -> None:
+    def __init__(self, writer: SQLiteLedger, follower: ReadOnlyLedger) -> None:
         self.writer, self.follower = writer, follower
 
     @classmethod
     @asynccontextmanager
     async def open(cls, folder: Path) -> AsyncIterator["WrittenHereReadThere"]:
-        async with SQLiteLedger.open(folder) as writer, FollowedLedger.open(folder) as follower:
+        async with SQLiteLedger.open(folder) as writer, ReadOnlyLedger.open(folder) as follower:
             yield cls(writer, follower)
 
     @overload
@@ -46,7 +46,7 @@ class WrittenHereReadThere:
         facts: Sequence[Fact],
         *,
         now: Instant,
-        receipts: Sequence[Kept] = ...,
+        receipts: Sequence[StoredReceipt] = ...,
         after: None = ...,
     ) -> Appended: ...
 
@@ -56,7 +56,7 @@ class WrittenHereReadThere:
         facts: Sequence[Fact],
         *,
         now: Instant,
-        receipts: Sequence[Kept] = ...,
+        receipts: Sequence[StoredReceipt] = ...,
         after: Position | None,
     ) -> Appended | None: ...
 
@@ -65,15 +65,15 @@ class WrittenHereReadThere:
         facts: Sequence[Fact],
         *,
         now: Instant,
-        receipts: Sequence[Kept] = (),
+        receipts: Sequence[StoredReceipt] = (),
         after: Position | None = None,
     ) -> Appended | None:
         return await self.writer.append(facts, now=now, receipts=receipts, after=after)
 
-    async def keep_receipts(self, receipts: Sequence[Kept]) -> None:
+    async def keep_receipts(self, receipts: Sequence[StoredReceipt]) -> None:
         await self.writer.keep_receipts(receipts)
 
-    async def kept_receipts(self, *, after: Position, limit: int) -> Sequence[Kept]:
+    async def kept_receipts(self, *, after: Position, limit: int) -> Sequence[StoredReceipt]:
         return await self.writer.kept_receipts(after=after, limit=limit)
 
     def verify(self) -> AsyncIterator[Progress]:
@@ -133,7 +133,7 @@ class TestFollowedLedger(LedgerContract):
 @pytest.mark.anyio
 async def test_where_there_is_no_ledger_nothing_is_begun(tmp_path: Path) -> None:
     with pytest.raises(NoLedger):
-        async with FollowedLedger.open(tmp_path):
+        async with ReadOnlyLedger.open(tmp_path):
             pass
     assert not (tmp_path / FILE).exists()
 
@@ -167,7 +167,7 @@ def incompressible(seed: int) -> ScoreSubmitted:
 async def test_a_follower_outlives_its_writer_and_meets_the_next(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         writer = await stack.enter_async_context(SQLiteLedger.open(tmp_path))
-        follower = await stack.enter_async_context(FollowedLedger.open(tmp_path))
+        follower = await stack.enter_async_context(ReadOnlyLedger.open(tmp_path))
         await writer.append([ScoreSubmitted("b", "ann", scores=(1,))], now=NOW)
         await writer.close()
         assert await follower.head() == 1

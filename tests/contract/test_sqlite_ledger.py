@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from rankd.adapters.sqlite import SQLiteLedger
+from rankd.bootstrap import restoration
 from rankd.errors import LedgerNotCopied
 from rankd.ports import CopyTarget
 from rankd.testing.contracts import CopyTargetContract, LedgerContract
-from rankd.wiring import restoration
 
 _: type[CopyTarget] = SQLiteLedger  # mypy sees whether the methods are those of the port.
 

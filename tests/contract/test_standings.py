@@ -5,14 +5,14 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from tests.simulation.postgres_servers import new_ledger, pooled, postgres
 
-from rankd.adapters.memory.standings import MemoryStandings
+from rankd.adapters.memory.archive import MemoryArchive
 from rankd.adapters.postgres import PostgresLedger
 from rankd.ports import Archive, TopLists
 from rankd.testing.contracts import StandingsContract
 from rankd.testing.servers import Pooler, PostgresServer
 
-_: list[type[Archive]] = [MemoryStandings, PostgresLedger]  # mypy sees whether they fit.
-__: list[type[TopLists]] = [MemoryStandings, PostgresLedger]
+_: list[type[Archive]] = [MemoryArchive, PostgresLedger]  # mypy sees whether they fit.
+__: list[type[TopLists]] = [MemoryArchive, PostgresLedger]
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +29,8 @@ def pooler(server: PostgresServer) -> Iterator[Pooler]:
 
 class TestMemoryStandings(StandingsContract):
     @pytest.fixture
-    def kept(self) -> MemoryStandings:
-        return MemoryStandings()
+    def kept(self) -> MemoryArchive:
+        return MemoryArchive()
 
 
 class TestPostgresStandings(StandingsContract):

@@ -28,14 +28,14 @@ from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.postgres import PostgresLedger
 from rankd.adapters.redis import RedisIndex
 from rankd.api.server import new_event_loop
+from rankd.app import service
+from rankd.core.engine import Engine
 from rankd.core.reader import Page, Reader
-from rankd.core.recovery import Home, folded
-from rankd.core.service import Rankd
+from rankd.core.recovery import IndexHome, folded
 from rankd.embedded import WallClock
 from rankd.model.facts import Position
 from rankd.model.standing import PAGE_LIMIT_MAX
 from rankd.ports import Clock
-from rankd.serving import service
 from rankd.settings import Settings
 from rankd.testing.redis_servers import of_binary, redis_cluster, watched_redis
 from rankd.testing.servers import redis_server, valkey_binary
@@ -162,7 +162,7 @@ class Node(NamedTuple):
     """A service in a thread of this process."""
 
     port: int
-    rankd: Rankd
+    rankd: Engine
     loop: asyncio.AbstractEventLoop
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -176,14 +176,14 @@ def serving_node(data: Path, clock: Clock, **given: Any) -> Iterator[Node]:
     loop = new_event_loop()
     stop, ready = asyncio.Event(), threading.Event()
     ports: list[int] = []
-    engines: list[Rankd] = []
+    engines: list[Engine] = []
 
     def tell(_host: str, port: int) -> None:
         ports.append(port)
         ready.set()
 
     @asynccontextmanager
-    async def beside(rankd: Rankd) -> AsyncIterator[None]:
+    async def beside(rankd: Engine) -> AsyncIterator[None]:
         engines.append(rankd)
         yield
 
@@ -248,7 +248,7 @@ def digest_from_scratch(kept: Kept) -> tuple[int, bytes]:
         async with PostgresLedger.open(kept.ledger, node="judge") as ledger:
             index = NativeIndex()
             head = await ledger.head()
-            await folded(ledger, Home(index, None)).catch_up(through=head)
+            await folded(ledger, IndexHome(index, None)).catch_up(through=head)
             return head, index.digest()
 
     return asyncio.run(fold())
@@ -261,7 +261,7 @@ def pages_from_scratch(
 
     async def fold() -> dict[int, Page]:
         async with PostgresLedger.open(kept.ledger, node="judge") as ledger:
-            projector = folded(ledger, Home(NativeIndex(), None))
+            projector = folded(ledger, IndexHome(NativeIndex(), None))
             reader, pages = Reader(projector=projector, clock=WallClock()), {}
             for position in sorted(set(positions)):
                 await projector.catch_up(through=Position(position))

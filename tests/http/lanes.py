@@ -20,16 +20,16 @@ from tests.unit.core.doubles import FaultyLedger, SetClock, engine
 from uvicorn.server import ServerState
 
 from rankd.api import plans
-from rankd.api.access import Gate, ReadToken
 from rankd.api.app import App
-from rankd.api.connection import Connection
+from rankd.api.auth import Authenticator, ReadToken
+from rankd.api.connection import BoundedConnection
+from rankd.api.context import ServiceContext
 from rankd.api.keys import NewKey, make_key
-from rankd.api.limits import limits_of
-from rankd.api.routes import Route, Router
+from rankd.api.rate_limits import limits_of
+from rankd.api.routes import ROUTES
+from rankd.api.routing import Route, Router
 from rankd.api.server import protocol_config
-from rankd.api.service import Service
-from rankd.api.table import ROUTES
-from rankd.core.service import Rankd
+from rankd.core.engine import Engine
 from rankd.settings import Settings
 
 ORIGIN = "https://game.example"
@@ -44,7 +44,7 @@ RICH = {"windows": ["all", "daily"], "segments": ["region"]}
 class Line(Wire):
     """A connection that waits for its answers."""
 
-    def __init__(self, protocol: Connection) -> None:
+    def __init__(self, protocol: BoundedConnection) -> None:
         super().__init__(protocol)
         self._news = asyncio.Event()
         self._read = 0
@@ -92,7 +92,9 @@ class Line(Wire):
 class Lane:
     """One lane to a service, without a socket."""
 
-    def __init__(self, service: Service, given: Settings, routes: Sequence[Route] = ROUTES) -> None:
+    def __init__(
+        self, service: ServiceContext, given: Settings, routes: Sequence[Route] = ROUTES
+    ) -> None:
         self._config = protocol_config(App(Router(routes), service, given))
         self._config.load()
         self.state = ServerState()
@@ -113,8 +115,8 @@ class Lane:
 class Served(NamedTuple):
     """A service with both lanes to it, and how often a handler was asked in the fast one."""
 
-    rankd: Rankd
-    service: Service
+    rankd: Engine
+    service: ServiceContext
     clock: SetClock
     ledger: FaultyLedger
     fast: Lane
@@ -163,13 +165,13 @@ async def served(
     own = Settings(cors_origins=(ORIGIN,), **given)
     async with engine(ledger, clock) as rankd:
         await rankd.define("b", definition or {})
-        gate = Gate(
-            lambda: rankd.book,
+        auth = Authenticator(
+            lambda: rankd.state,
             loopback=True,
             token=token,
             limits=limits_of(own, now=lambda: 0.0),
         )
-        service = Service(rankd, ledger, gate, clock, False, rankd)
+        service = ServiceContext(rankd, ledger, auth, clock, False, rankd)
         fast = Lane(service, own, counted(ROUTES, looked))
         other = Lane(service, replace(own, fast_lane=False))
         yield Served(rankd, service, clock, ledger, fast, other, looked)
@@ -235,14 +237,14 @@ async def alike(one: Served, twin: Served, *asked: bytes) -> list[int]:
 # --------------------------------------------------------------------------- who is there
 
 
-async def new_key(rankd: Rankd, *scopes: str) -> tuple[str, str]:
+async def new_key(rankd: Engine, *scopes: str) -> tuple[str, str]:
     """Create a key; return its id and what to show."""
     fact, secret = make_key(NewKey(scopes=list(scopes)), actor=None, now=0)
     await rankd.create_key(fact)
     return fact.id, f"Bearer {secret}"
 
 
-async def fill(rankd: Rankd, count: int = 12, **more: object) -> None:
+async def fill(rankd: Engine, count: int = 12, **more: object) -> None:
     for number in range(count):
         regional = {"attributes": {"region": "eu"}} if number % 2 else {}
         beside = {"metadata": {"car": number}} if number % 3 == 0 else {}

@@ -47,7 +47,7 @@ from tests.property.embedded_model import (
 )
 from tests.property.test_embedded_api import (
     MAIN,
-    NOBODY,
+    NO_PLAYER,
     PLAYERS,
     SIDE,
     EmbeddedMachine,
@@ -56,8 +56,8 @@ from tests.property.test_embedded_api import (
 )
 
 from rankd.api.server import new_event_loop
+from rankd.app import service
 from rankd.errors import RankdError, SubmissionRejected, UnknownPlayer
-from rankd.serving import service
 from rankd.settings import Settings
 
 SEED = 16
@@ -397,7 +397,7 @@ class ApiMachine(EmbeddedMachine):
     def every_profile_agrees(self) -> None:
         self.figures["steps"] += 1
         world = self.world
-        for player in [*PLAYERS, NOBODY]:
+        for player in [*PLAYERS, NO_PLAYER]:
             if player in world.names or player in world.attributes or player in world.friends:
                 known = self.ranks.player(player)
                 assert {name: known[name] for name in known if name not in READ} == {

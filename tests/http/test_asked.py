@@ -19,15 +19,15 @@ from tests.http.running import run
 from tests.http.wire import from_the_loop
 from tests.unit.core.doubles import DAY, FarIndex, SetClock, SharedLedger, bare
 
-from rankd.api import app, fastlane
-from rankd.api.access import Gate
+from rankd.api import app, fast_lane
+from rankd.api.auth import Authenticator
 from rankd.api.connection import DEAD
-from rankd.api.limits import limits_of
-from rankd.api.service import Service
-from rankd.api.table import ROUTES
+from rankd.api.context import ServiceContext
+from rankd.api.rate_limits import limits_of
+from rankd.api.routes import ROUTES
 from rankd.core import managers
-from rankd.core.recovery import Shared
-from rankd.core.service import Rankd, running
+from rankd.core.engine import Engine, running
+from rankd.core.recovery import SharedHome
 from rankd.errors import IndexUnavailable
 from rankd.ports import Ranked, Ranking
 from rankd.settings import Settings
@@ -102,7 +102,9 @@ class AskedIndex(FarIndex):
 class Served:
     """A node with both lanes to it, and how often a handler was asked in the fast one."""
 
-    def __init__(self, rankd: Rankd, index: AskedIndex, service: Service, given: Settings) -> None:
+    def __init__(
+        self, rankd: Engine, index: AskedIndex, service: ServiceContext, given: Settings
+    ) -> None:
         self.rankd, self.index, self.service = rankd, index, service
         self.looked = Counter[str]()
         self.fast = Lane(service, given, counted(ROUTES, self.looked))
@@ -147,13 +149,15 @@ async def served(*, spare: bool = False, **given: Any) -> AsyncIterator[Served]:
         build=bare,
         clock=clock,
         reading=nullcontext(),
-        shared=Shared(cast("Any", index), spare),
+        shared=SharedHome(cast("Any", index), spare),
     ) as rankd:
-        gate = Gate(lambda: rankd.book, loopback=True, limits=limits_of(own, now=lambda: 0.0))
+        auth = Authenticator(
+            lambda: rankd.state, loopback=True, limits=limits_of(own, now=lambda: 0.0)
+        )
         await rankd.define("b", BOARD)
         for number in range(8):
             await rankd.submit("b", [{"player": f"p{number}", "score": number * 10}])
-        service = Service(rankd, cast("Any", ledger), gate, clock, False, rankd)
+        service = ServiceContext(rankd, cast("Any", ledger), auth, clock, False, rankd)
         yield Served(rankd, index, service, own)
 
 
@@ -187,7 +191,7 @@ def test_a_key_that_is_revoked_while_the_first_request_waits_opens_nothing_behin
 
 
 def test_a_board_that_is_retired_while_the_first_request_waits_breaks_nothing() -> None:
-    """The book knows before the index does, so there may be an answer, but no more like it."""
+    """The state knows before the index does, so there may be an answer, but no more like it."""
 
     async def retire() -> None:
         broken: list[Any] = []
@@ -338,7 +342,7 @@ def test_what_changed_before_a_known_request_is_in_its_answer(name: str) -> None
 def test_keys_are_not_explained_by_a_definition_that_the_index_has_not_taken(
     path: str, change: dict[str, Any]
 ) -> None:
-    """The book is ahead of a shared index: whoever asks waits for it, and is told the truth."""
+    """The state is ahead of a shared index: whoever asks waits for it, and is told the truth."""
 
     async def meanwhile() -> None:
         async with served() as node:
@@ -532,9 +536,9 @@ def test_a_service_that_stops_answers_who_waits_and_closes(change: Any) -> None:
 def test_an_answer_that_grew_large_goes_the_way_of_large_ones(
     headers: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (app, fastlane):
+    for module in (app, fast_lane):
         monkeypatch.setattr(module, "GZIP_BYTES_MIN", 1024)
-    monkeypatch.setattr(fastlane, "PLAIN_BYTES_MAX", 1023)
+    monkeypatch.setattr(fast_lane, "PLAIN_BYTES_MAX", 1023)
 
     async def grow() -> None:
         async with served() as node:

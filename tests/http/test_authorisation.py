@@ -12,9 +12,9 @@ import jwt
 import pytest
 from tests.http.whole import Whole, run, whole
 
+from rankd.api.jwt import SingleKey, TokenReader
 from rankd.api.openapi import TAGS, describe
-from rankd.api.table import ROUTES
-from rankd.api.tokens import OneKey, TokenReader
+from rankd.api.routes import ROUTES
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -29,7 +29,7 @@ def token(player: str, **changed: Any) -> str:
 
 
 def reader() -> TokenReader:
-    return TokenReader(algorithm="HS256", issuer=ISSUER, audience=AUDIENCE, keys=OneKey(SECRET))
+    return TokenReader(algorithm="HS256", issuer=ISSUER, audience=AUDIENCE, keys=SingleKey(SECRET))
 
 
 class Row(NamedTuple):

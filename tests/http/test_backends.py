@@ -52,9 +52,9 @@ from tests.property.test_embedded_api import SetClock
 
 from rankd.adapters.redis import RedisIndex
 from rankd.api import key_uses
-from rankd.core.managers import Pursuer
+from rankd.bootstrap import EngineConfig
+from rankd.core.managers import LedgerTail
 from rankd.testing.servers import ServerMissing
-from rankd.wiring import Place
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -193,9 +193,9 @@ def test_the_service_says_what_the_model_says(backend: Backend, servers: Servers
 def kept_on_servers(one_node: Backend, servers: Servers) -> Iterator[None]:
     """Every service of a test keeps what it has in a place of its own, on servers."""
 
-    def place() -> Place:
+    def place() -> EngineConfig:
         kept = one_node.keep(servers)
-        return Place(None, kept.ledger, kept.index, node="n1")
+        return EngineConfig(None, kept.ledger, kept.index, node="n1")
 
     token = PLACE.set(place)
     yield
@@ -229,10 +229,10 @@ def place(several: Backend, servers: Servers) -> Kept:
 def deaf(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes hear nothing of each other, but what they find out when they have to."""
 
-    async def hear_nothing(_pursuer: Pursuer) -> None:
+    async def hear_nothing(_pursuer: LedgerTail) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(Pursuer, "run", hear_nothing)
+    monkeypatch.setattr(LedgerTail, "run", hear_nothing)
 
 
 @contextmanager
@@ -395,7 +395,7 @@ def held(node: Node) -> Iterator[Callable[[], None]]:
     holding, over = threading.Event(), asyncio.Event()
 
     async def hold() -> None:
-        async with node.rankd._intake.turn():
+        async with node.rankd._writer.turn():
             holding.set()
             await over.wait()
 

@@ -18,10 +18,10 @@ from tests.http.lanes import PLAIN, Served, alike, keyed, post, ranking, served,
 from tests.http.running import run
 
 from rankd.api import scores
-from rankd.api.exchange import Request, Response
+from rankd.api.context import ServiceContext
 from rankd.api.keys import NewKey, make_key
-from rankd.api.service import Service
-from rankd.core.intake import Answer, HandedIn
+from rankd.api.messages import Request, Response
+from rankd.core.writer import HandedIn, WriteResult
 from rankd.errors import RankdError, UnsupportedMediaType
 from rankd.model.facts import Position
 
@@ -104,7 +104,7 @@ def test_a_batch_is_answered_as_each_of_it_would_be(
     async def compare() -> None:
         in_general, general = scores._submit_each, Counter[str]()
 
-        async def watched(service: Service, request: Request) -> Response:
+        async def watched(service: ServiceContext, request: Request) -> Response:
             general[name] += 1
             return await in_general(service, request)
 
@@ -248,14 +248,14 @@ def test_what_is_accepted_and_not_counted_yet_is_told_so(monkeypatch: pytest.Mon
     """Where others share the index, a fact may be recorded before it can be judged."""
 
     def record(facts: Sequence[Any], tell: HandedIn, *, boards: Sequence[Any] = ()) -> None:
-        answers = [Answer(Position(9), None, pending=fact) for fact in facts]
+        answers = [WriteResult(Position(9), None, pending=fact) for fact in facts]
         asyncio.get_running_loop().call_soon(tell, answers)
 
     async def accept() -> None:
         async with served() as one, served() as twin:
             await alike(one, twin, post(PLAIN), post(PLAIN))
             for each in (one, twin):
-                monkeypatch.setattr(each.rankd._intake, "hand_in", record)
+                monkeypatch.setattr(each.rankd._writer, "hand_in", record)
             before = one.looked["submit_score"]
             assert await alike(one, twin, post(PLAIN), post(PLAIN)) == [202, 202]
             assert one.looked["submit_score"] == before

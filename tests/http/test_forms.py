@@ -19,8 +19,8 @@ from tests.http.lanes import Served, post, request, served, status
 from tests.http.running import run
 from tests.unit.core.doubles import DAY, FaultyLedger, SetClock, bare_in_moves, engine
 
-from rankd.core.intake import Answer
-from rankd.core.service import Rankd
+from rankd.core.engine import Engine
+from rankd.core.writer import WriteResult
 from rankd.errors import RankdError
 from rankd.model.receipt import InWindow, Receipt
 from rankd.model.standing import Standing
@@ -228,7 +228,7 @@ def receipt_in_words(receipt: Receipt, width: int) -> dict[str, Any]:
     }
 
 
-def answer_in_words(answer: Answer | RankdError, width: int) -> Any:
+def answer_in_words(answer: WriteResult | RankdError, width: int) -> Any:
     """None where it was refused: why is not what forms tell."""
     if isinstance(answer, RankdError) or answer.error is not None:
         return None
@@ -243,13 +243,13 @@ def body_of(answer: bytes) -> bytes:
     return answer.partition(b"\r\n\r\n")[2]
 
 
-def alike(clock: SetClock) -> AbstractAsyncContextManager[Rankd]:
+def alike(clock: SetClock) -> AbstractAsyncContextManager[Engine]:
     """Return the engine that judges in moves."""
     return engine(FaultyLedger(), clock, bare_in_moves)
 
 
 @asynccontextmanager
-async def both(definition: Mapping[str, Any]) -> AsyncIterator[tuple[Served, Rankd]]:
+async def both(definition: Mapping[str, Any]) -> AsyncIterator[tuple[Served, Engine]]:
     async with served(definition) as service, alike(service.clock) as judge:
         await judge.define("b", definition)
         for rankd in (service.rankd, judge):
@@ -258,14 +258,14 @@ async def both(definition: Mapping[str, Any]) -> AsyncIterator[tuple[Served, Ran
 
 
 async def compare_one_by_one(
-    service: Served, judge: Rankd, batch: Sequence[Mapping[str, Any]]
+    service: Served, judge: Engine, batch: Sequence[Mapping[str, Any]]
 ) -> None:
     for item in batch:
         sent = {name: item[name] for name in item if name != "board"}
         board = item["board"]
         answer = await service.fast.ask(post(sent, f"/v1/boards/{board}/scores"))
         (judged,) = await judge.submit_each([(board, sent)])
-        words = answer_in_words(judged, judge.book.page(board).board.width)
+        words = answer_in_words(judged, judge.state.page(board).board.width)
         if words is None:
             assert status(answer) >= 400
         else:
@@ -273,12 +273,12 @@ async def compare_one_by_one(
 
 
 async def compare_together(
-    service: Served, judge: Rankd, batch: Sequence[Mapping[str, Any]]
+    service: Served, judge: Engine, batch: Sequence[Mapping[str, Any]]
 ) -> None:
     text = json.dumps({"scores": batch}, ensure_ascii=False).encode()
     answer = body_of(await service.fast.ask(post(text, "/v1/scores:batch")))
     judged = await judge.submit_each([(item["board"], item) for item in batch])
-    width = judge.book.page("b").board.width
+    width = judge.state.page("b").board.width
     expected = [answer_in_words(one, width) for one in judged]
     if None not in expected:
         assert answer == said({"results": expected, "position": judge.position})
@@ -289,7 +289,7 @@ async def compare_together(
     assert [result for result in results if "code" not in result] == kept
 
 
-async def compare_reads(service: Served, judge: Rankd, window: str) -> None:
+async def compare_reads(service: Served, judge: Engine, window: str) -> None:
     line = service.fast.connect()
     for player in PLAYERS:
         path = f"/v1/boards/b/standings/{quote(player, safe='')}"

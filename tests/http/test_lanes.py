@@ -93,12 +93,12 @@ def test_nothing_is_read_while_a_request_waits_behind_another(fast: bool) -> Non
 
     async def crowd() -> None:
         side = Side(fast=fast)
-        side.service.gate = asyncio.Event()
+        side.service.auth = asyncio.Event()
         wire = side.connect()
         await from_the_loop(wire.protocol.data_received, submit() + GET)
         await side.service.entered.wait()
         assert not wire.readable.is_set()
-        side.service.gate.set()
+        side.service.auth.set()
         await wire.readable.wait()
         assert not await from_the_loop(wire.protocol.eof_received)
         wire.close()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.http.whole import run, whole
 
-from rankd.api.access import Actor
+from rankd.api.auth import Actor
 
 
 def test_too_many_requests_with_a_key_are_answered_429_until_time_has_passed() -> None:

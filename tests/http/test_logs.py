@@ -11,7 +11,7 @@ from tests.http.test_authorisation import reader, token
 from tests.http.whole import Whole, run, whole
 
 from rankd.api import logs
-from rankd.api.access import Actor
+from rankd.api.auth import Actor
 from rankd.errors import Unauthenticated
 
 PASSWORD = "correct-horse-battery"

@@ -20,7 +20,7 @@ from tests.http.test_without_redis import proxied
 from tests.http.test_workers import connect, submit, told, until
 from tests.simulation.postgres_servers import new_ledger, pooled, postgres
 
-from rankd.adapters.postgres import Patience, PostgresLedger
+from rankd.adapters.postgres import PostgresLedger, Timeouts
 from rankd.embedded import WallClock
 from rankd.errors import LedgerUnavailable
 from rankd.model.facts import Position, ScoreSubmitted
@@ -32,7 +32,7 @@ NOW = Instant(1_763_000_000_000_000)
 SOON = 60.0
 """When what must happen has happened, however slow the machine."""
 
-PATIENCE = Patience(
+PATIENCE = Timeouts(
     silence_seconds=30.0, statement_seconds=30.0, pulse_seconds=0.05, retry_seconds_max=0.05
 )
 """A slow machine is no server that is lost."""
@@ -78,7 +78,7 @@ async def players_at(url: str) -> list[str]:
 async def opened(url: str, port: int) -> AsyncIterator[PostgresLedger]:
     """Open the ledger of a URL at another port."""
     through = re.sub(r":\d+/", f":{port}/", url)
-    async with PostgresLedger.open(through, node="node", patience=PATIENCE) as ledger:
+    async with PostgresLedger.open(through, node="node", timeouts=PATIENCE) as ledger:
         yield ledger
 
 

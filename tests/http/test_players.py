@@ -58,7 +58,7 @@ def test_values_beyond_the_bound_of_a_segment_are_refused_alike() -> None:
         definition = {"segments": ["region"]}
         async with served(definition) as one, served(definition) as twin:
             for each in (one, twin):
-                each.rankd._intake._segment_values = SegmentValues(1)
+                each.rankd._writer._segment_values = SegmentValues(1)
                 await each.rankd.submit(
                     "b", [{"player": "p1", "score": 5, "attributes": {"region": "eu"}}]
                 )

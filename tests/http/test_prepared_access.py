@@ -20,8 +20,8 @@ from tests.http.lanes import (
 )
 from tests.http.running import run
 
-from rankd.api import access, fastlane
-from rankd.api.access import Actor
+from rankd.api import auth, fast_lane
+from rankd.api.auth import Actor
 from rankd.errors import Unauthenticated
 
 # ----------------------------------------------------------------- limits, the log, tokens
@@ -89,7 +89,7 @@ EXPIRES = 2_000_000.0
 
 def test_plans_answer_a_token_until_it_expires(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [EXPIRES - 1]
-    for module in (access, fastlane):
+    for module in (auth, fast_lane):
         monkeypatch.setattr(module, "time", lambda: now[0])
 
     async def expire() -> None:

@@ -30,7 +30,7 @@ from tests.unit.core.doubles import DAY
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from rankd.core.service import Rankd
+    from rankd.core.engine import Engine
 
 # ---------------------------------------------------------------------------------- reads
 
@@ -195,7 +195,7 @@ def test_an_answer_that_was_prepared_has_the_date_of_its_day() -> None:
 
 @pytest.mark.parametrize("name", ["redefined", "retitled", "retired", "anew", "bounded"])
 def test_a_board_that_changed_between_two_submissions_is_met_as_it_is(name: str) -> None:
-    changes: dict[str, tuple[Callable[[Rankd], Awaitable[object]], int]] = {
+    changes: dict[str, tuple[Callable[[Engine], Awaitable[object]], int]] = {
         "redefined": (lambda rankd: rankd.redefine("b", {"decimals": 2}), 200),
         "retitled": (lambda rankd: rankd.redefine("b", {"title": "B"}), 200),
         "retired": (lambda rankd: rankd.retire("b"), 404),

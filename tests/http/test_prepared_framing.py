@@ -89,12 +89,12 @@ def test_blank_lines_before_a_known_request_count_for_it_alone() -> None:
 
     async def pad() -> None:
         async with served(request_head_bytes_max=1024) as service:
-            known, score, blank = get("p1"), keyed("p1", 1), b"\r\n" * 100
+            known, score, placeholder = get("p1"), keyed("p1", 1), b"\r\n" * 100
             lines = [lane.connect() for lane in (service.fast, service.other)]
             for sent in (score, known):
                 await lines[0].ask(sent)
             for sent in (score, known) * 4:
-                fast, other = [await line.ask(blank, blank, sent) for line in lines]
+                fast, other = [await line.ask(placeholder, placeholder, sent) for line in lines]
                 assert (fast, status(fast)) == (other, 200)
 
     run(pad())

@@ -27,7 +27,7 @@ from tests.http.running import run
 
 from rankd.api import standings
 from rankd.api.app import GZIP_BYTES_MIN
-from rankd.api.exchange import Request
+from rankd.api.messages import Request
 
 ASKED = [
     *(STANDING, AROUND, "{}?window=daily", "{}?window=daily:2026-11-14", "{}?segment=region:eu"),

@@ -1,7 +1,7 @@
 """A submission whose head is known is answered as the other lane answers it.
 
 Its body is read by a strict type, without a handler; one that says anything but a player, a score
-and a key is left to it. What the board, the intake and the ledger refuse is told as ever. A twin
+and a key is left to it. What the board, the writer and the ledger refuse is told as ever. A twin
 of the service is asked in the other lane, since nothing can be submitted twice.
 """
 
@@ -187,11 +187,11 @@ def test_a_full_queue_refuses_what_is_known_as_it_refuses_what_is_not() -> None:
         async with served() as one, served() as twin:
             await alike(one, twin, post(PLAIN), post(PLAIN))
             for each in (one, twin):
-                each.rankd._intake._waiting_max = 0
+                each.rankd._writer._waiting_max = 0
             assert await alike(one, twin, post(PLAIN), post(PLAIN)) == [503, 503]
             assert told(await one.fast.ask(post(PLAIN)))["code"] == "overloaded"
             for each in (one, twin):
-                each.rankd._intake._waiting_max = 10
+                each.rankd._writer._waiting_max = 10
             assert await alike(one, twin, post(PLAIN), post(PLAIN)) == [200, 200]
             assert await ranking(one) == await ranking(twin)
 
@@ -221,7 +221,7 @@ def test_an_engine_that_takes_nothing_more_says_so() -> None:
         async with served() as one, served() as twin:
             await alike(one, twin, post(PLAIN), post(PLAIN))
             for each in (one, twin):
-                each.rankd._intake.close()
+                each.rankd._writer.close()
             assert await alike(one, twin, post(PLAIN), post(PLAIN)) == [503, 503]
 
     run(close())

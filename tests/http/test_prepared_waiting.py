@@ -24,7 +24,7 @@ from tests.http.running import run
 from tests.http.wire import from_the_loop
 
 from rankd.api.connection import DEAD
-from rankd.core.service import Rankd
+from rankd.core.engine import Engine
 
 # ---------------------------------------------------------------------------- connections
 
@@ -137,7 +137,7 @@ def test_a_server_that_stops_answers_what_it_took_and_closes() -> None:
 
 # ------------------------------------------------------------------------------ overtaken
 
-OVERTAKING: dict[str, tuple[Callable[[Rankd], Awaitable[object]], int]] = {
+OVERTAKING: dict[str, tuple[Callable[[Engine], Awaitable[object]], int]] = {
     "redefined": (lambda rankd: rankd.redefine("b", {"decimals": 2}), 200),
     "bounded": (
         lambda rankd: rankd.redefine("b", {"limits": {"score_max": 4}}, drop_scores=True),

@@ -366,7 +366,7 @@ def test_a_player_from_before_is_read_for_ever(player: str) -> None:
         async with whole() as service:
             await service.told("PUT", "/v1/boards/b", {})
             old = [ScoreSubmitted("b", player, (5,), None), PlayerProfiled(player, "Ann")]
-            await service.rankd._intake.put(old)
+            await service.rankd._writer.put(old)
             (row,) = (await service.told("GET", "/v1/boards/b/standings"))["standings"]
             assert (row["player"], row["name"]) == (player, "Ann")
             path = f"/v1/boards/b/standings/{quote(player)}"

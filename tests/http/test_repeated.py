@@ -21,7 +21,7 @@ from tests.http.lanes import (
 from tests.http.running import run
 
 from rankd.api.request_head import parse_head
-from rankd.api.routes import PageAnswering
+from rankd.api.routing import PagePlan
 
 PAGES = ("", "?limit=3", "?limit=4&window=daily", "?from_rank=2&limit=2&segment=region:eu")
 
@@ -36,7 +36,7 @@ async def repeated(line: Line, sent: bytes) -> bool:
     assert head is not None
     plan = line.protocol._plans.find(head)  # type: ignore[attr-defined]
     answering = plan.answering
-    found = isinstance(answering, PageAnswering) and answering.find() is not None
+    found = isinstance(answering, PagePlan) and answering.find() is not None
     return found and plan.admission(head, 0.0) is not None
 
 

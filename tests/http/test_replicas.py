@@ -9,12 +9,12 @@ from tests.http.api_facade import asked, connections
 from tests.http.backends import serving_node
 from tests.http.clocked import PATIENCE_SECONDS
 
+from rankd.bootstrap import EngineConfig
 from rankd.embedded import WallClock
 from rankd.errors import InvalidSetting
 from rankd.settings import Settings
 from rankd.testing.redis_servers import WatchedRedis, catch_up, say, watched_redis
 from rankd.testing.servers import RedisServer
-from rankd.wiring import Place
 
 FAST, EXACT = "fast", "exact"
 
@@ -22,8 +22,8 @@ FAST, EXACT = "fast", "exact"
 @pytest.mark.parametrize("index", ["native", "redis://cache", "rediss://cache"])
 def test_an_index_without_replicas_is_not_read_from_them(index: str) -> None:
     with pytest.raises(InvalidSetting, match="replica_reads"):
-        Place.chosen(Settings(index=index, replica_reads=("*",)))
-    chosen = Place.chosen(Settings(index="redis+cluster://cache", replica_reads=("*",)))
+        EngineConfig.chosen(Settings(index=index, replica_reads=("*",)))
+    chosen = EngineConfig.chosen(Settings(index="redis+cluster://cache", replica_reads=("*",)))
     assert chosen.replica_reads == ("*",)
 
 

@@ -153,7 +153,7 @@ def test_of_two_managers_who_do_the_same_at_once_one_has_done_it(
             clock.time += DAY
             race(managing)
         until(lambda: len({name for name in archived(kept) if name.board == "kept"}) == DAYS)
-        brief = node.rankd.book.boards["brief"]
+        brief = node.rankd.state.boards["brief"]
         until(lambda: 0 < len(brief.sealed) <= RETENTION_DAYS)
         until(
             lambda: (

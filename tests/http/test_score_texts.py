@@ -11,10 +11,10 @@ from tests.http.lanes import BOARD, Served, get, post, request, served, status, 
 from tests.http.running import run
 from tests.http.test_caching import LARGE, tag_of
 
-from rankd import wire
-from rankd.api.routes import Route
+from rankd import schemas
+from rankd.api.routes import ROUTES
+from rankd.api.routing import Route
 from rankd.api.score_texts import NUMBERS, SCORES, convert
-from rankd.api.table import ROUTES
 
 SAFE = 2**53
 """Up to here a JavaScript number is exact. In these tests every score is beyond it, and no other
@@ -232,7 +232,7 @@ def scored_fields(kind: Any, seen: set[Any]) -> Iterator[str]:
         if kind not in seen:
             seen.add(kind)
             for name, hint in get_type_hints(kind).items():
-                if wire.Score in _parts(hint):
+                if schemas.Score in _parts(hint):
                     yield name
                 else:
                     yield from scored_fields(hint, seen)
@@ -245,7 +245,7 @@ def _parts(hint: Any) -> list[Any]:
     """A type and all that it is made of, where a union of numbers is a score."""
     if isinstance(hint, types.UnionType) or get_origin(hint) is not None:
         inner = list(get_args(hint))
-        numbers = [wire.Score] if set(get_args(wire.Score)) <= set(inner) else []
+        numbers = [schemas.Score] if set(get_args(schemas.Score)) <= set(inner) else []
         return [*numbers, *(part for one in inner for part in _parts(one))]
     return [hint]
 

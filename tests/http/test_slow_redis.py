@@ -24,7 +24,7 @@ from tests.http.test_workers import until
 from tests.property.test_embedded_api import SetClock
 from tests.simulation.postgres_servers import new_ledger, postgres
 
-from rankd.adapters.redis.link import CONNECTIONS_MAX
+from rankd.adapters.redis.client import CONNECTIONS_MAX
 from rankd.testing.proxy import Proxy
 from rankd.testing.servers import HOST, redis_server
 

@@ -212,7 +212,7 @@ def test_a_stop_waits_for_a_write_that_is_running_and_answers_it(fast_lane: bool
     async def stop() -> None:
         async with running(fast_lane=fast_lane, **PATIENT) as server:
             service = server.service
-            service.gate = asyncio.Event()
+            service.auth = asyncio.Event()
             async with await server.connect() as writing, await server.connect() as idle:
                 writing.send(submit())
                 await service.entered.wait()
@@ -221,7 +221,7 @@ def test_a_stop_waits_for_a_write_that_is_running_and_answers_it(fast_lane: bool
                 assert not server.serving.done()
                 with pytest.raises(OSError):
                     await server.connect()
-                service.gate.set()
+                service.auth.set()
                 answered = await writing.rest()
                 writing.end()
                 assert status(answered) == 200
@@ -265,7 +265,7 @@ def test_a_stop_ends_a_handler_that_does_not_and_says_the_outcome_is_unknown(
 ) -> None:
     async def stop() -> None:
         async with running(fast_lane=fast_lane, **PATIENT | {"stop_seconds_max": SOON}) as server:
-            server.service.gate = asyncio.Event()
+            server.service.auth = asyncio.Event()
             async with await server.connect() as client:
                 client.send(submit())
                 await server.service.entered.wait()
@@ -284,13 +284,13 @@ def test_a_write_goes_on_when_its_client_is_gone(fast_lane: bool) -> None:
     async def leave() -> None:
         async with running(fast_lane=fast_lane, **PATIENT) as server:
             service = server.service
-            service.gate = asyncio.Event()
+            service.auth = asyncio.Event()
             client = await server.connect()
             client.send(submit())
             await service.entered.wait()
             client.writer.transport.abort()
             server.stop.set()
-            service.gate.set()
+            service.auth.set()
             await server.serving
             assert service.applied == ["p1"]
 
@@ -302,12 +302,12 @@ def test_a_client_that_half_closes_still_gets_its_answers(fast_lane: bool) -> No
     async def ask() -> None:
         async with running(fast_lane=fast_lane, **PATIENT) as server:
             service = server.service
-            service.gate = asyncio.Event()
+            service.auth = asyncio.Event()
             async with await server.connect() as client:
                 client.send(submit() + GET)
                 client.end()
                 await service.entered.wait()
-                service.gate.set()
+                service.auth.set()
                 assert statuses(await client.rest(), heads=False) == (200, 200)
 
     run(ask())

@@ -12,47 +12,47 @@ from tests.unit.api.handling import Working
 from tests.unit.api.test_metrics import samples
 from tests.unit.core.doubles import FarIndex, LosableLedger, SetClock, bare
 
-from rankd.adapters.memory.copies import MemoryCopies
-from rankd.adapters.memory.standings import MemoryStandings
+from rankd.adapters.memory.archive import MemoryArchive
+from rankd.adapters.memory.state_snapshots import MemoryStateSnapshots
 from rankd.adapters.sqlite.spool import SpoolFile
-from rankd.api.access import Gate
+from rankd.api.auth import Authenticator
+from rankd.api.context import ServiceContext
 from rankd.api.exposition import render
 from rankd.api.metrics import collect
-from rankd.api.service import Service
 from rankd.core import supervisor
 from rankd.core.clock_monitor import ClockMonitor
-from rankd.core.intake import Intake
-from rankd.core.lister import Lister, Listing
+from rankd.core.engine import running
 from rankd.core.managers import (
     Archiver,
-    Copyist,
-    Drainer,
-    Keeper,
-    Lookout,
-    Mender,
-    Pursuer,
-    Sealer,
+    IndexRepair,
+    LedgerHealth,
+    LedgerTail,
+    ReceiptRepair,
     Snapshotter,
+    SpoolSender,
+    StateSnapshotter,
+    WindowSealer,
 )
-from rankd.core.recovery import Shared
-from rankd.core.service import running
+from rankd.core.recovery import SharedHome
+from rankd.core.top_lists import TopListSettings, TopListWriter
+from rankd.core.writer import Writer
 from rankd.errors import LedgerUnavailable
 
 pytestmark = pytest.mark.anyio
 
 LOOPS: dict[str, tuple[type, str]] = {
-    "intake": (Intake, "run"),
-    "refuser": (Intake, "_refuse_while_lost"),
+    "writer": (Writer, "run"),
+    "refuser": (Writer, "_refuse_while_lost"),
     "snapshotter": (Snapshotter, "run"),
-    "sealer": (Sealer, "run"),
-    "mender": (Mender, "run"),
-    "copyist": (Copyist, "run"),
-    "drainer": (Drainer, "run"),
-    "pursuer": (Pursuer, "run"),
-    "lookout": (Lookout, "run"),
-    "keeper": (Keeper, "run"),
+    "sealer": (WindowSealer, "run"),
+    "index_repair": (IndexRepair, "run"),
+    "state_snapshotter": (StateSnapshotter, "run"),
+    "spool_sender": (SpoolSender, "run"),
+    "ledger_tail": (LedgerTail, "run"),
+    "ledger_health": (LedgerHealth, "run"),
+    "keeper": (ReceiptRepair, "run"),
     "archiver": (Archiver, "run"),
-    "lister": (Lister, "run"),
+    "top_list_writer": (TopListWriter, "run"),
     "clock": (ClockMonitor, "run"),
 }
 """Every background loop of an engine, and where it is."""
@@ -72,7 +72,7 @@ def _restarts_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @asynccontextmanager
 async def node(spool: Path) -> AsyncIterator[Working]:
     """A node with everything that a node may have."""
-    ledger, clock, kept = LosableLedger(), SetClock(), MemoryStandings()
+    ledger, clock, kept = LosableLedger(), SetClock(), MemoryArchive()
     async with AsyncExitStack() as stack:
         rankd = await stack.enter_async_context(
             running(
@@ -80,14 +80,14 @@ async def node(spool: Path) -> AsyncIterator[Working]:
                 build=bare,
                 clock=clock,
                 reading=nullcontext(),
-                shared=Shared(cast("Any", FarIndex()), False, MemoryCopies()),
+                shared=SharedHome(cast("Any", FarIndex()), False, MemoryStateSnapshots()),
                 spool=await stack.enter_async_context(SpoolFile.open(spool)),
                 archive=kept,
-                listing=Listing(kept, 10, 0.01),
+                listing=TopListSettings(kept, 10, 0.01),
             )
         )
-        gate = Gate(lambda: rankd.book, loopback=True)
-        service = Service(rankd, ledger, gate, clock, False, rankd)
+        auth = Authenticator(lambda: rankd.state, loopback=True)
+        service = ServiceContext(rankd, ledger, auth, clock, False, rankd)
         yield Working(service, clock, cast("Any", ledger))
 
 
@@ -156,13 +156,13 @@ async def test_callers_of_a_writer_that_fails_are_told_and_the_next_are_served(
 ) -> None:
     async with node(tmp_path) as at:
         await at.define()
-        original = Intake._serve
+        original = Writer._serve
 
         async def fail(*_: object) -> None:
-            monkeypatch.setattr(Intake, "_serve", original)
+            monkeypatch.setattr(Writer, "_serve", original)
             raise ZeroDivisionError("planted")
 
-        monkeypatch.setattr(Intake, "_serve", fail)
+        monkeypatch.setattr(Writer, "_serve", fail)
         async with asyncio.timeout(60):
             with pytest.raises(LedgerUnavailable, match="planted") as refusal:
                 await at.submit("p", 1)
@@ -173,7 +173,7 @@ async def test_callers_of_a_writer_that_fails_are_told_and_the_next_are_served(
 async def test_callers_wait_no_longer_once_an_engine_stops_whose_writer_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plant(monkeypatch, "intake")
+    plant(monkeypatch, "writer")
     async with asyncio.timeout(60):
         async with node(tmp_path) as at:
             waiting = asyncio.create_task(at.service.writer.set_friends("p", []))

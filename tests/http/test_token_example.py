@@ -14,7 +14,7 @@ import pytest
 from tests.http.test_examples import Call, read_curl
 from tests.http.whole import run, whole
 
-from rankd.api.tokens import reading_tokens
+from rankd.api.jwt import reading_tokens
 from rankd.settings import Settings
 
 PAGE = Path(__file__).parents[2] / "docs" / "keys.md"

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from rankd.api.body import decode_body
-from rankd.api.exchange import Request, Response, json_response
+from rankd.api.json_body import decode_body
+from rankd.api.messages import Request, Response, json_response
 from rankd.api.request_head import SIGNIFICANT
-from rankd.api.routes import Param, Route
+from rankd.api.routing import Param, Route
 from rankd.errors import LedgerUnavailable, NotRanked, Overloaded
 
 SMALL = (
@@ -28,11 +28,11 @@ class Submission(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Service:
-    """What the toy handlers speak to: a count of writes, and a gate that holds them up."""
+    """What the toy handlers speak to: a count of writes, and a auth that holds them up."""
 
     def __init__(self) -> None:
         self.applied: list[str] = []
-        self.gate: asyncio.Event | None = None
+        self.auth: asyncio.Event | None = None
         self.entered = asyncio.Event()
 
 
@@ -51,14 +51,14 @@ async def large(service: Service, request: Request) -> Response:
 
 
 async def submit(service: Service, request: Request) -> Response:
-    """Waits as a write does: once for the commit, and for the gate if there is one."""
+    """Waits as a write does: once for the commit, and for the auth if there is one."""
     body = decode_body(request, Submission)
     commit: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     asyncio.get_running_loop().call_soon(commit.set_result, None)
     await commit
     service.entered.set()
-    if service.gate is not None:
-        await service.gate.wait()
+    if service.auth is not None:
+        await service.auth.wait()
     service.applied.append(body.player)
     return json_response({"board": request.params["board"], "player": body.player})
 

@@ -10,20 +10,20 @@ from typing import Any, NamedTuple, TypeVar
 
 import httpx
 
-from rankd.api.access import Gate, ReadToken
-from rankd.api.limits import limits_of
+from rankd.api.auth import Authenticator, ReadToken
+from rankd.api.context import ServiceContext
+from rankd.api.rate_limits import limits_of
+from rankd.api.routes import ROUTES
 from rankd.api.server import new_event_loop, serve
-from rankd.api.service import Service
-from rankd.api.table import ROUTES
-from rankd.core.service import Rankd
+from rankd.bootstrap import EngineConfig, engine
+from rankd.core.engine import Engine
 from rankd.model.window import Instant
 from rankd.settings import Settings
-from rankd.wiring import Place, engine
 
 T = TypeVar("T")
 
-IN_MEMORY = Place(None)
-PLACE: ContextVar[Callable[[], Place]] = ContextVar("PLACE", default=lambda: IN_MEMORY)
+IN_MEMORY = EngineConfig(None)
+PLACE: ContextVar[Callable[[], EngineConfig]] = ContextVar("PLACE", default=lambda: IN_MEMORY)
 """Where the next service keeps what it has; elsewhere only in tests of that place."""
 
 PATIENCE_SECONDS = 550
@@ -62,7 +62,7 @@ class SetClock:
 class Whole(NamedTuple):
     """A running service, and a client of it."""
 
-    rankd: Rankd
+    rankd: Engine
     http: httpx.AsyncClient
     clock: SetClock
     address: str
@@ -106,16 +106,16 @@ async def whole(
     place = PLACE.get()()
     async with engine(place, clock=clock, reading=nullcontext(), tell=lambda _: None) as opened:
         rankd = opened.rankd
-        gate = Gate(
-            lambda: rankd.book,
+        auth = Authenticator(
+            lambda: rankd.state,
             loopback=loopback,
             token=token,
             limits=limits_of(settings, now=clock.monotonic),
         )
-        service = Service(
+        service = ServiceContext(
             rankd,
             opened.ledger,
-            gate,
+            auth,
             clock,
             opened.durable,
             rankd,

@@ -15,8 +15,8 @@ from tests.http.toys import ROUTES, Service
 from uvicorn.server import ServerState
 
 from rankd.api.app import App
-from rankd.api.connection import Connection
-from rankd.api.routes import Router
+from rankd.api.connection import BoundedConnection
+from rankd.api.routing import Router
 from rankd.api.server import protocol_config
 from rankd.settings import Settings
 
@@ -29,7 +29,7 @@ _VARIES = re.compile(rb'(date: [^\r]+|"request_id":"[0-9a-f]{16}")')
 class Wire(asyncio.Transport):
     """The transport: what was written is in ``sent``; ``lost`` is set when all is over."""
 
-    def __init__(self, protocol: Connection) -> None:
+    def __init__(self, protocol: BoundedConnection) -> None:
         super().__init__()
         self.protocol = protocol
         self.sent = bytearray()

@@ -24,8 +24,9 @@ from tests.not_tested import not_tested
 
 import rankd
 from rankd.api.roles import ROLES
+from rankd.app import ROUTES
+from rankd.bootstrap import EngineConfig
 from rankd.cli import main
-from rankd.serving import ROUTES
 from rankd.settings import OTHER_VARIABLES, TABLE, resolve
 from rankd.testing import debian
 from rankd.testing.servers import (
@@ -34,7 +35,6 @@ from rankd.testing.servers import (
     postgres_programs,
     postgres_server,
 )
-from rankd.wiring import Place
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -122,7 +122,7 @@ def test_every_command_is_one_that_there_is(words: list[str]) -> None:
     given = read(words, config=config)
     if words[0] == "serve":
         values = {row.name: given[row.name] for row in TABLE}
-        Place.chosen(resolve(command_line=values, file=config if given["config"] else None))
+        EngineConfig.chosen(resolve(command_line=values, file=config if given["config"] else None))
 
 
 def test_a_command_that_there_is_not_is_found() -> None:
@@ -150,7 +150,7 @@ def test_the_variables_of_containers_are_settings_with_values_they_take(path: Pa
         }
         assert set(given) <= set(VARIABLES)
         settings = resolve(environment=given)
-        Place.chosen(settings)
+        EngineConfig.chosen(settings)
         assert settings.role in ROLES
 
 
@@ -183,7 +183,7 @@ def test_of_several_nodes_each_has_a_name_and_a_folder_and_one_does_the_chores()
 
 def test_the_files_of_settings_are_taken() -> None:
     file = DEPLOY / "systemd" / "rankd.toml"
-    Place.chosen(resolve(file=file))
+    EngineConfig.chosen(resolve(file=file))
     lines = [line.split("#")[0] for line in (DEPLOY / "systemd" / "a.env").read_text().splitlines()]
     given = dict(line.split("=", 1) for line in lines if line.strip())
     assert set(given) <= set(VARIABLES)

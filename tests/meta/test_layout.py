@@ -63,10 +63,10 @@ def test_the_native_list_its_stub_and_its_oracle_have_the_same_names() -> None:
             assert {name for name in dir(made) if not name.startswith("_")} == wanted, module
 
 
-def test_native_forms_their_stub_and_the_plain_ones_have_the_same_names() -> None:
-    stub = ast.parse((ROOT / "src" / "rankd" / "forms" / "_native.pyi").read_text())
-    kinds = ["plain"] if PURE else ["_native", "plain"]
-    modules = [importlib.import_module(f"rankd.forms.{kind}") for kind in kinds]
+def test_native_templates_their_stub_and_the_python_ones_have_the_same_names() -> None:
+    stub = ast.parse((ROOT / "src" / "rankd" / "templates" / "_native.pyi").read_text())
+    kinds = ["pure_python"] if PURE else ["_native", "pure_python"]
+    modules = [importlib.import_module(f"rankd.templates.{kind}") for kind in kinds]
     for module in modules:
         assert {"enclose"} < vars(module).keys()
     for described in [node for node in stub.body if isinstance(node, ast.ClassDef)]:

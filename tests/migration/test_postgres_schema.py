@@ -10,8 +10,8 @@ import pytest
 from tests.simulation.postgres_servers import new_ledger, postgres
 
 from rankd.adapters.postgres import PostgresLedger
-from rankd.adapters.postgres.database import Address
-from rankd.adapters.postgres.statements import MIGRATIONS, QUERIES, SCHEMA_VERSION
+from rankd.adapters.postgres.database import PostgresAddress
+from rankd.adapters.postgres.queries import MIGRATIONS, QUERIES, SCHEMA_VERSION
 from rankd.errors import LedgerCorrupt, LedgerTooNew
 from rankd.model.facts import Position, ScoreSubmitted
 from rankd.model.window import Instant
@@ -38,17 +38,17 @@ def url(server: PostgresServer) -> str:
 
 
 async def ask(url: str, query: str) -> list[Any]:
-    connection = await asyncpg.connect(Address.parse(url).url)
+    connection = await asyncpg.connect(PostgresAddress.parse(url).url)
     try:
-        return list(await connection.fetch(Address.parse(url).sql(query)))
+        return list(await connection.fetch(PostgresAddress.parse(url).sql(query)))
     finally:
         await connection.close()
 
 
 async def do(url: str, script: str) -> None:
-    connection = await asyncpg.connect(Address.parse(url).url)
+    connection = await asyncpg.connect(PostgresAddress.parse(url).url)
     try:
-        await connection.execute(Address.parse(url).sql(script))
+        await connection.execute(PostgresAddress.parse(url).sql(script))
     finally:
         await connection.close()
 
@@ -78,7 +78,7 @@ async def test_of_several_who_begin_at_once_each_finds_a_ledger(url: str) -> Non
 
 @pytest.mark.parametrize("version", range(1, SCHEMA_VERSION + 1))
 async def test_every_version_becomes_this_one(url: str, version: int) -> None:
-    schema = Address.parse(url).schema
+    schema = PostgresAddress.parse(url).schema
     steps = [f"CREATE SCHEMA {schema}"]
     for number in range(1, version + 1):
         steps += [MIGRATIONS[number], f"INSERT INTO rankd.schema_version VALUES ({number})"]
@@ -98,7 +98,7 @@ async def test_a_schema_from_the_future_is_left_alone(url: str) -> None:
 
 
 async def test_a_schema_of_another_program_is_left_alone(url: str) -> None:
-    schema = Address.parse(url).schema
+    schema = PostgresAddress.parse(url).schema
     await do(url, f"CREATE SCHEMA {schema}; CREATE TABLE rankd.facts (theirs integer)")
     with pytest.raises(LedgerCorrupt, match="another program"):
         async with PostgresLedger.open(url):
@@ -115,7 +115,9 @@ async def test_a_migration_that_is_cut_short_was_not_begun(
         with pytest.raises(LedgerCorrupt, match="division by zero"):
             async with PostgresLedger.open(url):
                 pass
-    assert await ask(url, f"SELECT to_regnamespace('{Address.parse(url).schema}')") == [(None,)]
+    assert await ask(url, f"SELECT to_regnamespace('{PostgresAddress.parse(url).schema}')") == [
+        (None,)
+    ]
     await assert_it_works(url)
 
 
@@ -142,7 +144,7 @@ async def test_an_empty_ledger_has_its_schema_and_no_facts(url: str) -> None:
 
 
 async def test_windows_that_were_archived_before_tell_where_they_were_closed(url: str) -> None:
-    steps = [f"CREATE SCHEMA {Address.parse(url).schema}"]
+    steps = [f"CREATE SCHEMA {PostgresAddress.parse(url).schema}"]
     for number in range(1, 9):
         steps += [MIGRATIONS[number], f"INSERT INTO rankd.schema_version VALUES ({number})"]
     steps.append("INSERT INTO rankd.sealed_windows VALUES ('b', 'daily:1', 7, 2)")

@@ -6,10 +6,10 @@ import apsw
 import pytest
 
 from rankd.adapters.sqlite import SQLiteLedger, migration
-from rankd.adapters.sqlite.block import GENESIS, seal
+from rankd.adapters.sqlite.blocks import GENESIS, seal
 from rankd.adapters.sqlite.keys import hash_of
 from rankd.adapters.sqlite.migration import APPLICATION_ID
-from rankd.adapters.sqlite.statements import MIGRATIONS, QUERIES, SCHEMA_VERSION
+from rankd.adapters.sqlite.queries import MIGRATIONS, QUERIES, SCHEMA_VERSION
 from rankd.errors import LedgerUnavailable
 from rankd.model.facts import (
     Fact,

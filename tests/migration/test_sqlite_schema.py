@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import apsw
 
-from rankd.adapters.sqlite.statements import MIGRATIONS, SCHEMA, SCHEMA_VERSION
+from rankd.adapters.sqlite.queries import MIGRATIONS, SCHEMA, SCHEMA_VERSION
 
 
 def described(statements: Iterable[str]) -> dict[str, object]:

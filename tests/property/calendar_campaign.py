@@ -28,7 +28,7 @@ from datetime import UTC, date, datetime, timedelta
 from importlib import resources
 from itertools import accumulate, pairwise
 
-from rankd.model.window import Instant, Recurrence, UnknownWindow, Window
+from rankd.model.window import Instant, Recurrence, UnknownWindowId, Window
 
 Seconds = int
 DAY: Seconds = 86_400
@@ -366,7 +366,7 @@ def check(
         expected = expected_windows(case, clock, recurrence.name, begin, end)
         try:
             found = list(walk(recurrence, expected, clock.edges, tally, draw)) if expected else []
-        except UnknownWindow as exc:
+        except UnknownWindowId as exc:
             found = [str(exc)]
         tally.differences += [f"{zone}, {case.title}: {difference}" for difference in found]
     return tally

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rankd.rank import oracle
-from rankd.rank._ranklist import NOBODY, PlayerTable, RankList
+from rankd.rank._ranklist import NO_PLAYER, PlayerTable, RankList
 
 WIDTHS = (16, 24, 32, 40)
 TOP = 2**64 - 1
@@ -101,7 +101,7 @@ def ask_some(
     dice: random.Random, native: RankList, judge: oracle.RankList, known: list[int]
 ) -> int:
     size = len(judge)
-    everyone = array("I", [*known, NOBODY])
+    everyone = array("I", [*known, NO_PLAYER])
     same(native.rank_many(everyone), judge.rank_many(everyone), "rank_many")
     keys = judge.read(1, size)[0] + dice.randbytes(native.width * 20)
     same(native.count_below_many(keys), judge.count_below_many(keys), "count_below_many")

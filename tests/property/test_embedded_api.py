@@ -75,12 +75,12 @@ STEPS = 30
 START = instant(2026, 11, 14, 12)
 MAIN, SIDE = "main", "side"
 PLAYERS = ["ann", "bob", "cyd", "dee", "Éva"]
-NOBODY = "nobody"
+NO_PLAYER = "nobody"
 SEGMENTS = ["region:eu", "region:us", "vip:true", "vip:false", "level:1", "level:2"]
 REDEFINABLE = ("rule", "way", "decimals", "limits", "windows", "segments", "ties", "title")
 
 players = st.sampled_from(PLAYERS)
-some_players = st.lists(st.sampled_from([*PLAYERS, NOBODY]), min_size=1, max_size=6)
+some_players = st.lists(st.sampled_from([*PLAYERS, NO_PLAYER]), min_size=1, max_size=6)
 attributes = st.fixed_dictionaries(
     {},
     optional={
@@ -560,7 +560,7 @@ class EmbeddedMachine(RuleBasedStateMachine):
         self._advanced(self.ranks.profile(player, name=name, attributes=said or None))
         self.world.profile(player, name, said)
 
-    @rule(player=players, friends=st.lists(st.sampled_from([*PLAYERS, NOBODY]), max_size=4))
+    @rule(player=players, friends=st.lists(st.sampled_from([*PLAYERS, NO_PLAYER]), max_size=4))
     def set_friends(self, player: str, friends: list[str]) -> None:
         self._advanced(self.ranks.set_friends(player, friends))
         self.world.set_friends(player, friends)
@@ -763,7 +763,7 @@ class EmbeddedMachine(RuleBasedStateMachine):
             self._compare(last.standings, expected, rows[-limit:])
         near = rows[max(first - reach, 1) - 1 : first + reach]
         self._compare(board.around_rank(first, reach=reach, **which), expected, near)
-        player = data.draw(st.sampled_from([*PLAYERS, NOBODY]), "player")
+        player = data.draw(st.sampled_from([*PLAYERS, NO_PLAYER]), "player")
         self._compare_one(board, player, expected, reach, below, which)
 
     def _compare_one(
@@ -835,7 +835,7 @@ class EmbeddedMachine(RuleBasedStateMachine):
     @invariant()
     def every_player_agrees(self) -> None:
         """Where a player stands on every board, and among its friends."""
-        for player in [*PLAYERS, NOBODY]:
+        for player in [*PLAYERS, NO_PLAYER]:
             self._compare_standings(player)
             whole = self.world.ranking(SIDE, "all")
             assert whole is not None

@@ -26,9 +26,9 @@ from hypothesis.stateful import (
 
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.ledger import MemoryLedger
-from rankd.core.intake import Answer
-from rankd.core.recovery import Home
-from rankd.core.service import Rankd, running
+from rankd.core.engine import Engine, running
+from rankd.core.recovery import IndexHome
+from rankd.core.writer import WriteResult
 from rankd.errors import SubmissionKeyReused
 
 PLAYERS = st.sampled_from(["ann", "bob", "cyd", "dee", "eve"])
@@ -126,18 +126,18 @@ class EngineMachine(RuleBasedStateMachine):
         self.model = Model(self.definition)
         self.clock = SetClock()
         self.ledger = MemoryLedger()
-        self.keys: dict[str, tuple[dict[str, Any], Answer]] = {}
+        self.keys: dict[str, tuple[dict[str, Any], WriteResult]] = {}
         self.runner = asyncio.Runner()
         self.open()
         self.runner.run(self.rankd.define("arena", self.definition))
 
     def open(self) -> None:
         self.stack = AsyncExitStack()
-        self.rankd: Rankd = self.runner.run(
+        self.rankd: Engine = self.runner.run(
             self.stack.enter_async_context(
                 running(
                     ledger=self.ledger,
-                    build=lambda: Home(NativeIndex(), None),
+                    build=lambda: IndexHome(NativeIndex(), None),
                     clock=self.clock,
                     reading=nullcontext(),
                 )
@@ -210,14 +210,14 @@ class EngineMachine(RuleBasedStateMachine):
         if self.rankd.position > before:
             self.a_fact_is_recorded()
 
-    def put(self, bodies: list[dict[str, Any]]) -> Sequence[Answer]:
+    def put(self, bodies: list[dict[str, Any]]) -> Sequence[WriteResult]:
         return self.runner.run(self.rankd.submit("arena", bodies))
 
     def a_fact_is_recorded(self) -> None:
         """Ledger time is the clock's, but never goes back."""
         self.model.time = max(self.model.time, self.clock.time)
 
-    def say(self, bodies: list[dict[str, Any]]) -> Sequence[Answer]:
+    def say(self, bodies: list[dict[str, Any]]) -> Sequence[WriteResult]:
         self.a_fact_is_recorded()
         answers = self.put(bodies)
         for body, answer in zip(bodies, answers, strict=True):
@@ -249,7 +249,7 @@ class EngineMachine(RuleBasedStateMachine):
         if not hasattr(self, "model"):
             return
         self.windows_turn()
-        day = self.rankd.book.page("arena").windows["daily"]
+        day = self.rankd.state.page("arena").windows["daily"]
         assert day.window.start is not None
         for name, which in (("all", None), ("daily", day.window.start // DAY)):
             for region in (None, "eu", "us"):

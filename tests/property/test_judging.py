@@ -38,8 +38,8 @@ from rankd.ports import (
     OVERFLOW,
     Placed,
     Ranking,
+    RankingShape,
     Run,
-    Shape,
     Verdicts,
 )
 from rankd.rank import oracle
@@ -210,7 +210,7 @@ class World:
         for board in self.boards:
             ranking = Ranking(board.name, window)
             self.folds[ranking] = Fold(board)
-            await self._apply(opened={ranking: Shape(Order.of(board).key_bytes, False)})
+            await self._apply(opened={ranking: RankingShape(Order.of(board).key_bytes, False)})
 
     async def drop(self, window: str) -> None:
         gone = [ranking for ranking in self.folds if ranking.window == window]

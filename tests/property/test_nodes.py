@@ -3,7 +3,7 @@
 Method: three nodes with clocks that disagree append to one ledger in memory, often at the same
 moment: submissions with and without keys, definitions that contradict each other, profiles, and
 whatever windows their clocks say are over. Appends fail before and after they happened, reads fail
-for a while, nodes are closed and opened again. In the end every node has the index and the book
+for a while, nodes are closed and opened again. In the end every node has the index and the state
 that folding the ledger from scratch gives, no window was left out or counted twice, and a key that
 is sent again to any node gets the first answer.
 """
@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import pytest
 
-from rankd.adapters.memory.copies import MemoryCopies
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.ledger import MemoryLedger
+from rankd.adapters.memory.state_snapshots import MemoryStateSnapshots
 from rankd.adapters.sqlite.spool import SpoolFile
-from rankd.core.book import Book
-from rankd.core.entrants import Entrants
-from rankd.core.joint import LOOK_SECONDS, Joint
-from rankd.core.managers import Copyist, Drainer
-from rankd.core.notes import VERSION, Heading, take_notes
+from rankd.core.engine import Engine, running
+from rankd.core.managers import SpoolSender, StateSnapshotter
+from rankd.core.player_boards import PlayerBoards
 from rankd.core.projector import Projector
-from rankd.core.recovery import Home, Shared, folded
-from rankd.core.service import Rankd, running
+from rankd.core.recovery import IndexHome, SharedHome, folded
+from rankd.core.shared_projector import LOOK_SECONDS, SharedProjector
+from rankd.core.state import State
+from rankd.core.state_codec import VERSION, Heading, take_notes
 from rankd.errors import (
     BoardDiffers,
     IndexForgot,
@@ -49,7 +49,7 @@ from rankd.model.facts import (
 )
 from rankd.model.standing import Rank
 from rankd.model.window import Instant
-from rankd.ports import Appended, Kept, Move, Moved, Progress, RankIndex, Ranking
+from rankd.ports import Appended, Move, Moved, Progress, RankIndex, Ranking, StoredReceipt
 
 if TYPE_CHECKING:
     from rankd.model.receipt import Receipt
@@ -106,7 +106,7 @@ class Door:
         facts: Sequence[Fact],
         *,
         now: Instant,
-        receipts: Sequence[Kept] = (),
+        receipts: Sequence[StoredReceipt] = (),
         after: Position | None = None,
     ) -> Appended | None:
         await asyncio.sleep(0)  # Others get in between.
@@ -340,11 +340,11 @@ class Cluster:
         """Who comes when to the index: others get in between."""
         self.index = OneForAll()
         self.indexes = [IndexDoor(self) for _ in range(NODES)]
-        self.copies = MemoryCopies()
+        self.copies = MemoryStateSnapshots()
         self.ledger = SharedLedger()
         self.doors = [Door(self.ledger) for _ in range(NODES)]
         self.clocks = [Skewed(skew) for skew in (0, 3_000_000, -2_000_000)]
-        self.nodes: list[Rankd] = []
+        self.nodes: list[Engine] = []
         self.stacks = [AsyncExitStack() for _ in range(NODES)]
         self.receipts: dict[str, Receipt] = {}
         """The first answer that anybody got, by key."""
@@ -357,28 +357,28 @@ class Cluster:
         self.untold = 0
         """How many were told that their score is recorded, and not what it did."""
 
-    async def open(self, number: int) -> Rankd:
+    async def open(self, number: int) -> Engine:
         """Open a node, or open it again."""
         await self.stacks[number].aclose()
         self.doors[number].blind, self.doors[number].plan = False, []
         node = await self.stacks[number].enter_async_context(
             running(
                 ledger=self.doors[number],  # type: ignore[arg-type]
-                build=lambda: Home(NativeIndex(), None),
+                build=lambda: IndexHome(NativeIndex(), None),
                 clock=self.clocks[number],
                 reading=nullcontext(),
                 shared=self.shared_index(number),
             )
         )
-        if isinstance(node.projector, Joint):
+        if isinstance(node.projector, SharedProjector):
             node.projector.patience_seconds = LOOK_SECONDS
         return node
 
-    def shared_index(self, number: int) -> Shared | None:
+    def shared_index(self, number: int) -> SharedHome | None:
         if not self.shares:
             return None
         self.indexes[number].cut, self.indexes[number].plan = False, []
-        return Shared(self.indexes[number], number == 0, self.copies)
+        return SharedHome(self.indexes[number], number == 0, self.copies)
 
     # -- what happens --
 
@@ -426,16 +426,16 @@ class Cluster:
             await self.nodes[number].profile(player, {"name": "x", "attributes": attributes})
 
     async def copy(self, number: int) -> None:
-        """Keep a copy of the book, as often as there is anything new."""
+        """Keep a copy of the state, as often as there is anything new."""
         node, door = self.nodes[number], self.doors[number]
-        copyist = Copyist(node._intake, door, self.copies, every_facts=1)  # type: ignore[arg-type]
+        state_snapshotter = StateSnapshotter(node._writer, door, self.copies, every_facts=1)  # type: ignore[arg-type]
         with suppress(LedgerUnavailable):
-            await copyist.copy()
+            await state_snapshotter.copy()
 
     async def fill(self, number: int) -> None:
         """Have a node make the index anew, from its own copy or from the ledger."""
-        filler, projector = self.nodes[number].filler, self.nodes[number].projector
-        assert filler is not None
+        rebuilder, projector = self.nodes[number].rebuilder, self.nodes[number].projector
+        assert rebuilder is not None
 
         async def always(_through: Position | None = None) -> bool:
             return True
@@ -443,7 +443,7 @@ class Cluster:
         projector.hopeless = always  # type: ignore[attr-defined]
         try:
             with suppress(IndexUnavailable, LedgerUnavailable):
-                await filler.refill(lambda _: None, anew=self.dice.random() < 0.5)
+                await rebuilder.refill(lambda _: None, anew=self.dice.random() < 0.5)
         finally:
             vars(projector).pop("hopeless", None)
 
@@ -491,41 +491,41 @@ class Cluster:
         for number, node in enumerate(self.nodes):
             self.doors[number].blind, self.doors[number].plan = False, []
             self.indexes[number].cut, self.indexes[number].plan = False, []
-            async with node._intake.turn():
-                await node._intake.pursue()
-                if isinstance(node.projector, Joint):
+            async with node._writer.turn():
+                await node._writer.catch_up_others()
+                if isinstance(node.projector, SharedProjector):
                     await mended(node.projector)
 
     async def scratch(self) -> Projector:
-        projector = folded(self.ledger, Home(NativeIndex(), None))
+        projector = folded(self.ledger, IndexHome(NativeIndex(), None))
         await projector.catch_up(through=await self.ledger.head())
         return projector
 
 
-async def mended(projector: Joint) -> None:
+async def mended(projector: SharedProjector) -> None:
     for _ in range(5):  # Each failure that is noticed takes one.
         with suppress(IndexUnavailable):
-            if await projector.mend(1_000_000):
+            if await projector.repair(1_000_000):
                 return
-    assert await projector.mend(1_000_000)
+    assert await projector.repair(1_000_000)
 
 
 def seen(projector: Projector, index: Any) -> tuple[bytes, list[bytes]]:
     heading = Heading(VERSION, projector.checkpoint, projector.at, b"", Position(0), {})
-    book = projector.book.copy()
-    book.entrants = Entrants()  # These need only be enough: see `entrants_are_complete`.
-    for page in book.boards.values():
+    state = projector.state.copy()
+    state.player_boards = PlayerBoards()  # These need only be enough: see `entrants_are_complete`.
+    for page in state.boards.values():
         page.traced = True
-    return index.digest(), list(take_notes(book, heading))
+    return index.digest(), list(take_notes(state, heading))
 
 
-async def entrants_are_complete(book: Book, index: Any) -> None:
+async def entrants_are_complete(state: State, index: Any) -> None:
     """Make sure that whoever has an entry is looked for when its attributes change."""
-    for page in book.segmented.values():
+    for page in state.segmented.values():
         for opened in page.windows.values() if page.traced else ():
             entries, _, _ = await index.read(opened.ranking, first=Rank(1), limit=1_000)
             for entry in entries:
-                assert page.since in book.entrants.boards_of(entry.player)
+                assert page.since in state.player_boards.boards_of(entry.player)
 
 
 async def live(seed: int, *, shares: bool = False, fills: bool = False) -> Cluster:
@@ -548,19 +548,19 @@ async def live(seed: int, *, shares: bool = False, fills: bool = False) -> Clust
 
 
 async def agree(cluster: Cluster) -> None:
-    """Make sure that every node has what the ledger says, in the index and in each book."""
+    """Make sure that every node has what the ledger says, in the index and in each state."""
     scratch = await cluster.scratch()
     for node in cluster.nodes:
         projector = node.projector
         index = cluster.index if cluster.shares else projector.index
         found = seen(projector, index)
         assert found == seen(scratch, scratch.index), "a node sees something else"
-        await entrants_are_complete(projector.book, index)
-        if isinstance(projector, Joint):
+        await entrants_are_complete(projector.state, index)
+        if isinstance(projector, SharedProjector):
             assert projector._behind is not None
             behind = seen(projector._behind, index)
             assert sorted(behind[1]) == sorted(found[1]), "the book behind is another"
-            await entrants_are_complete(projector._behind.book, index)
+            await entrants_are_complete(projector._behind.state, index)
             if projector.spare is not None:
                 spare = projector.spare
                 assert seen(spare, spare.index) == found, "its copy is another"
@@ -570,7 +570,7 @@ async def repeat_keys(cluster: Cluster) -> None:
     """Send every key again, everywhere: each node gives the answer that was given first."""
     head = await cluster.ledger.head()
     for key, first in cluster.receipts.items():
-        if "b" not in cluster.nodes[0].book.boards:
+        if "b" not in cluster.nodes[0].state.boards:
             return
         for node in cluster.nodes:
             (answer,) = await node.submit("b", [cluster.bodies[key]])
@@ -614,7 +614,7 @@ def test_nodes_that_get_in_each_others_way_tell_every_receipt(
 
 
 async def lived() -> Cluster:
-    """Return nodes without faults that have a history, and then a copy of the book."""
+    """Return nodes without faults that have a history, and then a copy of the state."""
     cluster = Cluster(random.Random(5), shares=True)
     cluster.nodes = [await cluster.open(number) for number in range(NODES)]
     await cluster.nodes[0].define("b", DEFINITIONS[0])
@@ -638,10 +638,10 @@ def test_a_node_begins_from_the_newest_copy_of_the_book_and_reads_on(more: int) 
         cluster.nodes[2] = await cluster.open(2)
         door = cluster.doors[2]
         assert door.read_from is None or door.read_from >= kept, "facts were read again"
-        joint = cluster.nodes[2].projector
-        assert isinstance(joint, Joint)
-        async with cluster.nodes[2]._intake.turn():
-            joint._behind = None  # As after anything that went wrong.
+        shared_projector = cluster.nodes[2].projector
+        assert isinstance(shared_projector, SharedProjector)
+        async with cluster.nodes[2]._writer.turn():
+            shared_projector._behind = None  # As after anything that went wrong.
         await cluster.settle()
         assert door.read_from is None or door.read_from >= kept, "facts were read again"
         await agree(cluster)
@@ -675,7 +675,7 @@ async def contend(seed: int) -> Cluster:
     try:
         cluster.nodes = [await cluster.open(number) for number in range(NODES)]
         for node in cluster.nodes:
-            assert isinstance(node.projector, Joint)
+            assert isinstance(node.projector, SharedProjector)
             node.projector.patience_seconds = 0.0  # Nobody leaves anything to others.
         await cluster.nodes[0].define("b", DEFINITIONS[0])
         for _ in range(STEPS):
@@ -719,23 +719,23 @@ def test_what_waits_on_a_nodes_disk_is_counted_once(
             SpoolFile.open(tmp_path) as spool,
             running(
                 ledger=door,  # type: ignore[arg-type]
-                build=lambda: Home(NativeIndex(), None),
+                build=lambda: IndexHome(NativeIndex(), None),
                 clock=Skewed(0),
                 reading=nullcontext(),
                 spool=spool,
             ) as node,
         ):
             await node.define("b", {"rule": "sum", "windows": ["all"]})
-            drainer = Drainer(node._intake, spool)
+            spool_sender = SpoolSender(node._writer, spool)
             door.plan = [late, ("no", False), ("no", False)]  # The last first.
             for body in ({"player": "ann", "score": 5}, {"player": "bob", "score": 7, "key": "k"}):
                 (answer,) = await node.submit("b", [body])
                 assert answer.pending is not None and answer.receipt is None
                 assert answer.position == 0
-            assert spool.waiting == 2 or not door.plan  # Its own drainer may have been at it.
+            assert spool.waiting == 2 or not door.plan  # Its own spool_sender may have been at it.
             while spool.waiting:
                 with suppress(LedgerUnavailable):
-                    await drainer.hand_in()
+                    await spool_sender.hand_in()
             (again,) = await node.submit("b", [{"player": "bob", "score": 7, "key": "k"}])
             assert again.duplicate and again.receipt is not None
             page = await node.reader.page("b")
@@ -755,7 +755,7 @@ def test_a_node_that_closes_leaves_the_answers_to_its_keys_behind() -> None:
         ledger = SharedLedger()
         async with running(
             ledger=Door(ledger),  # type: ignore[arg-type]
-            build=lambda: Home(NativeIndex(), None),
+            build=lambda: IndexHome(NativeIndex(), None),
             clock=Skewed(0),
             reading=nullcontext(),
         ) as node:
@@ -763,8 +763,8 @@ def test_a_node_that_closes_leaves_the_answers_to_its_keys_behind() -> None:
             told: list[Any] = []
             for n in range(3):
                 fact = ScoreSubmitted("b", "p", (n,), key=f"k{n}")
-                node._intake.hand_in((fact,), told.append)
-            node._intake.close()  # What waits is served, and nothing comes behind it.
+                node._writer.hand_in((fact,), told.append)
+            node._writer.close()  # What waits is served, and nothing comes behind it.
         assert len(told) == 3
         uses = [await ledger.first_use(board="b", key=f"k{n}") for n in range(3)]
         assert all(use is not None and use.receipt is not None for use in uses)

@@ -32,12 +32,12 @@ from hypothesis.stateful import (
 )
 
 from rankd.adapters.memory import index as module
-from rankd.adapters.memory import loading, saving
+from rankd.adapters.memory import snapshot_load, snapshot_scan
 from rankd.adapters.memory.index import NativeIndex
-from rankd.adapters.memory.snapshot import SnapshotFolder
+from rankd.adapters.memory.snapshot_folder import SnapshotFolder
 from rankd.model.facts import Position
 from rankd.model.standing import Rank
-from rankd.ports import DRAFT, Move, Moved, Placed, Ranked, Ranking, Shape, Stretch
+from rankd.ports import DRAFT, EntryRange, Move, Moved, Placed, Ranked, Ranking, RankingShape
 from rankd.rank import oracle
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ T = TypeVar("T")
 PLAYERS = ["ann", "ann2", "bob", "cyd", "dee", "é", "\uffff", "\U00010000"]
 RANKINGS = [Ranking("b", "w"), Ranking("b", "w", "region:eu"), Ranking("b", ""), Ranking("c", "w")]
 DRAFTS = [Ranking(DRAFT + "b", "w"), Ranking(DRAFT + "c", "w")]
-SHAPES = st.builds(Shape, st.sampled_from([16, 24]), st.booleans())
+SHAPES = st.builds(RankingShape, st.sampled_from([16, 24]), st.booleans())
 METADATA = st.sampled_from([None, None, b"", b"x", b"other"])
 SEEDS = st.integers(0, 2**32)
 
@@ -74,11 +74,11 @@ class Model:
 
     def __init__(self) -> None:
         self.checkpoint = 0
-        self.shapes: dict[Ranking, Shape] = {}
+        self.shapes: dict[Ranking, RankingShape] = {}
         self.entries: dict[Ranking, dict[str, Entry]] = {}
         self.left: set[Ranking] = set()
 
-    def open(self, opened: Mapping[Ranking, Shape]) -> None:
+    def open(self, opened: Mapping[Ranking, RankingShape]) -> None:
         for ranking, shape in opened.items():
             self.shapes[ranking] = shape
             self.entries.setdefault(ranking, {})
@@ -136,7 +136,7 @@ class RankIndexMachine(RuleBasedStateMachine):
     # -- applies --
 
     @rule(ranking=st.sampled_from(RANKINGS), shape=SHAPES)
-    def open(self, ranking: Ranking, shape: Shape) -> None:
+    def open(self, ranking: Ranking, shape: RankingShape) -> None:
         """Perhaps it is open: then with the shape it has."""
         self._apply([], opened={ranking: self.model.shapes.get(ranking, shape)})
 
@@ -168,7 +168,7 @@ class RankIndexMachine(RuleBasedStateMachine):
         """Of several rankings at once, some of them opened or dropped by the same apply."""
         dice = random.Random(seed)
         new = {
-            ranking: Shape(dice.choice([16, 24]), dice.random() < 0.5)
+            ranking: RankingShape(dice.choice([16, 24]), dice.random() < 0.5)
             for ranking in RANKINGS
             if ranking not in self.model.shapes and dice.random() < 0.3
         }
@@ -223,7 +223,7 @@ class RankIndexMachine(RuleBasedStateMachine):
             )
         )
         after = Position(self.model.checkpoint)
-        opened = {Ranking("b", "mistaken"): Shape(16, False)}
+        opened = {Ranking("b", "mistaken"): RankingShape(16, False)}
         with pytest.raises(error):
             now(
                 self.index.apply(
@@ -234,7 +234,7 @@ class RankIndexMachine(RuleBasedStateMachine):
     # -- drafts --
 
     @rule(draft=st.sampled_from(DRAFTS), shape=SHAPES, seed=SEEDS, count=st.integers(0, 12))
-    def stage(self, draft: Ranking, shape: Shape, seed: int, count: int) -> None:
+    def stage(self, draft: Ranking, shape: RankingShape, seed: int, count: int) -> None:
         """However it goes on, no checkpoint moves and no ranking changes."""
         dice = random.Random(seed)
         opened = {draft: self.model.shapes.get(draft, shape)}
@@ -304,20 +304,23 @@ class RankIndexMachine(RuleBasedStateMachine):
         """A save that ends early leaves nothing, and the index can be saved again."""
         dice = random.Random(seed)
         with tempfile.TemporaryDirectory() as name:
-            saving = SnapshotFolder(Path(name), self.index).save(list)
-            for _ in islice(self._steps(saving), after):
+            snapshot_scan = SnapshotFolder(Path(name), self.index).save(list)
+            for _ in islice(self._steps(snapshot_scan), after):
                 self._disturb(dice)
-            self.loop.run_until_complete(cast("AsyncGenerator[object]", saving).aclose())
+            self.loop.run_until_complete(cast("AsyncGenerator[object]", snapshot_scan).aclose())
             left = {path.name for path in Path(name).iterdir()} - {"current"}
             assert len(left) == (Path(name) / "current").exists()
 
-    def _steps(self, saving: AsyncIterator[object]) -> Iterator[object]:
-        while (step := self.loop.run_until_complete(anext(saving, None))) is not None:
+    def _steps(self, snapshot_scan: AsyncIterator[object]) -> Iterator[object]:
+        while (step := self.loop.run_until_complete(anext(snapshot_scan, None))) is not None:
             yield step
 
     def _disturb(self, dice: random.Random) -> None:
         """Let anything happen that is not itself a save."""
-        ranking, shape = dice.choice(RANKINGS), Shape(dice.choice([16, 24]), dice.random() < 0.5)
+        ranking, shape = (
+            dice.choice(RANKINGS),
+            RankingShape(dice.choice([16, 24]), dice.random() < 0.5),
+        )
         seed, leaving = dice.randrange(2**32), dice.choice([0.0, 0.2, 0.9])
         staged = [draft for draft in DRAFTS if draft in self.model.shapes]
         match dice.randrange(6):
@@ -370,7 +373,7 @@ class RankIndexMachine(RuleBasedStateMachine):
         order, entries = self.model.order(ranking), self.model.entries.get(ranking, {})
         page = now(self.index.read(ranking, first=Rank(1), limit=len(order) + 1))
         expected = [Placed(player, *entries[player]) for player in order]
-        assert page == Stretch(expected, len(order), Position(self.model.checkpoint))
+        assert page == EntryRange(expected, len(order), Position(self.model.checkpoint))
         assert now(self.index.count(ranking)) == len(order)
         everybody = [*order, *(player for player in PLAYERS if player not in entries)]
         keys = now(self.index.order_keys([(ranking, player) for player in everybody]))
@@ -404,7 +407,7 @@ class RankIndexMachine(RuleBasedStateMachine):
         self,
         moves: Sequence[Move],
         *,
-        opened: Mapping[Ranking, Shape] | None = None,
+        opened: Mapping[Ranking, RankingShape] | None = None,
         dropped: Sequence[Ranking] = (),
         adopted: Mapping[Ranking, Ranking] | None = None,
     ) -> None:
@@ -446,9 +449,9 @@ def test_an_index_agrees_with_a_dictionary_and_sorted(
         mock.patch.object(module, "PLAYERS_RELEASED_PER_APPLY", 1),
         mock.patch.object(module, "MOVES_TOGETHER_MIN", 4),
         mock.patch.multiple(
-            saving, STEP_ENTRIES=3, STEP_TOUCHES=2, RANKING_ENTRIES=1, LAST_TOUCHES_MAX=1
+            snapshot_scan, STEP_ENTRIES=3, STEP_TOUCHES=2, RANKING_ENTRIES=1, LAST_TOUCHES_MAX=1
         ),
-        mock.patch.object(loading, "PUT_TOGETHER", 2),
+        mock.patch.object(snapshot_load, "PUT_TOGETHER", 2),
         mock.patch("os.fsync"),  # No power fails here, and the disk is slow.
     ):
         run_state_machine_as_test(machine, settings=settings(stateful_step_count=20))

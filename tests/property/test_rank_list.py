@@ -132,7 +132,7 @@ class SmallMachine(RuleBasedStateMachine):
         self._ask_tables("remove", number)
         self._ask_tables("id_of", number)
 
-    @rule(number=st.integers(0, 30) | st.sampled_from([-1, native.NOBODY, 2**40]))
+    @rule(number=st.integers(0, 30) | st.sampled_from([-1, native.NO_PLAYER, 2**40]))
     def look_up(self, number: int) -> None:
         self._ask_tables("id_of", number)
         assert (number in self.tables[0]) == (number in self.tables[1])
@@ -173,7 +173,7 @@ class SmallMachine(RuleBasedStateMachine):
     def put_many(self, data: st.DataObject, ranks: bool, tied: bool, count: int) -> None:
         pair = self._pair(data)
         dice = random.Random(data.draw(SEEDS))
-        among = self._numbers() if pair.shared_tables() else [*range(150), native.NOBODY - 1]
+        among = self._numbers() if pair.shared_tables() else [*range(150), native.NO_PLAYER - 1]
         if not among:
             return
         few = [data.draw(keys(pair.width)) for _ in range(1 if tied else 4)]
@@ -222,7 +222,7 @@ class SmallMachine(RuleBasedStateMachine):
     def rank_many(self, data: st.DataObject) -> None:
         pair = self._pair(data)
         players = data.draw(st.lists(st.integers(0, 200), max_size=40))
-        pair.ask("rank_many", array("I", [*players, native.NOBODY]))
+        pair.ask("rank_many", array("I", [*players, native.NO_PLAYER]))
 
     @rule(data=st.data(), first=st.integers(-1, 200), count=st.integers(-1, 200))
     def read(self, data: st.DataObject, first: int, count: int) -> None:
@@ -292,7 +292,7 @@ class SmallMachine(RuleBasedStateMachine):
     def _player(self, data: st.DataObject, pair: Pair) -> int:
         """Mostly one who may be ranked, sometimes one who may not."""
         known = self._numbers() if pair.shared_tables() else list(range(20))
-        strange = st.sampled_from([-1, native.NOBODY, 10**6, 2**40])
+        strange = st.sampled_from([-1, native.NO_PLAYER, 10**6, 2**40])
         often = st.sampled_from(known or [0])
         player: int = data.draw(often | often | often | strange)
         return player

@@ -25,13 +25,13 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from rankd.adapters.memory.index import NativeIndex
-from rankd.adapters.redis import RedisIndex, applying, reading, search
-from rankd.adapters.redis.filling import Filling
-from rankd.adapters.redis.packing import Answer, Packed
+from rankd.adapters.redis import RedisIndex, reads, search, writes
+from rankd.adapters.redis.codec import ScriptArgs, ScriptReply
+from rankd.adapters.redis.partitions import Partitions
 from rankd.errors import IndexForgot
 from rankd.model.facts import Position
 from rankd.model.standing import Rank, TieRule
-from rankd.ports import DRAFT, STAY, Move, Moved, RankIndex, Ranking, Shape
+from rankd.ports import DRAFT, STAY, Move, Moved, RankIndex, Ranking, RankingShape
 from rankd.testing.servers import RedisServer, redis_server
 
 PLAYERS = ["ann", "ann2", "bob", "cyd", "dee", "é", "\uffff", "\U00010000", *"fghijklmnop"]
@@ -56,7 +56,7 @@ class Deaths:
         self.late = False
         """Whether the fatal one is taken, too."""
 
-    async def write(self, filling: Filling, partition: int, packed: Packed) -> Answer:
+    async def write(self, filling: Partitions, partition: int, packed: ScriptArgs) -> ScriptReply:
         if self.left is None:
             return await _write(filling, partition, packed)
         if self.left > 0:
@@ -68,7 +68,7 @@ class Deaths:
         raise Died
 
 
-_write = Filling.write
+_write = Partitions.write
 
 
 def few_keys(width: int) -> list[bytes]:
@@ -84,7 +84,7 @@ class History:
     def __init__(self, nodes: Sequence[RedisIndex], deaths: Deaths, dice: random.Random) -> None:
         self.nodes, self.deaths, self.dice = nodes, deaths, dice
         self.judge = NativeIndex()
-        self.shapes: dict[Ranking, Shape] = {}
+        self.shapes: dict[Ranking, RankingShape] = {}
         self.past: list[dict[tuple[Ranking, str], bytes | None]] = []
         """The entries before each apply, by position."""
         self.made: list[tuple[Any, Any, Sequence[Moved] | None]] = []
@@ -152,7 +152,7 @@ class History:
 
     async def stage(self) -> None:
         draft, dice = self.dice.choice(DRAFTS), self.dice
-        shape = self.shapes.get(draft, Shape(dice.choice([16, 24]), dice.random() < 0.5))
+        shape = self.shapes.get(draft, RankingShape(dice.choice([16, 24]), dice.random() < 0.5))
         moves = self.moves([draft], {draft: shape})
         dropped = [draft] if dice.random() < 0.2 else []
         staged = await self.nodes[0].stage(moves, opened={draft: shape}, dropped=dropped)
@@ -188,7 +188,7 @@ class History:
                 [*good, self.dice.choice(bad)],
                 after=after,
                 through=Position(after + 1),
-                opened={Ranking("b", "mistaken"): Shape(16, False)},
+                opened={Ranking("b", "mistaken"): RankingShape(16, False)},
             )
 
     # -- made up --
@@ -196,7 +196,7 @@ class History:
     def work(self) -> tuple[list[Move], Any]:
         dice = self.dice
         opened = {
-            ranking: Shape(dice.choice([16, 24]), dice.random() < 0.6)
+            ranking: RankingShape(dice.choice([16, 24]), dice.random() < 0.6)
             for ranking in RANKINGS
             if ranking not in self.shapes and dice.random() < 0.6
         }
@@ -219,7 +219,7 @@ class History:
             "adopted": adopted,
         }
 
-    def moves(self, among: Sequence[Ranking], shapes: Mapping[Ranking, Shape]) -> list[Move]:
+    def moves(self, among: Sequence[Ranking], shapes: Mapping[Ranking, RankingShape]) -> list[Move]:
         dice, moves = self.dice, []
         for _ in range(dice.choice([0, 1, 2, 5, 12])):
             ranking = dice.choice(among)
@@ -277,7 +277,7 @@ class History:
             asked[f"from {first} {ranking}"] = index.read(ranking, first=first, limit=3)
             asked[f"ranks {ranking}"] = index.ranks(ranking, PLAYERS)
             asked[f"count {ranking}"] = index.count(ranking)
-            shape = self.shapes.get(ranking, Shape(16, False))
+            shape = self.shapes.get(ranking, RankingShape(16, False))
             key = self.dice_of(ranking).choice(few_keys(shape.key_bytes))
             asked[f"below {ranking}"] = index.count_below(ranking, key, "cyd")
             if shape.dense:
@@ -300,9 +300,9 @@ def server() -> Iterator[RedisServer]:
 
 def small_bounds() -> ExitStack:
     bounds: list[tuple[Any, dict[str, Any]]] = [
-        (applying, {"MOVES_TOGETHER_MAX": 3, "APPLIES_REMEMBERED": REMEMBERED}),
-        (applying, {"PLAYERS_PER_BUCKET": 2, "KEYS_RELEASED_PER_APPLY": 3}),
-        (reading, {"ENTRIES_TOGETHER_MAX": 7, "PAGE_SLACK": 1}),
+        (writes, {"MOVES_TOGETHER_MAX": 3, "APPLIES_REMEMBERED": REMEMBERED}),
+        (writes, {"PLAYERS_PER_BUCKET": 2, "KEYS_RELEASED_PER_APPLY": 3}),
+        (reads, {"ENTRIES_TOGETHER_MAX": 7, "PAGE_SLACK": 1}),
         (search, {"SAMPLES": 2, "NEAR_ENOUGH": 1, "TOP_ENTRIES": 1}),
     ]
     stack = ExitStack()
@@ -315,12 +315,12 @@ async def live(server: RedisServer, partitions: int, seed: int) -> None:
     url = f"{server.url}?partitions={partitions}&prefix=q{next(_prefixes)}&timeout=60"
     deaths = Deaths()
 
-    async def write(filling: Filling, partition: int, packed: Packed) -> Answer:
+    async def write(filling: Partitions, partition: int, packed: ScriptArgs) -> ScriptReply:
         return await deaths.write(filling, partition, packed)
 
     async with AsyncExitStack() as stack:
         nodes = [await stack.enter_async_context(RedisIndex.open(url)) for _ in range(2)]
-        stack.enter_context(mock.patch.object(Filling, "write", write))
+        stack.enter_context(mock.patch.object(Partitions, "write", write))
         history = History(nodes, deaths, random.Random(seed))
         for _ in range(STEPS):
             await history.step()

@@ -3,7 +3,7 @@
 Method: boards with the same segments, with others, with none; players that are on some of them.
 Attributes come with submissions and with profiles, change, stay as they are and are forgotten;
 boards gain and lose segments, are retired and defined anew; the engine is closed and opened again,
-from its ledger and from a snapshot, also from one that knows no entrants. After every step each
+from its ledger and from a snapshot, also from one without ``player_boards``. After every step each
 segment of each board is compared with two dictionaries: scores by board, attributes by player.
 """
 
@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.unit.core.doubles import SetClock, engine, kept_in
 
 from rankd.adapters.memory.ledger import MemoryLedger
-from rankd.core.entrants import Entrants
+from rankd.core.player_boards import PlayerBoards
 
 NAMES = [f"board-{number}" for number in range(8)]
 BOARDS = st.integers(0, len(NAMES) - 1)
@@ -123,10 +123,10 @@ class SegmentsMachine(RuleBasedStateMachine):
     @rule(saved=st.booleans(), traced=st.booleans())
     def restart(self, saved: bool, traced: bool) -> None:
         if not traced:
-            for page in self.rankd.book.boards.values():
+            for page in self.rankd.state.boards.values():
                 page.traced = False
-            self.rankd.book.entrants = Entrants()
-            self.rankd.book.forget_segmented()
+            self.rankd.state.player_boards = PlayerBoards()
+            self.rankd.state.forget_segmented()
         if saved:
             self.runner.run(self.rankd.save())
         self.runner.run(self.stack.aclose())

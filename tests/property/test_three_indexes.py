@@ -23,7 +23,7 @@ from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.redis import RedisIndex
 from rankd.model.facts import Position
 from rankd.model.standing import Rank, TieRule
-from rankd.ports import STAY, Move, Moved, Placed, RankIndex, Ranking, Shape
+from rankd.ports import STAY, Move, Moved, Placed, RankIndex, Ranking, RankingShape
 from rankd.testing.servers import RedisServer, redis_server
 
 LONG = os.environ.get("RANKD_HYPOTHESIS") == "long"
@@ -111,7 +111,7 @@ def expected(model: Model, ranking: Ranking) -> Seen:
 
 async def live(url: str, history: Sequence[Sequence[Move]]) -> None:
     model, native = Model(), NativeIndex()
-    opened = {ranking: Shape(WIDTH, dense=True) for ranking in RANKINGS}
+    opened = {ranking: RankingShape(WIDTH, dense=True) for ranking in RANKINGS}
     async with RedisIndex.open(url) as redis:
         for number, some in enumerate(history):
             after, through = Position(number), Position(number + 1)

@@ -16,10 +16,10 @@ import pytest
 from tests.property.time_games import IN_MEMORY, compare
 from tests.simulation.postgres_servers import new_ledger, postgres
 
-from rankd.adapters.postgres.database import Address
-from rankd.core.service import Rankd
+from rankd.adapters.postgres.database import PostgresAddress
+from rankd.bootstrap import EngineConfig
+from rankd.core.engine import Engine
 from rankd.testing.servers import PostgresServer, RedisServer, redis_server
-from rankd.wiring import Place
 
 WINDOWS = """
     SELECT window_id, since, sealed_position
@@ -46,12 +46,12 @@ def redis() -> Iterator[RedisServer]:
         yield server
 
 
-async def insist_on_view(url: str, rankd: Rankd) -> None:
+async def insist_on_view(url: str, rankd: Engine) -> None:
     """Compare the windows that SQL shows with those of the engine."""
-    address = Address.parse(url)
+    address = PostgresAddress.parse(url)
     connection = await asyncpg.connect(address.url)
     try:
-        for name, page in rankd.book.boards.items():
+        for name, page in rankd.state.boards.items():
             rows = await connection.fetch(address.sql(WINDOWS), name)
             shown = {(row["window_id"], row["sealed_position"]) for row in rows}
             closed = {(id, sealed.through) for id, sealed in page.sealed.items()}
@@ -73,7 +73,7 @@ def test_corrected_games_in_memory_are_as_right_ones() -> None:
 
 @pytest.mark.parametrize("seed", range(100, 100 + GAMES_ON_DISK))
 def test_corrected_games_in_a_folder_are_as_right_ones(seed: int, tmp_path: Path) -> None:
-    asyncio.run(compare(Place.of(tmp_path / "game"), seed))
+    asyncio.run(compare(EngineConfig.of(tmp_path / "game"), seed))
 
 
 @pytest.mark.parametrize("seed", range(200, 200 + GAMES_ON_DISK))
@@ -81,7 +81,7 @@ def test_corrected_games_on_postgresql_are_as_right_ones(
     seed: int, server: PostgresServer, tmp_path: Path
 ) -> None:
     url = new_ledger(server.url)
-    asyncio.run(compare(Place(tmp_path, url), seed, partial(insist_on_view, url)))
+    asyncio.run(compare(EngineConfig(tmp_path, url), seed, partial(insist_on_view, url)))
 
 
 @pytest.mark.parametrize("seed", range(300, 300 + GAMES_ON_DISK))
@@ -89,4 +89,4 @@ def test_corrected_games_with_redis_are_as_right_ones(
     seed: int, server: PostgresServer, redis: RedisServer
 ) -> None:
     index = f"{redis.url}?prefix=game{seed}"
-    asyncio.run(compare(Place(None, new_ledger(server.url), index), seed))
+    asyncio.run(compare(EngineConfig(None, new_ledger(server.url), index), seed))

@@ -21,12 +21,12 @@ from itertools import pairwise
 from random import Random
 from typing import Any, NamedTuple
 
-from rankd.adapters.memory.standings import MemoryStandings
+from rankd.adapters.memory.archive import MemoryArchive
+from rankd.bootstrap import SQLITE, EngineConfig, engine
+from rankd.core.engine import Engine
 from rankd.core.managers import Archiver
-from rankd.core.service import Rankd
 from rankd.model.facts import Position, WindowDropped
 from rankd.model.window import Instant
-from rankd.wiring import SQLITE, Place, engine
 
 MINUTE = 60_000_000
 HOUR, DAY = 60 * MINUTE, 1_440 * MINUTE
@@ -48,9 +48,9 @@ DEFINITIONS: tuple[dict[str, Any], ...] = (
     {"rule": "latest", "windows": ["all", _SEASON], "ties": "dense", "segments": ["region"]},
 )
 
-IN_MEMORY = Place.of(None)
+IN_MEMORY = EngineConfig.of(None)
 
-Check = Callable[[Rankd], Awaitable[None]]
+Check = Callable[[Engine], Awaitable[None]]
 """Looks at an engine after a game with a corrected time."""
 
 
@@ -109,11 +109,11 @@ def _step(draw: Random, number: int) -> Step:
     return Step(elapsed, "submit", (board, draw.choice(PLAYERS), draw.randrange(9), region))
 
 
-async def act(rankd: Rankd, step: Step) -> None:
+async def act(rankd: Engine, step: Step) -> None:
     """Do what a step says; on boards that are not there, nothing."""
     match step.action, step.arguments:
         case "define", (board, definition):
-            known = board in rankd.book.boards
+            known = board in rankd.state.boards
             await (rankd.redefine if known else rankd.define)(board, definition)
         case "profile", (player, region):
             await rankd.profile(player, {"attributes": {"region": region}})
@@ -121,24 +121,24 @@ async def act(rankd: Rankd, step: Step) -> None:
             item = {"player": player, "score": score}
             if region is not None:
                 item["attributes"] = {"region": region}
-            if board in rankd.book.boards:
+            if board in rankd.state.boards:
                 await rankd.submit(board, [item])
 
 
 class Node(NamedTuple):
     """An engine, and its archiver."""
 
-    rankd: Rankd
+    rankd: Engine
     archiver: Archiver
 
     async def catch_up(self) -> None:
         """Fold what other nodes have appended."""
-        async with self.rankd._intake.turn():
-            await self.rankd._intake.pursue()
+        async with self.rankd._writer.turn():
+            await self.rankd._writer.catch_up_others()
 
     async def archive(self) -> None:
         """Archive closed windows, and drop archives of those that are gone."""
-        for page in list(self.rankd.book.boards.values()):
+        for page in list(self.rankd.state.boards.values()):
             for sealed in list(page.sealed.values()):
                 await self.archiver.keep(sealed)
         await self.archiver.drop()
@@ -148,9 +148,9 @@ class Node(NamedTuple):
 class World:
     """A clock, a ledger and an archive, and the nodes that share them."""
 
-    place: Place
+    place: EngineConfig
     clock: GameClock = field(default_factory=GameClock)
-    archive: MemoryStandings = field(default_factory=MemoryStandings)
+    archive: MemoryArchive = field(default_factory=MemoryArchive)
 
     @property
     def shared(self) -> bool:
@@ -203,7 +203,7 @@ async def _play_step(node: Node, step: Step) -> None:
     await node.archive()
 
 
-async def _correct(rankd: Rankd, first: Position, ahead: int) -> None:
+async def _correct(rankd: Engine, first: Position, ahead: int) -> None:
     if rankd.position >= first:
         await rankd.correct_time(first=first, ahead=ahead)
 
@@ -221,10 +221,10 @@ async def _end_life(
             await node.rankd.save()
 
 
-async def standings_of(rankd: Rankd) -> Mapping[tuple[str, str, str | None], Any]:
+async def standings_of(rankd: Engine) -> Mapping[tuple[str, str, str | None], Any]:
     """Return the standings in every window of every board, and in its segments."""
     found: dict[tuple[str, str, str | None], Any] = {}
-    for name, page in rankd.book.boards.items():
+    for name, page in rankd.state.boards.items():
         windows = [(one.window.id, one.terms) for one in page.sealed.values()]
         windows += [(one.window.id, one.terms) for one in page.windows.values()]
         for id, terms in windows:
@@ -236,19 +236,19 @@ async def standings_of(rankd: Rankd) -> Mapping[tuple[str, str, str | None], Any
     return found
 
 
-async def dropped_by(rankd: Rankd) -> set[tuple[str, str]]:
+async def dropped_by(rankd: Engine) -> set[tuple[str, str]]:
     """Return the boards and ids of windows that retention dropped."""
     facts = await rankd._ledger.read(after=Position(0), limit=1_000_000)
     return {(one.fact.board, one.fact.window) for one in facts if type(one.fact) is WindowDropped}
 
 
-def archived_in(world: World, rankd: Rankd) -> tuple[Mapping[Any, Any], Sequence[Any]]:
+def archived_in(world: World, rankd: Engine) -> tuple[Mapping[Any, Any], Sequence[Any]]:
     """Return the archives of windows that are closed, and those of windows that were put back."""
     closed, others = {}, []
     for board, window, since in {**world.archive.totals, **world.archive.sealed}:
         rows = world.archive.sealed.get((board, window, since), ())
         shown = [(row.rank, row.player, row.scores) for row in rows]
-        sealed = rankd.book.boards[board].sealed.get(window)
+        sealed = rankd.state.boards[board].sealed.get(window)
         if sealed is not None and sealed.through == since:
             closed[board, window, None] = shown
         else:
@@ -256,19 +256,19 @@ def archived_in(world: World, rankd: Rankd) -> tuple[Mapping[Any, Any], Sequence
     return closed, others
 
 
-async def compare(place: Place, seed: int, check: Check | None = None) -> int:
+async def compare(place: EngineConfig, seed: int, check: Check | None = None) -> int:
     """Play a game in both worlds; return how many rankings there are, all of them the same."""
     game, right, corrected = make_game(seed), World(IN_MEMORY), World(place)
     expected: dict[tuple[str, str, str | None], Any] = {}
     dropped: set[tuple[str, str]] = set()
     earlier: list[Any] = []
 
-    async def expect(rankd: Rankd) -> None:
+    async def expect(rankd: Engine) -> None:
         expected.update(await standings_of(rankd))
         dropped.update(await dropped_by(rankd))
         earlier.extend(archived_in(right, rankd)[1])
 
-    async def insist(rankd: Rankd) -> None:
+    async def insist(rankd: Engine) -> None:
         # Nothing is dropped on behalf of a wrong time, so that another definition may keep it.
         standings = await standings_of(rankd)
         found = {
@@ -281,7 +281,7 @@ async def compare(place: Place, seed: int, check: Check | None = None) -> int:
         assert found == wanted, f"seed {seed}: {differences(found, wanted)}"
         closed = {
             (name, id, None): standings[name, id, None]
-            for name, page in rankd.book.boards.items()
+            for name, page in rankd.state.boards.items()
             for id in page.sealed
         }
         archived, others = archived_in(corrected, rankd)

@@ -27,7 +27,7 @@ LIBRARIES="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so
 
 LD_PRELOAD="$LIBRARIES" "$PYTHON" - <<'PROOF'
 import pathlib
-from rankd.forms import _native
+from rankd.templates import _native
 from rankd.rank import _ranklist
 
 for binary in map(pathlib.Path, (_ranklist.__file__, _native.__file__)):

@@ -18,11 +18,11 @@ from typing import NamedTuple
 
 from tests.simulation.postgres_servers import new_ledger, postgres
 
-from rankd.core.service import Rankd
+from rankd.bootstrap import EngineConfig, engine
+from rankd.core.engine import Engine
 from rankd.embedded import WallClock
 from rankd.model.facts import Position, WindowDropped, WindowOpened, WindowSealed
 from rankd.model.window import Instant
-from rankd.wiring import Place, engine
 
 MINUTE = 60_000_000
 DAY = 1_440 * MINUTE
@@ -59,13 +59,13 @@ class Figures(NamedTuple):
 
 
 @asynccontextmanager
-async def opened(place: Place, clock: SteppedClock) -> AsyncIterator[Rankd]:
+async def opened(place: EngineConfig, clock: SteppedClock) -> AsyncIterator[Engine]:
     """Open a node."""
     async with engine(place, clock=clock, reading=nullcontext(), tell=lambda _: None) as running:
         yield running.rankd
 
 
-async def simulate(places: list[Place], steps: int, seed: int) -> Figures:
+async def simulate(places: list[EngineConfig], steps: int, seed: int) -> Figures:
     """Let clocks step on nodes at these places."""
     draw, starts = Random(seed), 0
     async with AsyncExitStack() as stack:
@@ -88,7 +88,7 @@ async def simulate(places: list[Place], steps: int, seed: int) -> Figures:
         return Figures(steps, starts, *await counted(nodes[0]))
 
 
-async def start_wrong(place: Place, offset: int) -> None:
+async def start_wrong(place: EngineConfig, offset: int) -> None:
     """Open a node while its clock is wrong, and let it turn windows."""
     clock = SteppedClock()
     clock.offset = offset
@@ -96,16 +96,18 @@ async def start_wrong(place: Place, offset: int) -> None:
         await node.sealer.turn()
 
 
-async def play(node: Rankd, step: int) -> None:
+async def play(node: Engine, step: int) -> None:
     """Have a node look for turns and count a score."""
     await node.sealer.turn()
     await node.submit("b", [{"player": f"p{step % 7}", "delta": 1}])
 
 
-async def counted(node: Rankd) -> tuple[int, int]:
+async def counted(node: Engine) -> tuple[int, int]:
     """Return how many scores count, and how many turns are recorded."""
-    async with node._intake.turn():
-        await node._intake.pursue()  # What other nodes appended last may not be folded here yet.
+    async with node._writer.turn():
+        await (
+            node._writer.catch_up_others()
+        )  # What other nodes appended last may not be folded here yet.
     facts = await node._ledger.read(after=Position(0), limit=1_000_000)
     turns = (WindowOpened, WindowSealed, WindowDropped)
     page = await node.reader.page("b", limit=10)
@@ -117,10 +119,10 @@ def run(steps: int, nodes: int, seed: int) -> Figures:
     """Simulate over a folder, or over PostgreSQL where there are several nodes."""
     if nodes == 1:
         with tempfile.TemporaryDirectory() as folder:
-            return asyncio.run(simulate([Place.of(folder)], steps, seed))
+            return asyncio.run(simulate([EngineConfig.of(folder)], steps, seed))
     with postgres() as server:
         url = new_ledger(server.url)
-        places = [Place(None, url, node=f"n{number}") for number in range(nodes)]
+        places = [EngineConfig(None, url, node=f"n{number}") for number in range(nodes)]
         return asyncio.run(simulate(places, steps, seed))
 
 

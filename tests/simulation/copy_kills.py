@@ -23,10 +23,10 @@ from pathlib import Path
 from tests.simulation.kills import facts_of
 from tests.simulation.power_loss import scratch_folder
 
-from rankd.adapters.sqlite import SQLiteLedger, backup, transcription
-from rankd.adapters.sqlite.closed import ClosedLedger
+from rankd.adapters.sqlite import SQLiteLedger, backup, online_copy
 from rankd.adapters.sqlite.database import LOCK
-from rankd.adapters.sqlite.following import FollowedLedger
+from rankd.adapters.sqlite.offline import OfflineLedger
+from rankd.adapters.sqlite.read_only import ReadOnlyLedger
 from rankd.core.transfer import Transfer
 from rankd.errors import LedgerNotCopied, RankdError
 from rankd.model.facts import Position
@@ -43,7 +43,7 @@ Copy = Callable[[Path, Path], AsyncIterator[Progress]]
 
 
 async def restore(source: Path, target: Path) -> AsyncIterator[Progress]:
-    async with ClosedLedger.open(source) as closed:
+    async with OfflineLedger.open(source) as closed:
         async for progress in closed.backup(target):
             yield progress
 
@@ -55,7 +55,7 @@ async def back_up(source: Path, target: Path) -> AsyncIterator[Progress]:
 
 
 async def back_up_beside(source: Path, target: Path) -> AsyncIterator[Progress]:
-    async with SQLiteLedger.open(source), FollowedLedger.open(source) as followed:
+    async with SQLiteLedger.open(source), ReadOnlyLedger.open(source) as followed:
         async for progress in followed.backup(target):
             yield progress
 
@@ -87,7 +87,7 @@ class Killer:
 
 async def copy_until_killed(copy: Copy, source: Path, target: Path, dies: int) -> None:
     backup.STEP_PAGES = 4
-    transcription.STEP_BLOCKS = 1
+    online_copy.STEP_BLOCKS = 1
     killer = Killer(dies)
     sys.addaudithook(killer.audit)
     killer.armed = True
@@ -120,7 +120,7 @@ async def judge(source: Path, target: Path, *, existed: bool) -> str | None:
     if not found - {LOCK}:
         return None if existed else "an empty folder, where a new ledger would be begun"
     try:
-        async with ClosedLedger.open(target) as copy, ClosedLedger.open(source) as whole:
+        async with OfflineLedger.open(target) as copy, OfflineLedger.open(source) as whole:
             async for _ in copy.verify():
                 pass
             facts = await copy.read(after=Position(0), limit=10_000)
@@ -136,7 +136,7 @@ async def judge(source: Path, target: Path, *, existed: bool) -> str | None:
 async def repeat(copy: Copy, source: Path, target: Path) -> str | None:
     """Copy again, unless the copy is whole; return what is wrong with it then."""
     try:
-        async with ClosedLedger.open(target):
+        async with OfflineLedger.open(target):
             pass
     except RankdError:
         async for _ in copy(source, target):

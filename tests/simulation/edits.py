@@ -23,7 +23,7 @@ from typing import NamedTuple, TypeAlias
 
 from tests.simulation.power_loss import scratch_folder
 
-from rankd.adapters.sqlite import SQLiteLedger, recent
+from rankd.adapters.sqlite import SQLiteLedger, recent_keys
 from rankd.adapters.sqlite.database import FILE
 from rankd.errors import RankdError
 from rankd.model.facts import (
@@ -35,7 +35,7 @@ from rankd.model.facts import (
     WindowOpened,
 )
 from rankd.model.window import Instant
-from rankd.ports import Kept
+from rankd.ports import StoredReceipt
 
 NOW = Instant(1_763_000_000_000_000)
 KEYED: list[Fact] = [ScoreSubmitted("b", "p", scores=(1,), key=f"k{n}") for n in range(120)]
@@ -71,7 +71,7 @@ async def write(folder: Path) -> None:
         for number in range(40):
             fact = ScoreSubmitted("b", f"player-{number}", scores=(number,), metadata=METADATA)
             await ledger.append([fact, KEYED[80 + number]], now=Instant(NOW + number))
-        kept = [Kept(Position(number), b"receipt %d" % number) for number in range(2, 60)]
+        kept = [StoredReceipt(Position(number), b"receipt %d" % number) for number in range(2, 60)]
         await ledger.keep_receipts(kept)
 
 
@@ -148,7 +148,7 @@ def _say(line: str) -> None:
 
 
 def main() -> int:
-    recent.GENERATION_KEYS = 8  # So that keys are on the move at all times.
+    recent_keys.GENERATION_KEYS = 8  # So that keys are on the move at all times.
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--edits", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=time.time_ns() & 0xFFFF_FFFF)

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from rankd.adapters.sqlite.recent import GENERATION_KEYS
+from rankd.adapters.sqlite.recent_keys import GENERATION_KEYS
 from rankd.client import AsyncClient
 from rankd.errors import NotRanked, Unavailable, UnknownBoard, UnknownWindow
 

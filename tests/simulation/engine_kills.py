@@ -38,13 +38,13 @@ import msgspec
 from tests.simulation.power_loss import scratch_folder
 from tests.simulation.segment_model import wrong_segments
 
-from rankd.adapters.sqlite import recent
+from rankd.adapters.sqlite import recent_keys
+from rankd.bootstrap import EngineConfig, RunningEngine, engine
 from rankd.core import fold
-from rankd.core.intake import Answer
-from rankd.core.service import Rankd
+from rankd.core.engine import Engine
+from rankd.core.writer import WriteResult
 from rankd.errors import LedgerUnavailable, RankdError, Refused, Unavailable
 from rankd.model.facts import Fact, Position, Recorded, ScoreSubmitted
-from rankd.wiring import Engine, Place, engine
 
 START = 1_794_657_600_000_000
 """Noon of a day in 2026, in microseconds."""
@@ -146,7 +146,7 @@ class Diary:
         return "unknown" if told is None else told.applied
 
 
-def digest_of(answer: Answer) -> str | None:
+def digest_of(answer: WriteResult) -> str | None:
     if answer.receipt is None:
         return None
     return blake2b(answer.receipt.encode(), digest_size=8).hexdigest()
@@ -168,7 +168,7 @@ class SpedClock:
 class Load:
     """Everything that callers do, at random, told to a pipe."""
 
-    def __init__(self, rankd: Rankd, life: int, seed: int, pipe: int, boards: int) -> None:
+    def __init__(self, rankd: Engine, life: int, seed: int, pipe: int, boards: int) -> None:
         self._rankd, self._life, self._pipe = rankd, life, pipe
         self._random = Random(f"{seed}/{life}")
         self._number = 0
@@ -179,7 +179,7 @@ class Load:
 
     async def run(self) -> None:
         for name, definitions in self._boards.items():
-            if name not in self._rankd.book.boards:
+            if name not in self._rankd.state.boards:
                 await self._do(self._define(name, definitions[0]))
         await asyncio.gather(*[self._work() for _ in range(WORKERS)])
 
@@ -287,9 +287,9 @@ class Load:
 
         async def work() -> Told:
             async with self._redefining:  # Else another worker's change would be taken for ours.
-                before = self._rankd.book.page(name).defined_at
+                before = self._rankd.state.page(name).defined_at
                 await self._rankd.redefine(name, definition, actor=mark)
-                changed = self._rankd.book.page(name).defined_at > before
+                changed = self._rankd.state.page(name).defined_at > before
             return Told(mark, "yes" if changed else "unknown")  # It may be so defined already.
 
         await self._do((Intent(mark, 1), work))
@@ -303,7 +303,7 @@ class Load:
 
         async with self._redefining:  # Else a board could be gone before its change is looked at.
             await self._do((Intent(mark, 1), work))
-        if name not in self._rankd.book.boards:
+        if name not in self._rankd.state.boards:
             await self._do(self._define(name, self._boards[name][0]))
 
     def _define(
@@ -318,7 +318,7 @@ class Load:
         return Intent(mark, 1), work
 
 
-def _told(mark: str, answers: Sequence[Answer]) -> Told:
+def _told(mark: str, answers: Sequence[WriteResult]) -> Told:
     """Say what submissions were told: those that reuse a key are sent alone."""
     if any(answer.error is not None or answer.duplicate for answer in answers):
         return Told(mark, "no")
@@ -340,7 +340,7 @@ async def prepare(folder: Path, life: int, boards: int) -> None:
 
 
 def opened(folder: Path, clock: SpedClock) -> Any:
-    return engine(Place(folder), clock=clock, reading=nullcontext(), tell=lambda _: None)
+    return engine(EngineConfig(folder), clock=clock, reading=nullcontext(), tell=lambda _: None)
 
 
 # ----------------------------------------------------------------------------- the parent
@@ -413,24 +413,24 @@ class Judge:
     def __init__(self, findings: Findings, diary: Diary) -> None:
         self.findings, self.diary = findings, diary
 
-    async def judge(self, folder: Path, life: int, recent: Diary, random: Random) -> list[str]:
+    async def judge(self, folder: Path, life: int, recent_keys: Diary, random: Random) -> list[str]:
         """Open what is left, and return what is wrong with it."""
         try:
             async with opened(folder, SpedClock(START + (life + 1) * LIFE, speed=1)) as running:
                 self.findings.believed += running.rankd.snapshotter.saved > 0
-                problems = await self._judge(running, recent, random)
+                problems = await self._judge(running, recent_keys, random)
                 if random.random() < 0.3:
                     await running.rankd.save()
                 return problems
         except RankdError as exc:
             return [f"{type(exc).__name__}: {exc}"]
 
-    async def _judge(self, running: Engine, recent: Diary, random: Random) -> list[str]:
+    async def _judge(self, running: RunningEngine, recent_keys: Diary, random: Random) -> list[str]:
         facts = await everything(running)
         self.findings.facts = len(facts)
         problems = self.compare(facts)
-        self._count(recent, facts)
-        again = self._to_be_sent_again(running.rankd, recent, random)
+        self._count(recent_keys, facts)
+        again = self._to_be_sent_again(running.rankd, recent_keys, random)
         for intent in list(again):
             try:
                 problems += await self._repeat(running.rankd, intent)
@@ -467,26 +467,26 @@ class Judge:
                     problems.append(f"{mark}: is not at {position}")
         return problems
 
-    def _count(self, recent: Diary, facts: list[Recorded]) -> None:
+    def _count(self, recent_keys: Diary, facts: list[Recorded]) -> None:
         marks = {_actor(one.fact) for one in facts}
-        for mark, intent in recent.intents.items():
+        for mark, intent in recent_keys.intents.items():
             applied = self.diary.applied(mark)
             self.findings.acknowledged += intent.facts * (applied == "yes")
             self.findings.refused += intent.facts * (applied == "no")
             self.findings.unknown += applied == "unknown"
             self.findings.found += applied == "unknown" and mark in marks
 
-    def _to_be_sent_again(self, rankd: Rankd, recent: Diary, random: Random) -> list[Intent]:
+    def _to_be_sent_again(self, rankd: Engine, recent_keys: Diary, random: Random) -> list[Intent]:
         """Return all of the unknown, and some of the acknowledged, where their board still is."""
-        keyed = [intent for intent in recent.intents.values() if intent.items]
+        keyed = [intent for intent in recent_keys.intents.values() if intent.items]
         unknown = [one for one in keyed if self.diary.applied(one.mark) == "unknown"]
         known = [one for one in keyed if self.diary.applied(one.mark) == "yes"]
         again = [*unknown, *random.sample(known, min(len(known), REPEATED))]
-        again = [intent for intent in again if intent.board in rankd.book.boards]
+        again = [intent for intent in again if intent.board in rankd.state.boards]
         self.findings.repeated += len(again)
         return again
 
-    async def _repeat(self, rankd: Rankd, intent: Intent) -> list[str]:
+    async def _repeat(self, rankd: Engine, intent: Intent) -> list[str]:
         assert intent.board is not None
         told = self.diary.told.get(intent.mark)
         heard = [
@@ -505,7 +505,7 @@ def _actor(fact: Fact) -> str | None:
     return getattr(fact, "actor", None)
 
 
-async def everything(running: Engine) -> list[Recorded]:
+async def everything(running: RunningEngine) -> list[Recorded]:
     facts: list[Recorded] = []
     while some := await running.ledger.read(
         after=facts[-1].position if facts else Position(0), limit=10_000
@@ -514,11 +514,11 @@ async def everything(running: Engine) -> list[Recorded]:
     return facts
 
 
-async def wrong_sums(rankd: Rankd, facts: list[Recorded]) -> list[str]:
+async def wrong_sums(rankd: Engine, facts: list[Recorded]) -> list[str]:
     """Compare boards that add up with an addition."""
     problems = []
     for board in SUMS:
-        if board not in rankd.book.boards:
+        if board not in rankd.state.boards:
             continue
         sums: Counter[str] = Counter()
         for one in facts:
@@ -541,11 +541,11 @@ def campaign(
         if not folder.exists():
             asyncio.run(prepare(folder, life, boards))
         text = kill_one(folder, life, seed, random, boards)
-        recent = Diary()
-        for one in (diary, recent):
+        recent_keys = Diary()
+        for one in (diary, recent_keys):
             one.read(text)
         findings.kills += 1
-        problems = asyncio.run(judge.judge(folder, life, recent, random))
+        problems = asyncio.run(judge.judge(folder, life, recent_keys, random))
         findings.problems += [f"life {life}: {problem}" for problem in problems]
         if findings.problems:
             break
@@ -568,7 +568,7 @@ def _say(line: str) -> None:
 
 
 def main() -> int:
-    recent.GENERATION_KEYS = 8  # So that keys are on the move at all times.
+    recent_keys.GENERATION_KEYS = 8  # So that keys are on the move at all times.
     fold.IN_MOVES_COST_MAX = 8  # So that a batch is folded in many parts.
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kills", type=int, default=1_000)

@@ -11,7 +11,7 @@ that were synced, and of the changes since then any first part.
 
 Each time an engine is opened on what is left, and judged: every call that was acknowledged is
 there, at the positions that were told; the call under way is there whole or not at all, and counts
-once when it is sent again; the index and the book are those of the ledger folded from the
+once when it is sent again; the index and the state are those of the ledger folded from the
 beginning, whatever snapshot was found; and a save that had ended is the one that is found.
 """
 
@@ -34,11 +34,12 @@ from unittest.mock import patch
 from tests.simulation.power_loss import _hold_checkpoints, scratch_folder
 
 from rankd.adapters.memory.index import NativeIndex
-from rankd.adapters.memory.snapshot import SnapshotFolder
-from rankd.adapters.sqlite import SQLiteLedger, recent
+from rankd.adapters.memory.snapshot_folder import SnapshotFolder
+from rankd.adapters.sqlite import SQLiteLedger, recent_keys
 from rankd.adapters.sqlite import ledger as adapter
-from rankd.core.recovery import Home, recover
-from rankd.core.service import Rankd, running
+from rankd.bootstrap import INDEX
+from rankd.core.engine import Engine, running
+from rankd.core.recovery import IndexHome, recover
 from rankd.errors import RankdError
 from rankd.model.facts import Position
 from rankd.testing.faults import (
@@ -51,7 +52,6 @@ from rankd.testing.faults import (
     _apply,
     watched_disk,
 )
-from rankd.wiring import INDEX
 
 NOON = 1_794_657_600_000_000
 HOUR = 3_600_000_000
@@ -308,25 +308,25 @@ class IndexCrash:
                         gone.put(inner, None)
                 holder.put(name, None)
 
-    def write(self, folder: Path, keep: Keep, mend: Mend) -> None:
+    def write(self, folder: Path, keep: Keep, repair: Mend) -> None:
         """Make the files that are left."""
-        self._write(self._root, folder, keep, mend)
+        self._write(self._root, folder, keep, repair)
 
-    def _write(self, what: _Folder, folder: Path, keep: Keep, mend: Mend) -> None:
+    def _write(self, what: _Folder, folder: Path, keep: Keep, repair: Mend) -> None:
         folder.mkdir(exist_ok=True)
         for name, inner in what.settled(keep(what.pending)).items():
             if isinstance(inner, _Folder):
-                self._write(inner, folder / name, keep, mend)
+                self._write(inner, folder / name, keep, repair)
                 continue
             data = bytearray(inner.durable)
-            for operation in mend(inner.pending):
+            for operation in repair(inner.pending):
                 _apply(data, operation)
             (folder / name).write_bytes(data)
 
 
 # ------------------------------------------------------------------------- lives of an engine
 
-Work = Callable[[Rankd, str], Awaitable[list[Position]]]
+Work = Callable[[Engine, str], Awaitable[list[Position]]]
 
 
 class Call(NamedTuple):
@@ -350,7 +350,7 @@ class Life:
 class Caller:
     """Asks an engine for one thing after another."""
 
-    def __init__(self, life: Life, rankd: Rankd, clock: SetClock, ledger: SQLiteLedger) -> None:
+    def __init__(self, life: Life, rankd: Engine, clock: SetClock, ledger: SQLiteLedger) -> None:
         self.life, self.rankd, self.clock = life, rankd, clock
         self._ledger, self._checkpoints = ledger, _hold_checkpoints(ledger)
 
@@ -371,7 +371,7 @@ class Caller:
         if keys:
             items = [{**item, "key": f"{number}/{place}"} for place, item in enumerate(items)]
 
-        async def work(rankd: Rankd, mark: str) -> list[Position]:
+        async def work(rankd: Engine, mark: str) -> list[Position]:
             return [one.position for one in await rankd.submit("b", items, actor=mark)]
 
         await self._call(many, items if keys else [], work)
@@ -379,15 +379,15 @@ class Caller:
     async def define(self, **more: Any) -> None:
         definition = {"rule": "sum", "windows": ["all", "daily"], **more}
 
-        async def work(rankd: Rankd, mark: str) -> list[Position]:
-            known = "b" in rankd.book.boards
+        async def work(rankd: Engine, mark: str) -> list[Position]:
+            known = "b" in rankd.state.boards
             await (rankd.redefine if known else rankd.define)("b", definition, actor=mark)
-            return [rankd.book.page("b").defined_at]
+            return [rankd.state.page("b").defined_at]
 
         await self._call(1, [], work)
 
     async def profile(self, player: str, region: str) -> None:
-        async def work(rankd: Rankd, mark: str) -> list[Position]:
+        async def work(rankd: Engine, mark: str) -> list[Position]:
             body = {"name": mark, "attributes": {"region": region}}
             return [await rankd.profile(player, body, actor=mark)]
 
@@ -407,7 +407,7 @@ async def first_life(caller: Caller) -> None:
     await caller.submit(1)
     await caller.define(segments=["region"])
     await caller.submit(5)
-    await caller.save()  # With receipts that are owed.
+    await caller.save()  # With receipts that are unstored.
     caller.clock.time += 24 * HOUR
     await caller.submit(2)
     await caller.submit(60)
@@ -438,9 +438,9 @@ async def lived(folder: Path, *, syncs: bool = True) -> Life:
 
 
 def engine_on(ledger: SQLiteLedger, folder: Path, clock: SetClock) -> Any:
-    def build() -> Home:
+    def build() -> IndexHome:
         index = NativeIndex()
-        return Home(index, SnapshotFolder(folder / INDEX, index))
+        return IndexHome(index, SnapshotFolder(folder / INDEX, index))
 
     return running(ledger=ledger, build=build, clock=clock, reading=nullcontext())
 
@@ -491,7 +491,7 @@ class Judge:
         IndexCrash(self._before).write(folder, len, lambda _: [])
         await self._judge(folder, f"moment {self._moment}, all names", must_find=self.saved)
 
-    async def blank(self, folder: Path) -> None:
+    async def placeholder(self, folder: Path) -> None:
         """A disk that lies: all names of the index are there, and zeros for its last writes."""
         _write(self._crash().synced(), folder)
         IndexCrash(self._before).write(folder, len, _blanked)
@@ -537,7 +537,7 @@ class Judge:
                 pass
             return problems
 
-    async def _compare(self, ledger: SQLiteLedger, rankd: Rankd) -> list[str]:
+    async def _compare(self, ledger: SQLiteLedger, rankd: Engine) -> list[str]:
         problems = []
         facts = await ledger.read(after=Position(0), limit=10_000)
         marks = Counter(getattr(one.fact, "actor", None) for one in facts)
@@ -552,17 +552,19 @@ class Judge:
                 told = self._life.positions[call.mark]
                 if any(at.get(position) != call.mark for position in told):
                     problems.append(f"call {number} is not where it was said to be")
-        again = (await recover(ledger, lambda: Home(NativeIndex(), None), lambda _: None)).projector
+        again = (
+            await recover(ledger, lambda: IndexHome(NativeIndex(), None), lambda _: None)
+        ).projector
         if index_of(again.index).digest() != index_of(rankd.projector.index).digest():
             problems.append("the index is not that of the ledger")
-        if again.book.profiles != rankd.book.profiles or pages(again.book) != pages(rankd.book):
+        if again.state.profiles != rankd.state.profiles or pages(again.state) != pages(rankd.state):
             problems.append("the book is not that of the ledger")
         return problems
 
-    async def _send_again(self, rankd: Rankd) -> list[str]:
+    async def _send_again(self, rankd: Engine) -> list[str]:
         """Repeat the last calls that were acknowledged, and the one under way."""
         problems = []
-        if "b" not in rankd.book.boards:
+        if "b" not in rankd.state.boards:
             return []
         first = max(0, self.acknowledged - 3)
         for number, call in list(enumerate(self._life.calls))[first : self.acknowledged + 1]:
@@ -600,7 +602,7 @@ def index_of(index: object) -> NativeIndex:
     return index
 
 
-def pages(book: Any) -> dict[str, Any]:
+def pages(state: Any) -> dict[str, Any]:
     return {
         name: (
             page.board.definition(),
@@ -609,7 +611,7 @@ def pages(book: Any) -> dict[str, Any]:
             [opened.window for opened in page.windows.values()],
             [(one.window, one.through, one.at) for one in page.sealed.values()],
         )
-        for name, page in book.boards.items()
+        for name, page in state.boards.items()
     }
 
 
@@ -644,7 +646,7 @@ async def after_a_lie() -> Findings:
         for moment, entry in enumerate(life.record, start=1):
             if isinstance(entry, Saved):
                 findings.moments += 1
-                await Judge(life, moment, findings).blank(scratch / "image")
+                await Judge(life, moment, findings).placeholder(scratch / "image")
     return findings
 
 
@@ -669,7 +671,7 @@ def _say(line: str) -> None:
 
 
 def main() -> int:
-    recent.GENERATION_KEYS = 8  # So that keys are on the move at all times.
+    recent_keys.GENERATION_KEYS = 8  # So that keys are on the move at all times.
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--images", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=time.time_ns() & 0xFFFF_FFFF)

@@ -30,7 +30,7 @@ from tests.simulation.power_loss import scratch_folder
 from rankd.adapters.sqlite import SQLiteLedger
 from rankd.adapters.sqlite import ledger as adapter
 from rankd.core import managers
-from rankd.core.service import Rankd
+from rankd.core.engine import Engine
 from rankd.errors import LedgerUnavailable
 from rankd.model.facts import Position
 from rankd.testing import disks
@@ -121,7 +121,7 @@ class World:
     random: Random
     told: dict[str, Outcome] = field(default_factory=dict)
     """By the key of a submission."""
-    rankd: Rankd | None = None
+    rankd: Engine | None = None
     ended: bool = False
 
     async def run(self, strikes: int) -> None:
@@ -140,7 +140,7 @@ class World:
         struck = 0
         async with self._engine() as rankd:
             self.rankd = rankd
-            if "b" not in rankd.book.boards:
+            if "b" not in rankd.state.boards:
                 await rankd.define("b", {"rule": "sum"})
             while struck < strikes:
                 struck += 1
@@ -192,11 +192,11 @@ class World:
         count = 0
         while not self.ended:
             await asyncio.sleep(0.001)
-            if self.rankd is not None and "b" in self.rankd.book.boards:
+            if self.rankd is not None and "b" in self.rankd.state.boards:
                 count += 1
                 await self._submit(self.rankd, f"{number}/{count}")
 
-    async def _submit(self, rankd: Rankd, key: str) -> None:
+    async def _submit(self, rankd: Engine, key: str) -> None:
         """Submit; one in two that is unknown is repeated."""
         item = {"player": f"p{len(self.told) % 50}", "score": 1, "key": key, "metadata": BALLAST}
         self.told[key] = "unknown"
@@ -211,7 +211,7 @@ BALLAST = {"replay": "x" * 400}
 """So that a disk of some megabytes is soon full."""
 
 
-async def told(rankd: Rankd, item: dict[str, object]) -> Outcome:
+async def told(rankd: Engine, item: dict[str, object]) -> Outcome:
     try:
         await rankd.submit("b", [item])
     except LedgerUnavailable as exc:
@@ -226,10 +226,10 @@ class _Engine:
         self._opening = SQLiteLedger.open(disk.folder / "d", vfs=disk.vfs)
         self._folder = disk.folder / "d"
 
-    async def __aenter__(self) -> Rankd:
+    async def __aenter__(self) -> Engine:
         ledger = await self._opening.__aenter__()
         self._running = engine_on(ledger, self._folder, SetClock())
-        rankd: Rankd = await self._running.__aenter__()
+        rankd: Engine = await self._running.__aenter__()
         return rankd
 
     async def __aexit__(self, *exc: object) -> None:

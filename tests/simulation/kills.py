@@ -23,7 +23,7 @@ from random import Random
 
 from tests.simulation.power_loss import scratch_folder
 
-from rankd.adapters.sqlite import SQLiteLedger, recent
+from rankd.adapters.sqlite import SQLiteLedger, recent_keys
 from rankd.adapters.sqlite import ledger as adapter
 from rankd.errors import RankdError
 from rankd.model.facts import Attributes, Fact, Position, ScoreSubmitted
@@ -46,7 +46,7 @@ def facts_of(number: int, size: int) -> list[Fact]:
 async def live(folder: Path, sizes: tuple[int, ...], killer: KillAt, pipe: int) -> None:
     """The child's life: an acknowledgement is one byte."""
     adapter.WAL_PAGES_MAX = 10
-    recent.GENERATION_KEYS = 8  # So that keys are on the move at all times.
+    recent_keys.GENERATION_KEYS = 8  # So that keys are on the move at all times.
     with watched_disk(killer) as disk:
         async with SQLiteLedger.open(folder, vfs=disk) as ledger:
             for number, size in enumerate(sizes):

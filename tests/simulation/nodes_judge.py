@@ -15,10 +15,10 @@ import msgspec
 from tests.simulation.nodes_load import Deed, Diary, Read, mark, mark_of
 
 from rankd.adapters.memory.index import NativeIndex
-from rankd.api import receipts as shown_receipts
+from rankd.api import render_receipts as shown_receipts
 from rankd.core.projector import Projector
 from rankd.core.reader import Reader
-from rankd.core.recovery import Home, folded
+from rankd.core.recovery import IndexHome, folded
 from rankd.embedded import WallClock
 from rankd.errors import UnknownBoard, UnknownWindow
 from rankd.model.facts import Position, Recorded, ScoreSubmitted
@@ -70,7 +70,7 @@ class Scratch:
     reader: Reader = field(init=False)
 
     def __post_init__(self) -> None:
-        home = Home(NativeIndex(), None)
+        home = IndexHome(NativeIndex(), None)
         self.projector = folded(self.facts, home)  # type: ignore[arg-type]
         self.reader = Reader(projector=self.projector, clock=WallClock())
 

@@ -31,7 +31,7 @@ import asyncpg  # type: ignore[import-untyped]
 from tests.simulation.power_loss import scratch_folder
 
 from rankd.adapters.postgres import PostgresLedger
-from rankd.adapters.postgres.line import Patience
+from rankd.adapters.postgres.connection import Timeouts
 from rankd.errors import LedgerUnavailable
 from rankd.model.facts import Fact, Position, ScoreSubmitted
 from rankd.model.window import Instant
@@ -47,8 +47,8 @@ WORKS_SECONDS_MAX = 60.0
 VERIFIED_ROUNDS = 25
 """After so many rounds everything is verified."""
 
-HURRIED = Patience(settle_seconds=0.3, statement_seconds=1.0)
-"""The patience of one node, so that some outcomes stay unknown."""
+HURRIED = Timeouts(settle_seconds=0.3, statement_seconds=1.0)
+"""The timeouts of one node, so that some outcomes stay unknown."""
 
 
 class Machine:
@@ -291,8 +291,8 @@ async def campaign(rounds: int, seed: int, say: Callable[[str], None]) -> World:
             proxy = await stack.enter_async_context(Proxy.open(HOST, made.server.port))
             world = World(made, proxy, Random(seed))
             url = f"postgresql://rankd@{HOST}:{proxy.port}/postgres"
-            for number, patience in enumerate((Patience(), HURRIED)):
-                opened = PostgresLedger.open(url, node=f"node{number}", patience=patience)
+            for number, timeouts in enumerate((Timeouts(), HURRIED)):
+                opened = PostgresLedger.open(url, node=f"node{number}", timeouts=timeouts)
                 world.nodes.append(await stack.enter_async_context(opened))
             for number in range(rounds):
                 await world.round(number)

@@ -9,15 +9,15 @@ it prints, one line for each append, the positions it was told.
 import asyncio
 import sys
 
-from rankd.adapters.postgres import Patience, PostgresLedger
+from rankd.adapters.postgres import PostgresLedger, Timeouts
 from rankd.model.facts import Fact, Position, ScoreSubmitted
 from rankd.model.window import Instant
-from rankd.ports import Kept
+from rankd.ports import StoredReceipt
 
 NOW = Instant(1_763_000_000_000_000)
 TASKS = 3
 """Appenders of one process, all on one ledger."""
-PATIENT = Patience.of_silence(60.0)
+PATIENT = Timeouts.of_silence(60.0)
 """A slow machine is no server that is lost."""
 
 
@@ -33,18 +33,18 @@ def facts_of(node: str, task: int, append: int) -> list[Fact]:
 
 async def write(url: str, node: str, appends: int) -> list[list[Position]]:
     """Append, hand in receipts for what was fresh, and return where everything went."""
-    async with PostgresLedger.open(url, node=node, patience=PATIENT) as ledger:
+    async with PostgresLedger.open(url, node=node, timeouts=PATIENT) as ledger:
 
         async def appender(task: int) -> list[list[Position]]:
             told: list[list[Position]] = []
-            owed: list[Kept] = []
+            unstored: list[StoredReceipt] = []
             for append in range(appends):
                 facts = facts_of(node, task, append)
-                appended = await ledger.append(facts, now=NOW, receipts=owed)
+                appended = await ledger.append(facts, now=NOW, receipts=unstored)
                 told.append(list(appended.positions))
                 fresh = len(facts) - 1 not in appended.first_uses
-                owed = [Kept(appended.positions[-1], node.encode())] if fresh else []
-            await ledger.keep_receipts(owed)
+                unstored = [StoredReceipt(appended.positions[-1], node.encode())] if fresh else []
+            await ledger.keep_receipts(unstored)
             return told
 
         return [

@@ -26,12 +26,12 @@ from unittest.mock import patch
 
 import apsw
 
-from rankd.adapters.sqlite import SQLiteLedger, recent
+from rankd.adapters.sqlite import SQLiteLedger, recent_keys
 from rankd.adapters.sqlite import ledger as adapter
 from rankd.errors import RankdError
 from rankd.model.facts import Fact, Position, ScoreSubmitted
 from rankd.model.window import Instant
-from rankd.ports import Kept, Ledger
+from rankd.ports import Ledger, StoredReceipt
 from rankd.testing.faults import Acknowledged, Crash, Operation, Recorder, watched_disk
 
 NOW = Instant(1_763_000_000_000_000)
@@ -79,7 +79,7 @@ async def append_then_acknowledge(
     ledger: Ledger, facts: list[Fact], recorder: Recorder, total: int
 ) -> None:
     """As it should be."""
-    await ledger.append(facts, now=NOW, receipts=[Kept(Position(1), b"receipt")])
+    await ledger.append(facts, now=NOW, receipts=[StoredReceipt(Position(1), b"receipt")])
     recorder.acknowledge(total)
 
 
@@ -231,7 +231,7 @@ def _say(line: str) -> None:
 
 
 def main() -> int:
-    recent.GENERATION_KEYS = 8  # So that keys are on the move at all times.
+    recent_keys.GENERATION_KEYS = 8  # So that keys are on the move at all times.
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--images", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=time.time_ns() & 0xFFFF_FFFF)

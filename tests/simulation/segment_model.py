@@ -6,7 +6,7 @@ a ledger from first to last, and keeps of each board the scores, and of each pla
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from rankd.core.service import Rankd
+from rankd.core.engine import Engine
 from rankd.model.facts import (
     BoardDefined,
     BoardRetired,
@@ -79,7 +79,7 @@ class SegmentModel:
         entries[fact.player] = (new, since if new == score else position)
 
 
-async def wrong_segments(rankd: Rankd, facts: Iterable[Recorded], prefix: str) -> list[str]:
+async def wrong_segments(rankd: Engine, facts: Iterable[Recorded], prefix: str) -> list[str]:
     """Return which rankings of boards whose names begin so differ from the model's."""
     model, problems = SegmentModel(prefix).read(facts), []
     there: dict[str, set[str | None]] = {}

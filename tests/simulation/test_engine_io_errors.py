@@ -18,11 +18,11 @@ from tests.simulation.engine_power_loss import Asked, SetClock, Watch, engine_on
 
 from rankd.adapters.sqlite import SQLiteLedger
 from rankd.adapters.sqlite import ledger as adapter
-from rankd.core.service import Rankd
+from rankd.bootstrap import INDEX
+from rankd.core.engine import Engine
 from rankd.errors import LedgerUnavailable, Refused
 from rankd.model.facts import Position
 from rankd.testing.faults import FailAt, disk_full, io_error, watched_disk
-from rankd.wiring import INDEX
 
 pytestmark = pytest.mark.anyio
 NEVER = -1
@@ -43,7 +43,7 @@ class Client:
     items: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     saves_failed: int = 0
 
-    async def live(self, rankd: Rankd, clock: SetClock) -> None:
+    async def live(self, rankd: Engine, clock: SetClock) -> None:
         """Go on whatever happens: whoever was refused asks again for something else."""
         await self._define(rankd, BOARD)
         await self._submit(rankd, 3)
@@ -55,7 +55,7 @@ class Client:
         await self._save(rankd)
         await self._submit(rankd, 2)
 
-    async def _submit(self, rankd: Rankd, many: int) -> None:
+    async def _submit(self, rankd: Engine, many: int) -> None:
         mark = f"m{len(self.facts)}"
         items = [
             {"player": f"p{place}", "score": place, "key": f"{mark}/{place}"}
@@ -64,9 +64,9 @@ class Client:
         self.items[mark] = items
         await self._call(mark, many, lambda: rankd.submit("b", items, actor=mark))
 
-    async def _define(self, rankd: Rankd, definition: dict[str, Any]) -> None:
+    async def _define(self, rankd: Engine, definition: dict[str, Any]) -> None:
         mark = f"m{len(self.facts)}"
-        known = "b" in rankd.book.boards
+        known = "b" in rankd.state.boards
         call = rankd.redefine if known else rankd.define
         await self._call(mark, 1, lambda: call("b", definition, actor=mark))
 
@@ -81,7 +81,7 @@ class Client:
         else:
             self.told[mark] = "yes"
 
-    async def _save(self, rankd: Rankd) -> None:
+    async def _save(self, rankd: Engine) -> None:
         try:
             await rankd.save()
         except (OSError, LedgerUnavailable):
@@ -104,7 +104,7 @@ async def judge(folder: Path, client: Client) -> None:
     async with SQLiteLedger.open(folder) as ledger, engine_on(ledger, folder, SetClock()) as rankd:
         await compare(ledger, client)
         for mark, items in client.items.items():
-            if client.told[mark] != "no" and "b" in rankd.book.boards:
+            if client.told[mark] != "no" and "b" in rankd.state.boards:
                 for _ in range(2):
                     await rankd.submit("b", items, actor=mark)
                 client.told[mark] = "yes"

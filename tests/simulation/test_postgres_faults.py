@@ -17,12 +17,12 @@ from tests.simulation.postgres_faults import machine
 from tests.simulation.postgres_servers import new_ledger, postgres
 
 from rankd.adapters.postgres import PostgresLedger
+from rankd.adapters.postgres.connection import Timeouts
 from rankd.adapters.postgres.ledger import TRIES_MAX
-from rankd.adapters.postgres.line import Patience
 from rankd.errors import LedgerUnavailable
 from rankd.model.facts import Position, ScoreSubmitted
 from rankd.model.window import Instant
-from rankd.ports import Appended, FirstUse, Kept
+from rankd.ports import Appended, FirstUse, StoredReceipt
 from rankd.testing.proxy import Cut, Proxy
 from rankd.testing.servers import HOST, PostgresServer
 
@@ -54,10 +54,10 @@ class Stage:
         self.database = await asyncpg.connect(self.url.partition("?")[0])
         self._stack.push_async_callback(self.database.close)
 
-    async def open(self, patience: Patience | None = None) -> PostgresLedger:
+    async def open(self, timeouts: Timeouts | None = None) -> PostgresLedger:
         host, _, schema = self.url.rpartition("/")
         url = f"{host.rpartition(':')[0]}:{self.proxy.port}/{schema}"
-        opened = PostgresLedger.open(url, node=NODE, patience=patience or Patience())
+        opened = PostgresLedger.open(url, node=NODE, timeouts=timeouts or Timeouts())
         ledger = await self._stack.enter_async_context(opened)
         await ledger.append([fact("first")], now=NOW)  # So that statements are prepared.
         return ledger
@@ -185,7 +185,7 @@ async def test_what_was_committed_is_answered_though_its_answer_was_lost(stage: 
     ledger = await stage.open()
     used, again, fresh = fact("used", "u"), fact("again", "a"), fact("fresh")
     await ledger.append([used], now=NOW)
-    await ledger.keep_receipts([Kept(Position(2), b"told")])
+    await ledger.keep_receipts([StoredReceipt(Position(2), b"told")])
     use = await stage.witness.first_use(board="b", key="u")
     broken = stage.proxy.cut_at(b"fresh", Cut.ANSWERED)
 
@@ -266,7 +266,7 @@ async def test_receipts_are_kept_once_though_the_answer_was_lost(stage: Stage) -
     ledger = await stage.open()
     await ledger.append([fact("second", "k")], now=NOW)
     stage.proxy.cut_at(b"what was told", Cut.ANSWERED)
-    await ledger.keep_receipts([Kept(Position(2), b"what was told")])
+    await ledger.keep_receipts([StoredReceipt(Position(2), b"what was told")])
     use = await ledger.first_use(board="b", key="k")
     assert use is not None and use.receipt == b"what was told"
     assert await ledger.receipts_through() == 2
@@ -279,7 +279,7 @@ async def test_receipts_are_kept_once_though_the_answer_was_lost(stage: Stage) -
 async def test_what_nobody_can_be_asked_about_is_unknown_and_its_key_settles_it(
     stage: Stage,
 ) -> None:
-    ledger = await stage.open(Patience(settle_seconds=LONG))
+    ledger = await stage.open(Timeouts(settle_seconds=LONG))
     broken = stage.proxy.cut_at(b"second", Cut.ANSWERED)
     appending = asyncio.create_task(ledger.append([fact("second", "k")], now=NOW))
     await happens(broken)
@@ -333,7 +333,7 @@ async def until_reading_fails(ledger: PostgresLedger) -> None:
 
 async def test_those_who_wait_behind_a_lost_append_are_refused_and_absent(stage: Stage) -> None:
     """A server that is gone is not waited for, however long one that is there would be."""
-    ledger = await stage.open(Patience(settle_seconds=LONG))
+    ledger = await stage.open(Timeouts(settle_seconds=LONG))
     async with stage.head_locked():
         appends = [
             asyncio.create_task(ledger.append([fact(f"p{number}")], now=NOW)) for number in range(5)
@@ -357,7 +357,7 @@ async def test_what_was_acknowledged_before_a_crash_is_there_and_what_was_not_is
             url = new_ledger(made.server.url)
             stage = Stage(url, proxy, stack)
             await stage.set()
-            ledger = await stage.open(Patience(settle_seconds=SOON, doubt_seconds=SOON))
+            ledger = await stage.open(Timeouts(settle_seconds=SOON, doubt_seconds=SOON))
             await ledger.append([fact("second")], now=NOW)
             await stage.holding_commits()
             await stage.database.execute("SELECT pg_advisory_lock(1)")  # Until the crash.
@@ -382,7 +382,7 @@ async def test_what_was_acknowledged_before_a_crash_is_there_and_what_was_not_is
 async def test_a_head_that_is_not_to_be_had_is_waited_for_no_longer_than_that(
     stage: Stage,
 ) -> None:
-    ledger = await stage.open(Patience(lock_seconds=0.05))
+    ledger = await stage.open(Timeouts(lock_seconds=0.05))
     async with stage.head_locked():
         with pytest.raises(LedgerUnavailable) as caught:
             await ledger.append([fact("second")], now=NOW)
@@ -413,13 +413,13 @@ async def test_a_conflict_that_does_not_pass_is_refused_in_the_end(stage: Stage)
 async def test_a_server_that_is_stuck_means_an_answer_all_the_same(stage: Stage) -> None:
     """The network stands still: nothing comes, and nothing says so."""
     ledger = await stage.open()
-    patience = ledger._patience
-    ledger._patience = replace(patience, statement_seconds=0.05, settle_seconds=0.1)
+    timeouts = ledger._timeouts
+    ledger._timeouts = replace(timeouts, statement_seconds=0.05, settle_seconds=0.1)
     stage.proxy.pause()
     with pytest.raises(LedgerUnavailable) as caught:
         await ledger.append([fact("second", "k")], now=NOW)
     assert caught.value.applied == "unknown"
-    ledger._patience = patience
+    ledger._timeouts = timeouts
     stage.proxy.resume()
     await until_it_works(ledger, fact("second", "k"))
     assert (await stage.players()).count("second") == 1
@@ -441,7 +441,7 @@ async def regained(ledger: PostgresLedger) -> None:
 async def test_behind_an_append_without_an_answer_nobody_waits_and_its_own_may_yet_come(
     stage: Stage,
 ) -> None:
-    ledger = await stage.open(Patience(silence_seconds=0.3, statement_seconds=LONG))
+    ledger = await stage.open(Timeouts(silence_seconds=0.3, statement_seconds=LONG))
     stage.proxy.pause()
     first = asyncio.create_task(ledger.append([fact("second")], now=NOW))
     await asyncio.sleep(0)
@@ -466,7 +466,7 @@ async def test_a_silence_is_noticed_though_nobody_appends_and_ends_reads_that_wa
     stage: Stage,
 ) -> None:
     ledger = await stage.open(
-        Patience(silence_seconds=0.3, pulse_seconds=0.1, connect_seconds=0.3, read_seconds=LONG)
+        Timeouts(silence_seconds=0.3, pulse_seconds=0.1, connect_seconds=0.3, read_seconds=LONG)
     )
     stage.proxy.pause()
     reading = asyncio.create_task(ledger.head())
@@ -489,8 +489,8 @@ async def test_an_append_whose_server_stays_silent_is_unknown_and_its_key_settle
     stage: Stage,
 ) -> None:
     """The network loses everything for good: what was sent may have arrived, or not."""
-    patience = Patience(silence_seconds=0.2, statement_seconds=0.4, connect_seconds=0.2)
-    ledger = await stage.open(replace(patience, settle_seconds=0.5))
+    timeouts = Timeouts(silence_seconds=0.2, statement_seconds=0.4, connect_seconds=0.2)
+    ledger = await stage.open(replace(timeouts, settle_seconds=0.5))
     stage.proxy.pause()
     with pytest.raises(LedgerUnavailable) as caught:
         async with asyncio.timeout(SOON):
@@ -508,8 +508,8 @@ async def test_a_server_that_is_there_but_appends_nothing_is_lost_until_it_does(
     stage: Stage,
 ) -> None:
     """A disk that hangs: connections are taken and reads are answered, but no commit ends."""
-    patience = Patience(silence_seconds=0.2, statement_seconds=0.4, lock_seconds=LONG)
-    ledger = await stage.open(replace(patience, settle_seconds=0.5))
+    timeouts = Timeouts(silence_seconds=0.2, statement_seconds=0.4, lock_seconds=LONG)
+    ledger = await stage.open(replace(timeouts, settle_seconds=0.5))
     async with stage.commits_held():
         with pytest.raises(LedgerUnavailable) as caught:
             await ledger.append([fact("second", "k")], now=NOW)

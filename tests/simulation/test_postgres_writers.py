@@ -45,7 +45,7 @@ async def test_a_slow_writer_is_not_overtaken(server: PostgresServer) -> None:
     schema = url.rpartition("=")[2]
     async with AsyncExitStack() as stack:
         slow, quick = [
-            await stack.enter_async_context(PostgresLedger.open(url, node=node, patience=PATIENT))
+            await stack.enter_async_context(PostgresLedger.open(url, node=node, timeouts=PATIENT))
             for node in ("slow", "quick")
         ]
         database = await asyncpg.connect(server.url)
@@ -100,7 +100,7 @@ async def test_many_writers_and_a_reader_that_never_looks_back(
     async with AsyncExitStack() as stack:
         through = server.url if way == "direct" else stack.enter_context(pooled(server)).url
         url = new_ledger(through)
-        opened = PostgresLedger.open(url, node="reader", patience=PATIENT)
+        opened = PostgresLedger.open(url, node="reader", timeouts=PATIENT)
         reader = await stack.enter_async_context(opened)
         ended = asyncio.Event()
         following = asyncio.create_task(follow(reader, ended))

@@ -4,7 +4,7 @@ import pytest
 from tests.simulation.segment_model import SegmentModel, wrong_segments
 from tests.unit.core.doubles import FaultyLedger, engine, facts_of
 
-from rankd.core.service import Rankd
+from rankd.core.engine import Engine
 from rankd.model.facts import PlayerErased, Position, Recorded
 
 pytestmark = pytest.mark.anyio
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.anyio
 BOARD = {"rule": "best", "windows": ["all"], "segments": ["region"]}
 
 
-async def play(rankd: Rankd) -> None:
+async def play(rankd: Engine) -> None:
     await rankd.define("b", BOARD)
     await rankd.submit("b", [{"player": "ann", "score": 2, "attributes": {"region": "eu"}}])
     await rankd.submit("b", [("bob", 2), ("cyd", 5), ("ann", 1), {"player": "bob", "delta": 1}])

@@ -1,7 +1,7 @@
 """A history lived on SQLite and copied into PostgreSQL folds to the same, bit for bit.
 
 Whatever can happen to an engine happens; the copy is broken off wherever it may be and goes on; and
-then an index and a book that are folded from each are compared by their digests, and a retry of
+then an index and a state that are folded from each are compared by their digests, and a retry of
 every key is answered from each with the same receipt.
 """
 
@@ -21,8 +21,8 @@ from tests.unit.core.histories import STEPS, History, Step
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.postgres import PostgresLedger
 from rankd.adapters.sqlite import SQLiteLedger
-from rankd.core.book import Book
 from rankd.core.projector import Projector
+from rankd.core.state import State
 from rankd.core.transfer import Transfer
 from rankd.model.facts import Position, Recorded, ScoreSubmitted, encode
 from rankd.ports import Ledger
@@ -51,7 +51,7 @@ async def copy(source: Ledger, url: str, *, steps: int | None = None) -> None:
 
 
 async def folded(facts: Sequence[Recorded], ledger: Ledger) -> dict[str, object]:
-    projector = Projector(ledger=ledger, index=NativeIndex(), book=Book())
+    projector = Projector(ledger=ledger, index=NativeIndex(), state=State())
     await projector.fold(facts)
     return state_of(projector)
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from rankd.core.service import Rankd
+from rankd.bootstrap import EngineConfig, engine
+from rankd.core.engine import Engine
 from rankd.demo import BOARD, CONTENDERS, DAY, REGIONS, TICK_SECONDS, Game, TimeLapse, playing
 from rankd.errors import BoardDiffers, InvalidSetting
 from rankd.model.window import Instant
 from rankd.ports import Progress
-from rankd.wiring import Place, engine
 
 PLAYERS = 300
 WEDNESDAY: Instant = 1_763_553_600_000_000  # 2025-11-19, noon, UTC
@@ -29,9 +29,11 @@ class Stopped:
 @asynccontextmanager
 async def opened(
     folder: Path | None, told: Callable[[Progress], None] = lambda _: None
-) -> AsyncIterator[tuple[Rankd, TimeLapse]]:
+) -> AsyncIterator[tuple[Engine, TimeLapse]]:
     clock = TimeLapse(Stopped())
-    async with engine(Place.of(folder), clock=clock, reading=nullcontext(), tell=told) as running:
+    async with engine(
+        EngineConfig.of(folder), clock=clock, reading=nullcontext(), tell=told
+    ) as running:
         yield running.rankd, clock
 
 

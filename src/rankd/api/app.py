@@ -13,10 +13,10 @@ import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rankd.api import problems
-from rankd.api.exchange import HTML, NO_STORE, Header, Request, Response, squeezed_tag
-from rankd.api.limits import read_networks
 from rankd.api.logs import RequestLog, log
-from rankd.api.routes import Found, Route, Router
+from rankd.api.messages import HTML, NO_STORE, Header, Request, Response, squeezed_tag
+from rankd.api.rate_limits import read_networks
+from rankd.api.routing import Route, RouteMatch, Router
 from rankd.api.score_texts import wants_text, with_text
 from rankd.errors import (
     Corrupt,
@@ -191,7 +191,7 @@ class App:
         if scope["type"] != "http":
             await self._pass_on(scope, receive, send)
             return
-        found: Found | None = None
+        found: RouteMatch | None = None
         request = _bare_request(scope)
         closing = False
         try:
@@ -219,13 +219,13 @@ class App:
             response = self.refuse(exc, request, found.route if found else None)
         await self._send(request, self.finish(request, response), send, closing=closing)
 
-    def _find(self, request: Request) -> Found | None:
+    def _find(self, request: Request) -> RouteMatch | None:
         """Return the route; None for OPTIONS of a known path."""
         if request.method == "OPTIONS" and self.router.allowed(request.path):
             return None
         return self.router.find(request.method, request.path)
 
-    async def _answer(self, request: Request, found: Found | None, query: str) -> Response:
+    async def _answer(self, request: Request, found: RouteMatch | None, query: str) -> Response:
         if found is None:
             return self._options(request)
         route, request.params = found

@@ -17,13 +17,13 @@ from typing import Any, Protocol
 
 from uvicorn.server import ServerState
 
-from rankd.api.exchange import Response
 from rankd.api.logs import RequestLog
+from rankd.api.messages import Response
 from rankd.api.plans import PLAIN_BYTES_MAX, Plan
 from rankd.api.request_head import RequestHead
 from rankd.api.response_writer import ResponseHeads, ResponseWriter
-from rankd.api.routes import BodyAnswering, WordAnswering
-from rankd.forms import enclose
+from rankd.api.routing import BodyPlan, WordPlan
+from rankd.templates import enclose
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ Outcome = bytes | Response | Exception | None
 """The body of a plain 200, another response, or an error; None if the handler must answer."""
 
 
-class Asker(Protocol):
+class Waiter(Protocol):
     """A connection that waits for the answer to its request."""
 
     client_address: str
@@ -61,7 +61,7 @@ class Batching:
         self._log = log if log.every else None
         self._plans: list[Plan] = []
 
-    def add(self, plan: Plan, asker: Asker, given: Any, head: RequestHead, data: bytes) -> None:
+    def add(self, plan: Plan, asker: Waiter, given: Any, head: RequestHead, data: bytes) -> None:
         """Add a request to the batch of its plan."""
         if not plan.given:
             if not self._plans:
@@ -83,9 +83,9 @@ class Batching:
     def _serve_plan(self, plan: Plan, given: list[Any], answered: Any) -> bool:
         """Answer a batch through the callback; False if the plan is stale."""
         answering = plan.answering
-        if isinstance(answering, BodyAnswering):
+        if isinstance(answering, BodyPlan):
             return answering.submit(given, answered)
-        if not isinstance(answering, WordAnswering):
+        if not isinstance(answering, WordPlan):
             return False
         bodies: Sequence[bytes | None] | None
         try:
@@ -100,7 +100,7 @@ class Batching:
     def _answer(
         self,
         plan: Plan,
-        waiting: Sequence[tuple[Asker, RequestHead, bytes]],
+        waiting: Sequence[tuple[Waiter, RequestHead, bytes]],
         outcomes: Sequence[Outcome],
     ) -> None:
         """Send each waiting request its outcome."""

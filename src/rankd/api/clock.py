@@ -4,12 +4,12 @@ from typing import Annotated
 
 import msgspec
 
-from rankd import wire
-from rankd.api.body import decode_body
-from rankd.api.exchange import Request, Response
-from rankd.api.routes import Route
-from rankd.api.service import Service, show_time
-from rankd.core.steady_clock import Step
+from rankd import schemas
+from rankd.api.context import ServiceContext, show_time
+from rankd.api.json_body import decode_body
+from rankd.api.messages import Request, Response
+from rankd.api.routing import Route
+from rankd.core.steady_clock import ClockOffset
 from rankd.core.time_correction import Corrected
 from rankd.errors import FieldError, InvalidProfile, InvalidRequest
 from rankd.model.facts import Position, WindowsCorrected
@@ -21,20 +21,20 @@ AHEAD_SECONDS_MAX = 300 * 365 * 86_400
 _MICROSECONDS = 1_000_000
 
 
-async def get_clock(service: Service, request: Request) -> Response:
+async def get_clock(service: ServiceContext, request: Request) -> Response:
     """Return ledger time, the machine's clock, and a step of it that is not yet accepted."""
-    service.gate.admit(request, "admin")
-    return Response(wire.encode(_shown(service)))
+    service.auth.admit(request, "admin")
+    return Response(schemas.encode(_shown(service)))
 
 
-async def confirm_clock(service: Service, request: Request) -> Response:
+async def confirm_clock(service: ServiceContext, request: Request) -> Response:
     """Accept a step of the clock now instead of once it has lasted.
 
     Without such a step nothing is changed. Each node has a clock of its own to confirm.
     """
-    service.gate.admit(request, "admin")
+    service.auth.admit(request, "admin")
     step = service.writer.confirm_clock()
-    return Response(wire.encode(_shown(service, confirmed=step)))
+    return Response(schemas.encode(_shown(service, confirmed=step)))
 
 
 class ClockCorrection(msgspec.Struct, forbid_unknown_fields=True):
@@ -48,13 +48,13 @@ class ClockCorrection(msgspec.Struct, forbid_unknown_fields=True):
     dry_run: bool = False
 
 
-async def correct_clock(service: Service, request: Request) -> Response:
+async def correct_clock(service: ServiceContext, request: Request) -> Response:
     """Undo the effects of a wrong time on windows, from a position on.
 
     The clock must be right again. Submissions recorded since then count in the windows of their
     right time, windows that retention dropped come back, and ledger time goes on from the clock.
     """
-    actor = service.gate.admit(request, "admin")
+    actor = service.auth.admit(request, "admin")
     asked = decode_body(request, ClockCorrection)
     first = None if asked.first is None else Position(asked.first)
     ahead = None if asked.ahead_seconds is None else _microseconds(asked.ahead_seconds)
@@ -63,7 +63,7 @@ async def correct_clock(service: Service, request: Request) -> Response:
         done = await rankd.preview_correction(first=first, ahead=ahead)
     else:
         done = await rankd.correct_time(first=first, ahead=ahead, actor=actor.name, reason=reason)
-    return Response(wire.encode(await _correction(service, done)))
+    return Response(schemas.encode(await _correction(service, done)))
 
 
 def _microseconds(seconds: float) -> int:
@@ -73,10 +73,10 @@ def _microseconds(seconds: float) -> int:
     return round(seconds * _MICROSECONDS)
 
 
-async def _correction(service: Service, done: Corrected) -> wire.Correction:
+async def _correction(service: ServiceContext, done: Corrected) -> schemas.Correction:
     first = done.wrong.first
     facts = await service.ledger.read(after=Position(max(first - 2, 0)), limit=2)
-    return wire.Correction(
+    return schemas.Correction(
         dry_run=done.position is None,
         first=first,
         first_time=show_time(facts[-1].at) or "",
@@ -88,8 +88,8 @@ async def _correction(service: Service, done: Corrected) -> wire.Correction:
     )
 
 
-def _board(fact: WindowsCorrected) -> wire.CorrectedBoard:
-    return wire.CorrectedBoard(
+def _board(fact: WindowsCorrected) -> schemas.CorrectedBoard:
+    return schemas.CorrectedBoard(
         fact.board,
         [window.window for window in fact.windows],
         [window.window for window in fact.closed],
@@ -97,10 +97,10 @@ def _board(fact: WindowsCorrected) -> wire.CorrectedBoard:
     )
 
 
-def _shown(service: Service, confirmed: Step | None = None) -> wire.ClockBody:
+def _shown(service: ServiceContext, confirmed: ClockOffset | None = None) -> schemas.ClockBody:
     view, clock = service.rankd, service.rankd.clock
     time, step = view.ledger_time, clock.step
-    return wire.ClockBody(
+    return schemas.ClockBody(
         ledger_time=show_time(time) or "",
         machine_time=show_time(clock.wall.now()) or "",
         offset_seconds=view.clock_offset / _MICROSECONDS,
@@ -110,8 +110,8 @@ def _shown(service: Service, confirmed: Step | None = None) -> wire.ClockBody:
     )
 
 
-def _step(step: Step, seen_seconds: float, lasting_seconds: float) -> wire.ClockStep:
-    return wire.ClockStep(step.offset / _MICROSECONDS, seen_seconds, lasting_seconds)
+def _step(step: ClockOffset, seen_seconds: float, lasting_seconds: float) -> schemas.ClockStep:
+    return schemas.ClockStep(step.offset / _MICROSECONDS, seen_seconds, lasting_seconds)
 
 
 ROUTES = (
@@ -121,7 +121,7 @@ ROUTES = (
         operation="get_clock",
         handler=get_clock,
         scope="admin",
-        responses={200: wire.ClockBody},
+        responses={200: schemas.ClockBody},
     ),
     Route(
         method="POST",
@@ -130,7 +130,7 @@ ROUTES = (
         handler=confirm_clock,
         scope="admin",
         writes=True,
-        responses={200: wire.ClockBody},
+        responses={200: schemas.ClockBody},
     ),
     Route(
         method="POST",
@@ -140,7 +140,7 @@ ROUTES = (
         scope="admin",
         body=ClockCorrection,
         writes=True,
-        responses={200: wire.Correction},
+        responses={200: schemas.Correction},
         errors=(InvalidProfile,),
     ),
 )

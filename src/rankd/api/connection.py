@@ -31,7 +31,7 @@ from uvicorn.protocols.http.httptools_impl import (
 
 from rankd.api import problems
 from rankd.api.app import WRITING, App
-from rankd.api.exchange import Response, new_request_id
+from rankd.api.messages import Response, new_request_id
 from rankd.errors import (
     HeadTooLarge,
     MalformedRequest,
@@ -73,7 +73,7 @@ BLOCKED, DEAD = Phase.BLOCKED, Phase.DEAD
 class _Outlet:
     """The transport as uvicorn's cycle sees it, with a close that lingers."""
 
-    def __init__(self, connection: "Connection") -> None:
+    def __init__(self, connection: "BoundedConnection") -> None:
         self._connection = connection
         self.write = connection.transport.write
         self.is_closing = connection.transport.is_closing
@@ -89,7 +89,7 @@ class _Flow(FlowControl):
     follow are the next ten thousand requests.
     """
 
-    def __init__(self, connection: "Connection") -> None:
+    def __init__(self, connection: "BoundedConnection") -> None:
         super().__init__(connection.transport)
         self._connection = connection
 
@@ -98,7 +98,7 @@ class _Flow(FlowControl):
             super().resume_reading()
 
 
-class Connection(HttpToolsProtocol):
+class BoundedConnection(HttpToolsProtocol):
     """uvicorn's protocol with bounds. Serves every route through the application."""
 
     def __init__(self, app: App, **uvicorns: Any) -> None:

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from rankd.api.access import Gate
-from rankd.core.service import Rankd
+from rankd.api.auth import Authenticator
+from rankd.core.engine import Engine
 from rankd.errors import RankdError
 from rankd.model.window import Instant
 
@@ -19,22 +19,24 @@ LOOK_SECONDS = 60.0
 """The interval at which uses are checked."""
 
 
-async def record_uses(gate: Gate, rankd: Rankd, behind_seconds: int) -> None:
+async def record_uses(auth: Authenticator, rankd: Engine, behind_seconds: int) -> None:
     """Record last uses until cancelled, in the writer; 0 disables it."""
     while behind_seconds:
         await asyncio.sleep(LOOK_SECONDS)
-        used = uses_to_record(gate.used, rankd.book.keys_used, behind_seconds)
+        used = uses_to_record(auth.used, rankd.state.keys_used, behind_seconds)
         if used:
             with suppress(RankdError):  # The next iteration retries.
                 await rankd.note_key_uses(used)
 
 
-async def hand_on_uses(gate: Gate, hand_on: Callable[[Mapping[str, Instant]], None]) -> None:
+async def hand_on_uses(
+    auth: Authenticator, hand_on: Callable[[Mapping[str, Instant]], None]
+) -> None:
     """Report last uses to the writer until cancelled, in a worker."""
     told: Mapping[str, Instant] = {}
     while True:
         await asyncio.sleep(LOOK_SECONDS)
-        used = dict(gate.used)
+        used = dict(auth.used)
         if used != told:
             hand_on(used)
             told = used

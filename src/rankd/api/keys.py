@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from rankd import wire
-from rankd.api.body import decode_body
-from rankd.api.exchange import Request, Response
-from rankd.api.routes import Route
-from rankd.api.service import Service, show_time
+from rankd import schemas
+from rankd.api.context import ServiceContext, show_time
+from rankd.api.json_body import decode_body
+from rankd.api.messages import Request, Response
+from rankd.api.routing import Route
 from rankd.errors import FieldError, InvalidRequest, UnknownKey
 from rankd.model.board import BOARD_NAME_LENGTH_MAX, NAME, UNPRINTABLE
 from rankd.model.facts import ExpiringKeyCreated, KeyCreated, Position, expiry_of
@@ -141,17 +141,20 @@ def _opens_all(key: KeyCreated) -> bool:
 
 
 def show_key(
-    service: Service, key: KeyCreated, secret: str | None = None, position: Position | None = None
+    service: ServiceContext,
+    key: KeyCreated,
+    secret: str | None = None,
+    position: Position | None = None,
 ) -> Key:
     """Return a key as listed."""
-    book = service.rankd.book
-    uses = [used[key.id] for used in (book.keys_used, service.gate.used) if key.id in used]
+    state = service.rankd.state
+    uses = [used[key.id] for used in (state.keys_used, service.auth.used) if key.id in used]
     return Key(
         key.id,
         list(key.scopes),
         None if key.boards is None else list(key.boards),
         key.title,
-        show_time(book.keys_created.get(key.id)),
+        show_time(state.keys_created.get(key.id)),
         show_time(max(uses, default=None)),
         show_time(expiry_of(key)),
         secret,
@@ -159,49 +162,49 @@ def show_key(
     )
 
 
-async def create_key(service: Service, request: Request) -> Response:
+async def create_key(service: ServiceContext, request: Request) -> Response:
     """Create a key. Only this response contains it.
 
     The key cannot be returned again, so the header Idempotency-Key is refused.
     """
-    actor = service.gate.admit(request, "admin")
+    actor = service.auth.admit(request, "admin")
     if b"idempotency-key" in request.headers:
         message = "cannot be given: a key is shown once; revoke the unneeded one"
         raise InvalidRequest([FieldError("Idempotency-Key", message)])
-    if len(service.rankd.book.keys) >= KEYS_MAX:
+    if len(service.rankd.state.keys) >= KEYS_MAX:
         raise InvalidRequest([FieldError("", f"there may be at most {KEYS_MAX} keys")])
     asked = decode_body(request, NewKey)
     fact, secret = make_key(asked, actor=actor.name, now=service.clock.now())
-    if not service.rankd.book.keys and not _opens_all(fact):
+    if not service.rankd.state.keys and not _opens_all(fact):
         # It would end open mode, and no key could create the second.
         raise InvalidRequest(
             [FieldError("scopes", "of the first key must be admin, on all boards, for ever")]
         )
     position = await service.writer.create_key(fact)
-    return Response(wire.encode(show_key(service, fact, secret, position)), 201)
+    return Response(schemas.encode(show_key(service, fact, secret, position)), 201)
 
 
-async def list_keys(service: Service, request: Request) -> Response:
+async def list_keys(service: ServiceContext, request: Request) -> Response:
     """Return all keys, without their secrets."""
-    service.gate.admit(request, "admin")
-    book = service.rankd.book
-    keys = sorted(book.keys.values(), key=lambda key: book.keys_created.get(key.id, 0))
+    service.auth.admit(request, "admin")
+    state = service.rankd.state
+    keys = sorted(state.keys.values(), key=lambda key: state.keys_created.get(key.id, 0))
     known: list[Any] = [show_key(service, key) for key in keys]
-    return Response(wire.encode(Keys(known)))
+    return Response(schemas.encode(Keys(known)))
 
 
-async def revoke_key(service: Service, request: Request) -> Response:
+async def revoke_key(service: ServiceContext, request: Request) -> Response:
     """Revoke a key. The last one with the scope admin that never expires cannot be revoked.
 
     Without it no key could create another, or, on loopback, every request would be allowed.
     """
-    actor = service.gate.admit(request, "admin")
-    left = [key.id for key in service.rankd.book.keys.values() if _opens_all(key)]
+    actor = service.auth.admit(request, "admin")
+    left = [key.id for key in service.rankd.state.keys.values() if _opens_all(key)]
     if left == [request.params["key"]]:
         message = "is the last with the scope admin that never expires: make another first"
         raise InvalidRequest([FieldError("key", message)])
     position = await service.writer.revoke_key(request.params["key"], actor=actor.name)
-    return Response(wire.encode(wire.Done(position)))
+    return Response(schemas.encode(schemas.Done(position)))
 
 
 ROUTES = (
@@ -230,7 +233,7 @@ ROUTES = (
         handler=revoke_key,
         scope="admin",
         writes=True,
-        responses={200: wire.Done},
+        responses={200: schemas.Done},
         errors=(UnknownKey,),
     ),
 )

@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterator
 from time import localtime, monotonic, strftime, time
 from urllib.parse import quote, unquote
 
-from rankd.api.exchange import Request
-from rankd.api.limits import Network, client_of
+from rankd.api.messages import Request
+from rankd.api.rate_limits import Network, client_of
 from rankd.api.request_head import RequestHead
 
 REFUSALS_PER_SECOND_MAX = 20

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from rankd._version import __version__
 from rankd.api import exposition
+from rankd.api.context import ServiceContext
 from rankd.api.exposition import Family, label, one
-from rankd.api.service import Service
 from rankd.core.supervisor import ManagerState
 
 
-async def scrape(service: Service) -> bytes:
+async def scrape(service: ServiceContext) -> bytes:
     """Return the metrics of all processes; in a worker those that it has without the writer."""
     if service.engine is None:
         return exposition.render(exposition.partial(list(collect(service))))
@@ -19,7 +19,7 @@ async def scrape(service: Service) -> bytes:
     return exposition.render(exposition.merge(list(collect(service)), workers))
 
 
-def collect(service: Service) -> Iterator[Family]:
+def collect(service: ServiceContext) -> Iterator[Family]:
     """Yield the current metrics of this process."""
     yield Family("rankd_info", "gauge", "each", "The processes that serve.", {_labels(service): 1})
     yield from _engine(service)
@@ -28,9 +28,9 @@ def collect(service: Service) -> Iterator[Family]:
     yield from _process()
 
 
-def _engine(service: Service) -> Iterator[Family]:
+def _engine(service: ServiceContext) -> Iterator[Family]:
     rankd = service.rankd
-    boards, profiles = len(rankd.book.boards), len(rankd.book.profiles)
+    boards, profiles = len(rankd.state.boards), len(rankd.state.profiles)
     ledger_up, index_up = rankd.ledger_failure is None, rankd.index_failure is None
     offset = round(rankd.clock_offset / 1_000_000, 3)
     yield one("rankd_position", "counter", "writer", "The last position folded.", rankd.position)
@@ -48,7 +48,7 @@ def _engine(service: Service) -> Iterator[Family]:
     yield one("rankd_clock_offset_seconds", "gauge", "writer", help, offset)
 
 
-def _spool(service: Service) -> Iterator[Family]:
+def _spool(service: ServiceContext) -> Iterator[Family]:
     waiting, taken, handed_in, dropped = service.rankd.spooled or (0, 0, 0, 0)
     yield one("rankd_spooled_facts", "gauge", "writer", "Scores that wait on disk.", waiting)
     help = "Scores that had to wait on disk."
@@ -77,7 +77,7 @@ def _process() -> Iterator[Family]:
     yield one("process_resident_memory_max_bytes", "gauge", "sum", help, peak)
 
 
-def _labels(service: Service) -> str:
+def _labels(service: ServiceContext) -> str:
     return label(
         version=__version__,
         node=service.node,

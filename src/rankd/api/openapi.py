@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from rankd import wire
+from rankd import schemas
 from rankd._version import __version__
-from rankd.api import bodies
-from rankd.api.exchange import Request, Response
+from rankd.api import request_schemas
+from rankd.api.messages import Request, Response
 from rankd.api.problems import KINDS, Problem
-from rankd.api.routes import Param, Route
+from rankd.api.routing import Param, Route
 from rankd.model.standing import PAGE_LIMIT_MAX
 from rankd.model.submission import SUBMISSION_KEY_BYTES_MAX
 
@@ -71,16 +71,16 @@ MEDIA = {
 }
 """Media types of responses that have no JSON schema."""
 
-PATH_SCHEMAS: dict[str, bodies.Schema] = {
-    "board": bodies.BOARD_NAME,
-    "player": bodies.PLAYER,
-    "player_id": bodies.PLAYER,
+PATH_SCHEMAS: dict[str, request_schemas.Schema] = {
+    "board": request_schemas.BOARD_NAME,
+    "player": request_schemas.PLAYER,
+    "player_id": request_schemas.PLAYER,
     "rank": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1, "description": "From 1."},
     "n": {"type": "integer", "minimum": 1, "maximum": PAGE_LIMIT_MAX, "description": "How many."},
-    "key": bodies.text(64, "The id of a key."),
+    "key": request_schemas.text(64, "The id of a key."),
 }
 
-ANY_PLAYER: bodies.Schema = {
+ANY_PLAYER: request_schemas.Schema = {
     "type": "string",
     "minLength": 1,
     "description": "The player's id. An id that no player can have has no standing.",
@@ -95,7 +95,7 @@ def document() -> bytes:
 
 def table() -> tuple[Route, ...]:
     """Return every route."""
-    from rankd.api.table import ROUTES  # That module has a route to this document.
+    from rankd.api.routes import ROUTES  # That module has a route to this document.
 
     return ROUTES
 
@@ -138,9 +138,9 @@ def describe(routes: tuple[Route, ...]) -> dict[str, Any]:
 
 def _components(made: Mapping[str, Any]) -> dict[str, Any]:
     """Return all component schemas: generated from types, replaced where written by hand."""
-    shapes = {name: _as_sent(schema) for name, schema in made.items()} | bodies.COMPONENTS
-    shapes["BoardBody"]["properties"]["definition"] = bodies.ref("BoardDefinition")
-    told = {"anyOf": [bodies.ref("Receipt"), bodies.ref("Refusal")]}
+    shapes = {name: _as_sent(schema) for name, schema in made.items()} | request_schemas.COMPONENTS
+    shapes["BoardBody"]["properties"]["definition"] = request_schemas.ref("BoardDefinition")
+    told = {"anyOf": [request_schemas.ref("Receipt"), request_schemas.ref("Refusal")]}
     shapes["Results"]["properties"]["results"] = {"type": "array", "items": told}
     return dict(sorted(shapes.items()))
 
@@ -161,7 +161,9 @@ def _as_sent(schema: Any) -> Any:
 
 
 def _kinds(routes: tuple[Route, ...]) -> list[Any]:
-    found: dict[str, Any] = {repr(kind): kind for kind in (Problem, wire.Receipt, wire.Refusal)}
+    found: dict[str, Any] = {
+        repr(kind): kind for kind in (Problem, schemas.Receipt, schemas.Refusal)
+    }
     for route in routes:
         for answer in (route.body, *route.responses.values()):
             for kind in answer if isinstance(answer, tuple) else (answer,):
@@ -173,7 +175,7 @@ def _kinds(routes: tuple[Route, ...]) -> list[Any]:
 def tag_of(route: Route) -> str:
     """Return the tag of a route."""
     module = route.handler.__module__.rpartition(".")[2]
-    groups = {"trail": "audit", "operations": "service", "docs_page": "service"}
+    groups = {"compat": "classic", "health": "service", "docs_page": "service"}
     group = groups.get(module, module)
     return group if group in TAGS else "service"
 
@@ -208,7 +210,9 @@ def _operation(route: Route, schemas: Mapping[str, Any]) -> dict[str, Any]:
     if route.body is not None:
         described["requestBody"] = {
             "required": route.operation != "put_board",
-            "content": {"application/json": {"schema": bodies.BY_OPERATION[route.operation]}},
+            "content": {
+                "application/json": {"schema": request_schemas.BY_OPERATION[route.operation]}
+            },
         }
     if route.operation in MEDIA:
         content: dict[str, Any] = {MEDIA[route.operation]: {"schema": {}}}
@@ -255,7 +259,7 @@ def _refusal(status: int) -> dict[str, Any]:
 
 def _problem(status: int | None) -> dict[str, Any]:
     doc = "Anything else that is wrong." if status is None else PROBLEMS[status][1]
-    content = {_PROBLEM_JSON: {"schema": bodies.ref("Problem")}}
+    content = {_PROBLEM_JSON: {"schema": request_schemas.ref("Problem")}}
     described: dict[str, Any] = {"description": doc, "content": content}
     if status in HEADERS:
         name, kind, meaning = HEADERS[status]
@@ -276,8 +280,8 @@ def _response(kind: Any, schemas: Mapping[str, Any]) -> dict[str, Any]:
 
 def _path_parameters(route: Route) -> Iterator[dict[str, Any]]:
     for name in _TEMPLATE.findall(route.path):
-        schema = PATH_SCHEMAS.get(name, bodies.text(256))
-        if schema is bodies.PLAYER and not route.writes:
+        schema = PATH_SCHEMAS.get(name, request_schemas.text(256))
+        if schema is request_schemas.PLAYER and not route.writes:
             schema = ANY_PLAYER
         yield {"name": name, "in": "path", "required": True, "schema": schema}
 

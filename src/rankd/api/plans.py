@@ -14,12 +14,12 @@ from typing import Any
 
 from uvicorn.server import ServerState
 
-from rankd.api.access import Admission
 from rankd.api.app import App
-from rankd.api.exchange import Request, Response
+from rankd.api.auth import Permit
+from rankd.api.messages import Request, Response
 from rankd.api.request_head import WORD_SEGMENT, RequestHead
 from rankd.api.response_writer import ResponseHeads
-from rankd.api.routes import BodyAnswering, PageAnswering, Route, RouteAnswering
+from rankd.api.routing import BodyPlan, PagePlan, Route, RouteAnswering
 from rankd.api.score_texts import wants_text
 from rankd.errors import RankdError
 
@@ -75,7 +75,7 @@ class Plan:
         self.given: list[Any] = []
         """The value in which each waiting request differs from the others."""
         self.waiting: list[Any] = []
-        self._admissions: dict[bytes | None, Admission] = {}
+        self._admissions: dict[bytes | None, Permit] = {}
         self._page: Response | None = None
         self._page_bytes = b""
         self._date: object = None
@@ -91,21 +91,21 @@ class Plan:
             self.method, head.path, params, self.query, head.headers, body, client, counted=counted
         )
 
-    def admission(self, head: RequestHead, now: float) -> Admission | None:
+    def admission(self, head: RequestHead, now: float) -> Permit | None:
         """Return the permit of the request's credential; None if the handler has to decide."""
         known = self._admissions.get(head.authorization)
         return known if known is not None and now < known.until else None
 
-    def read(self, head: RequestHead, data: bytes, admission: Admission) -> Any:
+    def read(self, head: RequestHead, data: bytes, admission: Permit) -> Any:
         """Return the word or the submission of a request; None if the handler has to answer."""
         answering = self.answering
-        if isinstance(answering, BodyAnswering):
+        if isinstance(answering, BodyPlan):
             return answering.read(data[head.end :], admission.actor)
         return NO_WORD if head.word is None else head.word
 
     def page(self, heads: ResponseHeads, state: ServerState) -> bytes | None:
         """Return the encoded page that answers all of these requests, if cached."""
-        assert isinstance(self.answering, PageAnswering)
+        assert isinstance(self.answering, PagePlan)
         response = self.answering.find()
         if response is None or len(response.body) > PLAIN_BYTES_MAX:
             return None
@@ -117,7 +117,7 @@ class Plan:
     def learn(self, service: Any, request: Request, credential: bytes | None) -> None:
         """Let the plan answer requests like this one, which was answered with 200, from now on."""
         assert self.route.plan is not None and self.route.scope is not None
-        admission = service.gate.admission(request, self.route.scope, request.params.get("board"))
+        admission = service.auth.admission(request, self.route.scope, request.params.get("board"))
         if admission is None:
             return
         if self.answering is None or not self.answering.in_force():

@@ -2,117 +2,117 @@
 
 from typing import Any
 
-from rankd import wire
-from rankd.api.body import decode_body
-from rankd.api.exchange import Request, Response
-from rankd.api.service import Service
-from rankd.core.book import Profile
+from rankd import schemas
+from rankd.api.context import ServiceContext
+from rankd.api.json_body import decode_body
+from rankd.api.messages import Request, Response
 from rankd.core.reader import check_players
+from rankd.core.state import Profile
 from rankd.errors import FieldError, InvalidProfile, UnknownPlayer
 
 
-async def put_player(service: Service, request: Request) -> Response:
+async def put_player(service: ServiceContext, request: Request) -> Response:
     """Change a player's profile: absent fields stay as they are, null clears a field.
 
     Attributes and friends are replaced as a whole: absent attributes are removed, and the player
     leaves their segments. PATCH keeps them. Returns the new profile.
     """
-    actor = service.gate.admit(request, "submit")
+    actor = service.auth.admit(request, "submit")
     player = request.params["player"]
     await service.writer.profile(player, decode_body(request, dict[str, Any]), actor=actor.name)
-    return Response(wire.encode(_shown(service, player)))
+    return Response(schemas.encode(_shown(service, player)))
 
 
-async def patch_player(service: Service, request: Request) -> Response:
+async def patch_player(service: ServiceContext, request: Request) -> Response:
     """Merge into a player's profile: absent attributes stay, null removes one.
 
     A JSON merge patch (RFC 7396): friends are replaced as a whole. Returns the new profile; a patch
     without effect is not recorded.
     """
-    actor = service.gate.admit(request, "submit")
+    actor = service.auth.admit(request, "submit")
     player, body = request.params["player"], decode_body(request, dict[str, Any])
     await service.writer.merge_profile(player, body, actor=actor.name)
-    return Response(wire.encode(_shown(service, player)))
+    return Response(schemas.encode(_shown(service, player)))
 
 
-async def find_players(service: Service, request: Request) -> Response:
+async def find_players(service: ServiceContext, request: Request) -> Response:
     """Return players whose name or id has a prefix, in the order of their ids.
 
     Players that have only scores are included if this node has an index of its own; with an index
     in Redis, only those with a profile or friends.
     """
-    service.gate.admit(request, "read")
+    service.auth.admit(request, "read")
     query, view = request.query, service.rankd
     found = await service.search.find(query["query"], after=query["after"], limit=query["limit"])
-    body = wire.Players(
+    body = schemas.Players(
         players=[
-            wire.PlayerItem(one.player, one.name, dict(one.attributes)) for one in found.players
+            schemas.PlayerItem(one.player, one.name, dict(one.attributes)) for one in found.players
         ],
         next_after=found.next_after,
         as_of=view.position,
         stale=view.stale,
     )
-    return Response(wire.encode(body))
+    return Response(schemas.encode(body))
 
 
-async def lookup_players(service: Service, request: Request) -> Response:
+async def lookup_players(service: ServiceContext, request: Request) -> Response:
     """Return the names and attributes of some players, in the order of the request.
 
     An unknown player has no name and no attributes.
     """
-    service.gate.admit(request, "read")
-    players, view = decode_body(request, wire.Lookup).players, service.rankd
+    service.auth.admit(request, "read")
+    players, view = decode_body(request, schemas.Lookup).players, service.rankd
     check_players(players)
-    body = wire.Players(
-        players=[_item(player, view.book.profile(player)) for player in players],
+    body = schemas.Players(
+        players=[_item(player, view.state.profile(player)) for player in players],
         next_after=None,
         as_of=view.position,
         stale=view.stale,
     )
-    return Response(wire.encode(body))
+    return Response(schemas.encode(body))
 
 
-def _item(player: str, known: Profile) -> wire.PlayerItem:
-    return wire.PlayerItem(player, known.name, dict(known.attributes))
+def _item(player: str, known: Profile) -> schemas.PlayerItem:
+    return schemas.PlayerItem(player, known.name, dict(known.attributes))
 
 
-async def get_player(service: Service, request: Request) -> Response:
+async def get_player(service: ServiceContext, request: Request) -> Response:
     """Return a player's profile and friends."""
-    service.gate.admit(request, "read")
-    book, player = service.rankd.book, request.params["player"]
-    if player not in book.profiles and player not in book.friends:
+    service.auth.admit(request, "read")
+    state, player = service.rankd.state, request.params["player"]
+    if player not in state.profiles and player not in state.friends:
         raise UnknownPlayer(player)
-    return Response(wire.encode(_shown(service, player)))
+    return Response(schemas.encode(_shown(service, player)))
 
 
-async def erase_player(service: Service, request: Request) -> Response:
+async def erase_player(service: ServiceContext, request: Request) -> Response:
     """Erase a player's personal data; the ranks of others stay as they are.
 
     Responses no longer contain the profile and the friends. For now the audit trail keeps earlier
     facts, and so do backups: earlier names and attributes, metadata of scores.
     """
-    actor = service.gate.admit(request, "moderate")
+    actor = service.auth.admit(request, "moderate")
     position = await service.writer.erase(
         request.params["player"], actor=actor.name, reason=request.query["reason"]
     )
-    return Response(wire.encode(wire.Done(position)))
+    return Response(schemas.encode(schemas.Done(position)))
 
 
-async def put_friends(service: Service, request: Request) -> Response:
+async def put_friends(service: ServiceContext, request: Request) -> Response:
     """Set a player's friends, replacing all of them."""
-    actor = service.gate.admit(request, "submit")
+    actor = service.auth.admit(request, "submit")
     body = decode_body(request, dict[str, Any])
     if set(body) != {"friends"}:
         raise InvalidProfile([FieldError("friends", "must be given, and nothing else")])
     player = request.params["player"]
     await service.writer.set_friends(player, body["friends"], actor=actor.name)
-    return Response(wire.encode(_shown(service, player)))
+    return Response(schemas.encode(_shown(service, player)))
 
 
-def _shown(service: Service, player: str) -> wire.Profile:
-    view, book = service.rankd, service.rankd.book
-    known = book.profile(player)
-    friends = list(book.friends.get(player, ()))
-    return wire.Profile(
+def _shown(service: ServiceContext, player: str) -> schemas.Profile:
+    view, state = service.rankd, service.rankd.state
+    known = state.profile(player)
+    friends = list(state.friends.get(player, ()))
+    return schemas.Profile(
         player, known.name, dict(known.attributes), friends, view.position, stale=view.stale
     )

@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from rankd import errors
-from rankd.api.exchange import PROBLEM_JSON, Header, Response
+from rankd.api.messages import PROBLEM_JSON, Header, Response
 from rankd.errors import FieldError, RankdError
-from rankd.wire import WrongField
+from rankd.schemas import WrongField
 
 RETRY_AFTER_SECONDS = 1
 """The default of Retry-After for an unavailable service."""
@@ -23,7 +23,7 @@ INTERNAL = "internal"
 Applied = Literal["no", "unknown"]
 
 
-class Kind(NamedTuple):
+class ProblemKind(NamedTuple):
     """The problem document of an error class."""
 
     status: int
@@ -32,72 +32,82 @@ class Kind(NamedTuple):
     """Replaces the error's own message."""
 
 
-KINDS: dict[type[RankdError], Kind] = {
-    errors.Refused: Kind(409, "Refused", "the request was understood and will not be done"),
-    errors.Invalid: Kind(422, "Invalid"),
-    errors.InvalidBoard: Kind(422, "Invalid board"),
-    errors.InvalidSubmission: Kind(422, "Invalid submission"),
-    errors.InvalidPage: Kind(422, "Invalid page"),
-    errors.InvalidProfile: Kind(422, "Invalid profile"),
-    errors.InvalidRequest: Kind(422, "Invalid"),
-    errors.ScoreOutOfBounds: Kind(422, "Score out of bounds"),
-    errors.InvalidCursor: Kind(422, "Invalid cursor", "start again from the first page"),
-    errors.UnknownBoard: Kind(404, "Unknown board", "there is no board of this name"),
-    errors.UnknownWindow: Kind(
+KINDS: dict[type[RankdError], ProblemKind] = {
+    errors.Refused: ProblemKind(409, "Refused", "the request was understood and will not be done"),
+    errors.Invalid: ProblemKind(422, "Invalid"),
+    errors.InvalidBoard: ProblemKind(422, "Invalid board"),
+    errors.InvalidSubmission: ProblemKind(422, "Invalid submission"),
+    errors.InvalidPage: ProblemKind(422, "Invalid page"),
+    errors.InvalidProfile: ProblemKind(422, "Invalid profile"),
+    errors.InvalidRequest: ProblemKind(422, "Invalid"),
+    errors.ScoreOutOfBounds: ProblemKind(422, "Score out of bounds"),
+    errors.InvalidCursor: ProblemKind(422, "Invalid cursor", "start again from the first page"),
+    errors.UnknownBoard: ProblemKind(404, "Unknown board", "there is no board of this name"),
+    errors.UnknownWindow: ProblemKind(
         404, "Unknown window", "the board has no such window, or keeps it no longer"
     ),
-    errors.UnknownPlayer: Kind(
+    errors.UnknownPlayer: ProblemKind(
         404, "Unknown player", "there is no profile of this player; it may have scores all the same"
     ),
-    errors.UnknownKey: Kind(404, "Unknown key", "there is no key of this id, or it was revoked"),
-    errors.NotRanked: Kind(404, "Not ranked", "the player has no entry in this ranking"),
-    errors.SubmissionRejected: Kind(422, "Submission rejected"),
-    errors.SubmissionKeyReused: Kind(
+    errors.UnknownKey: ProblemKind(
+        404, "Unknown key", "there is no key of this id, or it was revoked"
+    ),
+    errors.NotRanked: ProblemKind(404, "Not ranked", "the player has no entry in this ranking"),
+    errors.SubmissionRejected: ProblemKind(422, "Submission rejected"),
+    errors.SubmissionKeyReused: ProblemKind(
         422, "Key reused", "this key was used on this board for another submission"
     ),
-    errors.BoardDiffers: Kind(
+    errors.BoardDiffers: ProblemKind(
         409, "Board differs", "the board was defined otherwise meanwhile; look at it and ask again"
     ),
-    errors.DropsScores: Kind(
+    errors.DropsScores: ProblemKind(
         409,
         "Drops scores",
         "scores could not be ranked any more, as when a column is new or has another name; "
         "?apply=true&drop_scores=true agrees to that",
     ),
-    errors.TooManySegmentValues: Kind(
+    errors.TooManySegmentValues: ProblemKind(
         409, "Too many segment values", "a segment of the board has as many values as it may"
     ),
-    errors.NothingToBackUp: Kind(409, "Nothing to back up"),
-    errors.LedgerNotCopied: Kind(409, "Ledger not copied", "the ledger is not whole yet"),
-    errors.NoLedger: Kind(409, "No ledger", "there is no ledger where one is needed"),
-    errors.LedgerInUse: Kind(409, "Ledger in use", "another process has the ledger open"),
-    errors.InvalidSetting: Kind(409, "Invalid setting", "a setting has a value it cannot have"),
-    errors.MalformedRequest: Kind(400, "Malformed"),
-    errors.NotFound: Kind(404, "Not found"),
-    errors.MethodNotAllowed: Kind(405, "Method not allowed"),
-    errors.RequestTooLarge: Kind(413, "Too large"),
-    errors.HeadTooLarge: Kind(431, "Head too large"),
-    errors.UnsupportedMediaType: Kind(415, "Unsupported media type"),
-    errors.Unauthenticated: Kind(401, "Unauthenticated"),
-    errors.Forbidden: Kind(403, "Forbidden"),
-    errors.Misdirected: Kind(421, "Misdirected request"),
-    errors.Unavailable: Kind(503, "Unavailable", "this may succeed later"),
-    errors.LedgerUnavailable: Kind(503, "Ledger unavailable", "the ledger could not take it now"),
-    errors.Overloaded: Kind(503, "Overloaded"),
-    errors.IndexBehind: Kind(503, "Index behind"),
-    errors.IndexUnavailable: Kind(503, "Index unavailable", "the index could not be asked now"),
-    errors.NotKept: Kind(503, "Not kept"),
-    errors.IndexForgot: Kind(503, "Index forgot"),
-    errors.RateLimited: Kind(429, "Rate limited"),
-    errors.RequestTimeout: Kind(408, "Request timeout"),
-    errors.TooManyConnections: Kind(503, "Too many connections"),
-    errors.Stopping: Kind(503, "Stopping"),
-    errors.TokenKeysUnavailable: Kind(503, "Token keys unavailable"),
+    errors.NothingToBackUp: ProblemKind(409, "Nothing to back up"),
+    errors.LedgerNotCopied: ProblemKind(409, "Ledger not copied", "the ledger is not whole yet"),
+    errors.NoLedger: ProblemKind(409, "No ledger", "there is no ledger where one is needed"),
+    errors.LedgerInUse: ProblemKind(409, "Ledger in use", "another process has the ledger open"),
+    errors.InvalidSetting: ProblemKind(
+        409, "Invalid setting", "a setting has a value it cannot have"
+    ),
+    errors.MalformedRequest: ProblemKind(400, "Malformed"),
+    errors.NotFound: ProblemKind(404, "Not found"),
+    errors.MethodNotAllowed: ProblemKind(405, "Method not allowed"),
+    errors.RequestTooLarge: ProblemKind(413, "Too large"),
+    errors.HeadTooLarge: ProblemKind(431, "Head too large"),
+    errors.UnsupportedMediaType: ProblemKind(415, "Unsupported media type"),
+    errors.Unauthenticated: ProblemKind(401, "Unauthenticated"),
+    errors.Forbidden: ProblemKind(403, "Forbidden"),
+    errors.Misdirected: ProblemKind(421, "Misdirected request"),
+    errors.Unavailable: ProblemKind(503, "Unavailable", "this may succeed later"),
+    errors.LedgerUnavailable: ProblemKind(
+        503, "Ledger unavailable", "the ledger could not take it now"
+    ),
+    errors.Overloaded: ProblemKind(503, "Overloaded"),
+    errors.IndexBehind: ProblemKind(503, "Index behind"),
+    errors.IndexUnavailable: ProblemKind(
+        503, "Index unavailable", "the index could not be asked now"
+    ),
+    errors.NotKept: ProblemKind(503, "Not kept"),
+    errors.IndexForgot: ProblemKind(503, "Index forgot"),
+    errors.RateLimited: ProblemKind(429, "Rate limited"),
+    errors.RequestTimeout: ProblemKind(408, "Request timeout"),
+    errors.TooManyConnections: ProblemKind(503, "Too many connections"),
+    errors.Stopping: ProblemKind(503, "Stopping"),
+    errors.TokenKeysUnavailable: ProblemKind(503, "Token keys unavailable"),
     **dict.fromkeys(
         (errors.UnknownFact, errors.LedgerTooNew),
-        Kind(500, "Ledger of a newer version", "this node is older than the ledger: upgrade it"),
+        ProblemKind(
+            500, "Ledger of a newer version", "this node is older than the ledger: upgrade it"
+        ),
     ),
-    errors.Corrupt: Kind(500, "Corrupt", "a promise does not hold; an operator has to look"),
+    errors.Corrupt: ProblemKind(500, "Corrupt", "a promise does not hold; an operator has to look"),
     **dict.fromkeys(
         (
             errors.UnreadableFact,
@@ -105,7 +115,7 @@ KINDS: dict[type[RankdError], Kind] = {
             errors.IndexDiffers,
             errors.SnapshotDamaged,
         ),
-        Kind(500, "Corrupt", "a promise does not hold; an operator has to look"),
+        ProblemKind(500, "Corrupt", "a promise does not hold; an operator has to look"),
     ),
 }
 """Every error with a code has a row of its own, which a test verifies."""
@@ -131,7 +141,7 @@ class Problem(msgspec.Struct, omit_defaults=True):
     errors: list[WrongField] | None = None
 
 
-def kind_of(error: RankdError) -> Kind:
+def kind_of(error: RankdError) -> ProblemKind:
     """Return the row of the error's class, or of its nearest base class with a row."""
     return next(KINDS[cls] for cls in type(error).__mro__ if cls in KINDS)
 
@@ -201,13 +211,13 @@ def _response(problem: Problem, headers: tuple[Header, ...]) -> Response:
     )
 
 
-def _applied(error: RankdError, kind: Kind) -> Applied:
+def _applied(error: RankdError, kind: ProblemKind) -> Applied:
     """Return the error's own ``applied``; without one "unknown" for a 500, else "no"."""
     said: Applied | None = getattr(error, "applied", None)
     return said or ("unknown" if kind.status == 500 else "no")
 
 
-def _headers(error: RankdError, kind: Kind) -> tuple[Header, ...]:
+def _headers(error: RankdError, kind: ProblemKind) -> tuple[Header, ...]:
     if isinstance(error, errors.MethodNotAllowed):
         return ((b"allow", ", ".join(error.allow).encode()),)
     if kind.status == 401:

@@ -9,7 +9,7 @@ from uvicorn.server import ServerState
 
 from rankd.api.app import App
 from rankd.api.connection import DEAD, Phase
-from rankd.api.exchange import Header, Response
+from rankd.api.messages import Header, Response
 
 HEADS_MAX = 256
 """Cached heads, one for each combination of status, type, caching and headers."""

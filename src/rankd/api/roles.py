@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, NoReturn
 
-from rankd.api.exchange import Request
-from rankd.api.routes import Route
+from rankd.api.messages import Request
+from rankd.api.routing import Route
 from rankd.errors import Misdirected
 
 ALL, API, QUERY, INGEST, MANAGER = "all", "api", "query", "ingest", "manager"

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from rankd import wire
-from rankd.api.exchange import JSON, Header, Response
-from rankd.api.routes import Param
+from rankd import schemas
+from rankd.api.messages import JSON, Header, Response
+from rankd.api.routing import Param
 
 NUMBERS = Param(
     name="numbers",
@@ -111,4 +111,4 @@ def _quote(text: bytes) -> bytes:
 
 
 def _object(fields: Mapping[str, bytes]) -> bytes:
-    return wire.encode({name: Raw(value) for name, value in fields.items()})
+    return schemas.encode({name: Raw(value) for name, value in fields.items()})

@@ -9,14 +9,14 @@ from urllib.parse import quote
 
 import msgspec
 
-from rankd import wire
-from rankd.api import receipts, shown
-from rankd.api.access import ANYBODY, Actor
-from rankd.api.body import DEPTH_MAX, decode_body
-from rankd.api.exchange import JSON, Request, Response
-from rankd.api.routes import AllAnswered, BodyAnswering
-from rankd.api.service import Service
-from rankd.core.intake import Answer, Overtaken
+from rankd import schemas
+from rankd.api import render, render_receipts
+from rankd.api.auth import ANYBODY, Actor
+from rankd.api.context import ServiceContext
+from rankd.api.json_body import DEPTH_MAX, decode_body
+from rankd.api.messages import JSON, Request, Response
+from rankd.api.routing import AllAnswered, BodyPlan
+from rankd.core.writer import DefinitionChanged, WriteResult
 from rankd.errors import (
     FieldError,
     Forbidden,
@@ -26,20 +26,20 @@ from rankd.errors import (
     TooManySegmentValues,
     UnknownBoard,
 )
-from rankd.forms import Form, Kind, blank, parts_of
 from rankd.model.board import Writes
 from rankd.model.facts import ScoreSubmitted
 from rankd.model.submission import SUBMISSION_KEY_BYTES_MAX, read_plain, takes_plain
+from rankd.templates import Form, PlaceholderKind, parts_of, placeholder
 
 BATCH_SCORES_MAX = 8_192
 """The most submissions of one commit."""
 
 
-async def submit_score(service: Service, request: Request) -> Response:
+async def submit_score(service: ServiceContext, request: Request) -> Response:
     """Submit one score."""
     board = request.params["board"]
-    actor = service.gate.admit(request, "submit", board)
-    service.gate.count_scores(actor)
+    actor = service.auth.admit(request, "submit", board)
+    service.auth.count_scores(actor)
     body = _with_key(decode_body(request, dict[str, Any]), request)
     body = _of_actor(service, actor, board, body)
     (answer,) = await service.writer.submit(board, [body], actor=actor.name)
@@ -63,11 +63,11 @@ _QUOTES, _QUOTES_WITH_KEY, _METADATA_QUOTES = 6, 10, 2
 """Quotes in a plain submission without escapes. With more, a field occurs twice."""
 
 
-def plan_submission(service: Service, request: Request) -> BodyAnswering | None:
+def plan_submission(service: ServiceContext, request: Request) -> BodyPlan | None:
     """Return a plan that takes plain submissions to one board, as ``submit_score`` does."""
     view, writer = service.rankd, service.writer
-    projector, book, revision = view.projector, view.book, view.book.revision
-    page = book.boards.get(request.params["board"])
+    projector, state, revision = view.projector, view.state, view.state.revision
+    page = state.boards.get(request.params["board"])
     if page is None or b"idempotency-key" in request.headers:
         return None
     if not takes_plain(page.board) or not _says_json(request):
@@ -91,7 +91,7 @@ def plan_submission(service: Service, request: Request) -> BodyAnswering | None:
         return fact if fact is not None and body.count(b'"') == _quotes(fact) else None
 
     def in_force() -> bool:
-        return book.revision == revision and view.projector is projector
+        return state.revision == revision and view.projector is projector
 
     def submit(facts: list[ScoreSubmitted], answered: AllAnswered) -> bool:
         if not in_force():
@@ -104,7 +104,7 @@ def plan_submission(service: Service, request: Request) -> BodyAnswering | None:
             return False
         return True
 
-    return BodyAnswering(read, submit, in_force)
+    return BodyPlan(read, submit, in_force)
 
 
 def _quotes(fact: ScoreSubmitted) -> int:
@@ -116,54 +116,54 @@ def _quotes(fact: ScoreSubmitted) -> int:
 
 
 def _answer(
-    service: Service,
+    service: ServiceContext,
     answered: AllAnswered,
     board: str,
     count: int,
-    told: Sequence[Answer] | Exception,
+    told: Sequence[WriteResult] | Exception,
 ) -> None:
     """Answer a batch of submissions with their results."""
     if isinstance(told, Exception):
-        alone = isinstance(told, Overtaken | TooManySegmentValues)  # Handlers retry each.
+        alone = isinstance(told, DefinitionChanged | TooManySegmentValues)  # Handlers retry each.
         answered([None if alone else told] * count)
     else:
-        alike = receipts.each_as_json(told)
+        alike = render_receipts.each_as_json(told)
         answered(alike or [_outcome(service, answer, board) for answer in told])
 
 
-def _outcome(service: Service, answer: Answer, board: str) -> Response | RankdError:
+def _outcome(service: ServiceContext, answer: WriteResult, board: str) -> Response | RankdError:
     told = _told(service, answer, board)
     return told if isinstance(told, RankdError) else _response(answer, told)
 
 
-def _response(answer: Answer, receipt: bytes) -> Response:
+def _response(answer: WriteResult, receipt: bytes) -> Response:
     """Return the response of a receipt: 202 if its verdict is not final."""
-    final = answer.receipt is not None and receipts.is_final(answer.receipt)
+    final = answer.receipt is not None and render_receipts.is_final(answer.receipt)
     return Response(receipt, 200 if final else 202)
 
 
-async def submit_scores(service: Service, request: Request) -> Response:
+async def submit_scores(service: ServiceContext, request: Request) -> Response:
     """Submit many scores in one commit, each judged separately.
 
     Each may have a `key` of its own. The header Idempotency-Key is for one submission, and refused.
     """
-    service.gate.check_known(request)
+    service.auth.check_known(request)
     if b"idempotency-key" in request.headers:
         raise InvalidRequest([FieldError("Idempotency-Key", "is for one: give each score a key")])
     response = await _submit_plain(service, request)
     return response if response is not None else await _submit_each(service, request)
 
 
-async def _submit_each(service: Service, request: Request) -> Response:
-    batch = decode_body(request, wire.Batch)
+async def _submit_each(service: ServiceContext, request: Request) -> Response:
+    batch = decode_body(request, schemas.Batch)
     if not 0 < len(batch.scores) <= BATCH_SCORES_MAX:
         message = f"must be 1 to {BATCH_SCORES_MAX} submissions"
         raise InvalidRequest([FieldError("scores", message)])
     bodies = [_parted(body) for body in batch.scores if isinstance(body, dict)]
     actor = ANYBODY
     for name in {name for name, _ in bodies} or {""}:
-        actor = service.gate.admit(request, "submit", name)
-    service.gate.count_scores(actor, len(batch.scores))
+        actor = service.auth.admit(request, "submit", name)
+    service.auth.count_scores(actor, len(batch.scores))
     if not actor.may_profile:
         bodies = [(name, _of_actor(service, actor, name, body)) for name, body in bodies]
     answers = await service.writer.submit_each(bodies, actor=actor.name)
@@ -172,22 +172,26 @@ async def _submit_each(service: Service, request: Request) -> Response:
     return _results(service, b",".join(each))
 
 
-_NO_OBJECT = wire.encode(
-    shown.refusal(InvalidSubmission([FieldError("", "a submission must be an object")]))
+_NO_OBJECT = schemas.encode(
+    render.refusal(InvalidSubmission([FieldError("", "a submission must be an object")]))
 )
 
 
-def _result(service: Service, answer: Answer | RankdError, board: str) -> bytes:
+def _result(service: ServiceContext, answer: WriteResult | RankdError, board: str) -> bytes:
     """Return the result of one submission of a batch."""
     told = answer if isinstance(answer, RankdError) else _told(service, answer, board)
-    return wire.encode(shown.refusal(told)) if isinstance(told, RankdError) else told
+    return schemas.encode(render.refusal(told)) if isinstance(told, RankdError) else told
 
 
-_RESULTS = Form(parts_of(wire.Results(blank(Kind.RAW, 0), blank(Kind.NUMBER, 1))))
+_RESULTS = Form(
+    parts_of(
+        schemas.Results(placeholder(PlaceholderKind.RAW, 0), placeholder(PlaceholderKind.NUMBER, 1))
+    )
+)
 
 
-def _results(service: Service, shown: bytes) -> Response:
-    return Response(_RESULTS.fill_one((b"[%b]" % shown, service.rankd.position)))
+def _results(service: ServiceContext, render: bytes) -> Response:
+    return Response(_RESULTS.fill_one((b"[%b]" % render, service.rankd.position)))
 
 
 # ------------------------------------------------------------------- plain batches
@@ -209,7 +213,7 @@ _BOARD_QUOTES, _LIST_QUOTES = 4, 2
 """Quotes of an item's board and of the list's name."""
 
 
-async def _submit_plain(service: Service, request: Request) -> Response | None:
+async def _submit_plain(service: ServiceContext, request: Request) -> Response | None:
     """Submit a batch of plain scores as ``_submit_each`` does; None if not all are plain.
 
     A batch is decoded and rendered in columns, without an object for each receipt.
@@ -218,7 +222,7 @@ async def _submit_plain(service: Service, request: Request) -> Response | None:
     if items is None:
         return None
     names = {item.board for item in items}
-    pages = [service.rankd.book.boards.get(name) for name in names]
+    pages = [service.rankd.state.boards.get(name) for name in names]
     boards = {page.board.name: page.board for page in pages if page is not None}
     if len(boards) < len(names) or not all(map(takes_plain, boards.values())):
         return None
@@ -226,7 +230,7 @@ async def _submit_plain(service: Service, request: Request) -> Response | None:
         return None  # A key may refer to a submission under an earlier definition.
     actor = ANYBODY
     for name in names:
-        actor = service.gate.admit(request, "submit", name)
+        actor = service.auth.admit(request, "submit", name)
     facts = [
         read_plain(boards[item.board], item.player, item.score, item.key, actor=actor.name)
         for item in items
@@ -235,21 +239,21 @@ async def _submit_plain(service: Service, request: Request) -> Response | None:
         return None
     try:
         answers = await service.writer.submit_read(facts, list(boards.values()))  # type: ignore[arg-type]
-    except (Overtaken, TooManySegmentValues):
+    except (DefinitionChanged, TooManySegmentValues):
         return None
-    results = receipts.all_as_json(answers)
+    results = render_receipts.all_as_json(answers)
     if results is None:
         told = map(partial(_result, service), answers, [item.board for item in items])
         results = b",".join(told)
     return _results(service, results)
 
 
-def _plain_items(service: Service, request: Request) -> list[_PlainItem] | None:
+def _plain_items(service: ServiceContext, request: Request) -> list[_PlainItem] | None:
     """Return the scores of a batch with only plain fields, each once; else None."""
     body = request.body
     if not _says_json(request) or b"\\" in body:
         return None
-    if not service.gate.admits_plainly(request):
+    if not service.auth.admits_plainly(request):
         return None  # Tokens have keys, rights and rate limits of their own.
     try:
         items = _decode_plain_batch(body).scores
@@ -285,7 +289,9 @@ def _with_key(body: dict[str, Any], request: Request) -> dict[str, Any]:
     return {**body, "key": key}
 
 
-def _of_actor(service: Service, actor: Actor, name: str, body: dict[str, Any]) -> dict[str, Any]:
+def _of_actor(
+    service: ServiceContext, actor: Actor, name: str, body: dict[str, Any]
+) -> dict[str, Any]:
     """Return the submission as a token or a limited key may make it. Raises Forbidden.
 
     A player submits only for itself, to boards that allow it, with submission keys in a namespace
@@ -295,7 +301,7 @@ def _of_actor(service: Service, actor: Actor, name: str, body: dict[str, Any]) -
         raise Forbidden(_NO_ATTRIBUTES[actor.limited])
     if actor.player is None:
         return body
-    page = service.rankd.book.boards.get(name)
+    page = service.rankd.state.boards.get(name)
     if page is not None and page.board.writes is not Writes.CLIENT:
         raise Forbidden("this board takes scores from servers only")
     if body.get("player") != actor.player:
@@ -321,14 +327,16 @@ def own_key(kind: str, key: str, player: str) -> str:
     return f"{kind}/{blake2b(own.encode(), digest_size=32).hexdigest()}"
 
 
-def _told(service: Service, answer: Answer, board: str) -> bytes | RankdError:
+def _told(service: ServiceContext, answer: WriteResult, board: str) -> bytes | RankdError:
     if answer.error is not None:
         return answer.error
     if answer.pending is not None:
-        pending = receipts.accepted(answer.pending, answer.position, duplicate=answer.duplicate)
-        return wire.encode(pending)
+        pending = render_receipts.accepted(
+            answer.pending, answer.position, duplicate=answer.duplicate
+        )
+        return schemas.encode(pending)
     if answer.receipt is None:
         return UnknownBoard(board)
     if answer.receipt.rejected:
         return service.rankd.rejection(answer.receipt)
-    return receipts.as_json(answer.receipt, service.rankd.book.boards)
+    return render_receipts.as_json(answer.receipt, service.rankd.state.boards)

@@ -19,9 +19,9 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from rankd.api.app import App
-from rankd.api.connection import Connection
-from rankd.api.fastlane import FastLane, Shared
-from rankd.api.routes import Route, Router
+from rankd.api.connection import BoundedConnection
+from rankd.api.fast_lane import FastConnection, FastLaneState
+from rankd.api.routing import Route, Router
 from rankd.settings import Settings
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -126,7 +126,7 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets=sockets)
         await self._until_closed(LAST_WORDS_SECONDS_MAX)
         for connection in list(self.server_state.connections):
-            cast("Connection", connection).transport.abort()
+            cast("BoundedConnection", connection).transport.abort()
 
     async def _until_closed(self, seconds: float) -> None:
         """Wait until cancelled handlers have sent their error responses."""
@@ -154,9 +154,9 @@ class Server(uvicorn.Server):
 
 def protocol_config(app: App) -> uvicorn.Config:
     """Return uvicorn's configuration: our protocol, and no automatic detection."""
-    protocol: Callable[..., Connection] = functools.partial(Connection, app)
+    protocol: Callable[..., BoundedConnection] = functools.partial(BoundedConnection, app)
     if app.settings.fast_lane:
-        protocol = functools.partial(FastLane, Shared(app))
+        protocol = functools.partial(FastConnection, FastLaneState(app))
     return uvicorn.Config(
         app,
         http=cast("type[asyncio.Protocol]", protocol),

@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from rankd import wire
-from rankd.api import shown
-from rankd.api.body import decode_body
-from rankd.api.exchange import Request, Response, known_tag
-from rankd.api.routes import Answered, PageAnswering, RemoteAnswering, RouteAnswering, WordAnswering
+from rankd import schemas
+from rankd.api import render
+from rankd.api.context import MIN_POSITION_SECONDS_MAX, ServiceContext
+from rankd.api.json_body import decode_body
+from rankd.api.messages import Request, Response, known_tag
+from rankd.api.routing import Answered, PagePlan, RemotePlan, RouteAnswering, WordPlan
 from rankd.api.score_texts import BY_ACCEPT, text_tag, wants_text
-from rankd.api.service import MIN_POSITION_SECONDS_MAX, Service
-from rankd.core.reader import LOOKUP_PLAYERS_MAX, Where, check_players
+from rankd.core.reader import LOOKUP_PLAYERS_MAX, RankingView, check_players
 from rankd.core.reader import Page as FoundPage
 from rankd.errors import (
     FieldError,
@@ -36,16 +36,16 @@ SURROGATE = (b"surrogate-control", b"max-age=1, stale-while-revalidate=5")
 """The same for a content delivery network, which does not pass this header on."""
 
 
-async def _admitted(service: Service, request: Request) -> dict[str, Any]:
+async def _admitted(service: ServiceContext, request: Request) -> dict[str, Any]:
     """Return the window and segment of an authorized read, once ``min_position`` is reached."""
     query = request.query
-    service.gate.admit(request, "read", request.params.get("board"))
+    service.auth.admit(request, "read", request.params.get("board"))
     if query.get("min_position") is not None:
         await _reached(service, request)
     return {"window": query.get("window"), "segment": query.get("segment")}
 
 
-async def _reached(service: Service, request: Request) -> None:
+async def _reached(service: ServiceContext, request: Request) -> None:
     query, board = request.query, request.params.get("board")
 
     def ranking() -> Ranking:
@@ -66,19 +66,19 @@ def _refuse_if_behind(request: Request, as_of: int) -> None:
         raise IndexBehind(position=position, checkpoint=as_of)
 
 
-def _response(service: Service, request: Request, body: Any) -> Response:
+def _response(service: ServiceContext, request: Request, body: Any) -> Response:
     """Return the response of a read, marked stale if it may be."""
     _refuse_if_behind(request, body.as_of)
     if service.rankd.stale:
         body.stale = True
-    return Response(wire.encode(body))
+    return Response(schemas.encode(body))
 
 
-async def get_standing(service: Service, request: Request) -> Response:
+async def get_standing(service: ServiceContext, request: Request) -> Response:
     """Return one player's standing."""
     params, query = request.params, request.query
     board, player = params["board"], params["player"]
-    service.gate.admit(request, "read", board)
+    service.auth.admit(request, "read", board)
     if query["min_position"] is not None:
         await _reached(service, request)
     reader = service.rankd.reader_of(board, query["min_position"])
@@ -86,29 +86,29 @@ async def get_standing(service: Service, request: Request) -> Response:
     standing = await reader.standing_in(where, player)
     if standing is None:
         raise NotRanked(board=board, window=where.ranking.window, player=player)
-    return _response(service, request, shown.one(standing, where))
+    return _response(service, request, render.one(standing, where))
 
 
-def standing_now(service: Service, request: Request) -> Response | None:
+def standing_now(service: ServiceContext, request: Request) -> Response | None:
     """Return one player's standing if the index answers without waiting; else None."""
     params, query, reader = request.params, request.query, service.rankd.reader
     if query["min_position"] is not None or not reader.immediate:
         return None
     board, player = params["board"], params["player"]
-    service.gate.admit(request, "read", board)
+    service.auth.admit(request, "read", board)
     where = reader.where(board, query["window"], query["segment"])
     found = reader.ranked_now(where, player)
     if found is None:
         raise NotRanked(board=board, window=where.ranking.window, player=player)
-    return _response(service, request, shown.ranked(found, where, player, reader.name(player)))
+    return _response(service, request, render.ranked(found, where, player, reader.name(player)))
 
 
-def plan_standing(service: Service, request: Request) -> RouteAnswering | None:
+def plan_standing(service: ServiceContext, request: Request) -> RouteAnswering | None:
     """Return a plan that answers for any player of the requested ranking."""
-    profiles = service.rankd.book.profiles
+    profiles = service.rankd.state.profiles
 
-    def telling(where: Where) -> Telling:
-        form, rank = shown.ranked_form(where), service.rankd.reader.ranker(where)
+    def telling(where: RankingView) -> Telling:
+        form, rank = render.ranked_form(where), service.rankd.reader.ranker(where)
 
         def tell(players: Sequence[str], found: Places) -> list[bytes]:
             if rank is not None:
@@ -116,24 +116,24 @@ def plan_standing(service: Service, request: Request) -> RouteAnswering | None:
             names = [one and one.name for one in map(profiles.get, players)] if profiles else None
             if form is not None:
                 return form.fill_each((players, names, *found), 0, len(players))
-            return shown.each_ranked(found, where, players, names)
+            return render.each_ranked(found, where, players, names)
 
         return tell
 
     return _plan_words(service, request, telling) or _plan_remote(service, request, telling)
 
 
-def plan_around(service: Service, request: Request) -> WordAnswering | None:
+def plan_around(service: ServiceContext, request: Request) -> WordPlan | None:
     """Return a plan that answers with the neighbours of any player of the ranking."""
     above, below = request.query["above"], request.query["below"]
     around = service.rankd.reader.around_now
 
-    def telling(where: Where) -> Telling:
+    def telling(where: RankingView) -> Telling:
         board = where.terms.board
 
         def tell(_players: Sequence[str], found: Places) -> list[bytes]:
             return [
-                shown.page(around(where, rank, found.total, above=above, below=below), board)
+                render.page(around(where, rank, found.total, above=above, below=below), board)
                 for rank in map(Rank, found.ranks)
             ]
 
@@ -147,11 +147,11 @@ Telling = Callable[[Sequence[str], Places], list[bytes]]
 
 
 def _plan_words(
-    service: Service, request: Request, telling: Callable[[Where], Telling]
-) -> WordAnswering | None:
+    service: ServiceContext, request: Request, telling: Callable[[RankingView], Telling]
+) -> WordPlan | None:
     """Return a plan over the index of this process; None if it has none."""
     where = _lasting(service, request)
-    seek = None if where is None else service.rankd.reader.seeker(where)
+    seek = None if where is None else service.rankd.reader.finder(where)
     if where is None or seek is None:
         return None
     tell, in_force = telling(where), _in_force(service)
@@ -166,12 +166,12 @@ def _plan_words(
         told = iter(tell(there, seek(there)) if there else ())
         return [next(told) if rank else None for rank in found.ranks]
 
-    return WordAnswering(answer, in_force)
+    return WordPlan(answer, in_force)
 
 
 def _plan_remote(
-    service: Service, request: Request, telling: Callable[[Where], Telling]
-) -> RemoteAnswering | None:
+    service: ServiceContext, request: Request, telling: Callable[[RankingView], Telling]
+) -> RemotePlan | None:
     """Return a plan over a remote index; None if it does not apply."""
     view, where = service.rankd, _lasting(service, request)
     ask = None if where is None else view.reader.asker(where)
@@ -191,17 +191,17 @@ def _plan_remote(
 
         return in_force() and ask(player, told)
 
-    return RemoteAnswering(asking, in_force)
+    return RemotePlan(asking, in_force)
 
 
-def _in_force(service: Service) -> Callable[[], bool]:
+def _in_force(service: ServiceContext) -> Callable[[], bool]:
     """Return a check that boards, keys and the projector have not changed since now."""
     view = service.rankd
-    projector, book, revision = view.projector, view.book, view.book.revision
-    return lambda: book.revision == revision and view.projector is projector
+    projector, state, revision = view.projector, view.state, view.state.revision
+    return lambda: state.revision == revision and view.projector is projector
 
 
-def _lasting(service: Service, request: Request) -> Where | None:
+def _lasting(service: ServiceContext, request: Request) -> RankingView | None:
     """Return the ranking of all requests like this one, if it stays the same; else None."""
     view, query = service.rankd, request.query
     if query["min_position"] is not None or view.stale:
@@ -214,7 +214,7 @@ def _lasting(service: Service, request: Request) -> Where | None:
         return None  # The board may have been retired meanwhile.
 
 
-async def list_standings(service: Service, request: Request) -> Response:
+async def list_standings(service: ServiceContext, request: Request) -> Response:
     """Return a page: by offset, by rank, or after a cursor."""
     which = await _admitted(service, request)
     board, query = request.params["board"], request.query
@@ -241,18 +241,18 @@ async def list_standings(service: Service, request: Request) -> Response:
     return _unless_known(request, response)
 
 
-def standings_now(service: Service, request: Request) -> Response | None:
+def standings_now(service: ServiceContext, request: Request) -> Response | None:
     """Return a cached page that is still current; else None."""
     if request.query["min_position"] is not None:
         return None
     response = service.pages.find(_moment(service), _asked(service, request))
     if response is None:
         return None
-    service.gate.admit(request, "read", request.params["board"])
+    service.auth.admit(request, "read", request.params["board"])
     return _unless_known(request, response)
 
 
-def plan_page(service: Service, request: Request) -> PageAnswering | None:
+def plan_page(service: ServiceContext, request: Request) -> PagePlan | None:
     """Return a plan that answers with the cached page while it is current."""
     if b"if-none-match" in request.headers or request.query["offset"]:
         return None  # A page further down is rarely requested again.
@@ -263,24 +263,24 @@ def plan_page(service: Service, request: Request) -> PageAnswering | None:
     def find() -> Response | None:
         return pages.find(_moment(service), asked) if in_force() else None
 
-    return PageAnswering(find, in_force)
+    return PagePlan(find, in_force)
 
 
-def _asked(service: Service, request: Request) -> tuple[object, ...]:
+def _asked(service: ServiceContext, request: Request) -> tuple[object, ...]:
     """Return the cache key of a page: whether it is private, the board and the query."""
     board = request.params["board"]
     private = b"authorization" in request.headers and not service.is_public(board)
     return (private, board, *request.query.values())
 
 
-def _moment(service: Service) -> tuple[int, int, bool]:
+def _moment(service: ServiceContext) -> tuple[int, int, bool]:
     """Return everything that a page may change with."""
     view = service.rankd
-    return view.projector.checkpoint, view.projector.book.profiled_at, view.stale
+    return view.projector.checkpoint, view.projector.state.profiled_at, view.stale
 
 
 def _ready_made(page: FoundPage, board: Any, *, stale: bool, private: bool) -> Response:
-    body, tag = shown.page_and_tag(page, board, stale=stale)
+    body, tag = render.page_and_tag(page, board, stale=stale)
     etag = b'"%b"' % tag
     return Response(
         body,
@@ -301,7 +301,7 @@ def _unless_known(request: Request, response: Response) -> Response:
     return Response(b"", 304, content_type=b"", cache_control=cache_control, headers=headers)
 
 
-async def around_player(service: Service, request: Request) -> Response:
+async def around_player(service: ServiceContext, request: Request) -> Response:
     """Return a player's neighbours."""
     which = await _admitted(service, request)
     board, query = request.params["board"], request.query
@@ -316,7 +316,7 @@ async def around_player(service: Service, request: Request) -> Response:
     return _page(service, request, page, which)
 
 
-async def around_rank(service: Service, request: Request) -> Response:
+async def around_rank(service: ServiceContext, request: Request) -> Response:
     """Return the standings around a rank.
 
     Every entry counts, even if the board shows ties as shared ranks: rank 3 is the third entry.
@@ -336,28 +336,30 @@ def _read_rank(text: str) -> Rank:
     return Rank(int(text))
 
 
-def _page(service: Service, request: Request, page: FoundPage, which: dict[str, Any]) -> Response:
+def _page(
+    service: ServiceContext, request: Request, page: FoundPage, which: dict[str, Any]
+) -> Response:
     _refuse_if_behind(request, page.as_of)
     where = service.rankd.reader.where(request.params["board"], **which)
-    return Response(shown.page(page, where.terms.board, stale=service.rankd.stale))
+    return Response(render.page(page, where.terms.board, stale=service.rankd.stale))
 
 
-async def lookup_standings(service: Service, request: Request) -> Response:
+async def lookup_standings(service: ServiceContext, request: Request) -> Response:
     """Return the standings of some players, ranked among themselves."""
     which = await _admitted(service, request)
     players = _lookup_players(request)
     board = request.params["board"]
     found = await service.rankd.reader.lookup(board, players, **which)
     where = service.rankd.reader.where(board, **which)
-    return _response(service, request, shown.found(found, where.terms.board))
+    return _response(service, request, render.found(found, where.terms.board))
 
 
-def lookup_now(service: Service, request: Request) -> Response | None:
+def lookup_now(service: ServiceContext, request: Request) -> Response | None:
     """Return the standings of some players if the index answers without waiting; else None."""
     params, query, reader = request.params, request.query, service.rankd.reader
     if query["min_position"] is not None or not reader.immediate or service.rankd.stale:
         return None
-    service.gate.admit(request, "read", params["board"])
+    service.auth.admit(request, "read", params["board"])
     request.counted = True  # Also if the handler has to answer.
     players = _lookup_players(request)
     check_players(players)
@@ -368,27 +370,27 @@ def lookup_now(service: Service, request: Request) -> Response | None:
     there, places = found
     ranked = set(there)
     missing = [player for player in dict.fromkeys(players) if player not in ranked]
-    body = shown.found_now(where, there, [*map(reader.name, there)], places, missing)
+    body = render.found_now(where, there, [*map(reader.name, there)], places, missing)
     return None if body is None else Response(body)
 
 
 def _lookup_players(request: Request) -> list[str]:
-    players = decode_body(request, wire.Lookup).players
+    players = decode_body(request, schemas.Lookup).players
     if len(players) > LOOKUP_PLAYERS_MAX:
         raise InvalidRequest([FieldError("players", f"must be at most {LOOKUP_PLAYERS_MAX}")])
     return players
 
 
-async def list_friends(service: Service, request: Request) -> Response:
+async def list_friends(service: ServiceContext, request: Request) -> Response:
     """Return a player and its friends, ranked among themselves."""
     which = await _admitted(service, request)
     board = request.params["board"]
     found = await service.rankd.reader.friends(board, request.params["player"], **which)
     where = service.rankd.reader.where(board, **which)
-    return _response(service, request, shown.found(found, where.terms.board))
+    return _response(service, request, render.found(found, where.terms.board))
 
 
-async def get_projection(service: Service, request: Request) -> Response:
+async def get_projection(service: ServiceContext, request: Request) -> Response:
     """Return the rank a score would get, or the score needed for a rank or a percentile."""
     which = await _admitted(service, request)
     board, query = request.params["board"], request.query
@@ -411,7 +413,7 @@ async def get_projection(service: Service, request: Request) -> Response:
     else:
         share = _read_share(query["percentile"])
         projected = await reader.scores_for(board, percentile=share, **which)
-    return _response(service, request, shown.projection(projected, definition))
+    return _response(service, request, render.projection(projected, definition))
 
 
 def _check_given(names: list[str]) -> None:
@@ -431,18 +433,18 @@ def _read_share(text: str) -> float:
         raise InvalidRequest([FieldError("percentile", "must be a number")]) from None
 
 
-async def player_standings(service: Service, request: Request) -> Response:
+async def player_standings(service: ServiceContext, request: Request) -> Response:
     """Return one player's standings on all boards, or all that have the given window."""
     await _admitted(service, request)
     player, rankd = request.params["player"], service.rankd
     found = await rankd.reader.standings(player, request.query["window"])
-    body = wire.Everywhere(
+    body = schemas.Everywhere(
         player=player,
-        name=rankd.book.profile(player).name,
+        name=rankd.state.profile(player).name,
         as_of=min([rankd.position, *(one.as_of for _, one in found if one.stale)]),
         stale=any(one.stale for _, one in found),
         standings=[
-            wire.OnBoard(
+            schemas.OnBoard(
                 where.ranking.board,
                 where.ranking.window,
                 standing.rank,

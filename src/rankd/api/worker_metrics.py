@@ -18,7 +18,7 @@ Ask = Callable[[int], None]
 """Asks a worker for its metrics, with a number that its answer repeats."""
 
 
-class Session:
+class WorkerSession:
     """One connected worker process."""
 
     def __init__(self, name: str, ask: Ask) -> None:
@@ -52,18 +52,18 @@ class WorkerMetrics:
     """The last metrics of each worker, by its name."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
-        self._sessions: dict[str, Session | None] = dict.fromkeys(names)
+        self._sessions: dict[str, WorkerSession | None] = dict.fromkeys(names)
         self._retired: dict[str, Sequence[Family]] = {}
         self._numbers = count()
 
-    def join(self, name: str, ask: Ask) -> Session:
+    def join(self, name: str, ask: Ask) -> WorkerSession:
         """Begin the session of a worker process that accepts connections."""
         if (before := self._sessions.get(name)) is not None:
             self.leave(before)
-        self._sessions[name] = session = Session(name, ask)
+        self._sessions[name] = session = WorkerSession(name, ask)
         return session
 
-    def leave(self, session: Session) -> None:
+    def leave(self, session: WorkerSession) -> None:
         """End a session and store its counters; nothing if it was replaced before."""
         name = session.name
         if self._sessions[name] is session:
@@ -85,5 +85,5 @@ class WorkerMetrics:
         return WorkerFigures(name, up, families, self._retired.get(name, ()))
 
 
-async def _answers(session: Session | None, number: int) -> bool:
+async def _answers(session: WorkerSession | None, number: int) -> bool:
     return session is not None and await session.answers(number)

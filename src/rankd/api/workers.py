@@ -17,12 +17,12 @@ from typing import Any
 
 import msgspec
 
-from rankd.api.forwarding import Receiver
-from rankd.api.service import Service
-from rankd.api.table import ROUTES
+from rankd.api.context import ServiceContext
+from rankd.api.routes import ROUTES
+from rankd.api.worker_link import WriterEnd
 from rankd.api.worker_metrics import WorkerMetrics
+from rankd.core.read_engine import ReadEngine
 from rankd.core.supervisor import Supervisor
-from rankd.core.view import View
 from rankd.settings import Settings
 
 WORKER_VARIABLE = "RANKD_WORKER"
@@ -57,7 +57,11 @@ class Workers:
     """The worker processes of a service."""
 
     def __init__(
-        self, settings: Settings, address: Callable[[], Awaitable[str]], view: View, count: int
+        self,
+        settings: Settings,
+        address: Callable[[], Awaitable[str]],
+        view: ReadEngine,
+        count: int,
     ) -> None:
         self._settings = settings
         self._view = view
@@ -133,11 +137,11 @@ class Workers:
 
 
 @asynccontextmanager
-async def workers(service: Service, settings: Settings, count: int) -> AsyncIterator[None]:
+async def workers(service: ServiceContext, settings: Settings, count: int) -> AsyncIterator[None]:
     """Run ``count`` workers beside this process, which writes for them."""
     metrics = WorkerMetrics(names(count))
     service.workers = metrics.collect
-    receiver = Receiver(ROUTES, service, metrics)
+    receiver = WriterEnd(ROUTES, service, metrics)
     beside = Workers(settings, receiver.address, service.rankd, count)
     async with receiver.listening(beside.note_listening):
         keeping = beside.start(service.rankd.supervisor)

@@ -9,15 +9,15 @@ import click
 from rankd._version import __version__
 from rankd.cli.bench import bench
 from rankd.cli.board import board
-from rankd.cli.care import backup, rebuild, restore, verify
 from rankd.cli.clock import clock
 from rankd.cli.demo import demo
 from rankd.cli.doctor import doctor
-from rankd.cli.exporting import export
-from rankd.cli.failing import Commands
+from rankd.cli.errors import FailingGroup
+from rankd.cli.export import export
 from rankd.cli.history import history
-from rankd.cli.importing import import_
+from rankd.cli.import_scores import import_
 from rankd.cli.keys import keys
+from rankd.cli.maintenance import backup, rebuild, restore, verify
 from rankd.cli.player import player
 from rankd.cli.scores import submit
 from rankd.cli.serve import serve
@@ -37,7 +37,7 @@ _SECTIONS = {
 }
 
 
-class Front(Commands):
+class CommandGroup(FailingGroup):
     """All commands, listed by section."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -53,7 +53,7 @@ class Front(Commands):
                 formatter.write_dl(rows)
 
 
-@click.group(cls=Front, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="rankd", message="%(prog)s %(version)s")
 def main() -> None:
     """Exact ranks for every player, as they change.

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from rankd.cli.reaching import json_option
-from rankd.cli.show import add, print_json, print_tables, table
+from rankd.cli.output import add, print_json, print_tables, table
+from rankd.cli.target import json_option
 
 if TYPE_CHECKING:
     from rankd.embedded import Board
@@ -21,7 +21,7 @@ SEED = 7
 """The same scores each time, so that results of two machines can be compared."""
 
 
-class Measured(NamedTuple):
+class BenchResult(NamedTuple):
     """The number of operations of one kind, and their duration."""
 
     what: str
@@ -85,7 +85,7 @@ def bench(players: int, seconds: float, folder: str | None, as_json: bool) -> No
     print_tables(shown)
 
 
-def measure(board: "Board", players: int, seconds: float) -> list[Measured]:
+def measure(board: "Board", players: int, seconds: float) -> list[BenchResult]:
     """Fill a board, then measure writes and reads."""
     chance = random.Random(SEED)
     filled = _fill(board, players, chance)
@@ -107,18 +107,18 @@ def measure(board: "Board", players: int, seconds: float) -> list[Measured]:
     ]
 
 
-def _fill(board: "Board", players: int, chance: random.Random) -> Measured:
+def _fill(board: "Board", players: int, chance: random.Random) -> BenchResult:
     begun = time.perf_counter()
     for first in range(0, players, BATCH):
         last = min(players, first + BATCH)
         board.submit_many([(f"p{n}", chance.randrange(1 << 30)) for n in range(first, last)])
-    return Measured("submissions, 1,000 at once", players, time.perf_counter() - begun)
+    return BenchResult("submissions, 1,000 at once", players, time.perf_counter() - begun)
 
 
-def _repeat(what: str, do: Callable[[], None], seconds: float) -> Measured:
+def _repeat(what: str, do: Callable[[], None], seconds: float) -> BenchResult:
     begun = time.perf_counter()
     count, passed = 0, 0.0
     while count == 0 or passed < seconds:
         do()
         count, passed = count + 1, time.perf_counter() - begun
-    return Measured(what, count, passed)
+    return BenchResult(what, count, passed)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rankd.cli.failing import Commands, Failed, insist_on_yes, plain
-from rankd.cli.reaching import Reach, json_option, reaching
-from rankd.cli.show import add, print_json, print_tables, standings_table, table, written
+from rankd.cli.errors import CommandFailed, FailingGroup, insist_on_yes, plain
+from rankd.cli.output import add, print_json, print_tables, standings_table, table, written
+from rankd.cli.target import Target, json_option, reaching
 from rankd.errors import UnknownBoard, count
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from rankd import wire
+    from rankd import schemas
     from rankd.client import Client
 
 FILE_BYTES_MAX = 1 << 20
@@ -29,7 +29,7 @@ LISTS = frozenset({"windows", "segments"})
 """Fields whose values may be written as a,b,c."""
 
 
-@click.group(cls=Commands)
+@click.group(cls=FailingGroup)
 def board() -> None:
     """Define, change, list, show and retire boards; list their windows."""
 
@@ -54,7 +54,7 @@ def board() -> None:
 )
 @reaching()
 def apply(
-    reach: Reach,
+    reach: Target,
     what: str,
     sets: tuple[str, ...],
     name: str | None,
@@ -98,15 +98,15 @@ def read_definition(path: Path) -> dict[str, Any]:
     """Return the definition in a file. Raises CommandFailed if it cannot be read."""
     try:
         if path.stat().st_size > FILE_BYTES_MAX:
-            raise Failed(f"{path} has more than {FILE_BYTES_MAX} bytes: is it a board?")
+            raise CommandFailed(f"{path} has more than {FILE_BYTES_MAX} bytes: is it a board?")
         text = path.read_text(encoding="utf-8")
         found = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except OSError as exc:
-        raise Failed(f"{path}: {exc.strerror}") from None
+        raise CommandFailed(f"{path}: {exc.strerror}") from None
     except ValueError as exc:  # Of JSON, of TOML, and of UTF-8.
-        raise Failed(f"{path} cannot be read: {exc}") from None
+        raise CommandFailed(f"{path} cannot be read: {exc}") from None
     if not isinstance(found, dict):
-        raise Failed(f"{path} must hold one object, the definition of a board")
+        raise CommandFailed(f"{path} must hold one object, the definition of a board")
     return found
 
 
@@ -114,7 +114,7 @@ def _named(path: Path, name: str | None) -> tuple[str, dict[str, Any]]:
     definition = read_definition(path)
     said = definition.pop("name", None)
     if said is not None and not isinstance(said, str):
-        raise Failed(f"{path}: name must be text")
+        raise CommandFailed(f"{path}: name must be text")
     return name or said or path.stem, definition
 
 
@@ -155,7 +155,7 @@ def _check(name: str, definition: Mapping[str, Any]) -> None:
     Board.define(name, definition)
 
 
-def _known(client: "Client", name: str) -> "wire.BoardBody | None":
+def _known(client: "Client", name: str) -> "schemas.BoardBody | None":
     try:
         return client.board(name)
     except UnknownBoard:
@@ -192,14 +192,14 @@ def _change(
     click.echo(f"{plain(name)} is changed")
 
 
-def _insist_on_change(preview: "wire.Preview", *, drop_scores: bool) -> None:
+def _insist_on_change(preview: "schemas.Preview", *, drop_scores: bool) -> None:
     name = plain(preview.board)
     insist_on_yes(f"Change {name}?")
     if preview.drops and not drop_scores:
         insist_on_yes(f"Drop scores in {', '.join(preview.drops)}?", option="--drop-scores")
 
 
-def _show_changes(preview: "wire.Preview") -> None:
+def _show_changes(preview: "schemas.Preview") -> None:
     shown = table("field", "now", "then")
     for change in preview.changes:
         add(shown, change.field, written(change.before), written(change.after))
@@ -212,7 +212,7 @@ def _show_changes(preview: "wire.Preview") -> None:
         click.echo(f"warning: scores could not be ranked any more in {windows}", err=True)
 
 
-def _show_window(window: "wire.WindowPreview") -> None:
+def _show_window(window: "schemas.WindowPreview") -> None:
     players = f"{window.total:,} → {count(window.total_after, 'player')}"
     if not window.total_after:
         click.echo(f"{plain(window.window)}: {players}")
@@ -227,7 +227,7 @@ def _show_window(window: "wire.WindowPreview") -> None:
 @board.command("list")
 @json_option
 @reaching()
-def list_boards(reach: Reach, as_json: bool) -> None:
+def list_boards(reach: Target, as_json: bool) -> None:
     """List all boards."""
     with reach.client() as client:
         found = client.boards()
@@ -245,7 +245,7 @@ def list_boards(reach: Reach, as_json: bool) -> None:
 @click.argument("board")
 @json_option
 @reaching()
-def show(reach: Reach, board: str, as_json: bool) -> None:
+def show(reach: Target, board: str, as_json: bool) -> None:
     """Show a board: its definition, its open and coming windows and the last closed ones.
 
     With --json it is the API's response, without closed windows; `rankd board windows` lists all.
@@ -273,7 +273,7 @@ def show(reach: Reach, board: str, as_json: bool) -> None:
 @click.argument("board")
 @json_option
 @reaching()
-def windows(reach: Reach, board: str, as_json: bool) -> None:
+def windows(reach: Target, board: str, as_json: bool) -> None:
     """List the windows of a board, coming, open and closed, newest first."""
     with reach.client() as client:
         found = client.windows(board)
@@ -283,7 +283,7 @@ def windows(reach: Reach, board: str, as_json: bool) -> None:
     print_tables(_windows_table(found.windows, states=True))
 
 
-def _windows_table(windows: Iterable["wire.Window"], *, states: bool = False) -> "Table":
+def _windows_table(windows: Iterable["schemas.Window"], *, states: bool = False) -> "Table":
     heads = ["window", *(["state"] if states else []), "from", "to", "players"]
     made = table(*heads, right=["players"], whole=["window", "state"])
     listed = list(windows)
@@ -309,7 +309,7 @@ def _moments(times: Sequence[str | None]) -> list[str]:
 @click.option("--reason", help="Kept in the audit trail.")
 @click.option("--yes", is_flag=True, help="Retire it without asking.")
 @reaching()
-def retire(reach: Reach, board: str, reason: str | None, yes: bool) -> None:
+def retire(reach: Target, board: str, reason: str | None, yes: bool) -> None:
     """Take a board out of use. Its facts stay in the ledger."""
     with reach.client() as client:
         found = client.board(board)

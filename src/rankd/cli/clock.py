@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rankd.cli.failing import Commands, insist_on_yes, plain
-from rankd.cli.reaching import Reach, json_option, reaching
-from rankd.cli.show import print_json
+from rankd.cli.errors import FailingGroup, insist_on_yes, plain
+from rankd.cli.output import print_json
+from rankd.cli.target import Target, json_option, reaching
 
 if TYPE_CHECKING:
-    from rankd import wire
+    from rankd import schemas
 
 
-@click.group(cls=Commands)
+@click.group(cls=FailingGroup)
 def clock() -> None:
     """Compare ledger time with the clock; confirm a step; correct a wrong time.
 
@@ -24,7 +24,7 @@ def clock() -> None:
 @clock.command()
 @json_option
 @reaching()
-def show(reach: Reach, as_json: bool) -> None:
+def show(reach: Target, as_json: bool) -> None:
     """Show ledger time, the machine's clock, and a step that is not accepted yet."""
     with reach.client() as client:
         found = client.clock()
@@ -37,7 +37,7 @@ def show(reach: Reach, as_json: bool) -> None:
 @clock.command()
 @json_option
 @reaching(data=False)
-def confirm(reach: Reach, as_json: bool) -> None:
+def confirm(reach: Target, as_json: bool) -> None:
     """Accept a step of the clock now.
 
     Windows roll over accordingly. Retention still waits until the new time has lasted.
@@ -75,7 +75,7 @@ def confirm(reach: Reach, as_json: bool) -> None:
 @json_option
 @reaching()
 def correct(
-    reach: Reach,
+    reach: Target,
     first: int | None,
     ahead_seconds: float | None,
     reason: str | None,
@@ -106,7 +106,7 @@ def correct(
         click.echo(f"the time is corrected, as of {found.position:,}")
 
 
-def print_correction(found: "wire.Correction") -> None:
+def print_correction(found: "schemas.Correction") -> None:
     """Print from where on the time was wrong, and the windows that change."""
     before = "" if found.previous_time is None else f" behind {found.previous_time}"
     click.echo(f"wrong from     position {found.first:,}: {found.first_time}{before}")
@@ -123,7 +123,7 @@ def print_correction(found: "wire.Correction") -> None:
                 click.echo(f"  {what:<12} {plain(', '.join(windows))}")
 
 
-def print_clock(found: "wire.ClockBody") -> None:
+def print_clock(found: "schemas.ClockBody") -> None:
     """Print both times, a step and the problem, if any."""
     click.echo(f"ledger time    {found.ledger_time}")
     click.echo(f"machine clock  {found.machine_time}")

@@ -14,7 +14,7 @@ from rankd.cli.serve import announce, calm_end, run_until_stopped
 from rankd.settings import Settings, resolve
 
 if TYPE_CHECKING:
-    from rankd.core.service import Rankd
+    from rankd.core.engine import Engine
 
 PLAYERS_MAX = 5_000_000
 """Some minutes of filling, and a few gigabytes."""
@@ -79,10 +79,10 @@ def _run(settings: Settings, players: int, rate: int, afterwards: str) -> None:
 
 
 async def _serve(settings: Settings, players: int, rate: int, afterwards: str) -> None:
+    from rankd.app import service, settle_down
     from rankd.demo import TimeLapse, playing
     from rankd.embedded import WallClock
-    from rankd.serving import service, settle_down
-    from rankd.terminal import ProgressBar
+    from rankd.progress import ProgressBar
 
     bar = ProgressBar()
     clock = TimeLapse(WallClock())
@@ -95,7 +95,7 @@ async def _serve(settings: Settings, players: int, rate: int, afterwards: str) -
         sys.stdout.flush()
 
     @asynccontextmanager
-    async def beside(rankd: "Rankd") -> AsyncIterator[None]:
+    async def beside(rankd: "Engine") -> AsyncIterator[None]:
         async with (
             calm_end(rankd),
             playing(rankd, clock, players=players, rate=rate, tell=bar.tell),

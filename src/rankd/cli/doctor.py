@@ -13,10 +13,10 @@ from typing import Any
 
 import click
 
-from rankd.cli.choosing import NATIVE, Chosen, data_option
-from rankd.cli.failing import Failed, plain
-from rankd.cli.reaching import json_option
-from rankd.cli.show import print_json
+from rankd.cli.errors import CommandFailed, plain
+from rankd.cli.options import NATIVE, ChosenLedger, data_option
+from rankd.cli.output import print_json
+from rankd.cli.target import json_option
 from rankd.errors import RankdError
 from rankd.ports import Finding
 
@@ -36,7 +36,7 @@ CLOCK_AHEAD_SECONDS_MAX = 60.0
 @click.command()
 @json_option
 @data_option
-def doctor(at: Chosen, as_json: bool) -> None:
+def doctor(at: ChosenLedger, as_json: bool) -> None:
     """Check this machine, and report anything that would be a problem.
 
     Exits 1 if anything should be fixed. A scratch ledger is made in the data folder and removed.
@@ -50,7 +50,7 @@ def doctor(at: Chosen, as_json: bool) -> None:
     else:
         _show(findings)
     if wrong:
-        raise Failed(f"{wrong} of {len(findings)} should be looked after, as said above")
+        raise CommandFailed(f"{wrong} of {len(findings)} should be looked after, as said above")
 
 
 def _show(findings: list[Finding]) -> None:
@@ -61,7 +61,7 @@ def _show(findings: list[Finding]) -> None:
         click.echo(f"{mark}{pad}  {each.what:<12} {plain(each.found)}{advice}")
 
 
-def examine(at: Chosen) -> Iterator[Finding]:
+def examine(at: ChosenLedger) -> Iterator[Finding]:
     """Yield the result of each check."""
     data = Path(at.data)
     yield _python()
@@ -77,13 +77,13 @@ def examine(at: Chosen) -> Iterator[Finding]:
     yield from _ledger_time(at)
 
 
-def _ledger_time(at: Chosen) -> Iterator[Finding]:
+def _ledger_time(at: ChosenLedger) -> Iterator[Finding]:
     """Compare the time of the last fact with the clock, and the clock with the server's."""
+    from rankd.bootstrap import EngineConfig, times_of
     from rankd.core.steady_clock import STEP_MICROSECONDS, shown_span
-    from rankd.wiring import Place, times_of
 
     try:
-        place = Place(None, at.ledger) if at.elsewhere else Place(Path(at.data))
+        place = EngineConfig(None, at.ledger) if at.elsewhere else EngineConfig(Path(at.data))
         times = asyncio.run(times_of(place))
     except RankdError:
         return  # Reported above.
@@ -103,11 +103,14 @@ def _ledger_time(at: Chosen) -> Iterator[Finding]:
         yield Finding("ledger time", found, advice if ahead > STEP_MICROSECONDS else "")
 
 
-def _servers(at: Chosen) -> Iterator[Finding]:
+def _servers(at: ChosenLedger) -> Iterator[Finding]:
     """Check that the shared servers are configured as the ports require."""
-    from rankd.wiring import Place, examined
+    from rankd.bootstrap import EngineConfig, examined
 
-    asked = {"ledger": Place(None, ledger=at.ledger), "index": Place(None, index=at.index)}
+    asked = {
+        "ledger": EngineConfig(None, ledger=at.ledger),
+        "index": EngineConfig(None, index=at.index),
+    }
     for what, place in asked.items():
         try:
             yield from asyncio.run(examined(place))
@@ -123,7 +126,7 @@ def _python() -> Finding:
 
 def _ledger(data: Path) -> Iterator[Finding]:
     """Make a ledger in the data folder, and read SQLite's settings there."""
-    from rankd.wiring import examine_folder
+    from rankd.bootstrap import examine_folder
 
     try:
         examine_folder(data)
@@ -144,11 +147,11 @@ def _ledger(data: Path) -> Iterator[Finding]:
 
 
 async def _durability(folder: str) -> Any:
+    from rankd.bootstrap import EngineConfig, engine
     from rankd.embedded import WallClock
-    from rankd.wiring import Place, engine
 
     opening = engine(
-        Place.of(folder), clock=WallClock(), reading=nullcontext(), tell=lambda _: None
+        EngineConfig.of(folder), clock=WallClock(), reading=nullcontext(), tell=lambda _: None
     )
     async with opening as opened:
         return opened.ledger.durability  # type: ignore[attr-defined]
@@ -156,15 +159,15 @@ async def _durability(folder: str) -> Any:
 
 def _native() -> Iterator[Finding]:
     """Check whether the native modules are in use; each is built separately."""
-    import rankd.forms
-    import rankd.wiring  # Loads the rank list of an engine.
+    import rankd.bootstrap  # Loads the rank list of an engine.
+    import rankd.templates
 
     slow = "unset RANKD_PURE; or install a C compiler and reinstall rankd"
     if "rankd.rank._ranklist" in sys.modules:
         yield Finding("rank list", "native")
     else:
         yield Finding("rank list", "plain Python, far slower", slow)
-    if rankd.forms.NATIVE:
+    if rankd.templates.NATIVE:
         yield Finding("answers", "written natively")
     else:
         yield Finding("answers", "written in plain Python, slower", slow)

@@ -10,19 +10,19 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 from urllib.parse import unquote
 
-from rankd.api.access import ANYBODY, Actor, Gate
 from rankd.api.app import App
-from rankd.api.routes import Router
-from rankd.api.service import Service
-from rankd.api.table import ROUTES
+from rankd.api.auth import ANYBODY, Actor, Authenticator
+from rankd.api.context import ServiceContext
+from rankd.api.routes import ROUTES
+from rankd.api.routing import Router
+from rankd.bootstrap import EngineConfig, engine
 from rankd.embedded import WallClock
-from rankd.http_client.message import Request, Response
+from rankd.http_client.message import HttpRequest, HttpResponse
+from rankd.progress import ProgressBar
 from rankd.settings import Settings
-from rankd.terminal import ProgressBar
-from rankd.wiring import Place, engine
 
 
-class OpenGate(Gate):
+class NoAuthentication(Authenticator):
     """Permits every request."""
 
     def admit(self, request: Any, scope: Any, board: str | None = None) -> Actor:
@@ -41,7 +41,7 @@ class FolderTransport:
         self._runner = runner
         self._app = app
 
-    def send(self, request: Request) -> Response:
+    def send(self, request: HttpRequest) -> HttpResponse:
         """Return the response to one request."""
         return self._runner.run(_ask(self._app, request))
 
@@ -49,7 +49,7 @@ class FolderTransport:
         """Do nothing: ``opened`` closes the folder."""
 
 
-async def _ask(app: App, request: Request) -> Response:
+async def _ask(app: App, request: HttpRequest) -> HttpResponse:
     """Return an ASGI application's response to one request."""
     path, _, query = request.path.partition("?")
     scope = {
@@ -80,7 +80,7 @@ async def _ask(app: App, request: Request) -> Response:
     await app(scope, receive, send)
     start, *parts = sent
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in start["headers"]}
-    return Response(start["status"], headers, b"".join(part.get("body", b"") for part in parts))
+    return HttpResponse(start["status"], headers, b"".join(part.get("body", b"") for part in parts))
 
 
 @contextmanager
@@ -88,15 +88,15 @@ def opened(folder: str) -> Iterator[FolderTransport]:
     """Open a folder, with a progress bar."""
     bar, clock = ProgressBar(), WallClock()
     with asyncio.Runner() as runner:
-        opening = engine(Place.of(folder), clock=clock, reading=nullcontext(), tell=bar.tell)
+        opening = engine(EngineConfig.of(folder), clock=clock, reading=nullcontext(), tell=bar.tell)
         running = runner.run(opening.__aenter__())
         bar.tell(None)
         try:
-            gate = OpenGate(lambda: running.rankd.book, loopback=True)
-            service = Service(
+            auth = NoAuthentication(lambda: running.rankd.state, loopback=True)
+            service = ServiceContext(
                 running.rankd,
                 running.ledger,
-                gate,
+                auth,
                 running.rankd.clock,
                 running.durable,
                 running.rankd,

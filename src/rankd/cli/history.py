@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rankd.cli.failing import plain
-from rankd.cli.reaching import Reach, json_option, reaching
-from rankd.cli.show import add, print_json, print_tables, score, stale, table, written
+from rankd.cli.errors import plain
+from rankd.cli.output import add, print_json, print_tables, score, stale, table, written
+from rankd.cli.target import Target, json_option, reaching
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from rankd import wire
+    from rankd import schemas
 
 COUNT_MAX = 1000
 
@@ -34,7 +34,7 @@ COUNT_MAX = 1000
 @json_option
 @reaching()
 def history(
-    reach: Reach,
+    reach: Target,
     board: str,
     player: str,
     limit: int,
@@ -56,7 +56,7 @@ def history(
         click.echo(f"there may be more: --before {found.next_before}", err=True)
 
 
-def _facts_table(facts: Sequence["wire.HistoryItem"]) -> "Table":
+def _facts_table(facts: Sequence["schemas.HistoryItem"]) -> "Table":
     """Return facts as a table, without columns that are empty in all of them."""
     optional = ("score", "delta", "key", "build", "metadata")
     filled = [name for name in optional if any(_cell(fact, name) for fact in facts)]
@@ -66,7 +66,7 @@ def _facts_table(facts: Sequence["wire.HistoryItem"]) -> "Table":
     return shown
 
 
-def _cell(fact: "wire.HistoryItem", name: str) -> str:
+def _cell(fact: "schemas.HistoryItem", name: str) -> str:
     """Return one field; on a board with several columns, the score lists all of them."""
     if name == "score" and fact.columns:
         return ", ".join(f"{column} {score(value)}" for column, value in fact.columns.items())

@@ -2,14 +2,14 @@
 
 import click
 
-from rankd.cli.failing import Commands, plain
-from rankd.cli.reaching import Reach, json_option, reaching
-from rankd.cli.show import add, print_json, print_tables, table
+from rankd.cli.errors import FailingGroup, plain
+from rankd.cli.output import add, print_json, print_tables, table
+from rankd.cli.target import Target, json_option, reaching
 
 SCOPES = ("read", "submit", "moderate", "admin")
 
 
-@click.group(cls=Commands)
+@click.group(cls=FailingGroup)
 def keys() -> None:
     """Make, list and revoke keys.
 
@@ -41,7 +41,7 @@ def keys() -> None:
 @json_option
 @reaching()
 def create(
-    reach: Reach,
+    reach: Target,
     scopes: tuple[str, ...],
     boards: tuple[str, ...],
     title: str | None,
@@ -65,7 +65,7 @@ def create(
 @keys.command("list")
 @json_option
 @reaching()
-def list_keys(reach: Reach, as_json: bool) -> None:
+def list_keys(reach: Target, as_json: bool) -> None:
     """List all keys, by their ids.
 
     The last use of a key may be up to an hour behind.
@@ -91,7 +91,7 @@ def list_keys(reach: Reach, as_json: bool) -> None:
 @keys.command()
 @click.argument("id")
 @reaching()
-def revoke(reach: Reach, id: str) -> None:
+def revoke(reach: Target, id: str) -> None:
     """Revoke a key."""
     with reach.client() as client:
         client.revoke_key(id)

@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rankd.cli.failing import Commands, plain
-from rankd.cli.reaching import Reach, json_option, reaching
+from rankd.cli.errors import FailingGroup, plain
+from rankd.cli.output import add, print_json, print_tables, score, stale, table, written
 from rankd.cli.scores import pairs
-from rankd.cli.show import add, print_json, print_tables, score, stale, table, written
+from rankd.cli.target import Target, json_option, reaching
 from rankd.errors import UnknownPlayer
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from rankd import wire
+    from rankd import schemas
     from rankd.client import Client
 
 COUNT_MAX = 1000
 
 
-@click.group(cls=Commands)
+@click.group(cls=FailingGroup)
 def player() -> None:
     """Find and show players; change their names, attributes and friends."""
 
@@ -42,7 +42,7 @@ def player() -> None:
 @click.option("--after", metavar="PLAYER", help="Go on behind this id.")
 @json_option
 @reaching()
-def find(reach: Reach, query: str, limit: int, after: str | None, as_json: bool) -> None:
+def find(reach: Target, query: str, limit: int, after: str | None, as_json: bool) -> None:
     """List players whose name or id begins with QUERY, ordered by id.
 
     Names are compared without regard to capitals, ids exactly.
@@ -68,7 +68,7 @@ def find(reach: Reach, query: str, limit: int, after: str | None, as_json: bool)
 @click.option("--window", metavar="WINDOW", help="Standings in this window, such as daily.")
 @json_option
 @reaching()
-def show(reach: Reach, player: str, window: str | None, as_json: bool) -> None:
+def show(reach: Target, player: str, window: str | None, as_json: bool) -> None:
     """Show a player's profile, and its standings on every board.
 
     With --json it is the API's profile, with `standings` added.
@@ -89,9 +89,9 @@ def show(reach: Reach, player: str, window: str | None, as_json: bool) -> None:
         print_tables("", _standings_table(everywhere.standings))
 
 
-def _known(client: "Client", everywhere: "wire.Everywhere") -> "wire.Profile":
+def _known(client: "Client", everywhere: "schemas.Everywhere") -> "schemas.Profile":
     """Return a player's profile; an empty one for a player with scores only."""
-    from rankd import wire
+    from rankd import schemas
 
     player = everywhere.player
     try:
@@ -99,10 +99,10 @@ def _known(client: "Client", everywhere: "wire.Everywhere") -> "wire.Profile":
     except UnknownPlayer:
         if not (everywhere.standings or client.standings(player).standings):
             raise
-    return wire.Profile(player, None, {}, [], everywhere.as_of, stale=everywhere.stale)
+    return schemas.Profile(player, None, {}, [], everywhere.as_of, stale=everywhere.stale)
 
 
-def _profile_table(known: "wire.Profile") -> "Table":
+def _profile_table(known: "schemas.Profile") -> "Table":
     shown = table("", "")
     for name, value in known.attributes.items():
         add(shown, name, written(value))
@@ -111,7 +111,7 @@ def _profile_table(known: "wire.Profile") -> "Table":
     return shown
 
 
-def _standings_table(standings: Iterable["wire.OnBoard"]) -> "Table":
+def _standings_table(standings: Iterable["schemas.OnBoard"]) -> "Table":
     numbers = ("rank", "of", "score", "percentile")
     shown = table("board", "window", *numbers, right=numbers, whole=["board", "window"])
     for one in standings:
@@ -149,7 +149,7 @@ def _standings_table(standings: Iterable["wire.OnBoard"]) -> "Table":
 )
 @json_option
 @reaching()
-def set_(reach: Reach, player: str, as_json: bool, **given: Any) -> None:
+def set_(reach: Target, player: str, as_json: bool, **given: Any) -> None:
     """Change a player's name, attributes or friends.
 
     Other attributes stay unchanged. Whole numbers, true and false are stored as such, everything

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
-from rankd.cli.failing import Failed
+from rankd.cli.errors import CommandFailed
 
 FORM = "redis://HOST:PORT/DATABASE/KEY"
 """The form of a sorted set's URL, for messages. The default database is 0."""
@@ -26,7 +26,7 @@ ARRAY_LENGTH_MAX = 10_000_000
 Value = bytes | int | None | list["Value"]
 
 
-class Place(NamedTuple):
+class RedisKey(NamedTuple):
     """A key in a Redis server."""
 
     host: str
@@ -43,7 +43,7 @@ class Place(NamedTuple):
         return f"redis://{self.host}:{self.port}/{self.database}/{self.key}"
 
 
-def place_of(url: str) -> Place:
+def place_of(url: str) -> RedisKey:
     """Parse ``redis://[user:password@]host[:port]/[database/]KEY``. Raises CommandFailed."""
     parts = urlsplit(url)
     segments = parts.path.lstrip("/").split("/", 1)
@@ -57,8 +57,8 @@ def place_of(url: str) -> Place:
     except ValueError:
         port = 0
     if not parts.hostname or not key or not port:
-        raise Failed(f"name a sorted set as {FORM}")
-    return Place(
+        raise CommandFailed(f"name a sorted set as {FORM}")
+    return RedisKey(
         parts.hostname,
         port,
         database,
@@ -85,7 +85,7 @@ class Stream(Protocol):
         """Send the buffered bytes."""
 
 
-class Redis:
+class RespConnection:
     """One connection."""
 
     def __init__(self, stream: Stream) -> None:
@@ -103,14 +103,14 @@ class Redis:
     def _read(self) -> Value:
         line = self._stream.readline(LINE_BYTES_MAX)
         if not line.endswith(b"\r\n"):
-            raise Failed("Redis closed the connection")
+            raise CommandFailed("RespConnection closed the connection")
         kind, rest = line[:1], line[1:-2]
         if kind == b"-":
-            raise Failed(f"Redis refuses: {rest.decode(errors='replace')}")
+            raise CommandFailed(f"Redis refuses: {rest.decode(errors='replace')}")
         if kind == b"+":
             return rest
         if kind not in b":$*" or not rest.lstrip(b"-").isdigit():
-            raise Failed("the server there is not Redis")
+            raise CommandFailed("the server there is not RespConnection")
         number = int(rest)
         if kind == b":":
             return number
@@ -120,25 +120,25 @@ class Redis:
         if length < 0:
             return None
         if length > BULK_BYTES_MAX:
-            raise Failed("Redis sends a value that is too large to be a member")
+            raise CommandFailed("RespConnection sends a value that is too large to be a member")
         data = self._stream.read(length + 2)
         if len(data) != length + 2:
-            raise Failed("Redis closed the connection")
+            raise CommandFailed("RespConnection closed the connection")
         return data[:-2]
 
     def _read_array(self, length: int) -> list[Value]:
         if length > ARRAY_LENGTH_MAX:
-            raise Failed("Redis sends a list that is too long")
+            raise CommandFailed("RespConnection sends a list that is too long")
         return [self._read() for _ in range(length)]
 
 
 @contextmanager
-def connected(place: Place) -> Iterator[Redis]:
+def connected(place: RedisKey) -> Iterator[RespConnection]:
     """Connect, log in and select the database. Raises CommandFailed."""
     try:
         plain = socket.create_connection((place.host, place.port), TIMEOUT_SECONDS)
     except OSError as exc:
-        raise Failed(f"no Redis at {place.host}:{place.port}: {exc}") from None
+        raise CommandFailed(f"no Redis at {place.host}:{place.port}: {exc}") from None
     with plain:
         made = plain
         if place.tls:
@@ -146,7 +146,7 @@ def connected(place: Place) -> Iterator[Redis]:
 
             made = ssl.create_default_context().wrap_socket(plain, server_hostname=place.host)
         with made, made.makefile("rwb") as stream:
-            redis = Redis(stream)
+            redis = RespConnection(stream)
             if place.password is not None:
                 redis.ask("AUTH", *([place.user] if place.user else []), place.password)
             if place.database:
@@ -154,21 +154,21 @@ def connected(place: Place) -> Iterator[Redis]:
             yield redis
 
 
-def count(redis: Redis, key: str) -> int:
+def count(redis: RespConnection, key: str) -> int:
     """Return the size of a sorted set. Raises CommandFailed if it does not exist."""
     found = redis.ask("ZCARD", key)
     if not isinstance(found, int) or found == 0:
-        raise Failed(f"Redis has no sorted set {key!r} with anybody in it")
+        raise CommandFailed(f"Redis has no sorted set {key!r} with anybody in it")
     return found
 
 
-def members(redis: Redis, key: str) -> Iterator[tuple[bytes, bytes]]:
+def members(redis: RespConnection, key: str) -> Iterator[tuple[bytes, bytes]]:
     """Yield each member and its score as Redis writes them; a member may come twice."""
     cursor = "0"
     while True:
         answer = redis.ask("ZSCAN", key, cursor, "COUNT", str(SCAN_COUNT))
         if not isinstance(answer, list) or len(answer) != 2 or not isinstance(answer[1], list):
-            raise Failed("the server there is not Redis")
+            raise CommandFailed("the server there is not RespConnection")
         parts = [_bytes(part) for part in answer[1]]
         yield from zip(parts[::2], parts[1::2], strict=True)
         cursor = _bytes(answer[0]).decode(errors="replace")
@@ -178,5 +178,5 @@ def members(redis: Redis, key: str) -> Iterator[tuple[bytes, bytes]]:
 
 def _bytes(value: Value) -> bytes:
     if not isinstance(value, bytes):
-        raise Failed("the server there is not Redis")
+        raise CommandFailed("the server there is not RespConnection")
     return value

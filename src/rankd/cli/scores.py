@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from rankd.cli.reaching import Reach, json_option, reaching
-from rankd.cli.show import print_json, scores
+from rankd.cli.output import print_json, scores
+from rankd.cli.target import Target, json_option, reaching
 
 
 # Otherwise -5 would be taken for an option; this way it is a score.
@@ -33,7 +33,7 @@ from rankd.cli.show import print_json, scores
 )
 @json_option
 @reaching(key=("--api-key",))
-def submit(reach: Reach, as_json: bool, **given: Any) -> None:
+def submit(reach: Target, as_json: bool, **given: Any) -> None:
     """Submit a score.
 
     Prints the verdict, and the player's rank after it. SCORE may be negative.

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rankd.cli.choosing import config_option, in_force
+from rankd.cli.options import config_option, in_force
 from rankd.settings import TABLE, Setting, Settings
 
 if TYPE_CHECKING:
-    from rankd.core.service import Rankd
+    from rankd.core.engine import Engine
 
 FIRST = (
     "data",
@@ -98,9 +98,9 @@ def announce(host: str, port: int) -> None:
 
 
 async def _serve(settings: Settings) -> None:
+    from rankd.app import service, settle_down
     from rankd.embedded import WallClock
-    from rankd.serving import service, settle_down
-    from rankd.terminal import ProgressBar
+    from rankd.progress import ProgressBar
 
     bar = ProgressBar()
 
@@ -131,7 +131,7 @@ async def run_until_stopped(serving: Coroutine[Any, Any, None]) -> None:
 
 
 @asynccontextmanager
-async def calm_end(_rankd: "Rankd") -> AsyncIterator[None]:
+async def calm_end(_rankd: "Engine") -> AsyncIterator[None]:
     """Ignore further signals while the engine closes: it is stopping already."""
     try:
         yield

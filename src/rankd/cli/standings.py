@@ -2,9 +2,9 @@
 
 import click
 
-from rankd.cli.failing import plain
-from rankd.cli.reaching import Reach, json_option, reaching, which_ranking
-from rankd.cli.show import heading, print_json, print_tables, scores, stale, standings_table
+from rankd.cli.errors import plain
+from rankd.cli.output import heading, print_json, print_tables, scores, stale, standings_table
+from rankd.cli.target import Target, json_option, reaching, which_ranking
 
 COUNT_MAX = 1000
 NEIGHBOURS_MAX = 100
@@ -27,7 +27,7 @@ NEIGHBOURS_MAX = 100
 @json_option
 @reaching()
 def top(
-    reach: Reach,
+    reach: Target,
     board: str,
     count: int,
     from_rank: int | None,
@@ -52,7 +52,7 @@ def top(
 @json_option
 @reaching()
 def standing(
-    reach: Reach,
+    reach: Target,
     board: str,
     player: str,
     window: str | None,
@@ -93,7 +93,7 @@ def standing(
 @json_option
 @reaching()
 def around(
-    reach: Reach,
+    reach: Target,
     board: str,
     player: str,
     above: int,

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import click
 
-from rankd.cli.failing import Failed, plain
-from rankd.cli.reaching import Reach, json_option, reaching
-from rankd.cli.show import add, print_json, print_tables, table
+from rankd.cli.errors import CommandFailed, plain
+from rankd.cli.output import add, print_json, print_tables, table
+from rankd.cli.target import Target, json_option, reaching
 from rankd.errors import RankdError
 from rankd.settings import shown_place
 
@@ -16,7 +16,7 @@ TAKING = frozenset({"ready", "degraded"})
 """States in which a service accepts requests."""
 
 
-class Node(NamedTuple):
+class NodeStatus(NamedTuple):
     """A service, or a data folder, and its state."""
 
     place: str
@@ -31,7 +31,7 @@ class Node(NamedTuple):
 @click.argument("urls", nargs=-1, metavar="[URL]...")
 @json_option
 @reaching()
-def status(reach: Reach, urls: tuple[str, ...], as_json: bool) -> None:
+def status(reach: Target, urls: tuple[str, ...], as_json: bool) -> None:
     """Show whether a service accepts requests, its position, and its problems.
 
     Several nodes are named by their URLs; `behind` compares their positions. No key is needed.
@@ -46,10 +46,10 @@ def status(reach: Reach, urls: tuple[str, ...], as_json: bool) -> None:
     else:
         _show(nodes)
     if away := [node.place for node in nodes if node.status not in TAKING]:
-        raise Failed(f"requests are not taken by {', '.join(away)}")
+        raise CommandFailed(f"requests are not taken by {', '.join(away)}")
 
 
-def _asked(reach: Reach) -> Node:
+def _asked(reach: Target) -> NodeStatus:
     place = reach.data or shown_place(reach.url)
     try:
         with reach.client(brief=True) as client:
@@ -57,11 +57,13 @@ def _asked(reach: Reach) -> Node:
     except RankdError as exc:
         if reach.data is not None:
             raise
-        return Node(place, "unreachable", problem=str(exc))
-    return Node(place, found.status, found.position, found.durable, found.problem, found.notes)
+        return NodeStatus(place, "unreachable", problem=str(exc))
+    return NodeStatus(
+        place, found.status, found.position, found.durable, found.problem, found.notes
+    )
 
 
-def _show(nodes: Sequence[Node]) -> None:
+def _show(nodes: Sequence[NodeStatus]) -> None:
     head = max((node.position or 0 for node in nodes), default=0)
     several = ["behind"] if len(nodes) > 1 else []
     shown = table(

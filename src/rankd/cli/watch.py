@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rankd.cli.failing import plain
-from rankd.cli.reaching import Reach, json_option, reaching, which_ranking
-from rankd.cli.show import console, heading, print_json, standings_table
+from rankd.cli.errors import plain
+from rankd.cli.output import console, heading, print_json, standings_table
+from rankd.cli.target import Target, json_option, reaching, which_ranking
 from rankd.errors import Unavailable
 
 if TYPE_CHECKING:
-    from rankd import wire
+    from rankd import schemas
     from rankd.client import Client
 
 COUNT_MAX = 200
@@ -24,7 +24,7 @@ COUNT_MAX = 200
 EVERY_SECONDS_MIN = 0.1
 EVERY_SECONDS_MAX = 3600.0
 
-Draw = Callable[["wire.Page | None", str], None]
+Draw = Callable[["schemas.Page | None", str], None]
 Wait = Callable[[float], bool]
 """Waits for a number of seconds; returns whether to end."""
 
@@ -55,7 +55,7 @@ Wait = Callable[[float], bool]
 @which_ranking
 @json_option
 @reaching(data=False)
-def watch(reach: Reach, board: str, every: float, changes: int | None, **given: Any) -> None:
+def watch(reach: Target, board: str, every: float, changes: int | None, **given: Any) -> None:
     """Watch the best players of a board change. q or ctrl-c ends it.
 
     Marks show the moves since the last change of the list. With --json, or without a terminal, each
@@ -97,7 +97,7 @@ def _follow(
             return
 
 
-def _print(page: "wire.Page | None", _note: str) -> None:
+def _print(page: "schemas.Page | None", _note: str) -> None:
     if page is not None:
         print_json(page)
         sys.stdout.flush()
@@ -110,11 +110,11 @@ def _drawn_live() -> Iterator[Draw]:
     from rich.text import Text
 
     with Live(console=console(), auto_refresh=False, screen=True) as live:
-        last: wire.Page | None = None
+        last: schemas.Page | None = None
         marks: list[str] = []
         noted = ""
 
-        def draw(page: "wire.Page | None", note: str) -> None:
+        def draw(page: "schemas.Page | None", note: str) -> None:
             nonlocal last, marks, noted
             if page is not None:
                 marks = movements(last.standings if last else None, page.standings)
@@ -129,7 +129,7 @@ def _drawn_live() -> Iterator[Draw]:
         yield draw
 
 
-def movements(before: Sequence["wire.Row"] | None, now: Sequence["wire.Row"]) -> list[str]:
+def movements(before: Sequence["schemas.Row"] | None, now: Sequence["schemas.Row"]) -> list[str]:
     """Return a mark for each standing: the ranks it has moved, or "new"."""
     if before is None:
         return [""] * len(now)

@@ -4,8 +4,8 @@
 touches a socket. The two classes connect them to a transport.
 """
 
-from rankd.client.answers import Policy, Told, Unreachable, told
 from rankd.client.asynchronous import AsyncClient
+from rankd.client.responses import RetryPolicy, ServiceError, Unreachable, told
 from rankd.client.synchronous import Client
 
-__all__ = ["AsyncClient", "Client", "Policy", "Told", "Unreachable", "told"]
+__all__ = ["AsyncClient", "Client", "RetryPolicy", "ServiceError", "Unreachable", "told"]

@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from rankd.client import calls
-from rankd.client.answers import Attempts, Lost, Policy
-from rankd.client.calls import BATCH_SCORES, Call, Item, Pages, Result
+from rankd.client.calls import BATCH_SCORES, Call, Item, PagedList, Result
+from rankd.client.responses import Attempts, RetryPolicy, UnansweredCall
 from rankd.client.synchronous import (
     CONNECTIONS_MAX,
     TIMEOUT_SECONDS,
@@ -21,7 +21,7 @@ from rankd.client.synchronous import (
 )
 from rankd.errors import RankdError, count
 from rankd.http_client.async_transport import AsyncTransport
-from rankd.http_client.message import AwaitableTransport, Response, TransportError
+from rankd.http_client.message import AwaitableTransport, HttpResponse, TransportError
 
 S = ParamSpec("S")
 T = TypeVar("T")
@@ -40,7 +40,7 @@ def _calling(
 
 
 def _walking(
-    build: Callable[S, Pages[P, R]],
+    build: Callable[S, PagedList[P, R]],
 ) -> Callable[Concatenate["AsyncClient", S], AsyncIterator[R]]:
     @wraps(build)
     def method(self: "AsyncClient", *args: S.args, **kwargs: S.kwargs) -> AsyncIterator[R]:
@@ -62,12 +62,12 @@ class AsyncClient:
         key: str | None = None,
         *,
         timeout: float = TIMEOUT_SECONDS,
-        policy: Policy | None = None,
+        policy: RetryPolicy | None = None,
         ssl_context: ssl.SSLContext | None = None,
         transport: AwaitableTransport | None = None,
     ) -> None:
         self._endpoint = endpoint_of(url, key, ssl_context)
-        self._policy = policy or Policy()
+        self._policy = policy or RetryPolicy()
         self._transport = transport or AsyncTransport(
             self._endpoint, timeout=timeout, connections_max=CONNECTIONS_MAX
         )
@@ -96,13 +96,13 @@ class AsyncClient:
             wait = attempts.judge(await self._try(call))
         return attempts.result
 
-    async def _try(self, call: Call[T]) -> Response | Lost:
+    async def _try(self, call: Call[T]) -> HttpResponse | UnansweredCall:
         try:
             return await self._transport.send(request_of(call))
         except TransportError as exc:
             return lost(exc, self._endpoint)
 
-    async def _walk(self, pages: Pages[P, R]) -> AsyncIterator[R]:
+    async def _walk(self, pages: PagedList[P, R]) -> AsyncIterator[R]:
         call: Call[P] | None = pages.first
         while call is not None:
             found = await self.send(call)

@@ -15,11 +15,11 @@ from urllib.parse import quote, urlencode
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from rankd import wire
-from rankd.client import shapes
-from rankd.client.bodies import encoded, encoded_scores
+from rankd import schemas
+from rankd.client import client_schemas
+from rankd.client.serialization import encoded, encoded_scores
 from rankd.errors import Invalid, InvalidBoard, InvalidProfile, InvalidRequest, InvalidSubmission
-from rankd.http_client.message import Response
+from rankd.http_client.message import HttpResponse
 
 PAGE_LIMIT_MAX = 1000
 """The longest page of the service."""
@@ -44,7 +44,7 @@ and Decimals keep every digit; a float has fifteen."""
 Item = tuple[str, Score] | Mapping[str, object]
 """A player with a score, or a mapping with the fields of a submission."""
 
-Result = wire.Receipt | wire.Refusal
+Result = schemas.Receipt | schemas.Refusal
 """The result of one submission of a batch."""
 
 
@@ -55,7 +55,7 @@ class Call(Generic[T]):
     method: str
     path: str
     """Percent-encoded, with its query."""
-    read: Callable[[Response], T]
+    read: Callable[[HttpResponse], T]
     body: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     names: Mapping[str, object] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Call(Generic[T]):
     """Statuses from 300 on whose body is the result, not an error."""
     repeatable: bool = True
     """Whether a second time changes nothing, so that it may be sent again after it arrived."""
-    patience: float = 0.0
+    timeouts: float = 0.0
     """Seconds without a byte to wait for, if more than the client's timeout."""
 
     @property
@@ -74,7 +74,7 @@ class Call(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Pages(Generic[P, R]):
+class PagedList(Generic[P, R]):
     """A list that is read page by page."""
 
     first: Call[P]
@@ -102,10 +102,10 @@ def _shown(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _reader(kind: type[T]) -> Callable[[Response], T]:
+def _reader(kind: type[T]) -> Callable[[HttpResponse], T]:
     decode = msgspec.json.Decoder(kind, float_hook=Decimal).decode
 
-    def read(answer: Response) -> T:
+    def read(answer: HttpResponse) -> T:
         return decode(answer.body)
 
     return read
@@ -120,36 +120,36 @@ def new_key() -> str:
     return uuid.uuid4().hex
 
 
-_read_done = _reader(wire.Done)
-_read_page = _reader(wire.Page)
-_read_found = _reader(wire.Found)
-_read_profile = _reader(wire.Profile)
-_read_players = _reader(wire.Players)
-_read_boards = _reader(wire.Boards)
-_read_windows = _reader(wire.Windows)
-_read_standing = _reader(wire.Standing)
-_read_projection = _reader(wire.Projection)
-_read_everywhere = _reader(wire.Everywhere)
-_read_history = _reader(wire.History)
-_read_facts = _reader(wire.Facts)
-_read_key = _reader(shapes.Key)
-_read_keys = _reader(shapes.Keys)
-_read_health = _reader(wire.Health)
-_read_clock = _reader(wire.ClockBody)
-_read_correction = _reader(wire.Correction)
-_read_board = _reader(wire.BoardBody)
-_read_preview = _reader(wire.Preview)
-_read_receipt = _reader(wire.Receipt)
+_read_done = _reader(schemas.Done)
+_read_page = _reader(schemas.Page)
+_read_found = _reader(schemas.LookupResult)
+_read_profile = _reader(schemas.Profile)
+_read_players = _reader(schemas.Players)
+_read_boards = _reader(schemas.Boards)
+_read_windows = _reader(schemas.Windows)
+_read_standing = _reader(schemas.Standing)
+_read_projection = _reader(schemas.Projection)
+_read_everywhere = _reader(schemas.Everywhere)
+_read_history = _reader(schemas.History)
+_read_facts = _reader(schemas.Facts)
+_read_key = _reader(client_schemas.Key)
+_read_keys = _reader(client_schemas.Keys)
+_read_health = _reader(schemas.Health)
+_read_clock = _reader(schemas.ClockBody)
+_read_correction = _reader(schemas.Correction)
+_read_board = _reader(schemas.BoardBody)
+_read_preview = _reader(schemas.Preview)
+_read_receipt = _reader(schemas.Receipt)
 
 # ------------------------------------------------------------------------------- boards
 
 
-def boards() -> Call[wire.Boards]:
+def boards() -> Call[schemas.Boards]:
     """Return every board."""
     return Call(method="GET", path="/v1/boards", read=_read_boards)
 
 
-def board(board: str) -> Call[wire.BoardBody]:
+def board(board: str) -> Call[schemas.BoardBody]:
     """Return a board: its definition, its windows, and its next reset."""
     path = _path("/v1/boards/{}", board)
     return Call(method="GET", path=path, read=_read_board, names={"board": board})
@@ -161,7 +161,7 @@ def define(
     *,
     apply: bool = False,
     drop_scores: bool = False,
-) -> Call[wire.BoardBody | wire.Preview]:
+) -> Call[schemas.BoardBody | schemas.Preview]:
     """Define a board; return it, or a preview of the changes to an existing one.
 
     An existing board is changed only with ``apply`` and, if scores can no longer be ranked, with
@@ -173,16 +173,16 @@ def define(
         body=encoded(definition or {}, InvalidBoard),
         read=_read_defined,
         names={"board": board},
-        patience=DEFINE_SECONDS,
+        timeouts=DEFINE_SECONDS,
     )
 
 
-def _read_defined(answer: Response) -> wire.BoardBody | wire.Preview:
+def _read_defined(answer: HttpResponse) -> schemas.BoardBody | schemas.Preview:
     fields = msgspec.json.decode(answer.body, type=dict[str, msgspec.Raw])
     return _read_preview(answer) if "changes" in fields else _read_board(answer)
 
 
-def retire(board: str, *, reason: str | None = None) -> Call[wire.Done]:
+def retire(board: str, *, reason: str | None = None) -> Call[schemas.Done]:
     """Take a board out of use. Its facts stay in the ledger."""
     path = _path("/v1/boards/{}", board, reason=reason)
     # A repetition would be refused though the first had succeeded.
@@ -191,7 +191,7 @@ def retire(board: str, *, reason: str | None = None) -> Call[wire.Done]:
     )
 
 
-def windows(board: str) -> Call[wire.Windows]:
+def windows(board: str) -> Call[schemas.Windows]:
     """Return a board's windows, newest first: scheduled, open and sealed."""
     path = _path("/v1/boards/{}/windows", board)
     return Call(method="GET", path=path, read=_read_windows, names={"board": board})
@@ -214,7 +214,7 @@ def submit(  # noqa: PLR0913 - the fields of a submission
     at: str | None = None,
     run: str | None = None,
     signature: str | None = None,
-) -> Call[wire.Receipt]:
+) -> Call[schemas.Receipt]:
     """Submit a score and return its receipt.
 
     On return it is on stable storage. It counts once, however often it was sent: without a ``key``
@@ -302,11 +302,11 @@ class _Results(msgspec.Struct):
 
 
 _decode_results = msgspec.json.Decoder(_Results).decode
-_decode_receipt = msgspec.json.Decoder(wire.Receipt).decode
-_decode_refusal = msgspec.json.Decoder(wire.Refusal).decode
+_decode_receipt = msgspec.json.Decoder(schemas.Receipt).decode
+_decode_refusal = msgspec.json.Decoder(schemas.Refusal).decode
 
 
-def _read_results(answer: Response) -> list[Result]:
+def _read_results(answer: HttpResponse) -> list[Result]:
     return [_read_result(raw) for raw in _decode_results(answer.body).results]
 
 
@@ -327,7 +327,7 @@ def top(
     window: str | None = None,
     segment: str | None = None,
     min_position: int | None = None,
-) -> Call[wire.Page]:
+) -> Call[schemas.Page]:
     """Return the best standings."""
     return page(board, limit=count, window=window, segment=segment, min_position=min_position)
 
@@ -342,7 +342,7 @@ def page(  # noqa: PLR0913 - which part of which ranking
     window: str | None = None,
     segment: str | None = None,
     min_position: int | None = None,
-) -> Call[wire.Page]:
+) -> Call[schemas.Page]:
     """Return a page that begins at a rank, an offset or a cursor."""
     path = _path(
         "/v1/boards/{}/standings",
@@ -365,7 +365,7 @@ def poll(
     limit: int | None = None,
     window: str | None = None,
     segment: str | None = None,
-) -> Call[shapes.Polled]:
+) -> Call[client_schemas.PolledPage]:
     """Return the best standings, or no page if they have not changed since ``etag``."""
     path = _path("/v1/boards/{}/standings", board, limit=limit, window=window, segment=segment)
     headers = {} if etag is None else {"if-none-match": etag}
@@ -373,9 +373,9 @@ def poll(
     return Call(method="GET", path=path, read=_read_polled, headers=headers, names=names)
 
 
-def _read_polled(answer: Response) -> shapes.Polled:
+def _read_polled(answer: HttpResponse) -> client_schemas.PolledPage:
     found = None if answer.status == 304 else _read_page(answer)
-    return shapes.Polled(found, answer.headers.get("etag"))
+    return client_schemas.PolledPage(found, answer.headers.get("etag"))
 
 
 def standing(
@@ -385,7 +385,7 @@ def standing(
     window: str | None = None,
     segment: str | None = None,
     min_position: int | None = None,
-) -> Call[wire.Standing]:
+) -> Call[schemas.Standing]:
     """Return a player's standing. Raises NotRanked."""
     path = _path(
         "/v1/boards/{}/standings/{}",
@@ -408,7 +408,7 @@ def around(  # noqa: PLR0913 - which part of which ranking
     window: str | None = None,
     segment: str | None = None,
     min_position: int | None = None,
-) -> Call[wire.Page]:
+) -> Call[schemas.Page]:
     """Return a player's neighbourhood, filled up at the edges. Raises NotRanked."""
     path = _path(
         "/v1/boards/{}/standings/{}/around",
@@ -432,7 +432,7 @@ def around_rank(
     window: str | None = None,
     segment: str | None = None,
     min_position: int | None = None,
-) -> Call[wire.Page]:
+) -> Call[schemas.Page]:
     """Return the standings from ``rank - reach`` to ``rank + reach``."""
     path = _path(
         "/v1/boards/{}/around/{}",
@@ -453,7 +453,7 @@ def lookup(
     window: str | None = None,
     segment: str | None = None,
     min_position: int | None = None,
-) -> Call[wire.Found]:
+) -> Call[schemas.LookupResult]:
     """Return some players' standings, ranked among themselves, and the players without one."""
     path = _path(
         "/v1/boards/{}/standings:lookup",
@@ -474,7 +474,7 @@ def friends(
     window: str | None = None,
     segment: str | None = None,
     min_position: int | None = None,
-) -> Call[wire.Found]:
+) -> Call[schemas.LookupResult]:
     """Return a player and its friends, ranked among themselves."""
     path = _path(
         "/v1/boards/{}/friends/{}",
@@ -497,7 +497,7 @@ def projection(  # noqa: PLR0913 - three kinds of query
     window: str | None = None,
     segment: str | None = None,
     min_position: int | None = None,
-) -> Call[wire.Projection]:
+) -> Call[schemas.Projection]:
     """Return the rank a score would get, or the score that a rank or a percentile needs.
 
     Several columns are given as a sequence.
@@ -520,7 +520,7 @@ def projection(  # noqa: PLR0913 - three kinds of query
 
 def standings(
     player: str, *, window: str | None = None, min_position: int | None = None
-) -> Call[wire.Everywhere]:
+) -> Call[schemas.Everywhere]:
     """Return a player's standings on every board, or on those that have the window."""
     path = _path("/v1/players/{}/standings", player, window=window, min_position=min_position)
     return Call(method="GET", path=path, read=_read_everywhere, names={"player": player})
@@ -532,21 +532,21 @@ def walk(
     window: str | None = None,
     segment: str | None = None,
     limit: int = PAGE_LIMIT_MAX,
-) -> Pages[wire.Page, wire.Row]:
+) -> PagedList[schemas.Page, schemas.Row]:
     """Yield every standing of a ranking, best first, ``limit`` at a time.
 
     A player that does not move meanwhile is returned exactly once.
     """
     which = {"limit": limit, "segment": segment}
 
-    def following(found: wire.Page) -> Call[wire.Page] | None:
+    def following(found: schemas.Page) -> Call[schemas.Page] | None:
         if found.next_cursor is None:
             return None
         # By its id, so that the walk stays in its window when it rolls over.
         return page(board, cursor=found.next_cursor, window=found.window, **which)  # type: ignore[arg-type]
 
     first = page(board, window=window, **which)  # type: ignore[arg-type]
-    return Pages(first, lambda found: found.standings, following)
+    return PagedList(first, lambda found: found.standings, following)
 
 
 # ------------------------------------------------------------------------ the audit trail
@@ -560,7 +560,7 @@ def history(
     before: int | None = None,
     since: str | None = None,
     until: str | None = None,
-) -> Call[wire.History]:
+) -> Call[schemas.History]:
     """Return a player's submissions to a board, newest first.
 
     ``since`` (inclusive) and ``until`` (exclusive) are RFC 3339 times of recording.
@@ -585,16 +585,16 @@ def walk_history(
     limit: int = PAGE_LIMIT_MAX,
     since: str | None = None,
     until: str | None = None,
-) -> Pages[wire.History, wire.HistoryItem]:
+) -> PagedList[schemas.History, schemas.HistoryItem]:
     """Yield all of a player's submissions to a board, newest first."""
 
-    def from_there(before: int | None) -> Call[wire.History]:
+    def from_there(before: int | None) -> Call[schemas.History]:
         return history(board, player, limit=limit, before=before, since=since, until=until)
 
-    def following(found: wire.History) -> Call[wire.History] | None:
+    def following(found: schemas.History) -> Call[schemas.History] | None:
         return None if found.next_before is None else from_there(found.next_before)
 
-    return Pages(from_there(None), lambda found: found.facts, following)
+    return PagedList(from_there(None), lambda found: found.facts, following)
 
 
 def facts(  # noqa: PLR0913 - the filters of facts
@@ -607,7 +607,7 @@ def facts(  # noqa: PLR0913 - the filters of facts
     actor: str | None = None,
     since: str | None = None,
     until: str | None = None,
-) -> Call[wire.Facts]:
+) -> Call[schemas.Facts]:
     """Return the audit trail from a position on.
 
     ``since`` (inclusive) and ``until`` (exclusive) are RFC 3339 times of recording.
@@ -636,10 +636,10 @@ def walk_facts(  # noqa: PLR0913 - the filters of facts
     actor: str | None = None,
     since: str | None = None,
     until: str | None = None,
-) -> Pages[wire.Facts, wire.FactItem]:
+) -> PagedList[schemas.Facts, schemas.FactItem]:
     """Yield the audit trail from a position on, to its end."""
 
-    def from_there(position: int) -> Call[wire.Facts]:
+    def from_there(position: int) -> Call[schemas.Facts]:
         return facts(
             after=position,
             limit=limit,
@@ -651,16 +651,16 @@ def walk_facts(  # noqa: PLR0913 - the filters of facts
             until=until,
         )
 
-    def following(found: wire.Facts) -> Call[wire.Facts] | None:
+    def following(found: schemas.Facts) -> Call[schemas.Facts] | None:
         return None if found.next_after is None else from_there(found.next_after)
 
-    return Pages(from_there(after), lambda found: found.facts, following)
+    return PagedList(from_there(after), lambda found: found.facts, following)
 
 
 # ------------------------------------------------------------------------------ players
 
 
-def profile(player: str) -> Call[wire.Profile]:
+def profile(player: str) -> Call[schemas.Profile]:
     """Return a player's profile."""
     path = _path("/v1/players/{}", player)
     return Call(method="GET", path=path, read=_read_profile, names={"player": player})
@@ -672,7 +672,7 @@ def set_profile(
     name: str | UnsetType | None = UNSET,
     attributes: Mapping[str, str | int | bool] | UnsetType | None = UNSET,
     friends: Sequence[str] | UnsetType | None = UNSET,
-) -> Call[wire.Profile]:
+) -> Call[schemas.Profile]:
     """Set a player's name, attributes or friends.
 
     An argument that is not given changes nothing; None deletes the value. Attributes and friends
@@ -687,7 +687,7 @@ def merge_profile(
     name: str | UnsetType | None = UNSET,
     attributes: Mapping[str, str | int | bool | None] | UnsetType | None = UNSET,
     friends: Sequence[str] | UnsetType | None = UNSET,
-) -> Call[wire.Profile]:
+) -> Call[schemas.Profile]:
     """Set a player's name or friends, and change single attributes; the others stay.
 
     An attribute that is None is deleted.
@@ -695,7 +695,7 @@ def merge_profile(
     return _profiled("PATCH", player, name=name, attributes=attributes, friends=friends)
 
 
-def _profiled(method: str, player: str, **given: object) -> Call[wire.Profile]:
+def _profiled(method: str, player: str, **given: object) -> Call[schemas.Profile]:
     said = {field: value for field, value in given.items() if value is not UNSET}
     return Call(
         method=method,
@@ -708,7 +708,7 @@ def _profiled(method: str, player: str, **given: object) -> Call[wire.Profile]:
 
 def players(
     query: str, *, limit: int | None = None, after: str | None = None
-) -> Call[wire.Players]:
+) -> Call[schemas.Players]:
     """Return players whose name or id begins with ``query``, ordered by id."""
     path = _path("/v1/players", query=query, limit=limit, after=after)
     return Call(method="GET", path=path, read=_read_players)
@@ -716,23 +716,23 @@ def players(
 
 def walk_players(
     query: str, *, limit: int = PAGE_LIMIT_MAX
-) -> Pages[wire.Players, wire.PlayerItem]:
+) -> PagedList[schemas.Players, schemas.PlayerItem]:
     """Yield every player whose name or id begins with ``query``, ordered by id."""
 
-    def following(found: wire.Players) -> Call[wire.Players] | None:
+    def following(found: schemas.Players) -> Call[schemas.Players] | None:
         after = found.next_after
         return None if after is None else players(query, limit=limit, after=after)
 
-    return Pages(players(query, limit=limit), lambda found: found.players, following)
+    return PagedList(players(query, limit=limit), lambda found: found.players, following)
 
 
-def lookup_players(players: Sequence[str]) -> Call[wire.Players]:
+def lookup_players(players: Sequence[str]) -> Call[schemas.Players]:
     """Return the names and attributes of up to 1,000 players, in the given order."""
     body = _body(players=list(players))
     return Call(method="POST", path="/v1/players:lookup", body=body, read=_read_players)
 
 
-def set_friends(player: str, friends: Sequence[str]) -> Call[wire.Profile]:
+def set_friends(player: str, friends: Sequence[str]) -> Call[schemas.Profile]:
     """Replace a player's friends."""
     return Call(
         method="PUT",
@@ -743,7 +743,7 @@ def set_friends(player: str, friends: Sequence[str]) -> Call[wire.Profile]:
     )
 
 
-def erase(player: str, *, reason: str | None = None) -> Call[wire.Done]:
+def erase(player: str, *, reason: str | None = None) -> Call[schemas.Done]:
     """Delete a player's profile and friends; its entries stay, without a name."""
     path = _path("/v1/players/{}", player, reason=reason)
     return Call(method="DELETE", path=path, read=_read_done, names={"player": player})
@@ -758,7 +758,7 @@ def create_key(
     boards: Sequence[str] | None = None,
     title: str | None = None,
     expires: str | None = None,
-) -> Call[shapes.Key]:
+) -> Call[client_schemas.Key]:
     """Create a key. Only this response contains the secret.
 
     ``expires`` is a duration (``90d``), a date or a time; without it the key never expires.
@@ -769,12 +769,12 @@ def create_key(
     return Call(method="POST", path="/v1/keys", body=body, read=_read_key, repeatable=False)
 
 
-def keys() -> Call[shapes.Keys]:
+def keys() -> Call[client_schemas.Keys]:
     """Return all keys, without their secrets."""
     return Call(method="GET", path="/v1/keys", read=_read_keys)
 
 
-def revoke_key(id: str) -> Call[wire.Done]:
+def revoke_key(id: str) -> Call[schemas.Done]:
     """Revoke a key."""
     return Call(
         method="DELETE",
@@ -785,12 +785,12 @@ def revoke_key(id: str) -> Call[wire.Done]:
     )
 
 
-def clock() -> Call[wire.ClockBody]:
+def clock() -> Call[schemas.ClockBody]:
     """Return ledger time, the machine's clock, and a step that is not accepted yet."""
     return Call(method="GET", path="/v1/clock", read=_read_clock)
 
 
-def confirm_clock() -> Call[wire.ClockBody]:
+def confirm_clock() -> Call[schemas.ClockBody]:
     """Accept a step of the clock now instead of after it has lasted."""
     return Call(method="POST", path="/v1/clock:confirm", read=_read_clock)
 
@@ -801,7 +801,7 @@ def correct_clock(
     ahead_seconds: float | None = None,
     reason: str | None = None,
     dry_run: bool = False,
-) -> Call[wire.Correction]:
+) -> Call[schemas.Correction]:
     """Undo the effects of a wrong time on windows, from a position on.
 
     Without ``first``, from the first fact that is later than the clock.
@@ -810,16 +810,16 @@ def correct_clock(
     return Call(method="POST", path="/v1/clock:correct", body=body, read=_read_correction)
 
 
-def health() -> Call[wire.Health]:
+def health() -> Call[schemas.Health]:
     """Return the health of a service that answers, with its position."""
     return Call(method="GET", path="/healthz", read=_read_health)
 
 
-def ready() -> Call[wire.Health]:
+def ready() -> Call[schemas.Health]:
     """Return the health of a service that accepts requests. Raises Unavailable otherwise."""
     return Call(method="GET", path="/readyz", read=_read_health)
 
 
-def status() -> Call[wire.Health]:
+def status() -> Call[schemas.Health]:
     """Return whether the service accepts requests and, if it answers that it does not, why."""
     return Call(method="GET", path="/readyz", read=_read_health, answers=frozenset({503}))

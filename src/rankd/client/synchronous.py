@@ -10,11 +10,11 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from rankd._version import __version__
 from rankd.client import calls
-from rankd.client.answers import Attempts, Lost, Policy
-from rankd.client.calls import BATCH_SCORES, Call, Item, Pages, Result
+from rankd.client.calls import BATCH_SCORES, Call, Item, PagedList, Result
+from rankd.client.responses import Attempts, RetryPolicy, UnansweredCall
 from rankd.errors import RankdError, count
 from rankd.http_client.endpoint import Endpoint
-from rankd.http_client.message import Request, Response, Transport, TransportError
+from rankd.http_client.message import HttpRequest, HttpResponse, Transport, TransportError
 from rankd.http_client.sync_transport import SyncTransport
 
 TIMEOUT_SECONDS = 10.0
@@ -49,15 +49,15 @@ def _is_key(key: str) -> bool:
     return key.isascii() and key.isprintable() and " " not in key and 0 < len(key) < KEY_LENGTH_MAX
 
 
-def request_of(call: Call[T]) -> Request:
+def request_of(call: Call[T]) -> HttpRequest:
     """Return the HTTP request of a call."""
     headers = call.headers if call.body is None else {**_JSON, **call.headers}
-    return Request(call.method, call.path, headers, call.body, call.patience)
+    return HttpRequest(call.method, call.path, headers, call.body, call.timeouts)
 
 
-def lost(error: TransportError, endpoint: Endpoint) -> Lost:
+def lost(error: TransportError, endpoint: Endpoint) -> UnansweredCall:
     """Return the outcome of a call without a response."""
-    return Lost(f"{endpoint.url} does not answer: {error}", error.sent)
+    return UnansweredCall(f"{endpoint.url} does not answer: {error}", error.sent)
 
 
 def described(method: Callable[..., T], build: Callable[..., object]) -> Callable[..., T]:
@@ -78,7 +78,7 @@ def _calling(build: Callable[S, Call[T]]) -> Callable[Concatenate["Client", S], 
 
 
 def _walking(
-    build: Callable[S, Pages[P, R]],
+    build: Callable[S, PagedList[P, R]],
 ) -> Callable[Concatenate["Client", S], Iterator[R]]:
     @wraps(build)
     def method(self: "Client", *args: S.args, **kwargs: S.kwargs) -> Iterator[R]:
@@ -100,12 +100,12 @@ class Client:
         key: str | None = None,
         *,
         timeout: float = TIMEOUT_SECONDS,
-        policy: Policy | None = None,
+        policy: RetryPolicy | None = None,
         ssl_context: ssl.SSLContext | None = None,
         transport: Transport | None = None,
     ) -> None:
         self._endpoint = endpoint_of(url, key, ssl_context)
-        self._policy = policy or Policy()
+        self._policy = policy or RetryPolicy()
         self._transport = transport or SyncTransport(
             self._endpoint, timeout=timeout, connections_max=CONNECTIONS_MAX
         )
@@ -132,13 +132,13 @@ class Client:
             time.sleep(wait)
         return attempts.result
 
-    def _try(self, call: Call[T]) -> Response | Lost:
+    def _try(self, call: Call[T]) -> HttpResponse | UnansweredCall:
         try:
             return self._transport.send(request_of(call))
         except TransportError as exc:
             return lost(exc, self._endpoint)
 
-    def _walk(self, pages: Pages[P, R]) -> Iterator[R]:
+    def _walk(self, pages: PagedList[P, R]) -> Iterator[R]:
         call: Call[P] | None = pages.first
         while call is not None:
             found = self.send(call)

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from rankd.core.book import BoardPage, Book, name_of_window
-from rankd.core.draft import Draft
-from rankd.core.fold import Batch
+from rankd.core.board_rebuild import BoardRebuild
+from rankd.core.fold import MoveBatch
+from rankd.core.state import BoardState, State, name_of_window
 from rankd.model.facts import BoardRedefined, Position, WindowsCorrected
 from rankd.model.window import Instant
 from rankd.ports import LedgerReader, Progress, RankIndex
@@ -25,7 +25,7 @@ Place = tuple[str, Instant | None]
 class _Part(NamedTuple):
     """Windows that were made under one definition."""
 
-    draft: Draft
+    draft: BoardRebuild
     ids: dict[Place, str]
     through: Position | None
     """Where the definition ended; None if it is in force."""
@@ -42,7 +42,7 @@ class _Wanted(NamedTuple):
 class CorrectedWindows:
     """The drafts of one correction."""
 
-    def __init__(self, index: RankIndex, page: BoardPage, fact: WindowsCorrected) -> None:
+    def __init__(self, index: RankIndex, page: BoardState, fact: WindowsCorrected) -> None:
         self._fact = fact
         self._index = index
         self._page = page
@@ -53,24 +53,24 @@ class CorrectedWindows:
         cls,
         ledger: LedgerReader,
         index: RankIndex,
-        book: Book,
+        state: State,
         fact: WindowsCorrected,
     ) -> "CorrectedWindows":
         """Return drafts of the windows that a correction folds again, given the state before it."""
-        page = book.boards[fact.board]
+        page = state.boards[fact.board]
         corrected = cls(index, page, fact)
         final = await _refusals_final(ledger, page)
         wanted = _wanted(page, fact)
         for defined_at in dict.fromkeys(one.defined_at for one in wanted):
             some = [one for one in wanted if one.defined_at == defined_at]
-            draft = Draft(
+            draft = BoardRebuild(
                 ledger,
                 index,
                 page,
                 page.board_at(defined_at),
-                entrants=book.entrants,
+                player_boards=state.player_boards,
                 refusals_final=final,
-                wrong_times=book.wrong_times,
+                wrong_times=state.wrong_times,
                 names=frozenset(one.place[0] for one in some),
                 lasting={one.place for one in some if one.through is not None},
             )
@@ -99,7 +99,7 @@ class CorrectedWindows:
         """Whether these are the drafts of a correction, but for the time that it has reached."""
         return _what(self._fact) == _what(fact)
 
-    async def adopt(self, begun: Batch, fact: WindowsCorrected) -> None:
+    async def adopt(self, begun: MoveBatch, fact: WindowsCorrected) -> None:
         """Let a batch adopt them, and drop the windows that never should have been."""
         again = {*fact.removed, *(window.window for window in fact.closed)}
         stay = {*fact.kept, *(id for id in self._page.sealed if id not in again)}
@@ -114,7 +114,7 @@ class CorrectedWindows:
             await draft.discard()
 
 
-def _wanted(page: BoardPage, fact: WindowsCorrected) -> list[_Wanted]:
+def _wanted(page: BoardState, fact: WindowsCorrected) -> list[_Wanted]:
     """Return the windows that are folded again."""
     wanted = [
         _Wanted(page.defined_at, (name_of_window(one.window), one.start), one.window, None)
@@ -132,7 +132,7 @@ def _what(fact: WindowsCorrected) -> WindowsCorrected:
     return msgspec.structs.replace(fact, time=0, actor=None)
 
 
-async def _refusals_final(ledger: LedgerReader, page: BoardPage) -> bool:
+async def _refusals_final(ledger: LedgerReader, page: BoardState) -> bool:
     """Whether the definition in force counts nothing that was refused before it."""
     if not page.earlier:
         return True

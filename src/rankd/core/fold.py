@@ -29,8 +29,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from rankd.core.book import BoardPage, Book, Open, differing, segments_of
-from rankd.core.told import ReceiptsOf, Told
+from rankd.core.receipt_columns import JudgedRun, RunReceipts
+from rankd.core.state import BoardState, OpenedWindow, State, differing, segments_of
 from rankd.model.board import ScoreRule, Scores
 from rankd.model.facts import (
     Attributes,
@@ -50,14 +50,14 @@ from rankd.model.receipt import InWindow, Receipt, VerdictName, is_rejected
 from rankd.model.redefinition import Translation
 from rankd.model.standing import TieRule
 from rankd.model.submission import OVERFLOW, Counted, Held, NotBetter, Rejected, Verdict, judge
-from rankd.ports import STAY, Move, Moved, RankIndex, Ranking, Run, Shape
+from rankd.ports import STAY, Move, Moved, RankIndex, Ranking, RankingShape, Run
 
 Place = tuple[Ranking, str]
 Entries = dict[Place, bytes | None]
 Receipts = Mapping[Position, Receipt]
 
 
-class Part(NamedTuple):
+class FoldPart(NamedTuple):
     """Consecutive facts that go one way through the fold."""
 
     plain: bool
@@ -76,14 +76,14 @@ class _Outcome(NamedTuple):
 
 
 class _Judged(NamedTuple):
-    page: BoardPage
+    page: BoardState
     fact: ScoreSubmitted
     position: Position
     outcomes: dict[str, _Outcome]
 
 
 @dataclass(slots=True)
-class Batch:
+class MoveBatch:
     """The intermediate result of folding some facts in moves."""
 
     entries: dict[Place, bytes | None] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class Batch:
     beside: dict[Place, bytes | None] = field(default_factory=dict)
     """The metadata that they brought."""
     moves: list[Move] = field(default_factory=list)
-    opened: dict[Ranking, Shape] = field(default_factory=dict)
+    opened: dict[Ranking, RankingShape] = field(default_factory=dict)
     dropped: list[Ranking] = field(default_factory=list)
     adopted: dict[Ranking, Ranking] = field(default_factory=dict)
     judged: list[_Judged] = field(default_factory=list)
@@ -124,26 +124,26 @@ class Batch:
         return len(self.moves) - 1
 
 
-Redefine = Callable[[Batch, Recorded], Awaitable[bool]]
+Redefine = Callable[[MoveBatch, Recorded], Awaitable[bool]]
 """Have the windows that a definition or a correction changes folded again, and adopted with the
 batch.
 
-Return whether the players in them are among the book's entrants."""
+Return whether the players in them are among the state's player_boards."""
 
 
 class Fold:
-    """Folds facts into an index and a book."""
+    """Folds facts into an index and a state."""
 
-    def __init__(self, index: RankIndex, book: Book, redefine: Redefine) -> None:
+    def __init__(self, index: RankIndex, state: State, redefine: Redefine) -> None:
         self._index = index
-        self._book = book
+        self._state = state
         self._redefine = redefine
 
-    async def fold(self, part: "Part", *, after: Position) -> Receipts:
+    async def fold(self, part: "FoldPart", *, after: Position) -> Receipts:
         """Fold a part that follows ``after``; return the receipts of the submissions in it."""
         return await (self._in_place if part.plain else self._in_moves)(part.facts, after)
 
-    def parted(self, facts: Sequence[Recorded]) -> Iterator["Part"]:
+    def parted(self, facts: Sequence[Recorded]) -> Iterator["FoldPart"]:
         """Split the facts where the path through the fold changes.
 
         Whether a fact is plain depends on the state, so each part is formed only after those before
@@ -153,15 +153,15 @@ class Fold:
         while start < len(facts):
             end = self._plain_until(facts, start) if self._index.judges else start
             if end > start:
-                yield Part(True, facts[start:end] if end - start < len(facts) else facts)
+                yield FoldPart(True, facts[start:end] if end - start < len(facts) else facts)
                 start = end
             else:
                 end = self._intricate_until(facts, start)
-                yield Part(False, facts[start:end])
+                yield FoldPart(False, facts[start:end])
                 start = end
 
     def _plain_until(self, facts: Sequence[Recorded], start: int) -> int:
-        boards, seen = self._book.boards, None
+        boards, seen = self._state.boards, None
         plain = no_delta = False
         defined_at: Position | None = None
         width = 0
@@ -184,7 +184,7 @@ class Fold:
 
     def _tells_news(self, fact: ScoreSubmitted) -> bool:
         """Whether a submission says something of its player that is not known yet."""
-        return bool(self._book.news(fact.player, fact.attributes or {}))
+        return bool(self._state.news(fact.player, fact.attributes or {}))
 
     def _intricate_until(self, facts: Sequence[Recorded], start: int) -> int:
         """Return the end of a part that goes in moves.
@@ -209,11 +209,11 @@ class Fold:
         return len(facts)
 
     def _cost(self, fact: Fact) -> int:
-        """Return about how many moves a fact makes, by the book before the part it belongs to."""
+        """Return about how many moves a fact makes, by the state before the part it belongs to."""
         if not isinstance(fact, _OF_SEGMENTS):
             return 1
         cost = 1 + sum(MOVES_TO_SEGMENT for _ in self._in_segments(fact))
-        page = self._book.boards.get(fact.board) if isinstance(fact, ScoreSubmitted) else None
+        page = self._state.boards.get(fact.board) if isinstance(fact, ScoreSubmitted) else None
         if page is not None:
             cost += len(page.windows) * (1 + len(page.board.segments))
         return cost
@@ -227,14 +227,14 @@ class Fold:
         verdicts = await self._index.judge(runs, after=after, through=facts[-1].position)
         assert verdicts is not None, f"somebody else moved the index past {after}"
         receipts = [
-            ReceiptsOf(Told(self._book.boards[run.board.name].windows, run, told))
+            RunReceipts(JudgedRun(self._state.boards[run.board.name].windows, run, told))
             for run, told in zip(runs, verdicts, strict=True)
         ]
         return merged(receipts)
 
     def _run(self, facts: Sequence[Recorded]) -> Run:
         submitted: list[ScoreSubmitted] = [recorded.fact for recorded in facts]  # type: ignore[misc]
-        page = self._book.boards[submitted[0].board]
+        page = self._state.boards[submitted[0].board]
         return run_of(page, submitted, array("Q", [recorded.position for recorded in facts]))
 
     # ---------------------------------------------------------------------- in moves
@@ -248,18 +248,20 @@ class Fold:
 
     async def begin(
         self, facts: Sequence[Recorded], entries: "Entries", *, after: Position
-    ) -> Batch:
-        """Judge facts against the entries they touch, and note them in the book."""
-        begun = Batch(entries, at=after)
+    ) -> MoveBatch:
+        """Judge facts against the entries they touch, and note them in the state."""
+        begun = MoveBatch(entries, at=after)
         paused_at = IN_MOVES_COST_MAX
         for recorded in facts:
             await self._fold_one(begun, recorded)
             if len(begun.moves) >= paused_at and not self._index.immediate:
                 paused_at = len(begun.moves) + IN_MOVES_COST_MAX
-                await asyncio.sleep(0)  # Such a book is behind the one that readers ask.
+                await asyncio.sleep(0)  # Such a state is behind the one that readers ask.
         return begun
 
-    async def apply(self, begun: Batch, *, after: Position, through: Position) -> Receipts | None:
+    async def apply(
+        self, begun: MoveBatch, *, after: Position, through: Position
+    ) -> Receipts | None:
         """Apply a batch to the index; return the receipts, None if the checkpoint was another."""
         moved = await self._index.apply(
             begun.moves,
@@ -281,8 +283,8 @@ class Fold:
         likely: dict[Place, None] = {}
         for recorded in facts:
             fact = recorded.fact
-            if isinstance(fact, ScoreSubmitted) and fact.board in self._book.boards:
-                for _, ranking, _ in self._book.boards[fact.board].windows.values():
+            if isinstance(fact, ScoreSubmitted) and fact.board in self._state.boards:
+                for _, ranking, _ in self._state.boards[fact.board].windows.values():
                     likely[ranking, fact.player] = None
             if isinstance(fact, _OF_SEGMENTS):
                 likely |= dict.fromkeys(self._in_segments(fact))
@@ -292,37 +294,37 @@ class Fold:
 
     def _in_segments(self, fact: "_OfSegments") -> Iterator[Place]:
         """Yield where a player is looked for if a fact changes the segments that it is in."""
-        player, known = fact.player, self._book.profile(fact.player).attributes
+        player, known = fact.player, self._state.profile(fact.player).attributes
         if isinstance(fact, ScoreSubmitted):
-            changed = set(self._book.news(player, fact.attributes or {}))
+            changed = set(self._state.news(player, fact.attributes or {}))
         else:
             changed = differing(known, getattr(fact, "attributes", None) or {})
-        for page in self._book.concerned(player, changed) if changed else ():
+        for page in self._state.concerned(player, changed) if changed else ():
             for _, ranking, _ in page.windows.values():
                 yield ranking, player
 
-    async def _fold_one(self, begun: Batch, recorded: Recorded) -> None:
+    async def _fold_one(self, begun: MoveBatch, recorded: Recorded) -> None:
         fact = recorded.fact
         match fact:
             case ScoreSubmitted():
                 await self.submit(begun, fact, recorded)
             case PlayerProfiled():
                 await self.change_segments(begun, fact.player, fact.attributes or {})
-                self._book.note(recorded)
+                self._state.note(recorded)
             case PlayerErased():
                 await self.change_segments(begun, fact.player, {})
-                self._book.note(recorded)
+                self._state.note(recorded)
             case BoardDefined():
                 await self._define(begun, recorded, fact)
             case BoardRetired():
-                self._book.note(recorded)
+                self._state.note(recorded)
                 begun.dropped += await self._index.rankings(fact.board)
             case WindowsCorrected():
                 await self._correct(begun, recorded, fact)
             case WindowDropped() | WindowOpened() if self._is_stale(fact):
                 pass
             case WindowDropped():
-                self._book.note(recorded)
+                self._state.note(recorded)
                 begun.dropped += [
                     ranking
                     for ranking in await self._index.rankings(fact.board)
@@ -331,44 +333,44 @@ class Fold:
             case WindowOpened():
                 if not self._knows_window(fact):
                     begun.fresh.add(Ranking(fact.board, fact.window))
-                self._book.note(recorded)
+                self._state.note(recorded)
                 self._make_room(begun, fact.board)
             case _:
-                self._book.note(recorded)
+                self._state.note(recorded)
 
     def _is_stale(self, fact: WindowDropped | WindowOpened) -> bool:
-        page = self._book.boards.get(fact.board)
+        page = self._state.boards.get(fact.board)
         return page is not None and page.is_stale(fact)
 
     def _knows_window(self, fact: WindowOpened) -> bool:
-        page = self._book.boards.get(fact.board)
+        page = self._state.boards.get(fact.board)
         if page is None or fact.window in page.sealed:
             return page is not None
         return any(opened.window.id == fact.window for opened in page.windows.values())
 
-    def _make_room(self, begun: Batch, board: str) -> None:
-        page = self._book.boards.get(board)
+    def _make_room(self, begun: MoveBatch, board: str) -> None:
+        page = self._state.boards.get(board)
         for opened in () if page is None else page.windows.values():
             begun.opened[opened.ranking] = opened.terms.shape
 
-    async def _define(self, begun: Batch, recorded: Recorded, fact: BoardDefined) -> None:
-        before, traced = self._book.boards.get(fact.board), False
+    async def _define(self, begun: MoveBatch, recorded: Recorded, fact: BoardDefined) -> None:
+        before, traced = self._state.boards.get(fact.board), False
         if before is not None:  # It needs the page as it was.
             traced = await self._redefine(begun, recorded) and not before.board.segments
-        self._book.note(recorded)
+        self._state.note(recorded)
         if traced:  # With its first segments all windows were folded again.
-            self._book.trace(self._book.boards[fact.board])
+            self._state.trace(self._state.boards[fact.board])
         drafted = set(begun.adopted.values())
-        for opened in self._book.boards[fact.board].windows.values():
+        for opened in self._state.boards[fact.board].windows.values():
             if opened.ranking not in drafted:
                 begun.opened[opened.ranking] = opened.terms.shape
 
-    async def _correct(self, begun: Batch, recorded: Recorded, fact: WindowsCorrected) -> None:
-        if fact.board not in self._book.boards:
+    async def _correct(self, begun: MoveBatch, recorded: Recorded, fact: WindowsCorrected) -> None:
+        if fact.board not in self._state.boards:
             return
         await self._redefine(begun, recorded)  # It needs the page as it was.
-        self._book.note(recorded)
-        page, drafted = self._book.boards[fact.board], set(begun.adopted.values())
+        self._state.note(recorded)
+        page, drafted = self._state.boards[fact.board], set(begun.adopted.values())
         made = [(opened.ranking, opened.terms) for opened in page.windows.values()]
         closed = [page.sealed[window.window] for window in fact.closed]
         made += [(sealed.ranking, sealed.terms) for sealed in closed]
@@ -380,7 +382,7 @@ class Fold:
 
     async def submit(
         self,
-        begun: Batch,
+        begun: MoveBatch,
         fact: ScoreSubmitted,
         recorded: Recorded,
         *,
@@ -391,14 +393,14 @@ class Fold:
         No clock is read. A window closes by a fact, which a node appends before any fact past the
         end; so no submission falls between two windows, also of a node that was behind.
         """
-        page = self._book.boards.get(fact.board)
+        page = self._state.boards.get(fact.board)
         if page is None or not counts_on(page, fact):
             return  # The board was retired while it waited: it is recorded, and counts nowhere.
         fact = in_terms_of(page, fact)
-        self._book.enter(page, fact.player)
+        self._state.enter(page, fact.player)
         if fact.attributes:
             await self.merge_attributes(begun, fact.player, fact.attributes)
-        segments = self._book.segments(page, fact.player)
+        segments = self._state.segments(page, fact.player)
         outcomes: dict[str, _Outcome] = {}
         for name, opened in page.windows.items():
             if name in refused:
@@ -408,8 +410,8 @@ class Fold:
 
     async def _judge(
         self,
-        begun: Batch,
-        opened: Open,
+        begun: MoveBatch,
+        opened: OpenedWindow,
         fact: ScoreSubmitted,
         position: Position,
         segments: Sequence[str],
@@ -429,32 +431,32 @@ class Fold:
             _put_in_segment(begun, opened, segment, fact.player, order_key, fact.metadata)
         return _Outcome(window.id, verdict, before, verdict.scores, move)
 
-    async def _entry(self, begun: Batch, place: Place) -> bytes | None:
+    async def _entry(self, begun: MoveBatch, place: Place) -> bytes | None:
         if place not in begun.entries and place[0] in begun.fresh:
             begun.entries[place] = None
         if place not in begun.entries:
             (begun.entries[place],) = await self._index.order_keys([place], at=begun.at)
         return begun.entries[place]
 
-    async def _beside(self, begun: Batch, place: Place) -> bytes | None:
+    async def _beside(self, begun: MoveBatch, place: Place) -> bytes | None:
         if place not in begun.beside:
             (begun.beside[place],) = await self._index.metadata([place], at=begun.at)
         return begun.beside[place]
 
     # ...... segments
 
-    async def merge_attributes(self, begun: Batch, player: str, attributes: Attributes) -> None:
+    async def merge_attributes(self, begun: MoveBatch, player: str, attributes: Attributes) -> None:
         """Merge a submission's attributes into the profile, and move it between segments."""
-        if news := self._book.news(player, attributes):
-            known = self._book.profile(player).attributes
+        if news := self._state.news(player, attributes):
+            known = self._state.profile(player).attributes
             await self.change_segments(begun, player, {**known, **news})
-            self._book.note_attributes(player, news)
+            self._state.note_attributes(player, news)
 
-    async def change_segments(self, begun: Batch, player: str, attributes: Attributes) -> None:
+    async def change_segments(self, begun: MoveBatch, player: str, attributes: Attributes) -> None:
         """Move a player from the segments it was in to those it is in now, in every open window."""
-        before = self._book.profile(player).attributes
+        before = self._state.profile(player).attributes
         changed = differing(before, attributes)
-        for page in self._book.concerned(player, changed) if changed else ():
+        for page in self._state.concerned(player, changed) if changed else ():
             old, new = segments_of(page.board, before), segments_of(page.board, attributes)
             if old == new:
                 continue
@@ -462,7 +464,12 @@ class Fold:
                 await self._change_in_window(begun, opened, player, old, new)
 
     async def _change_in_window(
-        self, begun: Batch, opened: Open, player: str, old: Sequence[str], new: Sequence[str]
+        self,
+        begun: MoveBatch,
+        opened: OpenedWindow,
+        player: str,
+        old: Sequence[str],
+        new: Sequence[str],
     ) -> None:
         place = (opened.ranking, player)
         order_key = await self._entry(begun, place)
@@ -495,13 +502,13 @@ IN_MOVES_AT_LEAST = 64
 """How many facts go in moves before one looks whether they could go in place again."""
 
 
-def judged_in_place(page: BoardPage) -> bool:
+def judged_in_place(page: BoardState) -> bool:
     """Whether plain submissions to a board can be judged by the index, as columns."""
     board = page.board
     return board.ties is TieRule.ORDINAL and not board.segments and bool(page.windows)
 
 
-def run_of(page: BoardPage, facts: Sequence[ScoreSubmitted], positions: "array[int]") -> Run:
+def run_of(page: BoardState, facts: Sequence[ScoreSubmitted], positions: "array[int]") -> Run:
     """Return submissions to one board as columns."""
     width = page.board.width
     deltas = bytes([fact.scores is None for fact in facts])
@@ -540,12 +547,12 @@ def _in_segment(ranking: Ranking, segment: str) -> Ranking:
     return Ranking(ranking.board, ranking.window, segment)
 
 
-def counts_on(page: BoardPage | None, fact: ScoreSubmitted) -> bool:
+def counts_on(page: BoardState | None, fact: ScoreSubmitted) -> bool:
     """Whether a submission was made to this board, and not to one of its name before it."""
     return page is not None and (fact.defined or page.since) >= page.since
 
 
-def in_terms_of(page: BoardPage, fact: ScoreSubmitted) -> ScoreSubmitted:
+def in_terms_of(page: BoardState, fact: ScoreSubmitted) -> ScoreSubmitted:
     """Return a submission in the terms of the definition in force.
 
     One that was read under another and cannot be said in these has no columns, and is rejected.
@@ -559,8 +566,8 @@ def in_terms_of(page: BoardPage, fact: ScoreSubmitted) -> ScoreSubmitted:
 
 
 def _put_in_segment(
-    begun: Batch,
-    opened: Open,
+    begun: MoveBatch,
+    opened: OpenedWindow,
     segment: str,
     player: str,
     order_key: bytes,

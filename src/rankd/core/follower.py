@@ -12,10 +12,10 @@ from typing import Any
 
 from rankd.core.clock_monitor import ClockMonitor
 from rankd.core.projector import FACTS_TOGETHER_MAX, Projector, Tell
-from rankd.core.recovery import Build, Home, recover
+from rankd.core.read_engine import ReadEngine
+from rankd.core.recovery import Build, IndexHome, recover
 from rankd.core.steady_clock import LASTING_SECONDS, SteadyClock
 from rankd.core.supervisor import Supervisor
-from rankd.core.view import View
 from rankd.errors import IndexBehind, LedgerUnavailable, RankdError, SnapshotDamaged, Unavailable
 from rankd.model.facts import Position, Recorded
 from rankd.ports import NOTHING_HELD, Clock, LedgerReader, Progress, Snapshots
@@ -29,7 +29,7 @@ BEHIND_SECONDS_MAX = 1.0
 _log = logging.getLogger(__name__)
 
 
-class Follower(View):
+class Follower(ReadEngine):
     """A view that goes on with the ledger."""
 
     def __init__(self, ledger: LedgerReader, projector: Projector, clock: Clock) -> None:
@@ -123,7 +123,7 @@ class Follower(View):
 
     def _note_writer(self, failure: RankdError | None) -> None:
         if (failure is None) != (self._writer_failure is None):
-            self.book.revision += 1
+            self.state.revision += 1
             if failure is None:
                 _log.info("the process that writes takes writes again")
             else:
@@ -133,13 +133,13 @@ class Follower(View):
     def _fall_behind(self, position: Position) -> None:
         if self._behind is None and self.position < position:
             self._behind = IndexBehind(position=position, checkpoint=self.position)
-            self.book.revision += 1
+            self.state.revision += 1
             _log.warning("the index is behind the writer: %s", self._behind)
 
     def _catch_up(self) -> None:
         if self._behind is not None and self._behind.position <= self.position:
             self._behind = None
-            self.book.revision += 1
+            self.state.revision += 1
             _log.info("the index has caught up with the writer, at %d", self.position)
 
     # -------------------------------------------------------------------------- reading
@@ -181,11 +181,11 @@ class Follower(View):
 
     def _note(self, failure: RankdError | None) -> None:
         if (failure is None) != (self._failure is None):
-            self.book.revision += 1
+            self.state.revision += 1
         self._failure = failure
 
 
-class Replaced(Snapshots):
+class ReadOnlySnapshots(Snapshots):
     """Snapshots that another process saves.
 
     The loaded one may be replaced meanwhile, which looks like damage. The new one is whole.
@@ -212,9 +212,11 @@ class Replaced(Snapshots):
 
 
 def _reading(build: Build) -> Build:
-    def built() -> Home:
+    def built() -> IndexHome:
         home = build()
-        return Home(home.index, None if home.snapshots is None else Replaced(home.snapshots))
+        return IndexHome(
+            home.index, None if home.snapshots is None else ReadOnlySnapshots(home.snapshots)
+        )
 
     return built
 

@@ -8,13 +8,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
-from rankd.core.book import BoardPage, Sealed
-from rankd.core.filler import Busy, Filler, TooLarge
-from rankd.core.intake import Answer, Intake
-from rankd.core.joint import Joint
-from rankd.core.notes import VERSION, Heading, take_notes
+from rankd.core.index_rebuild import IndexRebuilder, IndexTooLarge, RebuildRunning
 from rankd.core.projector import Tell
 from rankd.core.reader import Reader
+from rankd.core.shared_projector import SharedProjector
+from rankd.core.state import BoardState, SealedWindow
+from rankd.core.state_codec import VERSION, Heading, take_notes
+from rankd.core.writer import Writer, WriteResult
 from rankd.errors import (
     IndexUnavailable,
     LedgerUnavailable,
@@ -28,8 +28,6 @@ from rankd.model.standing import PAGE_LIMIT_MAX, Rank
 from rankd.ports import (
     Archive,
     Clock,
-    Copies,
-    Kept,
     Ledger,
     Progress,
     ReopenableLedger,
@@ -38,6 +36,8 @@ from rankd.ports import (
     SharedLedger,
     Snapshots,
     Spool,
+    StateSnapshots,
+    StoredReceipt,
 )
 
 SLEEP_SECONDS_MAX = 1.0
@@ -64,7 +64,7 @@ SPOOLED_TOGETHER_MAX = 1_000
 """How many that waited share a commit."""
 
 COPY_EVERY_FACTS = 1_000_000
-"""To read so many takes a start some eight seconds. Of a book with more players than that, a copy
+"""To read so many takes a start some eight seconds. Of a state with more players than that, a copy
 is made less often: writing one costs no more than the facts since the one before."""
 
 ARCHIVE_SECONDS = 5.0
@@ -91,24 +91,24 @@ KEY_TOLD_CHARACTERS = 16
 _log = logging.getLogger(__name__)
 
 
-class Sealer:
+class WindowSealer:
     """Rolls windows over on boards without submissions, so that readers see a new day."""
 
-    def __init__(self, intake: Intake, clock: Clock) -> None:
-        self._intake = intake
+    def __init__(self, writer: Writer, clock: Clock) -> None:
+        self._writer = writer
         self._clock = clock
 
     async def run(self) -> None:
         """Turn windows until the engine stops."""
         while True:
-            due_in = (self._intake.turn_at - self._clock.now()) / 1_000_000
+            due_in = (self._writer.turn_at - self._clock.now()) / 1_000_000
             await asyncio.sleep(min(max(due_in, 0.0), SLEEP_SECONDS_MAX))
-            if self._clock.now() < self._intake.turn_at:
+            if self._clock.now() < self._writer.turn_at:
                 continue
             try:
                 await self.turn()
             except LedgerUnavailable:
-                if self._intake.stopped.is_set():
+                if self._writer.stopped.is_set():
                     return  # It says so itself.
                 await asyncio.sleep(RETRY_SECONDS)
 
@@ -117,26 +117,26 @@ class Sealer:
 
         The writer does it, as for every batch: this task may be cancelled meanwhile.
         """
-        await self._intake.put([])
+        await self._writer.put([])
 
 
-class Reopener:
+class LedgerReopener:
     """Opens a ledger anew that failed, once its disk takes writes again."""
 
-    def __init__(self, intake: Intake, ledger: ReopenableLedger) -> None:
-        self._intake = intake
+    def __init__(self, writer: Writer, ledger: ReopenableLedger) -> None:
+        self._writer = writer
         self._ledger = ledger
 
     async def run(self) -> None:
         """Look again and again until the engine stops."""
         pause = REOPEN_SECONDS_MIN
-        while not self._intake.stopped.is_set():
+        while not self._writer.stopped.is_set():
             await asyncio.sleep(pause)
             pause = REOPEN_SECONDS_MIN
-            if self._intake.failure is None:
+            if self._writer.failure is None:
                 continue
             try:
-                await self._intake.reopen(self._ledger)
+                await self._writer.reopen(self._ledger)
             except LedgerUnavailable as exc:
                 _log.debug("the ledger cannot be opened yet: %s", exc)
                 pause = REOPEN_SECONDS_MAX
@@ -146,11 +146,11 @@ class Snapshotter:
     """Saves the index beside everything else that goes on."""
 
     def __init__(
-        self, intake: Intake, snapshots: Callable[[], Snapshots | None], saved: Position
+        self, writer: Writer, snapshots: Callable[[], Snapshots | None], saved: Position
     ) -> None:
         self.saved = saved
         """The checkpoint of the last snapshot."""
-        self._intake = intake
+        self._writer = writer
         self._snapshots = snapshots
         self._saving = asyncio.Lock()
 
@@ -159,7 +159,7 @@ class Snapshotter:
         tried = self.saved
         while True:
             await asyncio.sleep(SLEEP_SECONDS_MAX)
-            head = self._intake.projector.checkpoint
+            head = self._writer.projector.checkpoint
             if head - max(tried, self.saved) >= SAVE_EVERY_FACTS:
                 tried = head  # If it fails, not again at once.
                 try:
@@ -170,7 +170,7 @@ class Snapshotter:
     @property
     def unsaved(self) -> int:
         """How many positions a start would have to fold again."""
-        return self._intake.projector.checkpoint - self.saved
+        return self._writer.projector.checkpoint - self.saved
 
     async def save(self, tell: Tell = lambda _: None) -> Position:
         """Save the index; return the position it is saved at."""
@@ -184,38 +184,42 @@ class Snapshotter:
                 self._refuse_if_stopped()
                 heading = self._heading()
                 taken.append(heading)
-                return take_notes(self._intake.projector.book, heading)
+                return take_notes(self._writer.projector.state, heading)
 
-            async for progress in snapshots.save(notes, still=self._intake.standstill):
+            async for progress in snapshots.save(notes, still=self._writer.standstill):
                 tell(progress)
             self.saved = taken[0].checkpoint
             return self.saved
 
     def _refuse_if_stopped(self) -> None:
-        """A fold that failed may have left the book ahead of the index."""
-        if self._intake.failure is not None:
+        """A fold that failed may have left the state ahead of the index."""
+        if self._writer.failure is not None:
             raise LedgerUnavailable("the engine has stopped; open it anew", applied="no")
 
     def _heading(self) -> Heading:
-        projector = self._intake.projector
-        owed = self._intake.others | self._intake.owed
+        projector = self._writer.projector
+        unstored = self._writer.others | self._writer.unstored
         return Heading(
             VERSION,
             projector.checkpoint,
             projector.at,
-            self._intake.link,
-            projector.book.profiled_at,
-            {int(position): body for position, body in owed.items()},
+            self._writer.link,
+            projector.state.profiled_at,
+            {int(position): body for position, body in unstored.items()},
         )
 
 
-class Copyist:
-    """Keeps a copy of the book now and then, where every node finds it that starts."""
+class StateSnapshotter:
+    """Keeps a copy of the state now and then, where every node finds it that starts."""
 
     def __init__(
-        self, intake: Intake, ledger: Ledger, copies: Copies, every_facts: int = COPY_EVERY_FACTS
+        self,
+        writer: Writer,
+        ledger: Ledger,
+        copies: StateSnapshots,
+        every_facts: int = COPY_EVERY_FACTS,
     ) -> None:
-        self._intake = intake
+        self._writer = writer
         self._ledger = ledger
         self._copies = copies
         self._every_facts = every_facts
@@ -230,7 +234,7 @@ class Copyist:
                 await self.copy()
             except RankdError as exc:
                 _log.warning("no copy of the book could be kept: %s", exc)
-                self._kept = self._intake.projector.checkpoint  # Not again at once.
+                self._kept = self._writer.projector.checkpoint  # Not again at once.
 
     async def copy(self) -> bool:
         """Store a state snapshot if it is time, and no other node does.
@@ -242,22 +246,22 @@ class Copyist:
         self._kept = max([self._kept, *await self._copies.kept()])
         if not self._due():
             return False
-        async with self._intake.turn():
+        async with self._writer.turn():
             heading = await self._heading()
             if heading is None:
                 return False
-            frames = take_notes(self._intake.projector.book, heading)
+            frames = take_notes(self._writer.projector.state, heading)
             unless_after = Position(heading.checkpoint - self._every())
         self._kept = heading.checkpoint
         return await self._copies.keep(heading.checkpoint, frames, unless_after=unless_after)
 
     def _due(self) -> bool:
-        """Whether enough is new, and in the index: it is where that is that a book is wanted."""
-        return self._intake.projector.shown_to - self._kept >= self._every()
+        """Whether enough is new, and in the index: it is where that is that a state is wanted."""
+        return self._writer.projector.shown_to - self._kept >= self._every()
 
     def _every(self) -> int:
-        book = self._intake.projector.book
-        players = len(book.profiles) + len(book.friends) + len(book.entrants)
+        state = self._writer.projector.state
+        players = len(state.profiles) + len(state.friends) + len(state.player_boards)
         return max(self._every_facts, players)
 
     async def _heading(self) -> Heading | None:
@@ -265,32 +269,32 @@ class Copyist:
 
         None in the middle of an append, which has no link.
         """
-        projector = self._intake.projector
-        position, at, profiled_at = projector.checkpoint, projector.at, projector.book.profiled_at
+        projector = self._writer.projector
+        position, at, profiled_at = projector.checkpoint, projector.at, projector.state.profiled_at
         link = await self._ledger.link_at(position)
         return None if link is None else Heading(VERSION, position, at, link, profiled_at, {})
 
 
-class Pursuer:
+class LedgerTail:
     """Folds the facts that other nodes append to a shared ledger."""
 
-    def __init__(self, intake: Intake, ledger: Ledger) -> None:
+    def __init__(self, writer: Writer, ledger: Ledger) -> None:
         self.failure: RankdError | None = None
         """Why nothing of the others is seen, while that is so."""
-        self._intake = intake
+        self._writer = writer
         self._ledger = ledger
 
     async def run(self) -> None:
         """Fold new facts until the engine stops."""
         while True:
-            after = self._intake.projector.checkpoint
+            after = self._writer.projector.checkpoint
             await self._ledger.changed(after=after, within_seconds=SLEEP_SECONDS_MAX)
             try:
-                async with self._intake.turn():
-                    await self._intake.pursue()
+                async with self._writer.turn():
+                    await self._writer.catch_up_others()
                 self._note(None)
             except LedgerUnavailable as exc:
-                if self._intake.stopped.is_set():
+                if self._writer.stopped.is_set():
                     return  # It says so itself.
                 if self.failure is None:
                     _log.warning("the ledger cannot be read: %s", exc)
@@ -302,17 +306,17 @@ class Pursuer:
 
     def _note(self, failure: RankdError | None) -> None:
         if (failure is None) != (self.failure is None):
-            self._intake.projector.book.revision += 1
+            self._writer.projector.state.revision += 1
         self.failure = failure
 
 
-class Lookout:
+class LedgerHealth:
     """Marks a ledger as lost as soon as any connection finds out."""
 
-    def __init__(self, intake: Intake, ledger: SharedLedger) -> None:
+    def __init__(self, writer: Writer, ledger: SharedLedger) -> None:
         self.failure: RankdError | None = None
         """Why the ledger is out of reach, while it is."""
-        self._intake = intake
+        self._writer = writer
         self._ledger = ledger
 
     async def run(self) -> None:
@@ -324,18 +328,18 @@ class Lookout:
 
     def _note(self, failure: RankdError | None) -> None:
         self.failure = failure
-        self._intake.projector.book.revision += 1  # Answers say from now on that they are stale.
+        self._writer.projector.state.revision += 1  # Answers say from now on that they are stale.
 
 
-class Keeper:
+class ReceiptRepair:
     """Stores the receipts of nodes that died before they stored them.
 
     Every node folds the facts of every other, and so has their receipts. Receipts that their own
     node has not stored after a while are stored by the first node to look; the ledger keeps one.
     """
 
-    def __init__(self, intake: Intake, ledger: Ledger) -> None:
-        self._intake = intake
+    def __init__(self, writer: Writer, ledger: Ledger) -> None:
+        self._writer = writer
         self._ledger = ledger
 
     async def run(self) -> None:
@@ -348,24 +352,24 @@ class Keeper:
                     await self.keep(due[start : start + KEPT_TOGETHER_MAX])
             except LedgerUnavailable:
                 continue  # They wait, and so does whoever would ask for them.
-            due = list(self._intake.others)
+            due = list(self._writer.others)
 
     async def keep(self, positions: Sequence[Position]) -> None:
         """Store the missing ones of these receipts, and forget them."""
-        others = self._intake.others
+        others = self._writer.others
         lacking = await self._ledger.lacking_receipts(positions)
         if lacking:
-            await self._ledger.keep_receipts([Kept(at, others[at]) for at in lacking])
+            await self._ledger.keep_receipts([StoredReceipt(at, others[at]) for at in lacking])
         for position in positions:
             del others[position]
 
 
-class Mender:
+class IndexRepair:
     """Looks whether an index across a network is where it should be, and brings it there."""
 
-    def __init__(self, intake: Intake, filler: Filler) -> None:
-        self._intake = intake
-        self._filler = filler
+    def __init__(self, writer: Writer, rebuilder: IndexRebuilder) -> None:
+        self._writer = writer
+        self._rebuilder = rebuilder
         self._may_fill = True
         """Whether the index is small enough to be made in this process."""
         self._told_at: float | None = None
@@ -376,8 +380,8 @@ class Mender:
         tidy = False
         while True:
             await asyncio.sleep(MEND_SECONDS)
-            projector = self._intake.projector
-            if not isinstance(projector, Joint):
+            projector = self._writer.projector
+            if not isinstance(projector, SharedProjector):
                 continue
             self._take_late(projector)
             try:
@@ -391,12 +395,12 @@ class Mender:
                     self._told_at = None
                     _log.warning("the index is where it should be again")
                 if not tidy:  # Once: what another node leaves behind, the next that fills finds.
-                    await self._filler.tidy()
+                    await self._rebuilder.tidy()
                     tidy = True
             except Unavailable as exc:
                 _log.debug("the index cannot be mended yet: %s", exc)
 
-    def _tell_behind(self, projector: Joint) -> None:
+    def _tell_behind(self, projector: SharedProjector) -> None:
         """Say that the index is being filled; seldom again while that comes to nothing."""
         now = asyncio.get_running_loop().time()
         if self._told_at is None:
@@ -407,29 +411,29 @@ class Mender:
             _log.warning("the index is behind still, and cannot be filled: %s", projector.failure)
         self._told_at = now
 
-    async def _mend(self, projector: Joint) -> None:
+    async def _mend(self, projector: SharedProjector) -> None:
         done = False
         while not done:
             if self._may_fill and await projector.hopeless():
                 await self._fill()
                 continue
-            async with self._intake.turn():
-                done = await projector.mend(MENDED_TOGETHER_MAX)
+            async with self._writer.turn():
+                done = await projector.repair(MENDED_TOGETHER_MAX)
             self._take_late(projector)
             await asyncio.sleep(0)
 
     async def _fill(self) -> None:
         """Fill it anew, or wait a moment for the node that does."""
         try:
-            await self._filler.refill(seldom_logged())
-        except Busy:
+            await self._rebuilder.refill(seldom_logged())
+        except RebuildRunning:
             await asyncio.sleep(MEND_SECONDS)
-        except TooLarge as exc:
+        except IndexTooLarge as exc:
             self._may_fill = False
             _log.warning("%s: what it lacks is folded in, fact by fact", exc)
 
-    def _take_late(self, projector: Joint) -> None:
-        self._intake.others |= projector.late
+    def _take_late(self, projector: SharedProjector) -> None:
+        self._writer.others |= projector.late
         projector.late.clear()
 
 
@@ -448,15 +452,15 @@ def seldom_logged() -> Tell:
     return tell
 
 
-class Drainer:
+class SpoolSender:
     """Submits the spooled submissions once the ledger can be reached again."""
 
-    def __init__(self, intake: Intake, spool: Spool) -> None:
+    def __init__(self, writer: Writer, spool: Spool) -> None:
         self.handed_in = 0
         """How many left the disk."""
         self.dropped = 0
         """Of these, how many count nowhere."""
-        self._intake = intake
+        self._writer = writer
         self._spool = spool
 
     async def run(self) -> None:
@@ -486,13 +490,13 @@ class Drainer:
     async def hand_in(self) -> None:
         """Submit the first spooled submissions. The ledger skips those it has."""
         through, facts = await self._spool.first(SPOOLED_TOGETHER_MAX)
-        async with self._intake.turn():
-            answers = await self._intake.record(facts)
+        async with self._writer.turn():
+            answers = await self._writer.record(facts)
         await self._spool.drop(through)
         self.handed_in += len(facts)
         self._tell_dropped(facts, answers)
 
-    def _tell_dropped(self, facts: Sequence[Fact], answers: Sequence[Answer]) -> None:
+    def _tell_dropped(self, facts: Sequence[Fact], answers: Sequence[WriteResult]) -> None:
         """Log the submissions that count nowhere: their callers are gone."""
         dropped = [
             (fact, answer)
@@ -527,7 +531,7 @@ class Archiver:
         """Look again and again until the engine stops."""
         while True:
             try:
-                for page in list(self._reader.projector.book.boards.values()):
+                for page in list(self._reader.projector.state.boards.values()):
                     for sealed in list(page.sealed.values()):
                         await self.keep(sealed)
                 await self.drop()
@@ -535,7 +539,7 @@ class Archiver:
                 _log.debug("a closed window cannot be archived yet: %s", exc)
             await asyncio.sleep(ARCHIVE_SECONDS)
 
-    async def keep(self, sealed: Sealed) -> None:
+    async def keep(self, sealed: SealedWindow) -> None:
         """Archive a closed window, unless it is."""
         board, window, reader = sealed.terms.board.name, sealed.window.id, self._reader
         name = _name_of(sealed)
@@ -571,7 +575,7 @@ class Archiver:
         self._known = known
 
     def _closed(self) -> set[SealedName]:
-        pages = self._reader.projector.book.boards.values()
+        pages = self._reader.projector.state.boards.values()
         return {_name_of(sealed) for page in pages for sealed in page.sealed.values()}
 
     def _is_over(self, name: SealedName) -> bool:
@@ -581,7 +585,7 @@ class Archiver:
         one has its name.
         """
         projector = self._reader.projector
-        page = projector.book.boards.get(name.board)
+        page = projector.state.boards.get(name.board)
         if page is None or not page.since < name.since <= projector.checkpoint:
             return False
         if self._closed_by_wrong_time(page, name):
@@ -589,13 +593,13 @@ class Archiver:
         open_now = {opened.window.id for opened in page.windows.values()}
         return name.window not in page.sealed and name.window not in open_now
 
-    def _closed_by_wrong_time(self, page: BoardPage, name: SealedName) -> bool:
+    def _closed_by_wrong_time(self, page: BoardState, name: SealedName) -> bool:
         sealed = page.sealed.get(name.window)
         if sealed is not None and sealed.through == name.since:
             return False
-        wrong_times = self._reader.projector.book.wrong_times
+        wrong_times = self._reader.projector.state.wrong_times
         return any(wrong.first <= name.since < page.corrected_at for wrong in wrong_times)
 
 
-def _name_of(sealed: Sealed) -> SealedName:
+def _name_of(sealed: SealedWindow) -> SealedName:
     return SealedName(sealed.terms.board.name, sealed.window.id, sealed.through)

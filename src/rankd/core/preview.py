@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from rankd.core.book import BoardPage
-from rankd.core.draft import Draft
-from rankd.core.reader import Reader, Where
-from rankd.model.board import Change
+from rankd.core.board_rebuild import BoardRebuild
+from rankd.core.reader import RankingView, Reader
+from rankd.core.state import BoardState
+from rankd.model.board import FieldChange
 from rankd.model.standing import PAGE_LIMIT_DEFAULT, Standing
 
 
@@ -25,7 +25,7 @@ class WindowPreview(msgspec.Struct, frozen=True):
 class Preview(msgspec.Struct, frozen=True):
     """What would change."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[FieldChange, ...]
     windows: Sequence[WindowPreview]
     """Those that would be folded again."""
     drops: tuple[str, ...] = ()
@@ -36,14 +36,16 @@ NOTHING = Preview((), ())
 """The preview of the definition in force."""
 
 
-async def preview(reader: Reader, page: BoardPage, draft: Draft) -> Preview:
+async def preview(reader: Reader, page: BoardState, draft: BoardRebuild) -> Preview:
     """Compare a board with a draft of it."""
     windows = []
     for name, ranking in draft.windows():
-        after = await reader.top_of(Where(draft.page().terms, ranking), PAGE_LIMIT_DEFAULT)
+        after = await reader.top_of(RankingView(draft.page().terms, ranking), PAGE_LIMIT_DEFAULT)
         before = None
         if (opened := page.windows.get(name)) is not None:
-            before = await reader.top_of(Where(opened.terms, opened.ranking), PAGE_LIMIT_DEFAULT)
+            before = await reader.top_of(
+                RankingView(opened.terms, opened.ranking), PAGE_LIMIT_DEFAULT
+            )
         windows.append(
             WindowPreview(
                 name,

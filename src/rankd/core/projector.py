@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from rankd.core.book import Book
+from rankd.core.board_rebuild import BoardRebuild
 from rankd.core.corrected_windows import CorrectedWindows
-from rankd.core.draft import Draft
-from rankd.core.fold import Batch, Fold, Receipts, merged
-from rankd.core.told import encoded
+from rankd.core.fold import Fold, MoveBatch, Receipts, merged
+from rankd.core.receipt_columns import encoded
+from rankd.core.state import State
 from rankd.model.board import Board
 from rankd.model.facts import (
     BoardDefined,
@@ -41,14 +41,14 @@ Tell = Callable[[Progress], None]
 
 
 class Projector:
-    """Folds facts, in order, into the index and the book it belongs to."""
+    """Folds facts, in order, into the index and the state it belongs to."""
 
     def __init__(
         self,
         *,
         ledger: LedgerReader,
         index: RankIndex,
-        book: Book,
+        state: State,
         checkpoint: Position = BEGINNING,
         at: Instant = 0,
     ) -> None:
@@ -57,20 +57,20 @@ class Projector:
         """Where reads go: elsewhere only while the index cannot be reached."""
         self.fallback: RankIndex | None = None
         """Where a read goes that finds out itself that the index cannot be reached."""
-        self.book = book
+        self.state = state
         self.checkpoint = checkpoint
         """The last position folded."""
         self.at = at
         """The ledger's time there."""
-        self.drafts: dict[str, Draft] = {}
+        self.drafts: dict[str, BoardRebuild] = {}
         """Prepared for redefinitions that are about to be recorded, by board."""
         self.corrections: dict[str, CorrectedWindows] = {}
         """Prepared for corrections that are about to be recorded, by board."""
         self.at_a_stretch = False
-        """Whether no reader has a turn between two parts: they ask another book, which is ahead."""
+        """Whether readers do not run between two parts: they use another state, which is ahead."""
         self._awaited: dict[asyncio.Future[None], Position] = {}
         self._ledger = ledger
-        self._fold = Fold(index, book, self._redefine)
+        self._fold = Fold(index, state, self._redefine)
         self.parted, self.entries_of = self._fold.parted, self._fold.entries_of
         self.begin, self.apply = self._fold.begin, self._fold.apply
 
@@ -91,7 +91,7 @@ class Projector:
                 self.checkpoint, self.at = part.facts[-1].position, part.facts[-1].at
             if self._awaited:
                 self._tell_those_who_wait()
-        self.book.sweep_entrants()
+        self.state.sweep_entrants()
         return merged(parts)
 
     @property
@@ -109,7 +109,7 @@ class Projector:
         """A lower bound of the index's checkpoint: read it before calling the index."""
         return BEGINNING
 
-    async def vouch(self, as_of: Position | None, floor: Position) -> None:
+    async def check_fresh(self, as_of: Position | None, floor: Position) -> None:
         """Raise if an answer is older than allowed; None is the answer that a player is not ranked.
 
         An index of one's own is always where it was folded to.
@@ -173,13 +173,13 @@ class Projector:
         """Return how many entries the index has in all rankings."""
         return sum([await self.index.count(ranking) for ranking in await self.index.shapes()])
 
-    async def _redefine(self, begun: Batch, recorded: Recorded) -> bool:
+    async def _redefine(self, begun: MoveBatch, recorded: Recorded) -> bool:
         fact = recorded.fact
         if isinstance(fact, WindowsCorrected):
             await self._correct(begun, recorded, fact)
             return False
         assert isinstance(fact, BoardDefined)
-        page = self.book.boards[fact.board]
+        page = self.state.boards[fact.board]
         board = Board.define(fact.board, fact.definition)
         draft = self.drafts.pop(fact.board, None)
         final = isinstance(fact, BoardRedefined)
@@ -187,27 +187,27 @@ class Projector:
             await draft.discard()
             draft = None
         if draft is None and refolded(page.board, board):
-            draft = Draft(
+            draft = BoardRebuild(
                 self._ledger,
                 self.index,
                 page,
                 board,
-                entrants=self.book.entrants,
+                player_boards=self.state.player_boards,
                 refusals_final=final,
-                wrong_times=self.book.wrong_times,
+                wrong_times=self.state.wrong_times,
             )
         if draft is not None:
             await draft.catch_up(through=Position(recorded.position - 1))
             await draft.adopt(begun, fact, recorded.at)
-        return draft is not None and draft.entrants is self.book.entrants
+        return draft is not None and draft.player_boards is self.state.player_boards
 
-    async def _correct(self, begun: Batch, recorded: Recorded, fact: WindowsCorrected) -> None:
+    async def _correct(self, begun: MoveBatch, recorded: Recorded, fact: WindowsCorrected) -> None:
         drafts = self.corrections.pop(fact.board, None)
         if drafts is not None and not drafts.fits(fact):
             await drafts.discard()
             drafts = None
         if drafts is None:
-            drafts = await CorrectedWindows.begun(self._ledger, self.index, self.book, fact)
+            drafts = await CorrectedWindows.begun(self._ledger, self.index, self.state, fact)
         await drafts.catch_up(through=Position(recorded.position - 1))
         await drafts.adopt(begun, fact)
 

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
 
 import msgspec
 
-from rankd.core.book import Book, Open, Sealed, Terms, Unrecorded
-from rankd.core.kept import KeptStandings
+from rankd.core.fallback_index import FallbackIndex
 from rankd.core.projector import Projector
+from rankd.core.state import OpenedWindow, SealedWindow, State, Terms, UnrecordedWindow
 from rankd.errors import (
     FieldError,
     IndexForgot,
@@ -26,7 +26,7 @@ from rankd.errors import (
 from rankd.model.board import Scores
 from rankd.model.facts import Position
 from rankd.model.order import Order, score_part
-from rankd.model.printed import Printed, Words
+from rankd.model.repr_mixin import ReprMixin, Words
 from rankd.model.standing import (
     NEIGHBOURS_DEFAULT,
     PAGE_LIMIT_DEFAULT,
@@ -50,7 +50,7 @@ from rankd.model.submission import PLAYER_ID_BYTES_MAX, valid_player
 from rankd.model.window import Instant, WindowState
 from rankd.ports import (
     Clock,
-    Columns,
+    EntryColumns,
     ImmediateIndex,
     Places,
     Ranked,
@@ -66,7 +66,7 @@ MOMENTS_MAX = 5
 """How often a read of a shared index begins anew."""
 
 DEFINED_SECONDS_MAX = 2.0
-"""How long a read waits for a shared index to take a definition that the book has noted."""
+"""How long a read waits for a shared index to take a definition that the state has noted."""
 
 LOOKUP_PLAYERS_MAX = 1000
 """As many as a page holds."""
@@ -150,7 +150,7 @@ class Page(Standings, msgspec.Struct, frozen=True, gc=False):
         yield "opens_at", self.opens_at, None
 
 
-class Found(Standings, msgspec.Struct, frozen=True, gc=False):
+class FoundStandings(Standings, msgspec.Struct, frozen=True, gc=False):
     """Some players' standings, best first, with their places among themselves.
 
     It is read like a list of them.
@@ -177,10 +177,10 @@ class Found(Standings, msgspec.Struct, frozen=True, gc=False):
 
 
 Sequence.register(Page)
-Sequence.register(Found)
+Sequence.register(FoundStandings)
 
 
-class Projected(Printed, msgspec.Struct, frozen=True, gc=False):
+class Projected(ReprMixin, msgspec.Struct, frozen=True, gc=False):
     """A rank and the scores that go with it, as things stand."""
 
     ranking: Ranking
@@ -212,7 +212,7 @@ class Projected(Printed, msgspec.Struct, frozen=True, gc=False):
         yield "opens_at", self.opens_at, None
 
 
-class Where(NamedTuple):
+class RankingView(NamedTuple):
     """A ranking, the terms that explain its keys, and the state of its window."""
 
     terms: Terms
@@ -222,16 +222,18 @@ class Where(NamedTuple):
     """When a scheduled window begins."""
 
     @classmethod
-    def of(cls, found: Open | Sealed | Unrecorded, ranking: Ranking) -> "Where":
+    def of(
+        cls, found: OpenedWindow | SealedWindow | UnrecordedWindow, ranking: Ranking
+    ) -> "RankingView":
         """Return a ranking of a window."""
         scheduled = found.state is WindowState.SCHEDULED
         opens_at = found.window.start if scheduled else None
         return cls(found.terms, ranking, found.state, opens_at)
 
-    def holding(self, total: int) -> "Where":
+    def holding(self, total: int) -> "RankingView":
         """Return it with the state that so many entries prove.
 
-        A shared index may be ahead of the book, and have entries of a window that opened since.
+        A shared index may be ahead of the state, and have entries of a window that opened since.
         """
         if total and self.state is WindowState.SCHEDULED:
             return self._replace(state=WindowState.OPEN, opens_at=None)
@@ -326,25 +328,27 @@ class Reader:
         return self.projector.readable if self._only is None else self._only
 
     @property
-    def _book(self) -> Book:
-        return self.projector.book
+    def _state(self) -> State:
+        return self.projector.state
 
-    def where(self, board: str, window: str | None = None, segment: str | None = None) -> Where:
+    def where(
+        self, board: str, window: str | None = None, segment: str | None = None
+    ) -> RankingView:
         """Return the ranking a reader means. Raises UnknownBoard, UnknownWindow, InvalidPage."""
-        page = self.projector.book.page(board)
+        page = self.projector.state.page(board)
         # By far the most ask for a window by its name: nobody need look at the clock for that.
-        found: Open | Sealed | Unrecorded | None
+        found: OpenedWindow | SealedWindow | UnrecordedWindow | None
         found = page.windows.get(page.default if window is None else window)
         if found is None:
             found = page.find_window(window, max(self._clock.now(), self.projector.at))
         if segment is None:
-            return Where.of(found, found.ranking)
+            return RankingView.of(found, found.ranking)
         known = found.terms.board.segments
         if segment.partition(":")[0] not in known or ":" not in segment:
             there = ", ".join(known) or "none"
             message = f"must be a segment of the board and a value, as region:eu; it has {there}"
             raise InvalidPage([FieldError("segment", message)])
-        return Where.of(found, Ranking(board, found.ranking.window, segment))
+        return RankingView.of(found, Ranking(board, found.ranking.window, segment))
 
     # ---------------------------------------------------------------------- one player
 
@@ -355,12 +359,12 @@ class Reader:
         return await self.standing_in(self.where(board, window, segment), player)
 
     @_settled
-    async def standing_in(self, where: Where, player: str) -> Standing | None:
+    async def standing_in(self, where: RankingView, player: str) -> Standing | None:
         """Return where a player stands in a ranking that is known already."""
         found = await self._rank(where, player)
         return None if found is None else await self._standing(where, player, found)
 
-    async def _rank(self, where: Where, player: str) -> Ranked | None:
+    async def _rank(self, where: RankingView, player: str) -> Ranked | None:
         floor = self.projector.floor
         found = await self._index.rank(where.ranking, player)
         await self._vouch(None if found is None else found.as_of, floor)
@@ -368,14 +372,14 @@ class Reader:
             self._expect_terms(where, found.as_of)
         return found
 
-    def _expect_terms(self, where: Where, as_of: Position) -> None:
+    def _expect_terms(self, where: RankingView, as_of: Position) -> None:
         """Raise IndexForgot unless a shared index was at the definition that explains its keys.
 
-        The book may be ahead of it, and may have moved on while it was asked.
+        The state may be ahead of it, and may have moved on while it was asked.
         """
         if self.immediate or self._index is not self.projector.index:
             return
-        page = self._book.boards.get(where.ranking.board)
+        page = self._state.boards.get(where.ranking.board)
         for opened in () if page is None else page.windows.values():
             if page is not None and opened.ranking.window == where.ranking.window:
                 if opened.terms is not where.terms:
@@ -394,9 +398,9 @@ class Reader:
 
     async def _vouch(self, as_of: Position | None, floor: Position) -> None:
         if self._index is self.projector.index:
-            await self.projector.vouch(as_of, floor)
+            await self.projector.check_fresh(as_of, floor)
 
-    async def _moment(self, where: Where) -> Position | None:
+    async def _moment(self, where: RankingView) -> Position | None:
         """Return the position that all of an answer is to be as of, if it takes several calls.
 
         None where the index cannot change during a read.
@@ -404,7 +408,7 @@ class Reader:
         if self.immediate:
             return None
         index = self._index
-        if isinstance(index, KeptStandings):
+        if isinstance(index, FallbackIndex):
             return await index.moment(where.ranking)
         floor, position = self.projector.floor, await index.checkpoint()
         await self._vouch(position, floor)
@@ -420,7 +424,7 @@ class Reader:
         """Whether nothing here ever suspends."""
         return self._index.immediate
 
-    def ranked_now(self, where: Where, player: str) -> Ranked | None:
+    def ranked_now(self, where: RankingView, player: str) -> Ranked | None:
         """Return a player's place at once, its rank as the board shows it. Only if immediate."""
         index: ImmediateIndex = self.projector.readable  # type: ignore[assignment]
         found = index.rank_now(where.ranking, player)
@@ -428,7 +432,7 @@ class Reader:
             return found
         return found._replace(rank=at_once(self._shown(where, found.rank, found.order_key)))
 
-    def seeker(self, where: Where) -> Callable[[Sequence[str]], Places] | None:
+    def finder(self, where: RankingView) -> Callable[[Sequence[str]], Places] | None:
         """Return a function that finds players in one ranking as ``ranked_now`` does.
 
         It is valid until the state changes. None where that takes more than a look into the index,
@@ -437,14 +441,16 @@ class Reader:
         if not (self.immediate and self._lasts(where)):
             return None
         index: ImmediateIndex = self.projector.readable  # type: ignore[assignment]
-        return index.seeker(where.ranking)
+        return index.finder(where.ranking)
 
-    def lookup_now(self, where: Where, players: Sequence[str]) -> tuple[list[str], Places] | None:
+    def lookup_now(
+        self, where: RankingView, players: Sequence[str]
+    ) -> tuple[list[str], Places] | None:
         """Return the players of some that are ranked, best first, and their places.
 
         None where that takes more than a look into the index.
         """
-        seek = self.seeker(where)
+        seek = self.finder(where)
         if seek is None:
             return None
         asked = list(dict.fromkeys(players))
@@ -453,10 +459,10 @@ class Reader:
         found, rank = seek(there), self.ranker(where)
         return there, found if rank is None else found._replace(ranks=rank(found.order_keys))
 
-    def ranker(self, where: Where) -> Callable[[bytes], Sequence[int]] | None:
+    def ranker(self, where: RankingView) -> Callable[[bytes], Sequence[int]] | None:
         """Return the ranks that the board shows of entries with some keys, packed end to end.
 
-        None where these are the ranks that ``seeker`` finds. Only if immediate.
+        None where these are the ranks that ``finder`` finds. Only if immediate.
         """
         ties = where.terms.board.ties
         if ties is TieRule.ORDINAL:
@@ -464,7 +470,9 @@ class Reader:
         index: ImmediateIndex = self.projector.readable  # type: ignore[assignment]
         return index.ranker(where.ranking, ties)
 
-    def asker(self, where: Where) -> Callable[[str, Callable[[Ranked | None], None]], bool] | None:
+    def asker(
+        self, where: RankingView
+    ) -> Callable[[str, Callable[[Ranked | None], None]], bool] | None:
         """Return a function that reads places in one ranking of a shared index.
 
         It is valid until the state changes. Its callback gets the place, or None where
@@ -478,7 +486,7 @@ class Reader:
         if where.terms.board.ties is not TieRule.ORDINAL:
             return None
 
-        since = projector.book.boards[ranking.board].turned_since
+        since = projector.state.boards[ranking.board].turned_since
 
         def ask(player: str, tell: Callable[[Ranked | None], None]) -> bool:
             floor = max(projector.floor, since)
@@ -491,9 +499,9 @@ class Reader:
 
         return ask
 
-    def _lasts(self, where: Where) -> bool:
+    def _lasts(self, where: RankingView) -> bool:
         """Whether a place in a ranking is that of the index, until the state changes."""
-        page = self.projector.book.boards.get(where.ranking.board)
+        page = self.projector.state.boards.get(where.ranking.board)
         if page is None:
             return False
         window = where.ranking.window
@@ -501,7 +509,7 @@ class Reader:
 
     def name(self, player: str) -> str | None:
         """Return a player's display name, None if it has none."""
-        known = self.projector.book.profiles.get(player)
+        known = self.projector.state.profiles.get(player)
         return None if known is None else known.name
 
     @_settled
@@ -528,13 +536,13 @@ class Reader:
     @_settled
     async def standings(
         self, player: str, window: str | None = None
-    ) -> list[tuple[Where, Standing]]:
+    ) -> list[tuple[RankingView, Standing]]:
         """Return where a player stands on every board that has the window.
 
         None is each board's default window; a board between two seasons has none.
         """
         everywhere = []
-        for name, page in list(self._book.boards.items()):
+        for name, page in list(self._state.boards.items()):
             if window is None and page.default not in page.windows:
                 continue
             try:
@@ -547,18 +555,18 @@ class Reader:
                 everywhere.append((where.holding(standing.total), standing))
         return everywhere
 
-    async def _standing(self, where: Where, player: str, found: Ranked) -> Standing:
+    async def _standing(self, where: RankingView, player: str, found: Ranked) -> Standing:
         rank, order_key, metadata, total, as_of = found
         if where.terms.board.ties is not TieRule.ORDINAL:
             rank = await self._shown(where, rank, order_key, as_of)
-        terms, known = where.terms, self.projector.book.profiles.get(player)
+        terms, known = where.terms, self.projector.state.profiles.get(player)
         name = None if known is None else known.name
         scores, decimals = terms.order.scores(order_key), terms.board.decimals
         stale = self._is_stale(as_of)
         return Standing(rank, player, scores, total, as_of, decimals, name, metadata, stale=stale)
 
     async def _shown(
-        self, where: Where, ordinal: Rank, order_key: bytes, at: Position | None = None
+        self, where: RankingView, ordinal: Rank, order_key: bytes, at: Position | None = None
     ) -> Rank:
         """Return the rank that the board's ties give an entry."""
         ties, order = where.terms.board.ties, where.terms.order
@@ -603,12 +611,12 @@ class Reader:
         return await self._index.count(ranking)
 
     @_settled
-    async def top_of(self, where: Where, limit: int) -> Page:
+    async def top_of(self, where: RankingView, limit: int) -> Page:
         """Return the top of a ranking that is known already, a draft's too."""
         return await self._read(where, Rank(1), limit)
 
     async def _after_cursor(
-        self, where: Where, token: str, *, limit: int, at: Position | None
+        self, where: RankingView, token: str, *, limit: int, at: Position | None
     ) -> tuple[Rank, int]:
         page_bounds(total=0, limit=limit)  # For its opinion of the limit.
         cursor = Cursor.decode(token, _cursor_name(where), key_bytes=where.terms.order.key_bytes)
@@ -621,7 +629,7 @@ class Reader:
         return Rank(before + 1 + passed), limit
 
     async def _read(
-        self, where: Where, first: Rank, count: int, at: Position | None = None
+        self, where: RankingView, first: Rank, count: int, at: Position | None = None
     ) -> Page:
         columns = await self._columns(where, first, count, at)
         ties, order = where.terms.board.ties, where.terms.order
@@ -634,7 +642,11 @@ class Reader:
         return self._filled(where, first, columns, ranks)
 
     def _filled(
-        self, where: Where, first: Rank, columns: Columns, ranks: Sequence[int] | None = None
+        self,
+        where: RankingView,
+        first: Rank,
+        columns: EntryColumns,
+        ranks: Sequence[int] | None = None,
     ) -> Page:
         """Return a page of entries that were read, their ranks ordinal unless they are given."""
         players, keys, metadata, total, as_of = columns
@@ -679,7 +691,9 @@ class Reader:
             where.state,
         )
 
-    async def _columns(self, where: Where, first: Rank, count: int, at: Position | None) -> Columns:
+    async def _columns(
+        self, where: RankingView, first: Rank, count: int, at: Position | None
+    ) -> EntryColumns:
         index = self._index
         if index.immediate:
             at_hand: ImmediateIndex = index  # type: ignore[assignment]
@@ -690,12 +704,12 @@ class Reader:
             await self._vouch(as_of, floor)
             self._expect_terms(where, as_of)
         if not entries:
-            return Columns((), b"", None, total, as_of)
+            return EntryColumns((), b"", None, total, as_of)
         players, keys, metadata = zip(*entries, strict=True)
-        return Columns(players, b"".join(keys), metadata, total, as_of)
+        return EntryColumns(players, b"".join(keys), metadata, total, as_of)
 
     def _names(self, players: Sequence[str]) -> list[str | None]:
-        profiles = self._book.profiles
+        profiles = self._state.profiles
         if not profiles:
             return [None] * len(players)
         return [None if profile is None else profile.name for profile in map(profiles.get, players)]
@@ -721,18 +735,22 @@ class Reader:
             raise NotRanked(board=board, window=where.ranking.window, player=player)
         return await self._around(where, found, above, below)
 
-    async def _around(self, where: Where, found: Ranked, above: int, below: int) -> Page:
+    async def _around(self, where: RankingView, found: Ranked, above: int, below: int) -> Page:
         first, count = neighbourhood(found.rank, total=found.total, above=above, below=below)
         return await self._read(where, first, count, None if self.immediate else found.as_of)
 
-    def around_now(self, where: Where, rank: Rank, total: int, *, above: int, below: int) -> Page:
-        """Return the neighbourhood of a rank that a ``seeker`` just found."""
+    def around_now(
+        self, where: RankingView, rank: Rank, total: int, *, above: int, below: int
+    ) -> Page:
+        """Return the neighbourhood of a rank that a ``finder`` just found."""
         index: ImmediateIndex = self.projector.readable  # type: ignore[assignment]
         first, count = neighbourhood(rank, total=total, above=above, below=below)
         columns = index.read_now(where.ranking, first=first, limit=count)
         return self._filled(where, first, columns, self._ranks_now(where, first, columns))
 
-    def _ranks_now(self, where: Where, first: Rank, columns: Columns) -> Sequence[int] | None:
+    def _ranks_now(
+        self, where: RankingView, first: Rank, columns: EntryColumns
+    ) -> Sequence[int] | None:
         """Return the ranks of a page as the board shows them; None if they are ordinal."""
         rank, order = self.ranker(where), where.terms.order
         if rank is None or not columns.players:
@@ -764,7 +782,7 @@ class Reader:
         *,
         window: str | None = None,
         segment: str | None = None,
-    ) -> Found:
+    ) -> FoundStandings:
         """Return the standings of some players, best first, and the players without one."""
         check_players(players)
         where = self.where(board, window, segment)
@@ -781,7 +799,7 @@ class Reader:
         total = found[0][0].total if found else await self._index.count(where.ranking, at)
         as_of = found[0][0].as_of if found else at or await self._index.checkpoint()
         where = where.holding(total)
-        return Found(
+        return FoundStandings(
             where.ranking,
             total,
             as_of,
@@ -794,9 +812,9 @@ class Reader:
 
     async def friends(
         self, board: str, player: str, *, window: str | None = None, segment: str | None = None
-    ) -> Found:
+    ) -> FoundStandings:
         """Return a player and its friends, ranked among themselves."""
-        circle = [player, *self._book.friends.get(player, ())][:LOOKUP_PLAYERS_MAX]
+        circle = [player, *self._state.friends.get(player, ())][:LOOKUP_PLAYERS_MAX]
         return await self.lookup(board, circle, window=window, segment=segment)
 
     # -------------------------------------------------------------------------- what if
@@ -850,7 +868,7 @@ class Reader:
         return await self._projected(where, shown, where.terms.order.scores(order_key), at)
 
     async def _projected(
-        self, where: Where, rank: Rank | None, scores: Scores | None, at: Position | None
+        self, where: RankingView, rank: Rank | None, scores: Scores | None, at: Position | None
     ) -> Projected:
         total = await self._index.count(where.ranking, at)
         as_of = at or await self._index.checkpoint()
@@ -903,14 +921,14 @@ def check_players(players: Sequence[str]) -> None:
         raise InvalidPage(errors)
 
 
-def _cursor_name(where: Where) -> str:
+def _cursor_name(where: RankingView) -> str:
     order, decimals = where.terms.order, where.terms.board.decimals
     identity = where.ranking.identity
     return f"{identity}/{','.join(order.directions)}/{order.tie_break}/{decimals}"
 
 
 @lru_cache(maxsize=1024)
-def _stamps(where: Where) -> tuple[Callable[[bytes, str], str], Callable[[bytes, str], str]]:
+def _stamps(where: RankingView) -> tuple[Callable[[bytes, str], str], Callable[[bytes, str], str]]:
     """Return the encoders of a ranking's cursors: before an entry, and behind it."""
     name, key_bytes = _cursor_name(where), where.terms.order.key_bytes
     return stamp(name, Way.PREVIOUS, key_bytes), stamp(name, Way.NEXT, key_bytes)

@@ -12,16 +12,16 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rankd.core.book import Book
-from rankd.core.copies import newest_copy
-from rankd.core.filler import Busy, Filler, TooLarge, Turn
-from rankd.core.joint import PATIENCE_SECONDS, Joint, NotOurs
-from rankd.core.notes import Noted, read_notes
+from rankd.core.index_rebuild import IndexRebuilder, IndexTooLarge, RebuildRunning, Turn
 from rankd.core.projector import FACTS_TOGETHER_MAX, Projector, Tell
+from rankd.core.shared_projector import PATIENCE_SECONDS, OtherLedger, SharedProjector
+from rankd.core.state import State
+from rankd.core.state_codec import DecodedState, read_notes
+from rankd.core.state_snapshots import newest_copy
 from rankd.errors import IndexUnavailable, InvalidSetting, SnapshotDamaged
 from rankd.model.facts import Position
 from rankd.model.standing import Rank
-from rankd.ports import Copies, LedgerReader, Progress, RankIndex, SharedIndex, Snapshots
+from rankd.ports import LedgerReader, Progress, RankIndex, SharedIndex, Snapshots, StateSnapshots
 
 FILLED_ENTRIES_MAX = 10_000_000
 """Some gigabyte in memory, while an index is filled."""
@@ -39,25 +39,25 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class IndexHome:
     """An index, and where it is kept between two lives, if anywhere."""
 
     index: RankIndex
     snapshots: Snapshots | None
 
 
-Build = Callable[[], Home]
+Build = Callable[[], IndexHome]
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedHome:
     """An index that several nodes fold into."""
 
     index: SharedIndex
     spare: bool = False
     """Whether this node keeps a copy of its own, to read from while that one is out of reach."""
-    copies: Copies | None = None
-    """Where copies of the book are, if anywhere."""
+    copies: StateSnapshots | None = None
+    """Where copies of the state are, if anywhere."""
     replicated: Sequence[str] = ()
     """Boards that may be read from replicas of the index, which may be behind."""
     filled_entries_max: int = FILLED_ENTRIES_MAX
@@ -67,62 +67,69 @@ class Shared:
 class Recovered(NamedTuple):
     """The engine's state as the ledger has it."""
 
-    home: Home
+    home: IndexHome
     projector: Projector
     saved: Position
     """The position of the last snapshot; 0 without one."""
-    owed: dict[Position, bytes]
+    unstored: dict[Position, bytes]
     """Receipts of submissions with a key that the ledger does not keep yet."""
     link: bytes
 
 
 async def recover(
-    ledger: LedgerReader, build: Build, tell: Tell, *, shared: Shared | None = None
+    ledger: LedgerReader, build: Build, tell: Tell, *, shared: SharedHome | None = None
 ) -> Recovered:
     """Return the state at the ledger's head, over an index of one's own or one that is shared."""
     kept = await ledger.receipts_through()
     if shared is not None:
-        joint = await _joint(ledger, build, shared)
-        filler = filling(joint, ledger, build, shared, turn=nullcontext)
-        return await _join(ledger, joint, filler, kept, tell)
+        shared_projector = await _shared_projector(ledger, build, shared)
+        rebuilder = filling(shared_projector, ledger, build, shared, turn=nullcontext)
+        return await _join(ledger, shared_projector, rebuilder, kept, tell)
     home = build()
     noted = await _load(ledger, home, tell)
     head = await ledger.head()  # Only now: another process may have saved past an earlier one.
     if noted is None:
         home = build()
-        projector, owed, saved = folded(ledger, home), {}, Position(0)
+        projector, unstored, saved = folded(ledger, home), {}, Position(0)
     else:
         heading = noted.heading
         saved = heading.checkpoint
         projector = Projector(
             ledger=ledger,
             index=home.index,
-            book=noted.book,
+            state=noted.state,
             checkpoint=heading.checkpoint,
             at=heading.at,
         )
-        owed = {Position(at): body for at, body in heading.owed.items() if at > kept}
-        await find_entrants(noted.book, home.index)
-    await projector.catch_up(through=head, tell=tell, receipts_after=kept, receipts=owed)
+        unstored = {Position(at): body for at, body in heading.unstored.items() if at > kept}
+        await find_entrants(noted.state, home.index)
+    await projector.catch_up(through=head, tell=tell, receipts_after=kept, receipts=unstored)
     link = await ledger.link_at(head) or NOTHING_LINKED
-    return Recovered(home, projector, saved, owed, link)
+    return Recovered(home, projector, saved, unstored, link)
 
 
-async def _joint(ledger: LedgerReader, build: Build, shared: Shared) -> Joint:
+async def _shared_projector(
+    ledger: LedgerReader, build: Build, shared: SharedHome
+) -> SharedProjector:
     copies = shared.copies
-    if shared.spare:  # What it folds needs every fact, and so the book may as well have them.
+    if shared.spare:  # What it folds needs every fact, and so the state may as well have them.
         spare = build().index
-        return Joint(ledger=ledger, index=shared.index, spare=spare, copies=copies)
+        return SharedProjector(ledger=ledger, index=shared.index, spare=spare, copies=copies)
     begin = await newest_copy(copies, ledger, through=await ledger.head())
-    return Joint(ledger=ledger, index=shared.index, copies=copies, begin=begin)
+    return SharedProjector(ledger=ledger, index=shared.index, copies=copies, begin=begin)
 
 
 def filling(
-    joint: Joint, ledger: LedgerReader, build: Build, shared: Shared, *, turn: Turn
-) -> Filler:
+    shared_projector: SharedProjector,
+    ledger: LedgerReader,
+    build: Build,
+    shared: SharedHome,
+    *,
+    turn: Turn,
+) -> IndexRebuilder:
     """Return the rebuilder of a shared index."""
-    return Filler(
-        joint,
+    return IndexRebuilder(
+        shared_projector,
         ledger=ledger,
         build=lambda: build().index,
         turn=turn,
@@ -131,57 +138,70 @@ def filling(
 
 
 async def _join(
-    ledger: LedgerReader, joint: Joint, filler: Filler, kept: Position, tell: Tell
+    ledger: LedgerReader,
+    shared_projector: SharedProjector,
+    rebuilder: IndexRebuilder,
+    kept: Position,
+    tell: Tell,
 ) -> Recovered:
     """Return the state at the ledger's head, beside an index that others fold into."""
-    owed: dict[Position, bytes] = {}
+    unstored: dict[Position, bytes] = {}
     head = await ledger.head()
     with suppress(IndexUnavailable):  # Whoever folds will hear of it.
-        await _insist_on_ours(joint)
-        if await joint.hopeless(head):
-            joint.leave("the index lacks most of the ledger; it is filled")
-    await joint.catch_up(through=head, tell=tell, receipts_after=kept, receipts=owed)
-    if joint.failure is not None:
-        await _fill(joint, filler, tell)
-    await joint.arrive()
-    joint.patience_seconds = PATIENCE_SECONDS
+        await _insist_on_ours(shared_projector)
+        if await shared_projector.hopeless(head):
+            shared_projector.leave("the index lacks most of the ledger; it is filled")
+    await shared_projector.catch_up(through=head, tell=tell, receipts_after=kept, receipts=unstored)
+    if shared_projector.failure is not None:
+        await _fill(shared_projector, rebuilder, tell)
+    await shared_projector.arrive()
+    shared_projector.patience_seconds = PATIENCE_SECONDS
     link = await ledger.link_at(head) or NOTHING_LINKED
-    return Recovered(Home(joint.shared, None), joint, head, owed, link)
+    return Recovered(
+        IndexHome(shared_projector.shared, None), shared_projector, head, unstored, link
+    )
 
 
-async def _insist_on_ours(joint: Joint) -> None:
+async def _insist_on_ours(shared_projector: SharedProjector) -> None:
     """Raise InvalidSetting for an index of another ledger: the two would mix in it."""
     try:
-        await joint.insist_on_ours()
-    except NotOurs as exc:
+        await shared_projector.insist_on_ours()
+    except OtherLedger as exc:
         raise InvalidSetting(setting="index", source="the settings", problem=exc.problem) from None
 
 
-async def _fill(joint: Joint, filler: Filler, tell: Tell) -> None:
+async def _fill(shared_projector: SharedProjector, rebuilder: IndexRebuilder, tell: Tell) -> None:
     """Fill an index that lacks much, unless another node does; then wait for that."""
     try:
-        while await joint.hopeless():
+        while await shared_projector.hopeless():
             try:
-                await filler.refill(tell)
-            except Busy:
+                await rebuilder.refill(tell)
+            except RebuildRunning:
                 await asyncio.sleep(BUSY_SECONDS)
-            except TooLarge as exc:
+            except IndexTooLarge as exc:
                 _log.warning("%s: what it lacks is folded in, fact by fact", exc)
                 break
-        while not await joint.mend(FACTS_TOGETHER_MAX):
-            tell(Progress(await joint.shared.checkpoint(), joint.checkpoint, "folding", "fact"))
+        while not await shared_projector.repair(FACTS_TOGETHER_MAX):
+            tell(
+                Progress(
+                    await shared_projector.shared.checkpoint(),
+                    shared_projector.checkpoint,
+                    "folding",
+                    "fact",
+                )
+            )
     except IndexUnavailable as exc:
         _log.warning("the index cannot be filled yet: %s", exc)
 
 
-def folded(ledger: LedgerReader, home: Home) -> Projector:
+def folded(ledger: LedgerReader, home: IndexHome) -> Projector:
     """Return a projector that knows nothing yet."""
-    return Projector(ledger=ledger, index=home.index, book=Book())
+    return Projector(ledger=ledger, index=home.index, state=State())
 
 
-async def find_entrants(book: Book, index: RankIndex) -> None:
-    """Note the players that the index has on boards whose entrants the book does not all know."""
-    for page in [page for page in book.segmented.values() if not page.traced]:
+async def find_entrants(state: State, index: RankIndex) -> None:
+    """Note the players of the index on boards whose players the state does not all know."""
+    for page in [page for page in state.segmented.values() if not page.traced]:
         for opened in page.windows.values():
             first, total = 1, 1
             while first <= total:
@@ -189,12 +209,12 @@ async def find_entrants(book: Book, index: RankIndex) -> None:
                     opened.ranking, first=Rank(first), limit=TRACED_TOGETHER
                 )
                 for entry in entries:
-                    book.enter(page, entry.player)
+                    state.enter(page, entry.player)
                 first += TRACED_TOGETHER
-        book.trace(page)
+        state.trace(page)
 
 
-async def _load(ledger: LedgerReader, home: Home, tell: Tell) -> Noted | None:
+async def _load(ledger: LedgerReader, home: IndexHome, tell: Tell) -> DecodedState | None:
     if home.snapshots is None:
         return None
     try:

@@ -8,7 +8,7 @@ report a player as absent that may be new: such reads, and reads at a position, 
 import asyncio
 from collections.abc import Collection
 
-from rankd.core.reader import Reader, Where
+from rankd.core.reader import RankingView, Reader
 from rankd.errors import IndexForgot
 from rankd.model.facts import Position
 from rankd.ports import Ranked, RankIndex
@@ -54,7 +54,7 @@ class ReplicaReader(Reader):
     def _is_stale(self, as_of: Position) -> bool:
         return as_of < self.projector.floor
 
-    async def _rank(self, where: Where, player: str) -> Ranked | None:
+    async def _rank(self, where: RankingView, player: str) -> Ranked | None:
         found = await super()._rank(where, player)
         if found is None:  # It is not said as of when, and "nobody" cannot be called stale.
             raise IndexForgot(position=self.projector.floor, checkpoint=0)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import NamedTuple
 
-from rankd.core.view import View
+from rankd.core.read_engine import ReadEngine
 from rankd.errors import FieldError, InvalidPage, Overloaded
 from rankd.model.standing import PAGE_LIMIT_MAX
 
@@ -39,7 +39,7 @@ class FoundPlayers(NamedTuple):
 class PlayerSearch:
     """Finds players in the order of their ids, which is the same in every process."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: ReadEngine) -> None:
         self._view = view
         self._turn = asyncio.Lock()
         self._underway = 0
@@ -48,7 +48,7 @@ class PlayerSearch:
         """Return up to ``limit`` players behind ``after``. Raises InvalidPage and Overloaded."""
         _check(beginning, limit)
         found = await self._find_alone(beginning, after or "", limit + 1)
-        page = [FoundPlayer(player, *self._view.book.profile(player)) for player in found[:limit]]
+        page = [FoundPlayer(player, *self._view.state.profile(player)) for player in found[:limit]]
         return FoundPlayers(page, page[-1].player if len(found) > limit else None)
 
     async def _find_alone(self, beginning: str, after: str, limit: int) -> list[str]:
@@ -72,9 +72,9 @@ class PlayerSearch:
 
     def _matches(self, beginning: str) -> Iterator[Sequence[str]]:
         """Yield whose id or name begins so, of one slice of players after another."""
-        book, folded = self._view.book, beginning.casefold()
-        for players in _sliced(book.profiles):
-            names = [known and known.name for known in map(book.profiles.get, players)]
+        state, folded = self._view.state, beginning.casefold()
+        for players in _sliced(state.profiles):
+            names = [known and known.name for known in map(state.profiles.get, players)]
             yield [
                 player
                 for player, name in zip(players, names, strict=True)
@@ -82,7 +82,7 @@ class PlayerSearch:
                 or (name is not None and name.casefold().startswith(folded))
             ]
         ranked = self._view.projector.index.player_ids(SLICE_PLAYERS)
-        for ids in chain(_sliced(book.friends), ranked):
+        for ids in chain(_sliced(state.friends), ranked):
             yield [player for player in ids if player.startswith(beginning)]
 
 

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from rankd.core.book import BoardPage, Book, differing, value_text
+from rankd.core.state import BoardState, State, differing, value_text
 from rankd.errors import IndexUnavailable, TooManySegmentValues
 from rankd.model.facts import Fact, PlayerProfiled, Position, ScoreSubmitted
 from rankd.ports import RankIndex, Ranking
@@ -53,18 +53,18 @@ class SegmentValues:
         self._brought_max = 0
         """With how many they are counted again."""
 
-    async def begin(self, book: Book, index: RankIndex) -> "Bringing":
+    async def begin(self, state: State, index: RankIndex) -> "PendingValues":
         """Return a check of facts that are about to be recorded together."""
         if self._brought >= self._brought_max:
             with suppress(IndexUnavailable):  # It is counted another time.
-                self._values = _values_of(book, await index.shapes())
+                self._values = _values_of(state, await index.shapes())
                 here = sum(
                     len(values) for board in self._values.values() for values in board.values()
                 )
                 self._brought, self._brought_max = 0, max(here, BROUGHT_VALUES_MIN)
-        return Bringing(self, book, index)
+        return PendingValues(self, state, index)
 
-    async def take(self, page: BoardPage, segment: str, value: str, index: RankIndex) -> None:
+    async def take(self, page: BoardState, segment: str, value: str, index: RankIndex) -> None:
         """Count a value. Raises TooManySegmentValues."""
         values = self._values.setdefault(page.since, {}).setdefault(segment, set())
         if value in values:
@@ -85,29 +85,29 @@ class SegmentValues:
         self._counted[since] = now
         return True
 
-    async def _recount(self, page: BoardPage, segment: str, index: RankIndex) -> set[str]:
+    async def _recount(self, page: BoardState, segment: str, index: RankIndex) -> set[str]:
         with suppress(IndexUnavailable):  # Then those counted before stand.
             self._values[page.since] = _values_on(page, await index.rankings(page.board.name))
         return self._values[page.since].setdefault(segment, set())
 
-    def forget_retired(self, book: Book) -> None:
+    def forget_retired(self, state: State) -> None:
         """Forget boards that are retired, once they are more than the living."""
-        if len(self._values) > 2 * len(book.boards) + 1:
-            living = {page.since for page in book.boards.values()}
+        if len(self._values) > 2 * len(state.boards) + 1:
+            living = {page.since for page in state.boards.values()}
             self._values = {at: one for at, one in self._values.items() if at in living}
             self._counted = {at: one for at, one in self._counted.items() if at in living}
 
 
-class Bringing:
-    """The values that facts bring which are recorded together and are not in the book yet."""
+class PendingValues:
+    """The values that facts bring which are recorded together and are not in the state yet."""
 
-    def __init__(self, values: SegmentValues, book: Book, index: RankIndex) -> None:
-        self._values, self._book, self._index = values, book, index
+    def __init__(self, values: SegmentValues, state: State, index: RankIndex) -> None:
+        self._values, self._state, self._index = values, state, index
         self._attributes: dict[str, Mapping[str, str | int | bool]] = {}
-        self._entered: dict[str, dict[Position, BoardPage]] = {}
+        self._entered: dict[str, dict[Position, BoardState]] = {}
         self._checked = 0
         """How many facts and values, since others had their turn."""
-        values.forget_retired(book)
+        values.forget_retired(state)
 
     async def check(self, facts: Sequence[Fact]) -> None:
         """Count the values that facts bring. Raises TooManySegmentValues with their places."""
@@ -132,16 +132,16 @@ class Bringing:
             self._checked = 0
             await asyncio.sleep(0)
 
-    def _brought(self, fact: Fact) -> Iterator[tuple[BoardPage, str, str]]:
+    def _brought(self, fact: Fact) -> Iterator[tuple[BoardState, str, str]]:
         """Yield the boards, segments and values that a fact may place a player in."""
         if isinstance(fact, ScoreSubmitted):
             yield from self._submitted(fact)
         elif isinstance(fact, PlayerProfiled):
             yield from self._changed(fact.player, fact.attributes or {})
 
-    def _submitted(self, fact: ScoreSubmitted) -> Iterator[tuple[BoardPage, str, str]]:
+    def _submitted(self, fact: ScoreSubmitted) -> Iterator[tuple[BoardState, str, str]]:
         known = self._known(fact.player)
-        page = self._book.boards.get(fact.board)
+        page = self._state.boards.get(fact.board)
         if page is not None and page.board.segments:
             self._entered.setdefault(fact.player, {})[page.since] = page
             yield from _in_segments(page, page.board.segments, {**known, **(fact.attributes or {})})
@@ -150,39 +150,39 @@ class Bringing:
 
     def _changed(
         self, player: str, attributes: Mapping[str, str | int | bool]
-    ) -> Iterator[tuple[BoardPage, str, str]]:
+    ) -> Iterator[tuple[BoardState, str, str]]:
         changed = differing(self._known(player), attributes)
         self._attributes[player] = attributes
         if not changed:
             return
         entered = self._entered.get(player, {}).values()
-        for page in (*self._book.concerned(player, changed), *entered):
+        for page in (*self._state.concerned(player, changed), *entered):
             yield from _in_segments(page, changed.intersection(page.board.segments), attributes)
 
     def _known(self, player: str) -> Mapping[str, str | int | bool]:
         known = self._attributes.get(player)
-        return self._book.profile(player).attributes if known is None else known
+        return self._state.profile(player).attributes if known is None else known
 
 
 def _in_segments(
-    page: BoardPage, names: Iterable[str], attributes: Mapping[str, str | int | bool]
-) -> Iterator[tuple[BoardPage, str, str]]:
+    page: BoardState, names: Iterable[str], attributes: Mapping[str, str | int | bool]
+) -> Iterator[tuple[BoardState, str, str]]:
     return ((page, name, value_text(attributes[name])) for name in names if name in attributes)
 
 
-def _values_of(book: Book, rankings: Iterable[Ranking]) -> dict[Position, Values]:
+def _values_of(state: State, rankings: Iterable[Ranking]) -> dict[Position, Values]:
     boards: dict[str, list[Ranking]] = {}
     for ranking in rankings:
         if ranking.segment is not None:
             boards.setdefault(ranking.board, []).append(ranking)
     return {
-        book.boards[name].since: _values_on(book.boards[name], some)
+        state.boards[name].since: _values_on(state.boards[name], some)
         for name, some in boards.items()
-        if name in book.boards
+        if name in state.boards
     }
 
 
-def _values_on(page: BoardPage, rankings: Iterable[Ranking]) -> Values:
+def _values_on(page: BoardState, rankings: Iterable[Ranking]) -> Values:
     """Return the values that the segments of a board have in its open windows."""
     going_on = {opened.window.id for opened in page.windows.values()}
     values: Values = {}

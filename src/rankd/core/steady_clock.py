@@ -40,7 +40,7 @@ AHEAD_MICROSECONDS = 31 * 86_400_000_000
 _log = logging.getLogger(__name__)
 
 
-class Step(NamedTuple):
+class ClockOffset(NamedTuple):
     """A difference between the clock and the elapsed time that is not believed yet."""
 
     offset: int
@@ -49,7 +49,7 @@ class Step(NamedTuple):
     """The counter at its first reading."""
 
 
-class Lasted(NamedTuple):
+class CertainTime(NamedTuple):
     """The time up to which retention may delete."""
 
     through: Instant
@@ -71,7 +71,7 @@ class SteadyClock:
         """Begin at the wall clock's time; ``recorded`` is the time of the ledger's last fact."""
         self.wall = wall
         self.lasting_seconds = lasting_seconds
-        self.step: Step | None = None
+        self.step: ClockOffset | None = None
         self.confirmations = 0
         """How many steps were confirmed."""
         self._counting = wall if isinstance(wall, CountingClock) else None
@@ -122,7 +122,7 @@ class SteadyClock:
         """Note a step, or believe it once it has lasted."""
         step = self.step
         if step is None or abs(difference - step.offset) > STEP_MICROSECONDS:
-            self.step = Step(difference, counter)
+            self.step = ClockOffset(difference, counter)
             if step is None:
                 _log.warning(
                     "the clock stepped by %s; ledger time goes on without it until it has lasted "
@@ -149,7 +149,7 @@ class SteadyClock:
         self._steady_since = counter
         self._recorded = 0
 
-    def confirm(self) -> Step | None:
+    def confirm(self) -> ClockOffset | None:
         """Believe the step that is being doubted; return it, None if there is none."""
         self.now()
         step = self.step
@@ -184,7 +184,7 @@ class SteadyClock:
         """Return the elapsed time that ``refer`` is told."""
         return self._counter()
 
-    def lasted(self) -> Lasted:
+    def lasted(self) -> CertainTime:
         """Return how far time has lasted.
 
         Time has lasted if the clock ran steadily for ``lasting_seconds``. Before that, so has the
@@ -193,13 +193,13 @@ class SteadyClock:
         """
         now = self.now()
         if self._counting is None:
-            return Lasted(now, now)
+            return CertainTime(now, now)
         steady = self._counter() - self._steady_since
         if self.step is None and steady >= self._lasting:
-            return Lasted(now, now)
+            return CertainTime(now, now)
         remaining = self._lasting if self.step is not None else self._lasting - steady
         known = self._recorded if now - self._recorded >= self._lasting else 0
-        return Lasted(known, now + remaining)
+        return CertainTime(known, now + remaining)
 
 
 def steady(clock: Clock) -> SteadyClock:

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from rankd.core.book import BoardPage, Book, Sealed
 from rankd.core.corrected_windows import CorrectedWindows
-from rankd.core.intake import Intake
 from rankd.core.projector import Projector, Tell
+from rankd.core.state import BoardState, SealedWindow, State
 from rankd.core.steady_clock import SteadyClock, shown_span
-from rankd.core.turns import NEVER, next_turn_of, turns_of, windows_at
+from rankd.core.window_schedule import NEVER, next_turn_of, turns_of, windows_at
+from rankd.core.writer import Writer
 from rankd.errors import FieldError, InvalidRequest, LedgerUnavailable
 from rankd.model.board import Board
 from rankd.model.facts import (
@@ -73,8 +73,8 @@ class RightPages:
         self.submissions = 0
         """In the stretch."""
         self._ledger = ledger
-        self._book = Book()
-        self._as_recorded: Book | None = None
+        self._state = State()
+        self._as_recorded: State | None = None
         """The pages by the recorded time; None before the stretch."""
         self._open_before: set[tuple[str, str]] = set()
         """Boards and ids of windows that were open before the stretch, and are not defined anew."""
@@ -103,10 +103,10 @@ class RightPages:
     def _take(self, recorded: Recorded) -> None:
         if recorded.position < self.wrong.first:
             if isinstance(recorded.fact, _NOTED):
-                self._book.note(recorded)
+                self._state.note(recorded)
             return
         if self._as_recorded is None:
-            self._as_recorded, self._open_before = self._book.copy(), self._open_now()
+            self._as_recorded, self._open_before = self._state.copy(), self._open_now()
         at = recorded.at
         if recorded.position <= self.wrong.last:
             at = self.wrong.right(at)
@@ -119,7 +119,7 @@ class RightPages:
             self._as_recorded.note(recorded)
             self._note(Recorded(recorded.position, self.time, recorded.fact))
 
-    def _reach_correction(self, as_recorded: Book) -> None:
+    def _reach_correction(self, as_recorded: State) -> None:
         """Leave the boards alone that are right: from here on, their turns are."""
         self._recorded = True
         for page in as_recorded.boards.values():
@@ -129,7 +129,7 @@ class RightPages:
     def _open_now(self) -> set[tuple[str, str]]:
         return {
             (name, opened.window.id)
-            for name, page in self._book.boards.items()
+            for name, page in self._state.boards.items()
             for opened in page.windows.values()
         }
 
@@ -137,16 +137,16 @@ class RightPages:
         """Turn the windows that are due by the right time, right before a position."""
         if self.time < self._turn_at:
             return
-        for name, page in self._book.boards.items():
+        for name, page in self._state.boards.items():
             if name not in self._corrected:
                 for fact in list(turns_of(page, self.time)):
-                    self._book.note(Recorded(position, self.time, fact))
+                    self._state.note(Recorded(position, self.time, fact))
         self._turn_at = self._next_turn()
 
     def _next_turn(self) -> Instant:
         turns = [
             next_turn_of(page, self.time)
-            for name, page in self._book.boards.items()
+            for name, page in self._state.boards.items()
             if name not in self._corrected
         ]
         return min((turn for turn in turns if turn is not None), default=NEVER)
@@ -162,27 +162,27 @@ class RightPages:
                 return  # It was made by an earlier correction of the same stretch.
             self._corrected.add(board)
         elif isinstance(fact, BoardDefined) and board not in self._corrected:
-            if self._recorded and board not in self._book.boards:
+            if self._recorded and board not in self._state.boards:
                 self._corrected.add(board)
             recorded = Recorded(recorded.position, recorded.at, self._redated(fact))
             self._open_before = {one for one in self._open_before if one[0] != board}
             self._turn_at = 0
         elif isinstance(fact, BoardRetired):
             self._corrected.discard(board)
-        self._book.note(recorded)
+        self._state.note(recorded)
 
     def _redated(self, fact: BoardDefined) -> Fact:
         """Return a definition with the windows that it has by the right time."""
-        page = self._book.boards.get(fact.board)
+        page = self._state.boards.get(fact.board)
         board = Board.define(fact.board, fact.definition)
         return msgspec.structs.replace(fact, windows=windows_at(page, board, self.time))
 
-    def correction_of(self, living: BoardPage, actor: str | None) -> WindowsCorrected | None:
+    def correction_of(self, living: BoardState, actor: str | None) -> WindowsCorrected | None:
         """Return the correction of a board's windows; None if they are right."""
         name = living.board.name
         if name in self._corrected:
             return None
-        right = self._book.boards[name]
+        right = self._state.boards[name]
         windows = tuple(
             OpenWindow(opened.window.id, opened.window.start, opened.window.end)
             for opened in right.windows.values()
@@ -209,7 +209,7 @@ class RightPages:
         return always or (board, window.window) in self._open_before
 
 
-def _same_closing(one: Sealed | None, other: Sealed) -> bool:
+def _same_closing(one: SealedWindow | None, other: SealedWindow) -> bool:
     return one is not None and (one.through, one.at) == (other.through, other.at)
 
 
@@ -227,21 +227,21 @@ class Corrected(NamedTuple):
 class TimeCorrector:
     """Finds a stretch of the ledger whose time was wrong, and corrects it."""
 
-    def __init__(self, ledger: LedgerReader, intake: Intake, clock: SteadyClock) -> None:
+    def __init__(self, ledger: LedgerReader, writer: Writer, clock: SteadyClock) -> None:
         self._ledger = ledger
-        self._intake = intake
+        self._writer = writer
         self._clock = clock
 
     @property
     def _projector(self) -> Projector:
-        return self._intake.projector
+        return self._writer.projector
 
     async def preview(self, first: Position | None, ahead: int | None) -> Corrected:
         """Return the changes that a correction would make. Raises InvalidRequest."""
         wrong = await self._stretch(first, ahead)
         pages = RightPages(self._ledger, wrong)
         await pages.catch_up(through=self._projector.checkpoint)
-        living = self._projector.book.boards
+        living = self._projector.state.boards
         facts = [pages.correction_of(living[name], None) for name in sorted(living)]
         return Corrected(wrong, pages.submissions, [one for one in facts if one is not None], None)
 
@@ -261,11 +261,11 @@ class TimeCorrector:
         wrong = await self._stretch(first, ahead)
         pages = RightPages(self._ledger, wrong)
         await pages.catch_up(through=self._projector.checkpoint, tell=tell)
-        if wrong not in self._projector.book.wrong_times:
+        if wrong not in self._projector.state.wrong_times:
             pages.wrong = await self._record(TimeCorrected(wrong, actor, reason))
             span = shown_span(pages.wrong.ahead)
             _log.warning("time was wrong from position %d on, by %s: corrected", wrong.first, span)
-        names = sorted(self._projector.book.boards)
+        names = sorted(self._projector.state.boards)
         facts = [await self._correct_board(pages, name, actor, tell) for name in names]
         changed = [fact for fact in facts if fact is not None]
         return Corrected(pages.wrong, pages.submissions, changed, self._projector.checkpoint)
@@ -274,34 +274,34 @@ class TimeCorrector:
 
     async def _stretch(self, first: Position | None, ahead: int | None) -> WrongTime:
         """Return the boards to correct: from a position on, or from the first later than now."""
-        book, now = self._projector.book, self._clock.now()
+        state, now = self._projector.state, self._clock.now()
         if self._clock.step is not None:
             raise _refusal("clock", "stepped, and is not believed yet: rankd clock confirm")
         head = self._projector.checkpoint
         if first is None:
             first = await self._first_later_than(now)
-            if first is None and book.wrong_times:
-                return book.wrong_times[-1]  # It may not have come to all boards.
+            if first is None and state.wrong_times:
+                return state.wrong_times[-1]  # It may not have come to all boards.
             if first is None:
                 raise _refusal("from", "must be given: no fact is later than the clock")
-        for wrong in book.wrong_times:
+        for wrong in state.wrong_times:
             if wrong.first == first and ahead in (None, wrong.ahead):
                 return wrong  # It is asked for again.
         if not 0 < first <= head:
             raise _refusal("from", f"must be a position, from 1 to {head}")
         before = await self._ledger.read(after=Position(max(first - 2, 0)), limit=2)
-        earliest = right_time(before[0], book.wrong_times) if first > 1 else Instant(0)
+        earliest = right_time(before[0], state.wrong_times) if first > 1 else Instant(0)
         if earliest > now:
             raise _refusal("from", "is too late, or the clock is wrong: the fact before is later")
         jump = before[-1].at - (earliest if first > 1 else now)
-        ends = [wrong.last for wrong in book.wrong_times if wrong.last >= first]
+        ends = [wrong.last for wrong in state.wrong_times if wrong.last >= first]
         return WrongTime(
             first, min(ends, default=NO_END), jump if ahead is None else ahead, earliest, now
         )
 
     async def _first_later_than(self, time: Instant) -> Position | None:
         """Return the first position since the last correction whose time is later."""
-        wrong_times = self._projector.book.wrong_times
+        wrong_times = self._projector.state.wrong_times
         low = Position(wrong_times[-1].last + 1 if wrong_times else 0)
         high = self._projector.checkpoint
         if low >= high or (await self._at(high)).at <= time:
@@ -322,15 +322,15 @@ class TimeCorrector:
 
     async def _record(self, fact: TimeCorrected) -> WrongTime:
         """Let the ledger's time go back; return the stretch with its end."""
-        async with self._intake.turn():
+        async with self._writer.turn():
             for _ in range(TRIES_MAX):
-                await self._intake.pursue()
-                await self._intake.record([])
+                await self._writer.catch_up_others()
+                await self._writer.record([])
                 after = self._projector.checkpoint
                 wrong = msgspec.structs.replace(fact.wrong, last=min(fact.wrong.last, after))
                 now = max(self._clock.now(), wrong.latest)
                 recorded = msgspec.structs.replace(fact, wrong=wrong)
-                if await self._intake.record_after([recorded], now=now, after=after) is not None:
+                if await self._writer.record_after([recorded], now=now, after=after) is not None:
                     return wrong
         raise LedgerUnavailable("other nodes append all the time; try again", applied="no")
 
@@ -341,15 +341,15 @@ class TimeCorrector:
         projector = self._projector
         await self._prepare(pages, name, tell)
         try:
-            async with self._intake.turn():
+            async with self._writer.turn():
                 for _ in range(TRIES_MAX):
-                    await self._intake.pursue()
-                    await self._intake.record([])  # Turns must not come between.
+                    await self._writer.catch_up_others()
+                    await self._writer.record([])  # Turns must not come between.
                     fact = await self._needed(pages, name, actor)
                     if fact is None:
                         return None
-                    after, now = projector.checkpoint, self._intake.now()
-                    if await self._intake.record_after([fact], now=now, after=after) is not None:
+                    after, now = projector.checkpoint, self._writer.now()
+                    if await self._writer.record_after([fact], now=now, after=after) is not None:
                         return fact
         finally:
             if (left := projector.corrections.pop(name, None)) is not None:
@@ -360,7 +360,7 @@ class TimeCorrector:
         self, pages: RightPages, name: str, actor: str | None
     ) -> WindowsCorrected | None:
         await pages.catch_up(through=self._projector.checkpoint)
-        living = self._projector.book.boards.get(name)
+        living = self._projector.state.boards.get(name)
         return None if living is None else pages.correction_of(living, actor)
 
     async def _prepare(self, pages: RightPages, name: str, tell: Tell) -> None:
@@ -369,7 +369,7 @@ class TimeCorrector:
         fact = await self._needed(pages, name, None)
         if fact is None:
             return
-        drafts = await CorrectedWindows.begun(self._ledger, projector.index, projector.book, fact)
+        drafts = await CorrectedWindows.begun(self._ledger, projector.index, projector.state, fact)
         try:
             for _ in range(PASSES_MAX):
                 if drafts.position >= projector.checkpoint - BEHIND_MAX:

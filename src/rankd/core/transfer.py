@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from rankd.errors import Corrupt, LedgerNotCopied, LedgerUnavailable, NoLedger, count
 from rankd.model.facts import Position, Recorded, encode
-from rankd.ports import CopyTarget, Kept, Ledger, LedgerReader, Progress
+from rankd.ports import CopyTarget, Ledger, LedgerReader, Progress, StoredReceipt
 
 PAGE_FACTS = 2_000
 """Read, and taken over, at a time: a few megabytes, and a fraction of a second."""
@@ -80,7 +80,9 @@ class Transfer:
                 ) from exc
             yield Progress(page.last, head, "copied", "fact")
 
-    async def _compared(self, through: Position) -> AsyncIterator[tuple["_Page", Sequence[Kept]]]:
+    async def _compared(
+        self, through: Position
+    ) -> AsyncIterator[tuple["_Page", Sequence[StoredReceipt]]]:
         """Read both; yield the equal pages, and the receipts that only the source has."""
         async for page in _pages(self._source, Position(0), through):
             copy = await _page(self._target, Position(page.facts[0].position - 1), page.last)
@@ -133,7 +135,7 @@ async def insist_on_copied(
 
 class _Page(NamedTuple):
     facts: Sequence[Recorded]
-    receipts: Sequence[Kept]
+    receipts: Sequence[StoredReceipt]
 
     @property
     def last(self) -> Position:

@@ -10,8 +10,8 @@ from hashlib import blake2b
 from importlib.resources import files
 from types import MappingProxyType
 
-from rankd.api.exchange import HTML, Request, Response
-from rankd.api.routes import Route
+from rankd.api.messages import HTML, Request, Response
+from rankd.api.routing import Route
 from rankd.errors import NotFound
 
 PAGE = "index.html"

@@ -24,22 +24,22 @@ from contextlib import (
 )
 from typing import Any, overload
 
+from rankd.bootstrap import EngineConfig, Folder, RunningEngine, engine, restoration
+from rankd.embedded.async_api import RemoteBoard, RemoteRanks
 from rankd.embedded.asynchronous import AsyncBoard, AsyncRanks
-from rankd.embedded.awaited import AwaitedBoard, AwaitedRanks
-from rankd.embedded.opening import AsyncOpening, Opened, Origin, Running, serve
+from rankd.embedded.handles import AsyncOpening, CallSite, OpenEngine, ServedEngine, serve
 from rankd.embedded.synchronous import Board, EngineThread, Ranks
 from rankd.model.window import Instant
 from rankd.ports import Clock
-from rankd.terminal import Show, showing
-from rankd.wiring import Engine, Folder, Place, engine, restoration
+from rankd.progress import Show, showing
 
 __all__ = [
     "AsyncBoard",
     "AsyncRanks",
-    "AwaitedBoard",
-    "AwaitedRanks",
     "Board",
     "Ranks",
+    "RemoteBoard",
+    "RemoteRanks",
     "aopen",
     "open",
     "restore",
@@ -68,11 +68,14 @@ def aopen(
 ) -> AsyncOpening[AsyncRanks]: ...
 @overload
 def aopen(
-    folder: Place, *, clock: Clock | None = None, progress: Show = None
-) -> AsyncOpening[AsyncRanks | AwaitedRanks]: ...
+    folder: EngineConfig, *, clock: Clock | None = None, progress: Show = None
+) -> AsyncOpening[AsyncRanks | RemoteRanks]: ...
 def aopen(
-    folder: Folder | Place | None = None, *, clock: Clock | None = None, progress: Show = None
-) -> AsyncOpening[AsyncRanks | AwaitedRanks]:
+    folder: Folder | EngineConfig | None = None,
+    *,
+    clock: Clock | None = None,
+    progress: Show = None,
+) -> AsyncOpening[AsyncRanks | RemoteRanks]:
     """Open the engine in a folder; without one, in memory, where nothing outlives the process.
 
     ``await`` the result and call ``close()`` in the end, or use it with ``async with``.
@@ -83,19 +86,19 @@ def aopen(
     ``progress`` is called with the progress of opening; True draws a bar.
     """
     _warn_if_in_memory(folder)
-    origin = Origin.of_caller()
+    origin = CallSite.of_caller()
 
-    async def opening() -> AsyncRanks | AwaitedRanks:
+    async def opening() -> AsyncRanks | RemoteRanks:
         running = await _served_in_task(_engine(folder, clock, progress, nullcontext()))
-        opened = Opened(running, origin)
-        return AsyncRanks(opened) if opened.immediate else AwaitedRanks(opened)
+        opened = OpenEngine(running, origin)
+        return AsyncRanks(opened) if opened.immediate else RemoteRanks(opened)
 
     return AsyncOpening(opening)
 
 
-async def _served_in_task(engine: AbstractAsyncContextManager[Engine]) -> Running:
+async def _served_in_task(engine: AbstractAsyncContextManager[RunningEngine]) -> ServedEngine:
     """Start a task that serves an engine; return once it is open."""
-    started: asyncio.Future[Running] = asyncio.get_running_loop().create_future()
+    started: asyncio.Future[ServedEngine] = asyncio.get_running_loop().create_future()
     task = asyncio.create_task(serve(engine, started.set_result), name="rankd")
     try:
         await asyncio.wait((task, started), return_when=asyncio.FIRST_COMPLETED)
@@ -110,20 +113,20 @@ async def _served_in_task(engine: AbstractAsyncContextManager[Engine]) -> Runnin
 
 @asynccontextmanager
 async def _engine(
-    folder: Folder | Place | None,
+    folder: Folder | EngineConfig | None,
     clock: Clock | None,
     progress: Show,
     reading: AbstractContextManager[Any],
-) -> AsyncIterator[Engine]:
+) -> AsyncIterator[RunningEngine]:
     with showing(progress) as tell:
         async with engine(
-            Place.of(folder), clock=clock or WallClock(), reading=reading, tell=tell
+            EngineConfig.of(folder), clock=clock or WallClock(), reading=reading, tell=tell
         ) as running:
             tell(None)
             yield running
 
 
-def _warn_if_in_memory(folder: Folder | Place | None) -> None:
+def _warn_if_in_memory(folder: Folder | EngineConfig | None) -> None:
     if folder is None:
         warnings.warn(
             "rankd keeps everything in memory: give open() a folder to keep it",
@@ -133,7 +136,10 @@ def _warn_if_in_memory(folder: Folder | Place | None) -> None:
 
 
 def open(
-    folder: Folder | Place | None = None, *, clock: Clock | None = None, progress: Show = None
+    folder: Folder | EngineConfig | None = None,
+    *,
+    clock: Clock | None = None,
+    progress: Show = None,
 ) -> Ranks:
     """Open the engine in a folder; without one, in memory, where nothing outlives the process.
 
@@ -142,18 +148,18 @@ def open(
     ``progress`` is called with the progress of opening; True draws a bar.
     """
     _warn_if_in_memory(folder)
-    origin = Origin.of_caller()
+    origin = CallSite.of_caller()
     reading = threading.RLock()
     thread, running = _served_in_thread(_engine(folder, clock, progress, reading))
-    return Ranks(EngineThread(Opened(running, origin), thread, reading))
+    return Ranks(EngineThread(OpenEngine(running, origin), thread, reading))
 
 
 def _served_in_thread(
-    engine: AbstractAsyncContextManager[Engine],
-) -> tuple[threading.Thread, Running]:
+    engine: AbstractAsyncContextManager[RunningEngine],
+) -> tuple[threading.Thread, ServedEngine]:
     """Start a thread that serves an engine; return once it is open."""
     begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = Future()
-    started: Future[Running] = Future()
+    started: Future[ServedEngine] = Future()
 
     async def begin() -> None:
         task = asyncio.current_task()
@@ -181,7 +187,7 @@ def _served_in_thread(
         raise
 
 
-def restore(backup: Folder, folder: Folder | Place, *, progress: Show = None) -> None:
+def restore(backup: Folder, folder: Folder | EngineConfig, *, progress: Show = None) -> None:
     """Copy a backup into an empty folder and verify it; either may be a postgresql:// URL."""
 
     async def copy() -> None:

@@ -1,23 +1,23 @@
 """The engine for a program with an event loop: writes are awaited, reads are plain calls."""
 
 from rankd.core.reader import at_once
-from rankd.embedded.answered import AnsweredBoard, AnsweredRanks
-from rankd.embedded.awaited import BoardWriter, RanksWriter
-from rankd.embedded.opening import Opened
-from rankd.embedded.wanted import Wanted
+from rankd.embedded.async_api import BoardWriter, RanksWriter
+from rankd.embedded.board_ref import BoardRef
+from rankd.embedded.handles import OpenEngine
+from rankd.embedded.sync_reads import AnsweredBoard, AnsweredRanks
 
 
 class AsyncBoard(AnsweredBoard, BoardWriter):
     """One board of an open engine. Reads are plain calls; writes and previews are awaited."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: BoardRef) -> None:
         super().__init__(wanted, at_once)
 
 
 class AsyncRanks(AnsweredRanks, RanksWriter):
     """An open engine. Reads are plain calls; everything else is awaited."""
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenEngine) -> None:
         super().__init__(opened, at_once)
 
     def board(self, name: str, **definition: object) -> AsyncBoard:
@@ -27,4 +27,4 @@ class AsyncRanks(AnsweredRanks, RanksWriter):
         first write to it, which raises BoardDiffers if it exists with another definition. Until
         then it can be read if it exists with this definition.
         """
-        return AsyncBoard(Wanted(self._opened, name, definition))
+        return AsyncBoard(BoardRef(self._opened, name, definition))

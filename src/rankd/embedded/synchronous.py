@@ -14,20 +14,20 @@ from typing import Any, Self, TypeVar
 
 from msgspec import UNSET, UnsetType
 
+from rankd.bootstrap import Folder
 from rankd.core.preview import Preview
 from rankd.core.reader import at_once
 from rankd.core.search import FoundPlayer
 from rankd.core.time_correction import Corrected
-from rankd.embedded.answered import AnsweredBoard, AnsweredRanks
-from rankd.embedded.opening import Opened
-from rankd.embedded.wanted import Wanted
+from rankd.embedded.board_ref import BoardRef
+from rankd.embedded.handles import OpenEngine
+from rankd.embedded.sync_reads import AnsweredBoard, AnsweredRanks
 from rankd.errors import LedgerUnavailable
 from rankd.model.facts import Position
 from rankd.model.receipt import Receipt
 from rankd.model.standing import PAGE_LIMIT_DEFAULT
 from rankd.model.submission import Item
-from rankd.terminal import Show
-from rankd.wiring import Folder
+from rankd.progress import Show
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class EngineThread:
 
     def __init__(
         self,
-        opened: Opened,
+        opened: OpenEngine,
         thread: threading.Thread,
         reading: AbstractContextManager[Any],
     ) -> None:
@@ -87,7 +87,7 @@ class EngineThread:
 class Board(AnsweredBoard):
     """One board of an open engine. Threads may share it."""
 
-    def __init__(self, thread: EngineThread, wanted: Wanted) -> None:
+    def __init__(self, thread: EngineThread, wanted: BoardRef) -> None:
         super().__init__(wanted, thread.read)
         self._thread = thread
 
@@ -184,7 +184,7 @@ class Ranks(AnsweredRanks):
 
         Raises BoardDiffers if it exists with another definition.
         """
-        wanted = Wanted(self._opened, name, definition)
+        wanted = BoardRef(self._opened, name, definition)
         self._thread.write(wanted.made())
         return Board(self._thread, wanted)
 

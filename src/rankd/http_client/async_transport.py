@@ -7,8 +7,8 @@ from typing import cast
 from rankd.http_client.endpoint import Endpoint
 from rankd.http_client.message import (
     RESPONSE_BYTES_MAX,
-    Request,
-    Response,
+    HttpRequest,
+    HttpResponse,
     ResponseParser,
     TransportError,
 )
@@ -35,16 +35,16 @@ class AsyncTransport:
         self._response_bytes_max = response_bytes_max
         self._free = connections_max
         """Connections that may still be opened."""
-        self._idle: list[_Connection] = []
-        self._waiters: deque[asyncio.Future[_Connection | None]] = deque()
+        self._idle: list[_AsyncConnection] = []
+        self._waiters: deque[asyncio.Future[_AsyncConnection | None]] = deque()
         """Requests without a connection, first come first served. None lets one open its own."""
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: HttpRequest) -> HttpResponse:
         """Return the response. Raises TransportError, and ValueError for an invalid header."""
         data = self._endpoint.encode(request)
         connection = self._idle_connection() or await self._acquire()
         try:
-            return await connection.exchange(data, max(self._timeout, request.patience))
+            return await connection.exchange(data, max(self._timeout, request.timeouts))
         except BaseException:
             connection.close()
             raise
@@ -57,7 +57,7 @@ class AsyncTransport:
             self._idle.pop().close()
         await asyncio.sleep(0)  # The loop closes their sockets in its next iteration.
 
-    def _idle_connection(self) -> "_Connection | None":
+    def _idle_connection(self) -> "_AsyncConnection | None":
         while self._idle:
             connection = self._idle.pop()
             if connection.is_open:
@@ -65,11 +65,11 @@ class AsyncTransport:
             self._free += 1
         return None
 
-    async def _acquire(self) -> "_Connection":
+    async def _acquire(self) -> "_AsyncConnection":
         if self._free > 0:
             self._free -= 1
             return await self._connect()
-        waiter: asyncio.Future[_Connection | None] = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[_AsyncConnection | None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         try:
             async with asyncio.timeout(self._timeout):
@@ -81,7 +81,7 @@ class AsyncTransport:
             raise
         return granted if granted is not None else await self._connect()
 
-    def _give_back(self, waiter: "asyncio.Future[_Connection | None]") -> None:
+    def _give_back(self, waiter: "asyncio.Future[_AsyncConnection | None]") -> None:
         """Pass on the connection that a waiter was granted in the moment it gave up."""
         if not waiter.done() or waiter.cancelled():
             waiter.cancel()
@@ -90,11 +90,11 @@ class AsyncTransport:
         else:
             self._grant(None)
 
-    def _release(self, connection: "_Connection") -> None:
+    def _release(self, connection: "_AsyncConnection") -> None:
         """Give a connection, or the right to open one, to the request that waits longest."""
         self._grant(connection if connection.is_open else None)
 
-    def _grant(self, connection: "_Connection | None") -> None:
+    def _grant(self, connection: "_AsyncConnection | None") -> None:
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():
@@ -105,7 +105,7 @@ class AsyncTransport:
         else:
             self._free += 1
 
-    async def _connect(self) -> "_Connection":
+    async def _connect(self) -> "_AsyncConnection":
         try:
             async with asyncio.timeout(self._timeout):
                 return await self._open()
@@ -115,13 +115,13 @@ class AsyncTransport:
                 raise TransportError(str(exc) or type(exc).__name__, sent=False) from exc
             raise
 
-    async def _open(self) -> "_Connection":
+    async def _open(self) -> "_AsyncConnection":
         loop, endpoint = asyncio.get_running_loop(), self._endpoint
         tunnel = endpoint.encode_tunnel()
         host, port = endpoint.address
         secure = None if tunnel is not None else endpoint.ssl_context
         _, connection = await loop.create_connection(
-            lambda: _Connection(loop, self._response_bytes_max),
+            lambda: _AsyncConnection(loop, self._response_bytes_max),
             host,
             port,
             ssl=secure,
@@ -137,7 +137,7 @@ class AsyncTransport:
         return connection
 
 
-class _Connection(asyncio.Protocol):
+class _AsyncConnection(asyncio.Protocol):
     """One connection, one exchange at a time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, response_bytes_max: int) -> None:
@@ -145,7 +145,7 @@ class _Connection(asyncio.Protocol):
         self._response_bytes_max = response_bytes_max
         self._parser = ResponseParser(response_bytes_max)
         self._transport: asyncio.Transport | None = None
-        self._response: asyncio.Future[Response] | None = None
+        self._response: asyncio.Future[HttpResponse] | None = None
         self._heard_at = 0.0
         """The time of the last byte, by the loop's clock."""
 
@@ -154,11 +154,11 @@ class _Connection(asyncio.Protocol):
         """Whether another request may be sent."""
         return self._transport is not None and self._parser.reusable
 
-    async def exchange(self, data: bytes, silence_seconds: float) -> Response:
+    async def exchange(self, data: bytes, silence_seconds: float) -> HttpResponse:
         """Send a request and return the response."""
         if self._transport is None:
             raise TransportError("the connection was closed", sent=False)
-        response: asyncio.Future[Response] = self._loop.create_future()
+        response: asyncio.Future[HttpResponse] = self._loop.create_future()
         self._response = response
         self._heard_at = self._loop.time()
         timer = self._loop.call_later(
@@ -190,7 +190,9 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
             self._transport = None
 
-    def _check_silence(self, response: "asyncio.Future[Response]", silence_seconds: float) -> None:
+    def _check_silence(
+        self, response: "asyncio.Future[HttpResponse]", silence_seconds: float
+    ) -> None:
         if response.done():
             return
         left = self._heard_at + silence_seconds - self._loop.time()

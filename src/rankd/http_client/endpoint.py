@@ -7,12 +7,12 @@ from typing import NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from rankd.http_client.message import Request, encode_request
+from rankd.http_client.message import HttpRequest, encode_request
 
 PORTS = {"http": 80, "https": 443}
 
 
-class Proxy(NamedTuple):
+class HttpProxy(NamedTuple):
     """An HTTP proxy."""
 
     host: str
@@ -57,7 +57,7 @@ class Endpoint:
             for name, value in {"host": parts.netloc, **headers}.items()
         )
 
-    def encode(self, request: Request) -> bytes:
+    def encode(self, request: HttpRequest) -> bytes:
         """Return the bytes of a request to this endpoint. Raises ValueError."""
         return encode_request(request, target=self._prefix + request.path, common=self._common)
 
@@ -70,7 +70,7 @@ class Endpoint:
         if self.proxy.authorization is not None:
             headers["proxy-authorization"] = self.proxy.authorization
         common = f"host: {target}\r\n".encode("ascii")
-        return encode_request(Request("CONNECT", "", headers), target=target, common=common)
+        return encode_request(HttpRequest("CONNECT", "", headers), target=target, common=common)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -88,7 +88,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _proxy_to(parts: SplitResult) -> Proxy | None:
+def _proxy_to(parts: SplitResult) -> HttpProxy | None:
     """Return the proxy that HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY name."""
     assert parts.hostname is not None
     if is_loopback(parts.hostname) or proxy_bypass(parts.hostname):
@@ -100,7 +100,7 @@ def _proxy_to(parts: SplitResult) -> Proxy | None:
     proxy = urlsplit(url if "://" in url else f"http://{url}")
     if proxy.scheme != "http" or not proxy.hostname:
         raise ValueError("the proxy that the environment names must be like http://HOST:PORT")
-    return Proxy(proxy.hostname, proxy.port or PORTS["http"], basic_authorization(proxy))
+    return HttpProxy(proxy.hostname, proxy.port or PORTS["http"], basic_authorization(proxy))
 
 
 def basic_authorization(parts: SplitResult) -> str | None:

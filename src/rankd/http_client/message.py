@@ -9,7 +9,7 @@ RESPONSE_BYTES_MAX = 256 * 1024 * 1024
 """Head and body of one response. The longest page of the service is a few hundred kilobytes."""
 
 
-class Request(NamedTuple):
+class HttpRequest(NamedTuple):
     """A request to one endpoint."""
 
     method: str
@@ -17,11 +17,11 @@ class Request(NamedTuple):
     """Percent-encoded, with its query."""
     headers: Mapping[str, str]
     body: bytes | None = None
-    patience: float = 0.0
+    timeouts: float = 0.0
     """Seconds without a byte to wait for, if more than the transport's timeout."""
 
 
-class Response(NamedTuple):
+class HttpResponse(NamedTuple):
     """A complete response."""
 
     status: int
@@ -42,7 +42,7 @@ class TransportError(Exception):
 class Transport(Protocol):
     """Sends requests for threads: ``SyncTransport``, or a fake without a network."""
 
-    def send(self, request: Request) -> Response:
+    def send(self, request: HttpRequest) -> HttpResponse:
         """Return the response. Raises TransportError."""
 
     def close(self) -> None:
@@ -52,14 +52,14 @@ class Transport(Protocol):
 class AwaitableTransport(Protocol):
     """Sends requests for tasks: ``AsyncTransport``, or a fake without a network."""
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: HttpRequest) -> HttpResponse:
         """Return the response. Raises TransportError."""
 
     async def close(self) -> None:
         """Close the idle connections."""
 
 
-def encode_request(request: Request, *, target: str, common: bytes) -> bytes:
+def encode_request(request: HttpRequest, *, target: str, common: bytes) -> bytes:
     """Return the bytes of a request. ``common`` has the header lines of every request.
 
     Raises ValueError for a header value that is not printable text on one line.
@@ -101,9 +101,9 @@ class ResponseParser:
         self._headers: dict[str, str] = {}
         self._body: list[bytes] = []
         self._size = 0
-        self._response: Response | None = None
+        self._response: HttpResponse | None = None
 
-    def feed(self, data: bytes) -> Response | None:
+    def feed(self, data: bytes) -> HttpResponse | None:
         """Parse bytes of the connection; return the response that they complete.
 
         Raises TransportError if they are not HTTP or exceed the limit.
@@ -119,7 +119,7 @@ class ResponseParser:
             self.reusable = False
         return self._take()
 
-    def end(self) -> Response | None:
+    def end(self) -> HttpResponse | None:
         """Handle the end of the connection; return the response that it completes (3)."""
         self.reusable = False
         lengthless = not self._headers.keys() & {"content-length", "transfer-encoding"}
@@ -127,7 +127,7 @@ class ResponseParser:
             self._complete()
         return self._take()
 
-    def _take(self) -> Response | None:
+    def _take(self) -> HttpResponse | None:
         response = self._response
         if response is not None:
             self._begin()
@@ -135,7 +135,7 @@ class ResponseParser:
 
     def _complete(self) -> None:
         status = self._parser.get_status_code()
-        self._response = Response(status, self._headers, b"".join(self._body))
+        self._response = HttpResponse(status, self._headers, b"".join(self._body))
 
     # Called by httptools.
 

@@ -9,8 +9,8 @@ from contextlib import suppress
 from rankd.http_client.endpoint import Endpoint
 from rankd.http_client.message import (
     RESPONSE_BYTES_MAX,
-    Request,
-    Response,
+    HttpRequest,
+    HttpResponse,
     ResponseParser,
     TransportError,
 )
@@ -37,9 +37,9 @@ class SyncTransport:
         self._timeout = timeout
         self._response_bytes_max = response_bytes_max
         self._free = threading.BoundedSemaphore(connections_max)
-        self._idle: deque[_Connection] = deque()
+        self._idle: deque[_SyncConnection] = deque()
 
-    def send(self, request: Request) -> Response:
+    def send(self, request: HttpRequest) -> HttpResponse:
         """Return the response. Raises TransportError, and ValueError for an invalid header."""
         data = self._endpoint.encode(request)
         if not self._free.acquire(timeout=self._timeout):
@@ -47,7 +47,7 @@ class SyncTransport:
         try:
             connection = self._idle_connection() or self._connect()
             try:
-                response = connection.exchange(data, max(self._timeout, request.patience))
+                response = connection.exchange(data, max(self._timeout, request.timeouts))
             except BaseException:
                 connection.close()
                 raise
@@ -59,15 +59,15 @@ class SyncTransport:
         finally:
             self._free.release()
 
-    def _connect(self) -> "_Connection":
-        return _Connection(self._endpoint, self._timeout, self._response_bytes_max)
+    def _connect(self) -> "_SyncConnection":
+        return _SyncConnection(self._endpoint, self._timeout, self._response_bytes_max)
 
     def close(self) -> None:
         """Close the idle connections."""
         while self._idle:
             self._idle.pop().close()
 
-    def _idle_connection(self) -> "_Connection | None":
+    def _idle_connection(self) -> "_SyncConnection | None":
         while True:
             try:
                 connection = self._idle.pop()
@@ -78,7 +78,7 @@ class SyncTransport:
             connection.close()
 
 
-class _Connection:
+class _SyncConnection:
     """One socket, connected by its constructor. Raises TransportError."""
 
     def __init__(self, endpoint: Endpoint, timeout: float, response_bytes_max: int) -> None:
@@ -92,7 +92,7 @@ class _Connection:
     def reusable(self) -> bool:
         return self._parser.reusable
 
-    def exchange(self, data: bytes, timeout: float) -> Response:
+    def exchange(self, data: bytes, timeout: float) -> HttpResponse:
         try:
             self._socket.settimeout(timeout)
             self._socket.sendall(data)
@@ -125,7 +125,7 @@ def _connect(endpoint: Endpoint, timeout: float) -> socket.socket:
     return connection
 
 
-def _receive(connection: socket.socket, parser: ResponseParser) -> Response:
+def _receive(connection: socket.socket, parser: ResponseParser) -> HttpResponse:
     while True:
         data = connection.recv(READ_BYTES)
         response = parser.feed(data) if data else parser.end()
@@ -135,7 +135,7 @@ def _receive(connection: socket.socket, parser: ResponseParser) -> Response:
             raise TransportError("the connection was closed", sent=True)
 
 
-def check_tunnel(response: Response) -> None:
+def check_tunnel(response: HttpResponse) -> None:
     """Raise TransportError unless a proxy opened a tunnel."""
     if response.status != 200:
         raise TransportError(f"the proxy answered {response.status}", sent=False)

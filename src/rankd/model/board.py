@@ -141,7 +141,7 @@ class LinearDecay:
 Decay = HalfLife | LinearDecay
 
 
-class Change(NamedTuple):
+class FieldChange(NamedTuple):
     """One field in which two definitions differ, each side as a definition spells it."""
 
     field: str
@@ -229,11 +229,11 @@ class Board:
             "retention": {name: show_duration(kept) for name, kept in self.retention.items()},
         }
 
-    def changes(self, other: "Board") -> tuple[Change, ...]:
+    def changes(self, other: "Board") -> tuple[FieldChange, ...]:
         """Return the fields in which ``other`` differs, in the order a definition lists them."""
         before, after = self.definition(), other.definition()
         return tuple(
-            Change(name, before[name], after[name])
+            FieldChange(name, before[name], after[name])
             for name in before
             if before[name] != after[name]
         )
@@ -406,7 +406,7 @@ _FIELDS = (
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
-class _Reader:
+class _DefinitionReader:
     """Takes a definition apart and remembers everything that is wrong with it.
 
     Each method returns something usable even when it has found a fault, so that reading goes on and
@@ -495,7 +495,7 @@ class _Reader:
 
 
 def _define(name: str, definition: Mapping[str, object]) -> Board:
-    read = _Reader()
+    read = _DefinitionReader()
     _read_board_name(read, name)
     given = read.mapping("", definition, _FIELDS)
     rule = read.choice("rule", given.get("rule"), ScoreRule) or ScoreRule.BEST
@@ -528,14 +528,14 @@ def _define(name: str, definition: Mapping[str, object]) -> Board:
     )
 
 
-def _read_board_name(read: _Reader, name: object) -> None:
+def _read_board_name(read: _DefinitionReader, name: object) -> None:
     if name in (".", ".."):
         read.refuse("name", "must not be . or .., which mean something else in a path")
     else:
         read.name("name", name, length_max=BOARD_NAME_LENGTH_MAX, taken=())
 
 
-def _read_title(read: _Reader, title: object) -> str | None:
+def _read_title(read: _DefinitionReader, title: object) -> str | None:
     if title is None:
         return None
     if (
@@ -548,7 +548,7 @@ def _read_title(read: _Reader, title: object) -> str | None:
     return title
 
 
-def _read_columns(read: _Reader, given: Mapping[str, object]) -> tuple[Column, ...]:
+def _read_columns(read: _DefinitionReader, given: Mapping[str, object]) -> tuple[Column, ...]:
     direction = read.choice("direction", given.get("direction"), Direction)
     if given.get("columns") is None:
         return (Column(_DEFAULT_COLUMN, direction or Direction.HIGHER),)
@@ -562,7 +562,7 @@ def _read_columns(read: _Reader, given: Mapping[str, object]) -> tuple[Column, .
 
 
 def _read_column(
-    read: _Reader, path: str, item: object, before: Sequence[Column], inherited: Direction
+    read: _DefinitionReader, path: str, item: object, before: Sequence[Column], inherited: Direction
 ) -> Column:
     given = read.mapping(path, item, ("name", "direction"))
     taken = [column.name for column in before]
@@ -573,14 +573,14 @@ def _read_column(
     return Column(name, direction or inherited)
 
 
-def _read_decimals(read: _Reader, given: Mapping[str, object]) -> int:
+def _read_decimals(read: _DefinitionReader, given: Mapping[str, object]) -> int:
     if given.get("decimals") is None:
         return 0
     decimals = read.integer("decimals", given["decimals"], low=0, high=DECIMALS_MAX)
     return DECIMALS_MAX if decimals is None else decimals  # So that no score is refused with it.
 
 
-def _read_time_zone(read: _Reader, given: Mapping[str, object]) -> str:
+def _read_time_zone(read: _DefinitionReader, given: Mapping[str, object]) -> str:
     zone = given.get("time_zone")
     if zone is None:
         return "UTC"
@@ -590,7 +590,7 @@ def _read_time_zone(read: _Reader, given: Mapping[str, object]) -> str:
     return zone
 
 
-def _read_windows(read: _Reader, given: object, time_zone: str) -> tuple[Recurrence, ...]:
+def _read_windows(read: _DefinitionReader, given: object, time_zone: str) -> tuple[Recurrence, ...]:
     if given is None:
         given = ["all"]
     recurrences: dict[str, Recurrence] = {}
@@ -610,7 +610,7 @@ def _read_windows(read: _Reader, given: object, time_zone: str) -> tuple[Recurre
     return tuple(recurrences.values())
 
 
-def _read_segments(read: _Reader, given: object) -> tuple[str, ...]:
+def _read_segments(read: _DefinitionReader, given: object) -> tuple[str, ...]:
     if given is None:
         return ()
     segments: list[str] = []
@@ -621,7 +621,11 @@ def _read_segments(read: _Reader, given: object) -> tuple[str, ...]:
 
 
 def _read_decay(
-    read: _Reader, given: object, rule: ScoreRule, columns: tuple[Column, ...], decimals: int
+    read: _DefinitionReader,
+    given: object,
+    rule: ScoreRule,
+    columns: tuple[Column, ...],
+    decimals: int,
 ) -> Decay | None:
     if given is None:
         return None
@@ -641,7 +645,7 @@ def _read_decay(
     return _read_linear(read, linear, decimals)
 
 
-def _read_linear(read: _Reader, given: object, decimals: int) -> LinearDecay:
+def _read_linear(read: _DefinitionReader, given: object, decimals: int) -> LinearDecay:
     fields = read.mapping("decay.linear", given, ("amount", "per"))
     amount = read.amount("decay.linear.amount", fields.get("amount"), decimals)
     if fields.get("amount") is None:
@@ -649,7 +653,7 @@ def _read_linear(read: _Reader, given: object, decimals: int) -> LinearDecay:
     return LinearDecay(amount or 0, read.duration("decay.linear.per", fields.get("per")))
 
 
-def _read_limits(read: _Reader, given: object, decimals: int) -> Limits:
+def _read_limits(read: _DefinitionReader, given: object, decimals: int) -> Limits:
     fields = read.mapping("limits", given, Limits.__slots__)
     low = read.score("limits.score_min", fields.get("score_min"), decimals)
     high = read.score("limits.score_max", fields.get("score_max"), decimals)
@@ -667,7 +671,7 @@ def _read_limits(read: _Reader, given: object, decimals: int) -> Limits:
     )
 
 
-def _read_writes(read: _Reader, given: object, *, prize: bool) -> Writes:
+def _read_writes(read: _DefinitionReader, given: object, *, prize: bool) -> Writes:
     writes = read.choice("writes", given, Writes) or Writes.SERVER
     if prize and writes is Writes.CLIENT:
         read.refuse("writes", "must be server or signed on a prize board")
@@ -675,7 +679,7 @@ def _read_writes(read: _Reader, given: object, *, prize: bool) -> Writes:
 
 
 def _read_retention(
-    read: _Reader, given: object, windows: tuple[Recurrence, ...]
+    read: _DefinitionReader, given: object, windows: tuple[Recurrence, ...]
 ) -> Mapping[str, timedelta]:
     kept: dict[str, timedelta] = {}
     fields = read.mapping("retention", given, known=None)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from rankd.errors import FieldError, InvalidProfile
 from rankd.model.board import TURNING, UNPRINTABLE, shown_name
 from rankd.model.facts import Attributes
-from rankd.model.letters import count_letters, is_visible
+from rankd.model.graphemes import count_letters, is_visible
 from rankd.model.submission import (
     ATTRIBUTES_MAX,
     NEW_PLAYER,
@@ -38,7 +38,7 @@ _PLAYER = f"must be {NEW_PLAYER}"
 """The message for every refused id. Some places also accept older ids that do not meet it."""
 
 
-class Said(NamedTuple):
+class ProfileUpdate(NamedTuple):
     """The profile fields of a request body."""
 
     fields: frozenset[str]
@@ -58,7 +58,7 @@ class Said(NamedTuple):
         return merged
 
 
-def read_profile(body: object) -> Said:
+def read_profile(body: object) -> ProfileUpdate:
     """Return the profile fields of a body; null removes a field.
 
     Raises InvalidProfile. Of friends only that they may be there.
@@ -77,10 +77,10 @@ def read_profile(body: object) -> Said:
         attributes = read_attributes(body["attributes"], "attributes", errors)
     if errors:
         raise InvalidProfile(errors)
-    return Said(frozenset(body) & {"name", "attributes"}, name, attributes)
+    return ProfileUpdate(frozenset(body) & {"name", "attributes"}, name, attributes)
 
 
-def read_merge(body: object) -> Said:
+def read_merge(body: object) -> ProfileUpdate:
     """Return the profile fields of a body to be merged; null removes an attribute.
 
     Raises InvalidProfile.

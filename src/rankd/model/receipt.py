@@ -13,13 +13,13 @@ from typing import Literal
 import msgspec
 
 from rankd.model.facts import Position
-from rankd.model.printed import Printed, Words
+from rankd.model.repr_mixin import ReprMixin, Words
 from rankd.model.standing import Rank, percentile, shown_score
 
 VerdictName = Literal["counted", "not_better", "held", "rejected"]
 
 
-class InWindow(Printed, msgspec.Struct, frozen=True, array_like=True, gc=False):
+class InWindow(ReprMixin, msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The outcome of a submission in one window, and the player's standing after it."""
 
     window: str
@@ -66,7 +66,7 @@ NOWHERE = InWindow(
 )
 
 
-class Receipt(Printed, msgspec.Struct, frozen=True, eq=False, gc=False):
+class Receipt(ReprMixin, msgspec.Struct, frozen=True, eq=False, gc=False):
     """The outcome of one submission. Its first window gives the summary."""
 
     board: str

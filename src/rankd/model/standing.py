@@ -24,7 +24,7 @@ import msgspec
 
 from rankd.errors import FieldError, InvalidCursor, InvalidPage
 from rankd.model.facts import Position
-from rankd.model.printed import Printed, Words
+from rankd.model.repr_mixin import ReprMixin, Words
 
 Rank = NewType("Rank", int)
 """A place in a ranking, counted from 1."""
@@ -59,7 +59,7 @@ class TieRule(StrEnum):
     """1 2 2 3: they share a rank, and none is skipped."""
 
 
-class Standing(Printed, msgspec.Struct, frozen=True, gc=False):
+class Standing(ReprMixin, msgspec.Struct, frozen=True, gc=False):
     """An entry with its rank, true at the position ``as_of``."""
 
     rank: Rank
@@ -108,7 +108,7 @@ class Standing(Printed, msgspec.Struct, frozen=True, gc=False):
         yield "stale", self.stale, False
 
 
-class Standings(Printed):
+class Standings(ReprMixin):
     """A sequence of standings, with attributes of its own."""
 
     __slots__ = ()

@@ -36,7 +36,7 @@ from rankd.model.board import (
     shown_name,
 )
 from rankd.model.facts import Attributes, ScoreSubmitted
-from rankd.model.letters import is_visible
+from rankd.model.graphemes import is_visible
 from rankd.model.window import Instant
 
 PLAYER_ID_BYTES_MAX = 256

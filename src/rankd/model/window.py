@@ -85,7 +85,7 @@ class RecurrenceError(ValueError):
         return f"{self.field}: {self.message}" if self.field else self.message
 
 
-class UnknownWindow(ValueError):
+class UnknownWindowId(ValueError):
     """An id that names no window of this recurrence."""
 
 
@@ -186,18 +186,18 @@ class Recurrence(ABC):
         try:
             start = self._start_named(text.removeprefix(f"{self.name}:"))
         except (ValueError, OverflowError):
-            raise UnknownWindow(f"that is not the id of a {self.name} window") from None
+            raise UnknownWindowId(f"that is not the id of a {self.name} window") from None
         # Whatever the text looks like, it is an id only if the window it leads to bears it.
         window = self._turn_at(max(start, _INSTANT_MIN)).window if start < _INSTANT_END else None
         if window is None or window.id not in (text, f"{self.name}:{text}"):
-            raise UnknownWindow(f"there is no {self.name} window with that id")
+            raise UnknownWindowId(f"there is no {self.name} window with that id")
         return window
 
     def resolve(self, text: str, now: Instant) -> Window:
         """Return the window meant by ``daily``, ``daily:-1`` or ``daily:2026-11-14`` at ``now``."""
         name, colon, suffix = text.partition(":")
         if name != self.name:
-            raise UnknownWindow(f"that is not the id of a {self.name} window")
+            raise UnknownWindowId(f"that is not the id of a {self.name} window")
         if _RELATIVE.fullmatch(suffix):
             return self._steps_back(-int(suffix), now)
         return self.window(text) if colon else self._current(now)
@@ -213,19 +213,21 @@ class Recurrence(ABC):
     def _current(self, now: Instant) -> Window:
         window = self.window_at(now)
         if window is None:
-            raise UnknownWindow(f"no {self.name} window is open at this time")
+            raise UnknownWindowId(f"no {self.name} window is open at this time")
         return window
 
     def _steps_back(self, steps: int, now: Instant) -> Window:
         if steps > RELATIVE_STEPS_MAX:
-            raise UnknownWindow(f"a relative id reaches back {RELATIVE_STEPS_MAX} windows at most")
+            raise UnknownWindowId(
+                f"a relative id reaches back {RELATIVE_STEPS_MAX} windows at most"
+            )
         window = self.window_at(now)
         if window is None:  # In a gap, the one before is the one that ended last.
             window, steps = self._last_opened(before=now), steps - 1
         while window is not None and steps > 0:
             window, steps = self.previous(window), steps - 1
         if window is None:
-            raise UnknownWindow(f"there are not so many {self.name} windows before this time")
+            raise UnknownWindowId(f"there are not so many {self.name} windows before this time")
         return window
 
     def _last_opened(self, *, before: Instant) -> Window | None:

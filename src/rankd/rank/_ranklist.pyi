@@ -1,6 +1,6 @@
 """The native rank list, as Python sees it.
 
-Players are numbers from a `PlayerTable` (or any numbers below NOBODY, for a list made without
+Players are numbers from a `PlayerTable` (or any numbers below NO_PLAYER, for a list made without
 one). Keys are byte strings of the list's width, compared byte by byte: the lesser key is the
 better. All bytes but the last eight are the score; equal scores are ordered by the last eight, and
 equal keys by the players' ids. Ranks count from 1.
@@ -25,7 +25,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview | array[int]
 # are 0 where there is no entry.
 Outcomes: TypeAlias = tuple[bytes, array[int], array[int], array[int], array[int], array[int]]
 
-NOBODY: int
+NO_PLAYER: int
 ID_BYTES_MAX: int
 
 def fail_allocation(k: int) -> None:
@@ -56,7 +56,7 @@ class PlayerTable:
         """
 
     def find_many(self, ids: Sequence[str]) -> array[int]:
-        """Find one after another; NOBODY where there is none."""
+        """Find one after another; NO_PLAYER where there is none."""
 
     def expect(self, count: int) -> None:
         """Make room for so many ids in one go, if the table is empty. A guess does no harm."""

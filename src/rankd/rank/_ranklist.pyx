@@ -128,7 +128,7 @@ cdef extern from "judge.h" nogil:
                            const rk_run *run, const rk_outcomes *outcomes, rk_status *status)
 
 
-NOBODY = RK_NOBODY
+NO_PLAYER = RK_NOBODY
 ID_BYTES_MAX = RK_ID_BYTES_MAX
 
 cdef column _NUMBERS = array("I")

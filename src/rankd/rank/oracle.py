@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rankd.rank._ranklist import Buffer, Outcomes
     from rankd.rank.rules import Rules
 
-NOBODY = 2**32 - 1
+NO_PLAYER = 2**32 - 1
 ID_BYTES_MAX = 256
 
 _COUNTED, _NOT_BETTER, _OUT_OF_BOUNDS, _OVERFLOW = range(4)
@@ -84,8 +84,8 @@ class PlayerTable:
         return array("I", [self.intern(id) for id in ids])
 
     def find_many(self, ids: "Sequence[str]") -> "array[int]":
-        """Find one after another; NOBODY where there is none."""
-        return array("I", [NOBODY if (n := self.find(id)) is None else n for id in ids])
+        """Find one after another; NO_PLAYER where there is none."""
+        return array("I", [NO_PLAYER if (n := self.find(id)) is None else n for id in ids])
 
     def expect(self, count: int) -> None:
         """Make room in one go: there is nothing to make here."""
@@ -184,7 +184,7 @@ class RankList:
 
     @staticmethod
     def _number(player: int) -> int:
-        if not 0 <= player < NOBODY:
+        if not 0 <= player < NO_PLAYER:
             raise ValueError("a player's number is 0 to 4294967294")
         return player
 
@@ -309,7 +309,9 @@ class RankList:
 
     def rank_many(self, players: "Buffer") -> "array[int]":
         """Return each one's rank, 0 where it has none."""
-        return array("I", [self.rank_of(p) or 0 if p != NOBODY else 0 for p in memoryview(players)])
+        return array(
+            "I", [self.rank_of(p) or 0 if p != NO_PLAYER else 0 for p in memoryview(players)]
+        )
 
     def find_many(self, players: "Buffer") -> "tuple[array[int], bytes]":
         """Return each one's rank, and the keys end to end; 0 and zeros where it has none."""

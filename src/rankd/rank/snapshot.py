@@ -116,7 +116,7 @@ class Mismatched(SnapshotError):
     """The file is sound, but does not fit the table or list it is loaded into."""
 
 
-class Kind(enum.Enum):
+class FileKind(enum.Enum):
     """The kind of contents of a file."""
 
     PLAYERS = b"P"
@@ -127,7 +127,7 @@ class Kind(enum.Enum):
 class Header:
     """The header of a file."""
 
-    kind: Kind
+    kind: FileKind
     count: int
     note: bytes = b""
     width: int = 0
@@ -147,7 +147,7 @@ def save_players(
     progress: "Progress | None" = None,
 ) -> None:
     """Write a player table. The old file, if any, stays until the new one is on the disk. O(n)."""
-    header = Header(kind=Kind.PLAYERS, count=len(table), note=note)
+    header = Header(kind=FileKind.PLAYERS, count=len(table), note=note)
     pieces = (
         (len(numbers), _little_endian(numbers).tobytes() + _little_endian(lengths).tobytes() + text)
         for numbers, lengths, text in table.blocks(BLOCK_ENTRIES)
@@ -167,7 +167,7 @@ def save_list(
     RuntimeError if the list changes meanwhile.
     """
     header = Header(
-        kind=Kind.LIST,
+        kind=FileKind.LIST,
         count=len(ranks),
         note=note,
         width=ranks.width,
@@ -187,7 +187,7 @@ def remove_leftovers(folder: Path | str) -> None:
         leftover.unlink(missing_ok=True)
 
 
-class _Writer:
+class _FileWriter:
     """A file being written, and the CRC of its bytes so far."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -210,7 +210,7 @@ def _save(
     if len(header.note) > NOTE_BYTES_MAX:
         raise ValueError(f"a note has at most {NOTE_BYTES_MAX} bytes, not {len(header.note)}")
     with _replacing(path) as file:
-        writer = _Writer(file)
+        writer = _FileWriter(file)
         writer.write(_MAGIC, _VERSION.pack(VERSION), *_header_parts(header))
         done = 0
         for entries, payload in pieces:
@@ -266,7 +266,7 @@ def _sync_folder(folder: Path) -> None:
 def read_header(path: Path | str) -> Header:
     """Return the header of a file, note included, without reading its entries."""
     with Path(path).open("rb") as file:
-        return _read_header(_Reader(file, path))
+        return _read_header(_FileReader(file, path))
 
 
 def load_players(
@@ -277,9 +277,9 @@ def load_players(
 ) -> PlayerTable:
     """Return the player table a file holds. SnapshotError if it cannot be used. O(n)."""
     with Path(path).open("rb") as file:
-        reader = _Reader(file, path)
+        reader = _FileReader(file, path)
         header = _read_header(reader)
-        reader.expect(header, Kind.PLAYERS)
+        reader.expect(header, FileKind.PLAYERS)
         table = make()
         with reader.mismatches():
             table.load(map(_table_block, _read_blocks(reader, header, progress)))
@@ -295,9 +295,9 @@ def load_list(
 ) -> RankList:
     """Return the list a file holds, of players in this table. SnapshotError if unusable. O(n)."""
     with Path(path).open("rb") as file:
-        reader = _Reader(file, path)
+        reader = _FileReader(file, path)
         header = _read_header(reader)
-        reader.expect(header, Kind.LIST)
+        reader.expect(header, FileKind.LIST)
         if header.by_id and players is None:
             raise Mismatched(f"{path} needs the player table it was saved with")
         if not header.by_id and players is not None:
@@ -311,7 +311,7 @@ def load_list(
     return ranks
 
 
-class _Reader:
+class _FileReader:
     """A file being read, the offset in it, and the CRC of the bytes read."""
 
     def __init__(self, file: IO[bytes], path: Path | str) -> None:
@@ -351,9 +351,9 @@ class _Reader:
             )
         return int(version)
 
-    def expect(self, header: Header, kind: Kind) -> None:
+    def expect(self, header: Header, kind: FileKind) -> None:
         if header.kind is not kind:
-            names = {Kind.PLAYERS: "a player table", Kind.LIST: "a rank list"}
+            names = {FileKind.PLAYERS: "a player table", FileKind.LIST: "a rank list"}
             raise OtherKind(f"{self._path} holds {names[header.kind]}, not {names[kind]}")
 
     def damaged(self, at: int, why: str) -> Damaged:
@@ -377,7 +377,7 @@ class _Reader:
         return piece
 
 
-def _read_header(reader: _Reader) -> Header:
+def _read_header(reader: _FileReader) -> Header:
     reader.read_magic()
     version = reader.read_version()
     kind, flags, width, count, note_bytes = _REST.unpack(reader.read(_REST.size))
@@ -385,12 +385,12 @@ def _read_header(reader: _Reader) -> Header:
         raise reader.damaged(0, f"a note of {note_bytes} bytes")
     note = reader.read(note_bytes)
     reader.check(0)
-    if kind not in (Kind.PLAYERS.value, Kind.LIST.value):
+    if kind not in (FileKind.PLAYERS.value, FileKind.LIST.value):
         raise reader.damaged(0, f"{kind!r} is no kind of snapshot")
-    if width not in (_WIDTHS if kind == Kind.LIST.value else (0,)):
+    if width not in (_WIDTHS if kind == FileKind.LIST.value else (0,)):
         raise reader.damaged(0, f"keys of {width} bytes")
     return Header(
-        kind=Kind(kind),
+        kind=FileKind(kind),
         count=count,
         note=note,
         width=width,
@@ -401,7 +401,7 @@ def _read_header(reader: _Reader) -> Header:
 
 
 def _read_blocks(
-    reader: _Reader, header: Header, progress: "Progress | None"
+    reader: _FileReader, header: Header, progress: "Progress | None"
 ) -> "Iterator[tuple[int, bytes]]":
     """Yield entry counts and payloads; end only where the file ends, with nothing missing."""
     done = 0
@@ -426,7 +426,7 @@ def _read_blocks(
 def _fits(header: Header, entries: int, size: int) -> bool:
     if entries == 0:
         return size == _TOTAL.size
-    if header.kind is Kind.LIST:
+    if header.kind is FileKind.LIST:
         return size == entries * (header.width + 4)
     return entries * (6 + 1) <= size <= entries * (6 + ID_BYTES_MAX)
 

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 from tests.unit.core.doubles import FaultyLedger, SetClock, engine
 
-from rankd import wire
-from rankd.api.access import Gate
-from rankd.api.exchange import Request, Response
-from rankd.api.service import Service
-from rankd.api.table import ROUTES
+from rankd import schemas
+from rankd.api.auth import Authenticator
+from rankd.api.context import ServiceContext
+from rankd.api.messages import Request, Response
+from rankd.api.routes import ROUTES
 
 BY_OPERATION = {route.operation: route for route in ROUTES}
 
@@ -18,7 +18,7 @@ BY_OPERATION = {route.operation: route for route in ROUTES}
 class Working(NamedTuple):
     """A service, and its clock and ledger."""
 
-    service: Service
+    service: ServiceContext
     clock: SetClock
     ledger: FaultyLedger
 
@@ -37,14 +37,14 @@ class Working(NamedTuple):
         sent = {name.lower().encode(): value.encode() for name, value in (headers or {}).items()}
         content = b""
         if body is not None:
-            content, sent[b"content-type"] = wire.encode(body), b"application/json"
+            content, sent[b"content-type"] = schemas.encode(body), b"application/json"
         asked = {param.name: query.get(param.name, param.default) for param in route.params}
         request = Request(route.method, "/", params or {}, asked, sent, content, "127.0.0.1")
         return await route.handler(self.service, request)
 
     async def told(self, operation: str, *given: Any, **query: Any) -> Any:
         """Return the body of an answer, numbers with a point as they are written."""
-        return wire.decode_any((await self.ask(operation, *given, **query)).body)
+        return schemas.decode_any((await self.ask(operation, *given, **query)).body)
 
     async def define(self, name: str = "b", **definition: Any) -> Any:
         return await self.told("put_board", {"board": name}, definition)
@@ -59,5 +59,5 @@ async def working() -> AsyncIterator[Working]:
     """Run an engine in memory, and the service before it; nobody needs a key."""
     clock, ledger = SetClock(), FaultyLedger()
     async with engine(ledger, clock) as rankd:
-        gate = Gate(lambda: rankd.book, loopback=True)
-        yield Working(Service(rankd, ledger, gate, clock, False, rankd), clock, ledger)
+        auth = Authenticator(lambda: rankd.state, loopback=True)
+        yield Working(ServiceContext(rankd, ledger, auth, clock, False, rankd), clock, ledger)

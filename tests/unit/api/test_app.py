@@ -10,8 +10,8 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from rankd.api.app import CSP, GZIP_BYTES_MIN, App
-from rankd.api.exchange import HTML, Request, Response
-from rankd.api.routes import Route, Router
+from rankd.api.messages import HTML, Request, Response
+from rankd.api.routing import Route, Router
 from rankd.settings import Settings
 
 OURS = b"https://game.example"

@@ -10,11 +10,11 @@ from uvicorn.server import ServerState
 
 from rankd.api.app import App
 from rankd.api.batching import Batching, Outcome
-from rankd.api.exchange import Request, Response
+from rankd.api.messages import Request, Response
 from rankd.api.plans import PLAIN_BYTES_MAX, Plan
 from rankd.api.request_head import RequestHead, parse_head
 from rankd.api.response_writer import ResponseHeads, ResponseWriter
-from rankd.api.routes import AllAnswered, BodyAnswering, Route, Router, WordAnswering
+from rankd.api.routing import AllAnswered, BodyPlan, Route, Router, WordPlan
 from rankd.settings import Settings
 
 pytestmark = pytest.mark.anyio
@@ -67,7 +67,7 @@ class Upper:
         self.lasts = True
         self._make = make
         self.plan = Plan(ROUTE, {}, {}, 0)
-        self.plan.answering = BodyAnswering(lambda *_: None, self._serve, lambda: self.lasts)
+        self.plan.answering = BodyPlan(lambda *_: None, self._serve, lambda: self.lasts)
 
     def _serve(self, words: list[str], answered: AllAnswered) -> bool:
         self.served.append(words)
@@ -151,7 +151,7 @@ async def test_plans_that_fail_leave_the_requests_to_their_handlers() -> None:
         raise ZeroDivisionError("planted")
 
     together, asker, plan = batching(), Asker(), Plan(ROUTE, {}, {}, 0)
-    plan.answering = WordAnswering(fail, lambda: True)
+    plan.answering = WordPlan(fail, lambda: True)
     together.add(plan, asker, "a", HEAD, b"data")
     await asyncio.sleep(0)
     assert asker.answers == [(None, plan, b"data")]
@@ -178,7 +178,7 @@ async def test_requests_answered_later_are_answered_though_others_came_meanwhile
         return True
 
     together, plan, askers = batching(), Plan(ROUTE, {}, {}, 0), [Asker() for _ in range(4)]
-    plan.answering = BodyAnswering(lambda *_: None, keep, lambda: True)
+    plan.answering = BodyPlan(lambda *_: None, keep, lambda: True)
     for number, asker in enumerate(askers):
         together.add(plan, asker, str(number), HEAD, b"")
         if number % 2:

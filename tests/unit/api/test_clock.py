@@ -7,9 +7,9 @@ import pytest
 from tests.unit.api.handling import Working
 from tests.unit.core.doubles import DAY, NOON, FaultyLedger, MachineClock, engine
 
-from rankd.api.access import Gate
+from rankd.api.auth import Authenticator
 from rankd.api.clock import AHEAD_SECONDS_MAX
-from rankd.api.service import Service
+from rankd.api.context import ServiceContext
 from rankd.errors import InvalidRequest
 
 pytestmark = pytest.mark.anyio
@@ -26,8 +26,10 @@ def anyio_backend() -> str:
 async def on_machine(machine: MachineClock) -> AsyncIterator[Working]:
     ledger = FaultyLedger()
     async with engine(ledger, machine) as rankd:
-        gate = Gate(lambda: rankd.book, loopback=True)
-        yield Working(Service(rankd, ledger, gate, rankd.clock, False, rankd), machine, ledger)
+        auth = Authenticator(lambda: rankd.state, loopback=True)
+        yield Working(
+            ServiceContext(rankd, ledger, auth, rankd.clock, False, rankd), machine, ledger
+        )
 
 
 async def test_clock_without_a_step_has_nothing_to_confirm() -> None:

@@ -51,12 +51,12 @@ async def test_uses_are_recorded_in_one_fact(monkeypatch: pytest.MonkeyPatch) ->
         await create(at)
         shown = {"authorization": "Bearer k"}
         recording = asyncio.create_task(
-            record_uses(at.service.gate, at.service.writer, BEHIND_SECONDS)
+            record_uses(at.service.auth, at.service.writer, BEHIND_SECONDS)
         )
         for _ in range(100):
             await at.ask("list_keys", headers=shown)
         async with asyncio.timeout(30):
-            while not at.service.rankd.book.keys_used:  # noqa: ASYNC110 - nobody tells
+            while not at.service.rankd.state.keys_used:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.001)
         for _ in range(100):
             await at.ask("list_keys", headers=shown)
@@ -73,7 +73,7 @@ async def test_a_ledger_that_takes_nothing_is_tried_again(monkeypatch: pytest.Mo
     monkeypatch.setattr(key_uses, "LOOK_SECONDS", 0.001)
     async with working() as at:
         await create(at)
-        at.service.gate.note_uses({"k": 5})
+        at.service.auth.note_uses({"k": 5})
         note, refusals = at.service.writer.note_key_uses, [LedgerUnavailable("away", applied="no")]
 
         async def note_second(used: Mapping[str, int]) -> Position:
@@ -83,17 +83,17 @@ async def test_a_ledger_that_takes_nothing_is_tried_again(monkeypatch: pytest.Mo
 
         monkeypatch.setattr(at.service.writer, "note_key_uses", note_second)
         recording = asyncio.create_task(
-            record_uses(at.service.gate, at.service.writer, BEHIND_SECONDS)
+            record_uses(at.service.auth, at.service.writer, BEHIND_SECONDS)
         )
         async with asyncio.timeout(30):
-            while at.service.rankd.book.keys_used != {"k": 5}:  # noqa: ASYNC110 - nobody tells
+            while at.service.rankd.state.keys_used != {"k": 5}:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.001)
         recording.cancel()
 
 
 async def test_nothing_is_recorded_where_that_is_switched_off() -> None:
     async with working() as at:
-        await record_uses(at.service.gate, at.service.writer, 0)
+        await record_uses(at.service.auth, at.service.writer, 0)
 
 
 async def test_another_process_hands_its_uses_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,12 +101,12 @@ async def test_another_process_hands_its_uses_on(monkeypatch: pytest.MonkeyPatch
     async with working() as at:
         await create(at)
         told: list[Mapping[str, int]] = []
-        at.service.gate.note_uses({"k": 5})
-        handing_on = asyncio.create_task(hand_on_uses(at.service.gate, told.append))
+        at.service.auth.note_uses({"k": 5})
+        handing_on = asyncio.create_task(hand_on_uses(at.service.auth, told.append))
         async with asyncio.timeout(30):
             while not told:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.001)
-            at.service.gate.note_uses({"k": 6})
+            at.service.auth.note_uses({"k": 6})
             while len(told) < 2:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.001)
         handing_on.cancel()

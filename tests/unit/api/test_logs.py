@@ -5,8 +5,6 @@ import re
 
 import pytest
 
-from rankd.api.exchange import Request
-from rankd.api.limits import read_networks
 from rankd.api.logs import (
     PIPE_BYTES,
     REFUSALS_PER_SECOND_MAX,
@@ -14,6 +12,8 @@ from rankd.api.logs import (
     RequestLog,
     without_secrets,
 )
+from rankd.api.messages import Request
+from rankd.api.rate_limits import read_networks
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from tests.unit.api.test_problems import made
 
-from rankd.api import bodies, problems
+from rankd.api import problems, request_schemas
 from rankd.api.openapi import PROBLEMS, document, refusals
 from rankd.api.problems import KINDS
-from rankd.api.routes import Route
-from rankd.api.table import ROUTES
+from rankd.api.routes import ROUTES
+from rankd.api.routing import Route
 
 DOCUMENT = json.loads(document())
 OPERATIONS = {
@@ -67,10 +67,10 @@ def test_every_parameter_says_what_it_accepts(name: str) -> None:
 
 def test_every_route_that_reads_a_body_has_it_described() -> None:
     reading = {route.operation for route in ROUTES if route.body is not None}
-    assert set(bodies.BY_OPERATION) == reading
+    assert set(request_schemas.BY_OPERATION) == reading
     for operation in reading:
         shape = OPERATIONS[operation]["requestBody"]["content"]["application/json"]["schema"]
-        assert shape == bodies.BY_OPERATION[operation]
+        assert shape == request_schemas.BY_OPERATION[operation]
 
 
 def test_every_status_of_the_table_of_problems_that_a_route_can_meet_is_described() -> None:
@@ -115,7 +115,7 @@ def test_scores_are_numbers_as_they_are_sent_or_text_as_it_may_be_asked_for() ->
 
 
 def test_every_example_of_a_body_has_the_fields_it_needs_and_no_others() -> None:
-    for name, schema in bodies.COMPONENTS.items():
+    for name, schema in request_schemas.COMPONENTS.items():
         for example in schema.get("examples", ()):
             assert set(example) <= set(schema["properties"]), name
             assert set(schema.get("required", ())) <= set(example), name

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from rankd.api import plans
-from rankd.api.access import ANYBODY, Admission
 from rankd.api.app import App
-from rankd.api.exchange import Request, Response
+from rankd.api.auth import ANYBODY, Permit
+from rankd.api.messages import Request, Response
 from rankd.api.plans import Plan, PlanCache
 from rankd.api.request_head import RequestHead, parse_head
-from rankd.api.routes import Route, RouteAnswering, Router, WordAnswering
-from rankd.api.table import ROUTES
+from rankd.api.routes import ROUTES
+from rankd.api.routing import Route, RouteAnswering, Router, WordPlan
 from rankd.settings import Settings
 
 NOW, LATER = 100.0, 200.0
@@ -43,8 +43,8 @@ class Gate:
     def __init__(self, until: float | None = LATER) -> None:
         self.until = until
 
-    def admission(self, request: Request, scope: str, board: str | None) -> Admission | None:
-        return None if self.until is None else Admission(ANYBODY, self.until)
+    def admission(self, request: Request, scope: str, board: str | None) -> Permit | None:
+        return None if self.until is None else Permit(ANYBODY, self.until)
 
 
 class Answering:
@@ -55,16 +55,16 @@ class Answering:
 
     def __call__(self, service: Any, request: Request) -> RouteAnswering | None:
         self.made += 1
-        return WordAnswering(lambda words: [b"{}"] * len(words), lambda: self.lasts)
+        return WordPlan(lambda words: [b"{}"] * len(words), lambda: self.lasts)
 
 
 def learnt(
-    make: Callable[[Any, Request], RouteAnswering | None], gate: Gate, *shown: bytes | None
+    make: Callable[[Any, Request], RouteAnswering | None], auth: Gate, *shown: bytes | None
 ) -> Plan:
     found = cache(route(plan=make)).find(head("/v1/boards/b/c/x"))
     assert found is not None
     for credential in shown:
-        found.learn(SimpleNamespace(gate=gate), Request("GET", "/", {}, {}, {}), credential)
+        found.learn(SimpleNamespace(auth=auth), Request("GET", "/", {}, {}, {}), credential)
     return found
 
 
@@ -121,7 +121,7 @@ def test_admissions_have_bounds_and_an_end(monkeypatch: pytest.MonkeyPatch) -> N
     plan = learnt(Answering(), Gate(), *(b"k%d" % number for number in range(20)))
     assert 0 < len(plan._admissions) <= 3
     last = head("/v1/boards/b/c/x", "authorization: k19")
-    assert plan.admission(last, NOW) == Admission(ANYBODY, LATER)
+    assert plan.admission(last, NOW) == Permit(ANYBODY, LATER)
     assert plan.admission(last, LATER) is None
     assert plan.admission(head("/v1/boards/b/c/x"), NOW) is None
 
@@ -138,7 +138,7 @@ def test_plans_out_of_date_are_made_anew_and_admit_nobody_from_before() -> None:
     plan = learnt(make, Gate(), b"a", b"b")
     assert (make.made, len(plan._admissions)) == (1, 2)
     make.lasts = False
-    plan.learn(SimpleNamespace(gate=Gate()), Request("GET", "/", {}, {}, {}), b"c")
+    plan.learn(SimpleNamespace(auth=Gate()), Request("GET", "/", {}, {}, {}), b"c")
     assert (make.made, list(plan._admissions)) == (2, [b"c"])
     plan.forget()
     assert plan.answering is None and not plan._admissions

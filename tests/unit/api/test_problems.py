@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from rankd import errors, wire
-from rankd.api import problems, shown
-from rankd.api.exchange import PROBLEM_JSON
+from rankd import errors, schemas
+from rankd.api import problems, render
+from rankd.api.messages import PROBLEM_JSON
 from rankd.errors import Corrupt, FieldError, RankdError, Refused, Unavailable
 
 LEAVES = sorted(
@@ -77,14 +77,14 @@ OWN_WORDS = {
 )
 def test_an_answer_never_repeats_what_an_error_names(kind: type[RankdError]) -> None:
     assert b"script" not in problems.refusal(made(kind), request_id="r").body
-    assert "script" not in repr(shown.refusal(made(kind)))
+    assert "script" not in repr(render.refusal(made(kind)))
 
 
 @pytest.mark.parametrize("kind", LEAVES, ids=lambda kind: kind.__name__)
 def test_a_refusal_in_a_batch_says_what_a_single_one_is_told(kind: type[RankdError]) -> None:
     error = made(kind)
     alone = msgspec.json.decode(problems.refusal(error, request_id="r", writes=True).body)
-    among = msgspec.json.decode(wire.encode(shown.refusal(error)))
+    among = msgspec.json.decode(schemas.encode(render.refusal(error)))
     assert among["detail"] == alone["detail"]
     assert among.get("errors") == alone.get("errors")
 

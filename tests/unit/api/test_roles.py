@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rankd.api.roles import ALL, API, INGEST, MANAGER, QUERY, routes_of
-from rankd.api.table import ROUTES
+from rankd.api.routes import ROUTES
 from rankd.errors import Misdirected
 
 

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.api.handling import Working, working
 
 from rankd.api import scores
-from rankd.api.access import Actor, Gate
+from rankd.api.auth import Actor, Authenticator
 from rankd.errors import (
     Forbidden,
     InvalidRequest,
@@ -136,10 +136,10 @@ async def test_a_token_submits_for_its_player_alone_and_where_clients_may() -> N
     async with working() as at:
         await at.define("open", writes="client")
         await at.define("closed")
-        book = at.service.rankd.book
+        state = at.service.rankd.state
         token = {"authorization": "Bearer a.b.c"}
-        at.service.gate = Gate(
-            lambda: book, loopback=True, token=lambda _: Actor("player:p", player="p")
+        at.service.auth = Authenticator(
+            lambda: state, loopback=True, token=lambda _: Actor("player:p", player="p")
         )
 
         async def refused(board: str, player: str) -> type[RankdError] | None:

@@ -7,17 +7,17 @@ import pytest
 from tests.unit.api.handling import BY_OPERATION, Working, working
 from tests.unit.core.doubles import FarIndex, SetClock, SharedLedger, bare
 
-from rankd.adapters.memory.standings import MemoryStandings
-from rankd.api import service as bounds
+from rankd.adapters.memory.archive import MemoryArchive
+from rankd.api import context as bounds
 from rankd.api import standings
-from rankd.api.access import Gate
-from rankd.api.exchange import Request, Response
-from rankd.api.service import Service
+from rankd.api.auth import Authenticator
+from rankd.api.context import ServiceContext
+from rankd.api.messages import Request, Response
 from rankd.core import managers
-from rankd.core.lister import Lister, Listing
+from rankd.core.engine import running
 from rankd.core.reader import LOOKUP_PLAYERS_MAX
-from rankd.core.recovery import Shared
-from rankd.core.service import running
+from rankd.core.recovery import SharedHome
+from rankd.core.top_lists import TopListSettings, TopListWriter
 from rankd.errors import (
     IndexBehind,
     InvalidPage,
@@ -287,7 +287,7 @@ async def test_nothing_is_quick_that_has_to_wait_or_may_not_be_told() -> None:
             (standings.standings_now, "list_standings", B),
         ):
             assert quick(at.service, asked(operation, params, min_position=1)) is None
-        at.service.gate = Gate(lambda: at.service.rankd.book, loopback=False)
+        at.service.auth = Authenticator(lambda: at.service.rankd.state, loopback=False)
         with pytest.raises(Unauthenticated):
             standings.standings_now(at.service, asked("list_standings", B))
         for board in ("b", "nowhere"):  # A stranger does not learn which boards there are.
@@ -305,22 +305,24 @@ async def test_an_answer_from_what_is_kept_says_so_and_is_as_new_as_was_asked_fo
 ) -> None:
     """Also if the index goes away after it had come far enough."""
     monkeypatch.setattr(managers, "MEND_SECONDS", 3_600.0)
-    index, kept, clock, ledger = FarIndex(), MemoryStandings(), SetClock(), SharedLedger()
+    index, kept, clock, ledger = FarIndex(), MemoryArchive(), SetClock(), SharedLedger()
     async with running(
         ledger=ledger,
         build=bare,
         clock=clock,
         reading=nullcontext(),
-        shared=Shared(cast("Any", index)),
+        shared=SharedHome(cast("Any", index)),
         archive=kept,
-        listing=(listing := Listing(kept, 10, 3_600.0)),
+        listing=(listing := TopListSettings(kept, 10, 3_600.0)),
         manages=False,
     ) as rankd:
-        gate = Gate(lambda: rankd.book, loopback=True)
-        at = Working(Service(rankd, ledger, gate, clock, False, rankd), clock, cast("Any", ledger))
+        auth = Authenticator(lambda: rankd.state, loopback=True)
+        at = Working(
+            ServiceContext(rankd, ledger, auth, clock, False, rankd), clock, cast("Any", ledger)
+        )
         await at.define()
         await at.submit("p", 1)
-        await Lister(cast("Any", rankd.projector), listing).copy()
+        await TopListWriter(cast("Any", rankd.projector), listing).copy()
         here = rankd.position
         await at.submit("q", 2)
         index.cut = True
@@ -346,22 +348,24 @@ async def test_an_answer_from_what_is_kept_says_so_and_is_as_new_as_was_asked_fo
 
 async def test_tag_changes_when_the_same_rows_become_stale(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(managers, "MEND_SECONDS", 3_600.0)
-    index, kept, clock, ledger = FarIndex(), MemoryStandings(), SetClock(), SharedLedger()
+    index, kept, clock, ledger = FarIndex(), MemoryArchive(), SetClock(), SharedLedger()
     async with running(
         ledger=ledger,
         build=bare,
         clock=clock,
         reading=nullcontext(),
-        shared=Shared(cast("Any", index)),
+        shared=SharedHome(cast("Any", index)),
         archive=kept,
-        listing=(listing := Listing(kept, 10, 3_600.0)),
+        listing=(listing := TopListSettings(kept, 10, 3_600.0)),
         manages=False,
     ) as rankd:
-        gate = Gate(lambda: rankd.book, loopback=True)
-        at = Working(Service(rankd, ledger, gate, clock, False, rankd), clock, cast("Any", ledger))
+        auth = Authenticator(lambda: rankd.state, loopback=True)
+        at = Working(
+            ServiceContext(rankd, ledger, auth, clock, False, rankd), clock, cast("Any", ledger)
+        )
         await at.define()
         await at.submit("p", 1)
-        await Lister(cast("Any", rankd.projector), listing).copy()
+        await TopListWriter(cast("Any", rankd.projector), listing).copy()
         fresh = await page(at)
         index.cut = True
         stale = await page(at, tag(fresh), min_position=rankd.position)

@@ -7,7 +7,7 @@ import pytest
 
 from rankd.api import worker_metrics
 from rankd.api.exposition import Family, one
-from rankd.api.worker_metrics import Session, WorkerMetrics
+from rankd.api.worker_metrics import WorkerMetrics, WorkerSession
 
 pytestmark = pytest.mark.anyio
 NAME = "worker-1"
@@ -29,7 +29,7 @@ class Worker:
         self.asked: list[int] = []
         self.prompt = True
         self.value = value
-        self.session: Session = metrics.join(NAME, self._ask)
+        self.session: WorkerSession = metrics.join(NAME, self._ask)
 
     def _ask(self, number: int) -> None:
         self.asked.append(number)

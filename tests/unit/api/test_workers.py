@@ -12,8 +12,8 @@ import pytest
 from rankd.api import workers
 from rankd.api.workers import WORKER_VARIABLE, Workers, WorkerTask
 from rankd.core import supervisor
+from rankd.core.read_engine import ReadEngine
 from rankd.core.supervisor import Supervisor
-from rankd.core.view import View
 from rankd.errors import LedgerUnavailable, RankdError
 from rankd.settings import Settings
 
@@ -91,7 +91,7 @@ class Addresses:
         return f"/run/{self.count}/writer"
 
 
-class Ledger(View):
+class Ledger(ReadEngine):
     """The part of a view that says whether scores are taken."""
 
     def __init__(self, failure: RankdError | None = None) -> None:

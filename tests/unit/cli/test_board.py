@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rankd.cli.board import changed, read_definition
-from rankd.cli.failing import Failed
+from rankd.cli.errors import CommandFailed
 
 
 def test_fields_of_fields_are_set_and_the_others_stay() -> None:
@@ -48,10 +48,10 @@ def test_a_file_that_defines_nothing_is_told(
     tmp_path: Path, name: str, data: bytes, why: str
 ) -> None:
     (tmp_path / name).write_bytes(data)
-    with pytest.raises(Failed, match=why):
+    with pytest.raises(CommandFailed, match=why):
         read_definition(tmp_path / name)
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(Failed, match="No such file"):
+    with pytest.raises(CommandFailed, match="No such file"):
         read_definition(tmp_path / "none.json")

@@ -2,13 +2,15 @@
 
 import pytest
 
-from rankd import wire
+from rankd import schemas
 from rankd.cli.clock import print_clock
 
 
 def test_doubted_step_is_shown_with_its_age(capsys: pytest.CaptureFixture[str]) -> None:
-    step = wire.ClockStep(86_400.0, 5.0, 600.0)
-    print_clock(wire.ClockBody("2026-11-14T12:00:00Z", "2026-11-15T12:00:00Z", -86_400, step, "?"))
+    step = schemas.ClockStep(86_400.0, 5.0, 600.0)
+    print_clock(
+        schemas.ClockBody("2026-11-14T12:00:00Z", "2026-11-15T12:00:00Z", -86_400, step, "?")
+    )
     shown = capsys.readouterr()
     assert shown.out.splitlines() == [
         "ledger time    2026-11-14T12:00:00Z",

@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-import rankd.forms
-import rankd.wiring
-from rankd.cli.choosing import Chosen
+import rankd.bootstrap
+import rankd.templates
 from rankd.cli.doctor import (
     DISK_BYTES_MIN,
     _clock,
@@ -21,6 +20,7 @@ from rankd.cli.doctor import (
     _ledger_time,
     _native,
 )
+from rankd.cli.options import ChosenLedger
 
 
 class Usage(NamedTuple):
@@ -50,7 +50,7 @@ class LaterClock:
 
 
 def test_doctor_warns_of_a_ledger_that_is_ahead_of_the_clock(tmp_path: Path) -> None:
-    here = Chosen(data=str(tmp_path), ledger="sqlite", index="native")
+    here = ChosenLedger(data=str(tmp_path), ledger="sqlite", index="native")
     assert list(_ledger_time(here)) == [] and list(tmp_path.iterdir()) == []
     with rankd.open(tmp_path) as ranks:
         ranks.board("b").submit("p", 1)
@@ -91,10 +91,10 @@ def test_each_native_part_that_is_missing_is_told(
     """A compiler may build one of them and not the other."""
     name = "rankd.rank._ranklist"
     if ranks:
-        monkeypatch.setitem(sys.modules, name, rankd.wiring)  # Any will do.
+        monkeypatch.setitem(sys.modules, name, rankd.bootstrap)  # Any will do.
     else:
         monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.setattr(rankd.forms, "NATIVE", forms)
+    monkeypatch.setattr(rankd.templates, "NATIVE", forms)
     found = {finding.what: finding for finding in _native()}
     assert list(found) == ["rank list", "answers"]
     for finding, native in zip(found.values(), (ranks, forms), strict=True):

@@ -5,8 +5,8 @@ import io
 import pytest
 
 from rankd.cli import resp
-from rankd.cli.failing import Failed
-from rankd.cli.resp import Redis, place_of
+from rankd.cli.errors import CommandFailed
+from rankd.cli.resp import RespConnection, place_of
 
 
 class Recorded(io.BytesIO):
@@ -26,7 +26,7 @@ def test_a_sorted_set_is_walked_to_its_end() -> None:
         b"*2\r\n$1\r\n7\r\n*4\r\n$3\r\nann\r\n$2\r\n10\r\n$3\r\nbob\r\n$4\r\n2.50\r\n"
         b"*2\r\n$1\r\n0\r\n*2\r\n$2\r\nx\n\r\n$2\r\n-1\r\n"
     )
-    found = list(resp.members(Redis(stream), "key"))
+    found = list(resp.members(RespConnection(stream), "key"))
     assert found == [(b"ann", b"10"), (b"bob", b"2.50"), (b"x\n", b"-1")]
     assert stream.sent.count(b"ZSCAN") == 2
     assert b"$3\r\nkey\r\n$1\r\n7\r\n" in stream.sent
@@ -36,23 +36,23 @@ def test_a_sorted_set_is_walked_to_its_end() -> None:
     ("answers", "why"),
     [
         (b"-WRONGTYPE Operation\r\n", "Redis refuses: WRONGTYPE"),
-        (b"HTTP/1.1 400 Bad Request\r\n", "not Redis"),
+        (b"HTTP/1.1 400 Bad Request\r\n", "not RespConnection"),
         (b"*2\r\n$1\r\n0\r\n", "closed"),
         (b"", "closed"),
         (b"$99999999999\r\n", "too large"),
         (b"*99999999999\r\n", "too long"),
-        (b":1\r\n", "not Redis"),
+        (b":1\r\n", "not RespConnection"),
         (b"*" + b"1" * 100_000, "closed"),
     ],
 )
 def test_what_is_not_a_sorted_set_is_told(answers: bytes, why: str) -> None:
-    with pytest.raises(Failed, match=why):
-        list(resp.members(Redis(Recorded(answers)), "key"))
+    with pytest.raises(CommandFailed, match=why):
+        list(resp.members(RespConnection(Recorded(answers)), "key"))
 
 
 def test_a_set_that_is_not_there_is_told() -> None:
-    with pytest.raises(Failed, match="no sorted set 'key'"):
-        resp.count(Redis(Recorded(b":0\r\n")), "key")
+    with pytest.raises(CommandFailed, match="no sorted set 'key'"):
+        resp.count(RespConnection(Recorded(b":0\r\n")), "key")
 
 
 def test_an_address_names_a_key_and_never_repeats_a_password() -> None:
@@ -66,5 +66,5 @@ def test_an_address_names_a_key_and_never_repeats_a_password() -> None:
 
 @pytest.mark.parametrize("url", ["redis://", "redis://host", "redis://host/", "redis://h:x/k"])
 def test_an_address_without_a_key_is_refused(url: str) -> None:
-    with pytest.raises(Failed, match="redis://HOST:PORT/DATABASE/KEY"):
+    with pytest.raises(CommandFailed, match="redis://HOST:PORT/DATABASE/KEY"):
         place_of(url)

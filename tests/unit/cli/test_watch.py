@@ -1,7 +1,7 @@
 """Who moved since the list changed last."""
 
 from rankd.cli.watch import movements
-from rankd.wire import Row
+from rankd.schemas import Row
 
 
 def rows(*players: str) -> list[Row]:

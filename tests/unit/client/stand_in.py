@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from rankd.http_client.message import Request, Response
+from rankd.http_client.message import HttpRequest, HttpResponse
 
-Answer = Callable[[Request], Response]
+Answer = Callable[[HttpRequest], HttpResponse]
 
 
 class StandIn:
@@ -13,7 +13,7 @@ class StandIn:
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
 
-    def send(self, request: Request) -> Response:
+    def send(self, request: HttpRequest) -> HttpResponse:
         return self._answer(request)
 
     def close(self) -> None:
@@ -26,17 +26,17 @@ class AsyncStandIn:
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: HttpRequest) -> HttpResponse:
         return self._answer(request)
 
     async def close(self) -> None:
         """Nothing is open."""
 
 
-def ok(body: bytes, status: int = 200) -> Response:
-    return Response(status, {}, body)
+def ok(body: bytes, status: int = 200) -> HttpResponse:
+    return HttpResponse(status, {}, body)
 
 
-def sent_json(request: Request) -> bytes:
+def sent_json(request: HttpRequest) -> bytes:
     assert request.body is not None
     return request.body

@@ -6,24 +6,24 @@ import msgspec
 import pytest
 from tests.unit.client.stand_in import AsyncStandIn, ok, sent_json
 
-from rankd import wire
-from rankd.client import AsyncClient, Policy, Unreachable
-from rankd.http_client.message import Request, Response, TransportError
+from rankd import schemas
+from rankd.client import AsyncClient, RetryPolicy, Unreachable
+from rankd.http_client.message import HttpRequest, HttpResponse, TransportError
 
-SOON = Policy(retries_max=2, backoff_seconds=0.001)
-RECEIPT = wire.Receipt("b", "p", "counted", 1, None, 1, None, None, 1, 100.0, 9, {})
+SOON = RetryPolicy(retries_max=2, backoff_seconds=0.001)
+RECEIPT = schemas.Receipt("b", "p", "counted", 1, None, 1, None, None, 1, 100.0, 9, {})
 
 
 def test_a_retry_sends_the_same_key_again() -> None:
     keys: list[str] = []
 
-    def answer(request: Request) -> Response:
+    def answer(request: HttpRequest) -> HttpResponse:
         keys.append(msgspec.json.decode(sent_json(request))["key"])
         if len(keys) < 3:
             raise TransportError("cut off", sent=True)
-        return ok(wire.encode(RECEIPT))
+        return ok(schemas.encode(RECEIPT))
 
-    async def submit() -> wire.Receipt:
+    async def submit() -> schemas.Receipt:
         transport = AsyncStandIn(answer)
         async with AsyncClient("http://rankd.test", policy=SOON, transport=transport) as ranks:
             return await ranks.submit("b", "p", delta=1)
@@ -34,19 +34,19 @@ def test_a_retry_sends_the_same_key_again() -> None:
 
 
 def test_walks_and_batches_go_on_to_the_end_and_failures_are_raised() -> None:
-    rows = [wire.Row(n, f"p{n}", None, n, None, None) for n in range(1, 5)]
-    page = wire.Page("b", "all", None, 4, 5, "exact", False, rows[:2], "c", None)
+    rows = [schemas.Row(n, f"p{n}", None, n, None, None) for n in range(1, 5)]
+    page = schemas.Page("b", "all", None, 4, 5, "exact", False, rows[:2], "c", None)
 
-    def answer(request: Request) -> Response:
+    def answer(request: HttpRequest) -> HttpResponse:
         if request.method == "POST":
             count = len(msgspec.json.decode(sent_json(request))["scores"])
-            return ok(wire.encode(wire.Results([RECEIPT] * count, 9)))
+            return ok(schemas.encode(schemas.Results([RECEIPT] * count, 9)))
         if request.path == "/v1/boards":
             raise TransportError("connection refused", sent=False)
         shown = page
         if "cursor=" in request.path:
             shown = msgspec.structs.replace(page, standings=rows[2:], next_cursor=None)
-        return ok(wire.encode(shown))
+        return ok(schemas.encode(shown))
 
     async def use() -> None:
         transport = AsyncStandIn(answer)

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from rankd import wire
-from rankd.api.routes import Found, Router
-from rankd.api.table import ROUTES
+from rankd import schemas
+from rankd.api.routes import ROUTES
+from rankd.api.routing import RouteMatch, Router
 from rankd.client import calls
 from rankd.client.calls import Call
-from rankd.http_client.message import Response
+from rankd.http_client.message import HttpResponse
 
 ROUTER = Router(ROUTES)
 
@@ -79,7 +79,7 @@ def test_what_is_not_said_of_a_player_is_not_sent(given: dict[str, Any], sent: b
     assert calls.set_profile("p", **given).body == sent
 
 
-def found_by(call: Call[Any]) -> Found:
+def found_by(call: Call[Any]) -> RouteMatch:
     return ROUTER.find(call.method, call.path.partition("?")[0])
 
 
@@ -153,32 +153,32 @@ def test_a_batch_larger_than_the_service_takes_is_refused_before_anything_is_sen
 
 
 def read(call: Call[calls.T], shape: object, status: int = 200) -> calls.T:
-    return call.read(Response(status, {"etag": '"e"'}, wire.encode(shape)))
+    return call.read(HttpResponse(status, {"etag": '"e"'}, schemas.encode(shape)))
 
 
-PAGE = wire.Page("b", "all", None, 1, 5, "exact", False, [], None, None)
+PAGE = schemas.Page("b", "all", None, 1, 5, "exact", False, [], None, None)
 
 
 def test_scores_and_metadata_are_read_digit_for_digit() -> None:
-    row = wire.Row(1, "p", None, Decimal("12.50"), None, {"lap": Decimal("1.10")})
+    row = schemas.Row(1, "p", None, Decimal("12.50"), None, {"lap": Decimal("1.10")})
     page = read(calls.top("b"), msgspec.structs.replace(PAGE, standings=[row]))
     assert page.standings[0].score == Decimal("12.50")
     assert str(page.standings[0].metadata["lap"]) == "1.10"
 
 
 def test_defining_tells_a_board_from_what_would_change() -> None:
-    board = wire.BoardBody(
+    board = schemas.BoardBody(
         name="b", definition={}, windows=[], next_reset=None, total=0, as_of=1, server_time=""
     )
     assert read(calls.define("b"), board, 201) == board
-    preview = wire.Preview("b", False, [wire.Change("rule", "best", "sum")], [])
+    preview = schemas.Preview("b", False, [schemas.Change("rule", "best", "sum")], [])
     assert read(calls.define("b"), preview) == preview
 
 
 def test_a_batch_tells_receipts_from_refusals() -> None:
-    receipt = wire.Receipt("b", "p", "counted", 1, None, 1, None, None, 1, 100.0, 9, {})
-    refusal = wire.Refusal("unknown_board", "there is no board", "no")
-    results = wire.Results([receipt, refusal], 9)
+    receipt = schemas.Receipt("b", "p", "counted", 1, None, 1, None, None, 1, 100.0, 9, {})
+    refusal = schemas.Refusal("unknown_board", "there is no board", "no")
+    results = schemas.Results([receipt, refusal], 9)
     assert read(calls.submit_batch([]), results) == [receipt, refusal]
 
 
@@ -205,14 +205,14 @@ def test_a_walk_goes_on_by_cursor_in_the_window_it_began_in() -> None:
 
 def test_history_and_facts_go_on_where_they_are_told() -> None:
     history = calls.walk_history("b", "p", limit=2)
-    some = wire.History(board="b", player="p", facts=[], next_before=4, as_of=9)
+    some = schemas.History(board="b", player="p", facts=[], next_before=4, as_of=9)
     following = history.following(some)
     assert following is not None
     assert "before=4" in following.path
     assert history.following(msgspec.structs.replace(some, next_before=None)) is None
 
     facts = calls.walk_facts(board="b")
-    trail = wire.Facts(facts=[], next_after=4, as_of=9)
+    trail = schemas.Facts(facts=[], next_after=4, as_of=9)
     next_facts = facts.following(trail)
     assert next_facts is not None
     assert "after=4" in next_facts.path
@@ -221,8 +221,8 @@ def test_history_and_facts_go_on_where_they_are_told() -> None:
 
 
 def test_a_walk_in_a_range_of_time_stays_in_it() -> None:
-    some = wire.History(board="b", player="p", facts=[], next_before=4, as_of=9)
-    trail = wire.Facts(facts=[], next_after=4, as_of=9)
+    some = schemas.History(board="b", player="p", facts=[], next_before=4, as_of=9)
+    trail = schemas.Facts(facts=[], next_after=4, as_of=9)
     for following in (
         calls.walk_history("b", "p", **BETWEEN).following(some),
         calls.walk_facts(**BETWEEN).following(trail),
@@ -234,7 +234,7 @@ def test_a_walk_in_a_range_of_time_stays_in_it() -> None:
 
 
 def test_players_go_on_behind_the_last_of_a_page() -> None:
-    found = wire.Players(players=[], next_after="p 1", as_of=9)
+    found = schemas.Players(players=[], next_after="p 1", as_of=9)
     pages = calls.walk_players("p", limit=2)
     following = pages.following(found)
     assert following is not None

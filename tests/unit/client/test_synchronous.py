@@ -8,14 +8,14 @@ import pytest
 from tests.unit.client.stand_in import Answer, StandIn, ok, sent_json
 
 import rankd
-from rankd import wire
-from rankd.client import Client, Policy, Unreachable, calls
+from rankd import schemas
+from rankd.client import Client, RetryPolicy, Unreachable, calls
 from rankd.errors import Overloaded, RankdError
-from rankd.http_client.message import Request, Response, TransportError
+from rankd.http_client.message import HttpRequest, HttpResponse, TransportError
 
-SOON = Policy(retries_max=3, backoff_seconds=0.001)
-RECEIPT = wire.Receipt("b", "p", "counted", 1, None, 1, None, None, 1, 100.0, 9, {})
-PAGE = wire.Page("b", "all", None, 1, 5, "exact", False, [], None, None)
+SOON = RetryPolicy(retries_max=3, backoff_seconds=0.001)
+RECEIPT = schemas.Receipt("b", "p", "counted", 1, None, 1, None, None, 1, 100.0, 9, {})
+PAGE = schemas.Page("b", "all", None, 1, 5, "exact", False, [], None, None)
 
 
 def client(answer: Answer, **options: Any) -> Client:
@@ -28,11 +28,11 @@ def client(answer: Answer, **options: Any) -> Client:
 
 
 def test_a_request_carries_its_body_and_the_client_shows_no_key() -> None:
-    seen: list[Request] = []
+    seen: list[HttpRequest] = []
 
-    def answer(request: Request) -> Response:
+    def answer(request: HttpRequest) -> HttpResponse:
         seen.append(request)
-        return ok(wire.encode(RECEIPT))
+        return ok(schemas.encode(RECEIPT))
 
     with client(answer, key="rk_secret", url="http://rankd.test/prefix/") as ranks:
         assert ranks.submit("b", "p", 1) == RECEIPT
@@ -45,11 +45,11 @@ def test_a_request_carries_its_body_and_the_client_shows_no_key() -> None:
 def test_a_retry_sends_the_same_key_again() -> None:
     keys: list[str] = []
 
-    def answer(request: Request) -> Response:
+    def answer(request: HttpRequest) -> HttpResponse:
         keys.append(msgspec.json.decode(sent_json(request))["key"])
         if len(keys) < 3:
             raise TransportError("cut off", sent=True)
-        return ok(wire.encode(RECEIPT))
+        return ok(schemas.encode(RECEIPT))
 
     with client(answer) as ranks:
         ranks.submit("b", "p", delta=1)
@@ -60,7 +60,7 @@ def test_a_retry_sends_the_same_key_again() -> None:
 def test_a_service_that_stays_away_is_told_after_so_many_attempts() -> None:
     attempts = 0
 
-    def answer(_: Request) -> Response:
+    def answer(_: HttpRequest) -> HttpResponse:
         nonlocal attempts
         attempts += 1
         raise TransportError("connection refused", sent=False)
@@ -76,14 +76,14 @@ def test_a_service_that_stays_away_is_told_after_so_many_attempts() -> None:
 def test_many_submissions_go_in_batches_and_a_failure_says_how_many_were_answered() -> None:
     requests = 0
 
-    def answer(request: Request) -> Response:
+    def answer(request: HttpRequest) -> HttpResponse:
         nonlocal requests
         requests += 1
         if requests > 2:
             body = {"status": 503, "detail": "full", "code": "overloaded", "applied": "no"}
             return ok(msgspec.json.encode(body), 503)
         count = len(msgspec.json.decode(sent_json(request))["scores"])
-        return ok(wire.encode(wire.Results([RECEIPT] * count, 9)))
+        return ok(schemas.encode(schemas.Results([RECEIPT] * count, 9)))
 
     with client(answer) as ranks:
         results = ranks.submit_many([("p", n) for n in range(5)], board="b", batch=3)
@@ -94,10 +94,10 @@ def test_many_submissions_go_in_batches_and_a_failure_says_how_many_were_answere
 
 
 def test_a_walk_asks_for_the_next_page_only_when_it_is_needed() -> None:
-    rows = [wire.Row(n, f"p{n}", None, n, None, None) for n in range(1, 5)]
+    rows = [schemas.Row(n, f"p{n}", None, n, None, None) for n in range(1, 5)]
     asked = 0
 
-    def answer(request: Request) -> Response:
+    def answer(request: HttpRequest) -> HttpResponse:
         nonlocal asked
         asked += 1
         first = "cursor=" not in request.path
@@ -106,7 +106,7 @@ def test_a_walk_asks_for_the_next_page_only_when_it_is_needed() -> None:
             standings=rows[:2] if first else rows[2:],
             next_cursor="c" if first else None,
         )
-        return ok(wire.encode(page))
+        return ok(schemas.encode(page))
 
     with client(answer) as ranks:
         walk = ranks.walk("b", limit=2)

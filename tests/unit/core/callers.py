@@ -1,4 +1,4 @@
-"""Callers of an intake, an engine's or one by itself: they submit, wait, look and are refused."""
+"""Callers of an writer, an engine's or one by itself: they submit, wait, look and are refused."""
 
 import asyncio
 from collections.abc import Mapping
@@ -9,22 +9,22 @@ import pytest
 from tests.unit.core.doubles import FaultyLedger, SetClock
 
 from rankd.adapters.memory.index import NativeIndex
-from rankd.core.book import Book
-from rankd.core.intake import Answer, Intake
+from rankd.core.engine import Engine
 from rankd.core.projector import Projector
-from rankd.core.service import Rankd
+from rankd.core.state import State
+from rankd.core.writer import Writer, WriteResult
 from rankd.errors import LedgerUnavailable
 from rankd.model.facts import Fact, FriendsSet
 
 BOARD: Mapping[str, object] = {"rule": "sum", "windows": ["all"]}
 
 
-async def submit(rankd: Rankd, player: str, score: int, key: str | None = None) -> Answer:
+async def submit(rankd: Engine, player: str, score: int, key: str | None = None) -> WriteResult:
     (answer,) = await rankd.submit("b", [{"player": player, "score": score, "key": key}])
     return answer
 
 
-async def scores(rankd: Rankd, board: str = "b") -> dict[str, int]:
+async def scores(rankd: Engine, board: str = "b") -> dict[str, int]:
     page = await rankd.reader.page(board, limit=1000)
     return {one.player: one.scores[0] for one in page.standings}
 
@@ -36,13 +36,13 @@ async def until_waiting(*tasks: "asyncio.Task[Any]") -> None:
     assert not any(task.done() for task in tasks)
 
 
-def intake_of(ledger: FaultyLedger, *, waiting_max: int = 100, batch_max: int = 100) -> Intake:
-    return Intake(
+def intake_of(ledger: FaultyLedger, *, waiting_max: int = 100, batch_max: int = 100) -> Writer:
+    return Writer(
         ledger=ledger,
-        projector=Projector(ledger=ledger, index=NativeIndex(), book=Book()),
+        projector=Projector(ledger=ledger, index=NativeIndex(), state=State()),
         clock=SetClock(),
         reading=nullcontext(),
-        owed={},
+        unstored={},
         waiting_max=waiting_max,
         batch_max=batch_max,
     )
@@ -52,7 +52,7 @@ def friends(number: int) -> list[Fact]:
     return [FriendsSet(f"p{number}", ("ann",))]
 
 
-async def refused(rankd: Rankd) -> None:
+async def refused(rankd: Engine) -> None:
     with pytest.raises(LedgerUnavailable) as refusal:
         await submit(rankd, "p", 1)
     assert refusal.value.applied == "no"

@@ -13,15 +13,15 @@ from typing import Any, ClassVar, Literal, overload
 
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.ledger import MemoryLedger
-from rankd.adapters.memory.snapshot import SnapshotFolder
-from rankd.core.book import BoardPage
+from rankd.adapters.memory.snapshot_folder import SnapshotFolder
+from rankd.core.engine import Engine, running
 from rankd.core.projector import Projector
-from rankd.core.recovery import Build, Home
-from rankd.core.service import Rankd, running
+from rankd.core.recovery import Build, IndexHome
+from rankd.core.state import BoardState
 from rankd.errors import IndexUnavailable, LedgerUnavailable, RankdError
 from rankd.model.facts import Fact, Position, Recorded
 from rankd.model.window import Instant
-from rankd.ports import Appended, Clock, FirstUse, Kept, Ledger, Progress, RankIndex
+from rankd.ports import Appended, Clock, FirstUse, Ledger, Progress, RankIndex, StoredReceipt
 
 HOUR = 3_600_000_000
 DAY = 24 * HOUR
@@ -98,7 +98,9 @@ class ReceivingLedger(MemoryLedger):
     async def begin_copy(self, source: str) -> None:
         self.told.append(f"begun: {source}")
 
-    async def take_over(self, facts: Sequence[Recorded], *, receipts: Sequence[Kept] = ()) -> None:
+    async def take_over(
+        self, facts: Sequence[Recorded], *, receipts: Sequence[StoredReceipt] = ()
+    ) -> None:
         if self._fails_after == 0:
             self._fails_after = None
             raise LedgerUnavailable("it is gone", applied="unknown")
@@ -233,7 +235,7 @@ class FaultyLedger:
         facts: Sequence[Fact],
         *,
         now: Instant,
-        receipts: Sequence[Kept] = ...,
+        receipts: Sequence[StoredReceipt] = ...,
         after: None = ...,
     ) -> Appended: ...
 
@@ -243,7 +245,7 @@ class FaultyLedger:
         facts: Sequence[Fact],
         *,
         now: Instant,
-        receipts: Sequence[Kept] = ...,
+        receipts: Sequence[StoredReceipt] = ...,
         after: Position | None,
     ) -> Appended | None: ...
 
@@ -252,7 +254,7 @@ class FaultyLedger:
         facts: Sequence[Fact],
         *,
         now: Instant,
-        receipts: Sequence[Kept] = (),
+        receipts: Sequence[StoredReceipt] = (),
         after: Position | None = None,
     ) -> Appended | None:
         self._refuse_if_broken()
@@ -271,7 +273,11 @@ class FaultyLedger:
         raise error
 
     async def _append(
-        self, facts: Sequence[Fact], now: Instant, receipts: Sequence[Kept], after: Position | None
+        self,
+        facts: Sequence[Fact],
+        now: Instant,
+        receipts: Sequence[StoredReceipt],
+        after: Position | None,
     ) -> Appended | None:
         appended = await self.inner.append(facts, now=now, receipts=receipts, after=after)
         return appended and appended._replace(link=await self.inner.chain_head())
@@ -302,10 +308,10 @@ class FaultyLedger:
     async def first_use(self, *, board: str, key: str) -> FirstUse | None:
         return await self.inner.first_use(board=board, key=key)
 
-    async def keep_receipts(self, receipts: Sequence[Kept]) -> None:
+    async def keep_receipts(self, receipts: Sequence[StoredReceipt]) -> None:
         await self.inner.keep_receipts(receipts)
 
-    async def kept_receipts(self, *, after: Position, limit: int) -> Sequence[Kept]:
+    async def kept_receipts(self, *, after: Position, limit: int) -> Sequence[StoredReceipt]:
         return await self.inner.kept_receipts(after=after, limit=limit)
 
     async def receipts_through(self) -> Position:
@@ -379,28 +385,28 @@ class LosableLedger(FaultyLedger):
 # ------------------------------------------------------------------------------ engines
 
 
-def bare() -> Home:
+def bare() -> IndexHome:
     """Return an index that is kept nowhere."""
-    return Home(NativeIndex(), None)
+    return IndexHome(NativeIndex(), None)
 
 
-def bare_in_moves() -> Home:
-    return Home(MovesIndex(), None)
+def bare_in_moves() -> IndexHome:
+    return IndexHome(MovesIndex(), None)
 
 
 def kept_in(folder: Path) -> Build:
     """Return how to build an index that is kept in a folder."""
 
-    def build() -> Home:
+    def build() -> IndexHome:
         index = NativeIndex()
-        return Home(index, SnapshotFolder(folder, index))
+        return IndexHome(index, SnapshotFolder(folder, index))
 
     return build
 
 
 def engine(
     ledger: Ledger, clock: Clock | None = None, build: Build = bare
-) -> AbstractAsyncContextManager[Rankd]:
+) -> AbstractAsyncContextManager[Engine]:
     """Return a running engine on these parts."""
     return running(ledger=ledger, build=build, clock=clock or SetClock(), reading=nullcontext())
 
@@ -410,21 +416,21 @@ async def facts_of(ledger: Ledger) -> Sequence[Recorded]:
     return await ledger.read(after=Position(0), limit=1_000_000)
 
 
-async def verified(rankd: Rankd) -> None:
+async def verified(rankd: Engine) -> None:
     """Have an engine compare itself with its ledger."""
     async for _ in rankd.verify():
         pass
 
 
 def state_of(projector: Projector) -> dict[str, object]:
-    """Return all that a projector knows, the index and the book, to be compared."""
-    book = projector.book
+    """Return all that a projector knows, the index and the state, to be compared."""
+    state = projector.state
     return {
         "index": digest_of(projector.index),
-        "boards": {name: page_of(page) for name, page in book.boards.items()},
-        "profiles": book.profiles,
-        "friends": book.friends,
-        "as of": (projector.checkpoint, projector.at, book.profiled_at),
+        "boards": {name: page_of(page) for name, page in state.boards.items()},
+        "profiles": state.profiles,
+        "friends": state.friends,
+        "as of": (projector.checkpoint, projector.at, state.profiled_at),
     }
 
 
@@ -436,8 +442,8 @@ def digest_of(index: RankIndex) -> str:
     return index.digest().hex()
 
 
-def page_of(page: BoardPage) -> dict[str, object]:
-    """Return all that a page of the book says."""
+def page_of(page: BoardState) -> dict[str, object]:
+    """Return all that a page of the state says."""
     return {
         "definition": page.board.definition(),
         "since": (page.since, page.defined_at, page.default),

@@ -14,9 +14,9 @@ from typing import Any
 from hypothesis import strategies as st
 from tests.unit.core.doubles import HOUR, SetClock
 
-from rankd.core.intake import Answer
-from rankd.core.service import Rankd
-from rankd.core.turns import due_turns
+from rankd.core.engine import Engine
+from rankd.core.window_schedule import due_turns
+from rankd.core.writer import WriteResult
 from rankd.errors import Refused
 from rankd.model.facts import Position
 
@@ -86,7 +86,7 @@ STEPS = st.tuples(_FIRST, _LATER).map(lambda both: [both[0], *both[1]])
 class History:
     """What was done to an engine, and what it answered."""
 
-    rankd: Rankd
+    rankd: Engine
     clock: SetClock
     receipts: dict[Position, bytes] = field(default_factory=dict)
     """By position, as the live engine told them."""
@@ -118,7 +118,7 @@ class History:
         for answer in await self.rankd.submit(board, [body]):
             self._note(answer)
 
-    def _note(self, answer: Answer) -> None:
+    def _note(self, answer: WriteResult) -> None:
         if answer.receipt is None:
             return
         told = answer.receipt.encode()
@@ -149,4 +149,4 @@ class History:
         self.clock.time += hours * HOUR
         await self.rankd.sealer.turn()
         now = max(self.clock.time, self.rankd.reader.projector.at)
-        assert not due_turns(self.rankd.book, now), "what is due happens, and is not due again"
+        assert not due_turns(self.rankd.state, now), "what is due happens, and is not due again"

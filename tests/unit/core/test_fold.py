@@ -21,9 +21,9 @@ from tests.unit.core.histories import STEPS, History, Step
 
 from rankd.adapters.memory.index import NativeIndex
 from rankd.core import fold
-from rankd.core.book import Book
-from rankd.core.entrants import SWEPT_TOGETHER
+from rankd.core.player_boards import SWEPT_TOGETHER
 from rankd.core.projector import Projector
+from rankd.core.state import State
 from rankd.model.facts import Position, Recorded
 from rankd.model.receipt import Receipt
 from rankd.model.standing import Rank
@@ -36,7 +36,7 @@ class Folded:
     """Facts of a ledger folded once more, cut into batches."""
 
     def __init__(self, ledger: Ledger, index: RankIndex | FarIndex) -> None:
-        self.projector = Projector(ledger=ledger, index=cast("RankIndex", index), book=Book())
+        self.projector = Projector(ledger=ledger, index=cast("RankIndex", index), state=State())
         self.receipts: dict[Position, bytes] = {}
 
     async def fold(self, facts: Sequence[Recorded], cuts: Sequence[int]) -> "Folded":
@@ -262,7 +262,7 @@ async def test_retired_boards_leave_no_entrants() -> None:
         submit("ann", 1),
     )
     folded = await Folded(ledger, NativeIndex()).fold(facts, range(len(facts)))
-    assert len(folded.projector.book.entrants) == 0
+    assert len(folded.projector.state.player_boards) == 0
 
 
 # --------------------------------------------------------------- turns for who reads

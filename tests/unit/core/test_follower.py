@@ -20,7 +20,7 @@ from tests.unit.core.doubles import (
 from rankd.adapters.memory.ledger import MemoryLedger
 from rankd.core import follower as module
 from rankd.core.follower import following
-from rankd.core.recovery import Home
+from rankd.core.recovery import IndexHome
 from rankd.errors import IndexBehind, LedgerUnavailable, SnapshotDamaged
 from rankd.model.facts import Position, Recorded
 from rankd.ports import Progress
@@ -134,7 +134,7 @@ async def test_a_follower_that_is_behind_for_long_says_so_until_it_has_caught_up
             for waits in (True, False):
                 read.may_read.clear()
                 await rankd.submit("b", [{"player": "p", "score": 1}])
-                before = follower.book.revision
+                before = follower.state.revision
                 if waits:
                     await follower.follow_to(rankd.position)
                 while not follower.stale:
@@ -142,7 +142,7 @@ async def test_a_follower_that_is_behind_for_long_says_so_until_it_has_caught_up
                     await asyncio.sleep(0.001)
                 assert isinstance(follower.index_failure, IndexBehind)
                 assert follower.ledger_failure is None
-                assert follower.book.revision > before, "answers that are prepared do not last"
+                assert follower.state.revision > before, "answers that are prepared do not last"
                 await follower.follow_to(rankd.position)  # Nobody waits again for what is told.
                 read.may_read.set()
                 await until(lambda: not follower.stale)
@@ -159,10 +159,10 @@ async def test_what_the_writer_says_of_itself_is_told_until_it_says_otherwise() 
         assert (follower.stale, follower.writable, follower.writer_answers) == (True, False, True)
         follower.hear(Position(0))
         assert (follower.stale, follower.writable) == (False, True)
-        before = follower.book.revision
+        before = follower.state.revision
         follower.miss(LedgerUnavailable("it is silent", applied="no"))
         assert (follower.stale, follower.writable, follower.writer_answers) == (True, False, False)
-        assert follower.book.revision > before
+        assert follower.state.revision > before
         follower.hear(Position(0))
         assert (follower.stale, follower.writable, follower.writer_answers) == (False, True, True)
 
@@ -205,7 +205,7 @@ async def test_a_snapshot_that_is_replaced_while_it_is_loaded_is_not_taken_for_d
         await rankd.save()
         loads = 0
 
-        def replaced() -> Home:
+        def replaced() -> IndexHome:
             """A home whose first load finds its files gone, for another save took their place."""
             home = build()
             assert home.snapshots is not None

@@ -21,13 +21,14 @@ from tests.unit.core.doubles import (
     kept_in,
 )
 
-from rankd.adapters.memory.copies import MemoryCopies
+from rankd.adapters.memory.archive import MemoryArchive
 from rankd.adapters.memory.index import NativeIndex
-from rankd.adapters.memory.standings import MemoryStandings
-from rankd.core import managers, service
-from rankd.core.copies import newest_copy
-from rankd.core.recovery import Home, Shared, recover
-from rankd.core.service import running
+from rankd.adapters.memory.state_snapshots import MemoryStateSnapshots
+from rankd.core import engine as engine_module
+from rankd.core import managers
+from rankd.core.engine import Engine, running
+from rankd.core.recovery import IndexHome, SharedHome, recover
+from rankd.core.state_snapshots import newest_copy
 from rankd.errors import IndexUnavailable, LedgerUnavailable
 from rankd.model.facts import Position
 from rankd.ports import NOTHING_HELD, Progress, SealedName, SealedRow
@@ -54,8 +55,8 @@ async def test_windows_turn_although_nobody_submits() -> None:
     async with engine(ledger, clock) as rankd:
         await rankd.define("b", BOARD)
         clock.time += DAY
-        await until(lambda: "daily:2026-11-14" in rankd.book.page("b").sealed)
-        assert rankd.book.page("b").windows["daily"].window.id == "daily:2026-11-15"
+        await until(lambda: "daily:2026-11-14" in rankd.state.page("b").sealed)
+        assert rankd.state.page("b").windows["daily"].window.id == "daily:2026-11-15"
         before = ledger.begun
         await asyncio.sleep(0.02)
         assert ledger.begun == before  # And then there is nothing to do.
@@ -89,7 +90,7 @@ async def test_the_index_is_saved_when_enough_was_folded(
 async def test_at_the_end_it_is_saved_only_if_that_is_worth_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least: int, saved: int
 ) -> None:
-    monkeypatch.setattr(service, "SAVE_AT_CLOSE_FACTS", least)
+    monkeypatch.setattr(engine_module, "SAVE_AT_CLOSE_FACTS", least)
     ledger = FaultyLedger()
     async with engine(ledger, build=kept_in(tmp_path)) as rankd:
         await rankd.define("b", BOARD)
@@ -100,7 +101,7 @@ async def test_at_the_end_it_is_saved_only_if_that_is_worth_it(
 async def test_an_engine_that_failed_is_not_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "SAVE_AT_CLOSE_FACTS", 1)
+    monkeypatch.setattr(engine_module, "SAVE_AT_CLOSE_FACTS", 1)
     ledger = FaultyLedger()
     async with engine(ledger, build=kept_in(tmp_path)) as rankd:
         await rankd.define("b", BOARD)
@@ -138,7 +139,7 @@ async def test_a_save_that_fails_is_told_and_not_tried_again_at_once(
     monkeypatch.setattr(managers, "SAVE_EVERY_FACTS", 5)
     failing = FailingSnapshots()
     with caplog.at_level(logging.ERROR):
-        async with engine(FaultyLedger(), build=lambda: Home(NativeIndex(), failing)) as rankd:
+        async with engine(FaultyLedger(), build=lambda: IndexHome(NativeIndex(), failing)) as rankd:
             await rankd.define("b", BOARD)
             await rankd.submit("b", [{"player": "p", "score": 1}] * 10)
             await until(lambda: failing.asked > 0)
@@ -189,14 +190,14 @@ async def test_final_standings_are_archived_once_and_go_on_where_they_broke_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(managers, "PAGE_LIMIT_MAX", 2)
-    clock, archive = SetClock(), MemoryStandings()
+    clock, archive = SetClock(), MemoryArchive()
     async with engine(FaultyLedger(), clock) as rankd:
         await rankd.define("b", {"windows": ["daily"], "ties": "standard"})
         scores = [("ann", 3), ("bob", 5), ("cyd", 3), ("dee", 1), ("eve", 9)]
         await rankd.submit("b", scores)
         clock.time += DAY
         await rankd.sealer.turn()
-        (sealed,) = rankd.book.boards["b"].sealed.values()
+        (sealed,) = rankd.state.boards["b"].sealed.values()
         name = ("b", sealed.window.id, sealed.through)
         ties = [(1, "eve", 9), (2, "bob", 5), (3, "ann", 3), (3, "cyd", 3), (5, "dee", 1)]
         expected = [(place, *row) for place, row in enumerate(ties, start=1)]
@@ -218,7 +219,7 @@ async def test_final_standings_are_archived_once_and_go_on_where_they_broke_off(
 
 
 async def test_what_a_board_keeps_no_longer_is_dropped_from_the_archive_too() -> None:
-    clock, archive = SetClock(), MemoryStandings()
+    clock, archive = SetClock(), MemoryArchive()
     async with engine(FaultyLedger(), clock) as rankd:
         await rankd.define("b", {"windows": ["daily"], "retention": {"daily": "2d"}})
         await rankd.define("kept", {"windows": ["daily"]})
@@ -229,7 +230,7 @@ async def test_what_a_board_keeps_no_longer_is_dropped_from_the_archive_too() ->
             await rankd.submit("kept", [("ann", 3)])
             clock.time += DAY
             await rankd.sealer.turn()
-            for page in list(rankd.book.boards.values()):
+            for page in list(rankd.state.boards.values()):
                 for sealed in list(page.sealed.values()):
                     await archiver.keep(sealed)
             await archiver.drop()
@@ -237,8 +238,8 @@ async def test_what_a_board_keeps_no_longer_is_dropped_from_the_archive_too() ->
         for _ in range(5):
             await turn(mine)
         closed = [{name.window for name in archived_of(archive, board)} for board in ("b", "kept")]
-        assert list(map(len, closed)) == [len(rankd.book.boards["b"].sealed), 5]
-        assert closed[0] == set(rankd.book.boards["b"].sealed) and len(closed[0]) < 5
+        assert list(map(len, closed)) == [len(rankd.state.boards["b"].sealed), 5]
+        assert closed[0] == set(rankd.state.boards["b"].sealed) and len(closed[0]) < 5
         assert set(archive.sealed) == set(archive.totals)
 
         # Another life of the node finds what was dropped while nobody looked.
@@ -258,14 +259,14 @@ async def test_what_a_board_keeps_no_longer_is_dropped_from_the_archive_too() ->
 
 
 async def test_archives_of_windows_that_a_wrong_time_closed_are_dropped() -> None:
-    clock, archive = SetClock(), MemoryStandings()
+    clock, archive = SetClock(), MemoryArchive()
     async with engine(FaultyLedger(), clock) as rankd:
         await rankd.define("b", {"windows": ["daily"]})
         archiver = managers.Archiver(rankd.reader, archive)
 
         async def archived() -> list[str]:
             await rankd.submit("b", [("ann", 3)])
-            for sealed in list(rankd.book.page("b").sealed.values()):
+            for sealed in list(rankd.state.page("b").sealed.values()):
                 await archiver.keep(sealed)
             await archiver.drop()
             return [name.window for name in archived_of(archive, "b")]
@@ -284,17 +285,17 @@ async def test_archives_of_windows_that_a_wrong_time_closed_are_dropped() -> Non
         assert await archived() == ["daily:2026-11-14", "daily:2026-11-15"]
 
 
-async def look(rankd: service.Rankd, archiver: managers.Archiver) -> None:
+async def look(rankd: Engine, archiver: managers.Archiver) -> None:
     """Have an archiver look at all closed windows once."""
     await rankd.sealer.turn()
-    for page in list(rankd.book.boards.values()):
+    for page in list(rankd.state.boards.values()):
         for sealed in list(page.sealed.values()):
             await archiver.keep(sealed)
     await archiver.drop()
 
 
 async def test_archive_that_a_wrong_time_dropped_is_made_again() -> None:
-    clock, archive = SetClock(), MemoryStandings()
+    clock, archive = SetClock(), MemoryArchive()
     async with engine(FaultyLedger(), clock) as rankd:
         await rankd.define("b", {"windows": ["daily"], "retention": {"daily": "3d"}})
         first, second = (managers.Archiver(rankd.reader, archive) for _ in range(2))
@@ -316,7 +317,7 @@ async def test_archive_that_a_wrong_time_dropped_is_made_again() -> None:
 
 
 async def test_archive_that_a_wrong_time_filled_is_made_again() -> None:
-    clock, archive = SetClock(), MemoryStandings()
+    clock, archive = SetClock(), MemoryArchive()
     async with engine(FaultyLedger(), clock) as rankd:
         await rankd.define("b", {"rule": "sum", "windows": ["daily"]})
         archiver = managers.Archiver(rankd.reader, archive)
@@ -338,18 +339,23 @@ async def test_archive_that_a_wrong_time_filled_is_made_again() -> None:
             assert set(archive.sealed) == set(archive.totals)
 
 
-def archived_of(archive: MemoryStandings, board: str) -> list[SealedName]:
+def archived_of(archive: MemoryArchive, board: str) -> list[SealedName]:
     return [SealedName(*name) for name in archive.sealed if name[0] == board]
 
 
-def copyist(rankd: service.Rankd, ledger: FaultyLedger, copies: MemoryCopies) -> managers.Copyist:
-    return managers.Copyist(rankd._intake, ledger, copies, every_facts=5)
+def state_snapshotter(
+    rankd: Engine, ledger: FaultyLedger, copies: MemoryStateSnapshots
+) -> managers.StateSnapshotter:
+    return managers.StateSnapshotter(rankd._writer, ledger, copies, every_facts=5)
 
 
 async def test_a_copy_of_the_book_is_kept_each_time_enough_is_new() -> None:
-    ledger, copies = FaultyLedger(), MemoryCopies()
+    ledger, copies = FaultyLedger(), MemoryStateSnapshots()
     async with engine(ledger) as rankd:
-        mine, another = copyist(rankd, ledger, copies), copyist(rankd, ledger, copies)
+        mine, another = (
+            state_snapshotter(rankd, ledger, copies),
+            state_snapshotter(rankd, ledger, copies),
+        )
         await rankd.define("b", BOARD)
         await rankd.submit("b", [{"player": "p", "score": 1}] * 3)
         assert not await mine.copy()
@@ -360,14 +366,14 @@ async def test_a_copy_of_the_book_is_kept_each_time_enough_is_new() -> None:
         assert await another.copy() and not await mine.copy()
         assert list(await copies.kept()) == [10, 5]
         found = await newest_copy(copies, ledger, through=Position(9))
-        assert (found.heading.checkpoint, found.book.profile("p").name) == (5, "Ann")
-        assert list(found.book.page("b").windows) == ["daily"]
+        assert (found.heading.checkpoint, found.state.profile("p").name) == (5, "Ann")
+        assert list(found.state.page("b").windows) == ["daily"]
 
 
 async def test_of_many_players_copies_are_kept_less_often() -> None:
-    ledger, copies = FaultyLedger(), MemoryCopies()
+    ledger, copies = FaultyLedger(), MemoryStateSnapshots()
     async with engine(ledger) as rankd:
-        mine = copyist(rankd, ledger, copies)
+        mine = state_snapshotter(rankd, ledger, copies)
         for number in range(7):
             await rankd.profile(f"p{number}", {"name": "x"})
         assert await mine.copy()
@@ -380,20 +386,20 @@ async def test_of_many_players_copies_are_kept_less_often() -> None:
 
 async def test_a_copy_is_of_the_end_of_an_append() -> None:
     """Only there the hash chain tells which ledger it is of."""
-    ledger, copies = FaultyLedger(), MemoryCopies()
+    ledger, copies = FaultyLedger(), MemoryStateSnapshots()
     async with engine(ledger) as rankd:
         await rankd.define("b", BOARD)
         await rankd.submit("b", [{"player": "p", "score": 1}] * 9)
         rankd.projector.checkpoint = Position(9)  # As one who follows others may stop anywhere.
-        assert not await copyist(rankd, ledger, copies).copy()
+        assert not await state_snapshotter(rankd, ledger, copies).copy()
         rankd.projector.checkpoint = Position(10)
-        assert await copyist(rankd, ledger, copies).copy()
+        assert await state_snapshotter(rankd, ledger, copies).copy()
 
 
 async def test_a_copy_that_fails_is_told_and_not_tried_at_once_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    class Failing(MemoryCopies):
+    class Failing(MemoryStateSnapshots):
         asked = 0
 
         async def kept(self) -> Sequence[Position]:
@@ -404,7 +410,7 @@ async def test_a_copy_that_fails_is_told_and_not_tried_at_once_again(
     async with engine(ledger) as rankd:
         await rankd.define("b", BOARD)
         await rankd.submit("b", [{"player": "p", "score": 1}] * 9)
-        loop = asyncio.create_task(copyist(rankd, ledger, copies).run())
+        loop = asyncio.create_task(state_snapshotter(rankd, ledger, copies).run())
         await until(lambda: bool(caplog.records))
         await asyncio.sleep(0.02)
         loop.cancel()
@@ -413,13 +419,13 @@ async def test_a_copy_that_fails_is_told_and_not_tried_at_once_again(
 
 
 async def test_what_was_read_from_before_a_window_was_closed_is_not_archived() -> None:
-    clock, archive = SetClock(), MemoryStandings()
+    clock, archive = SetClock(), MemoryArchive()
     async with engine(FaultyLedger(), clock) as rankd:
         await rankd.define("b", {"windows": ["daily"]})
         await rankd.submit("b", [("ann", 3)])
         clock.time += DAY
         await rankd.sealer.turn()
-        (sealed,) = rankd.book.boards["b"].sealed.values()
+        (sealed,) = rankd.state.boards["b"].sealed.values()
         later = sealed._replace(through=Position(sealed.through + 9))
         with pytest.raises(IndexUnavailable, match="before the window was closed"):
             await managers.Archiver(rankd.reader, archive).keep(later)
@@ -438,7 +444,7 @@ async def test_an_index_that_cannot_be_filled_is_told_once_and_then_seldom(
         build=bare,
         clock=SetClock(),
         reading=nullcontext(),
-        shared=Shared(cast("Any", index)),
+        shared=SharedHome(cast("Any", index)),
     ) as rankd:
         await rankd.define("b", BOARD)
         tries = 0

@@ -7,9 +7,9 @@ from tests.unit.core.doubles import FaultyLedger, engine, facts_of, state_of
 
 from rankd.adapters.memory.index import NativeIndex
 from rankd.core import projector as module
-from rankd.core.book import Book
+from rankd.core.engine import Engine
 from rankd.core.projector import Projector
-from rankd.core.service import Rankd
+from rankd.core.state import State
 from rankd.errors import IndexBehind
 from rankd.model.facts import Position
 
@@ -27,7 +27,7 @@ async def filled(ledger: FaultyLedger, count: int = 20) -> None:
 
 
 def fresh(ledger: FaultyLedger) -> Projector:
-    return Projector(ledger=ledger, index=NativeIndex(), book=Book())
+    return Projector(ledger=ledger, index=NativeIndex(), state=State())
 
 
 async def test_catching_up_ends_at_the_position_asked_for() -> None:
@@ -47,18 +47,18 @@ async def test_catching_up_in_steps_of_any_size_comes_to_the_same(
     ledger = FaultyLedger()
     await filled(ledger)
     states = []
-    owed: list[dict[Position, bytes]] = []
+    unstored: list[dict[Position, bytes]] = []
     for together in (1, 3, 1_000):
         monkeypatch.setattr(module, "FACTS_TOGETHER_MAX", together)
         projector = fresh(ledger)
-        owed.append({})
+        unstored.append({})
         await projector.catch_up(
-            through=Position(21), receipts_after=Position(15), receipts=owed[-1]
+            through=Position(21), receipts_after=Position(15), receipts=unstored[-1]
         )
         states.append(state_of(projector))
     assert states[0] == states[1] == states[2]
-    assert owed[0] == owed[1] == owed[2]
-    assert list(owed[0]) == list(range(16, 22))
+    assert unstored[0] == unstored[1] == unstored[2]
+    assert list(unstored[0]) == list(range(16, 22))
 
 
 async def test_facts_out_of_turn_are_a_mistake() -> None:
@@ -67,13 +67,13 @@ async def test_facts_out_of_turn_are_a_mistake() -> None:
     facts = await facts_of(ledger)
     projector = fresh(ledger)
     await projector.fold(facts[:5])
-    other = Projector(ledger=ledger, index=projector.index, book=projector.book)
+    other = Projector(ledger=ledger, index=projector.index, state=projector.state)
     with pytest.raises(AssertionError, match="this index knows how it is at 5"):
         await other.fold(facts[:5])
     assert await projector.index.checkpoint() == 5
 
 
-async def wait_for(rankd: Rankd, position: int) -> "asyncio.Task[None]":
+async def wait_for(rankd: Engine, position: int) -> "asyncio.Task[None]":
     waiting = asyncio.create_task(rankd.reached(Position(position), within_seconds=HOURS))
     await asyncio.sleep(0)
     await asyncio.sleep(0)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.unit.core.doubles import DAY, HOUR, FaultyLedger, SetClock, bare, engine
 
 from rankd.adapters.memory.index import NativeIndex
-from rankd.core.reader import Found, Page, Reader
-from rankd.core.recovery import Home
-from rankd.core.service import Rankd
+from rankd.core.engine import Engine
+from rankd.core.reader import FoundStandings, Page, Reader
+from rankd.core.recovery import IndexHome
 from rankd.errors import InvalidPage, NotRanked, UnknownBoard, UnknownWindow
 from rankd.model.facts import Position
 from rankd.model.standing import Offset, Rank
@@ -97,7 +97,7 @@ SEASON = {"name": "season", "every": "1d", "gap": "1d", "start": "2026-11-20T00:
 CUP = {"name": "cup", "start": "2026-11-20T00:00:00Z", "end": "2026-11-21T00:00:00Z"}
 
 
-async def state_of(rankd: Rankd, window: str | None = None) -> tuple[str, str, int]:
+async def state_of(rankd: Engine, window: str | None = None) -> tuple[str, str, int]:
     page = await rankd.reader.page("b", window=window)
     assert (page.opens_at is not None) == (page.state == "scheduled")
     return page.ranking.window, page.state, page.total
@@ -163,12 +163,12 @@ async def test_the_next_window_is_scheduled_under_the_id_it_opens_with() -> None
         clock.time += DAY
         later = {**CUP, "start": "2026-11-24T00:00:00Z", "end": "2026-11-25T00:00:00Z"}
         await rankd.redefine("b", {"windows": ["all", later]})
-        (coming,) = rankd.book.page("b").scheduled(rankd.ledger_time)
+        (coming,) = rankd.state.page("b").scheduled(rankd.ledger_time)
         assert coming.window.id == "cup~2"
         assert await rankd.reader.count(coming.ranking) == 0
         clock.time += 3 * DAY
         await rankd.sealer.turn()
-        assert rankd.book.page("b").windows["cup"].window == coming.window
+        assert rankd.state.page("b").windows["cup"].window == coming.window
 
 
 async def test_a_window_whose_time_has_come_is_scheduled_until_it_is_opened() -> None:
@@ -176,7 +176,7 @@ async def test_a_window_whose_time_has_come_is_scheduled_until_it_is_opened() ->
     async with engine(FaultyLedger(), clock) as rankd:
         await rankd.define("b", {"windows": [SEASON]})
         clock.time += 6 * DAY
-        page = rankd.book.page("b")
+        page = rankd.state.page("b")
         (coming,) = page.scheduled(clock.time)
         assert coming.window.id == "season:1"
         assert page.find_window("season", clock.time) == coming
@@ -188,7 +188,7 @@ async def test_what_comes_next_is_worked_out_again_once_it_may_be_another() -> N
     clock = SetClock()
     async with engine(FaultyLedger(), clock) as rankd:
         await rankd.define("b", {"windows": [SEASON]})
-        page = rankd.book.page("b")
+        page = rankd.state.page("b")
         first = page.scheduled(clock.time)
         assert page.scheduled(clock.time + 5 * DAY) is first
         clock.time += 8 * DAY  # The 22nd: nothing ran while season:1 was to be open.
@@ -299,7 +299,7 @@ async def test_a_look_up_is_read_like_the_list_of_its_standings() -> None:
         assert not nobody and nobody == [] and len(nobody) == 0
 
 
-def like_a_list(read: Page | Found) -> None:
+def like_a_list(read: Page | FoundStandings) -> None:
     """Whatever can be asked of a list of standings has the same answer."""
     whole = list(read.standings)
     assert isinstance(read, Sequence)
@@ -335,7 +335,8 @@ async def test_what_was_read_is_printed_with_its_standings() -> None:
         assert repr(page) == f"Page(ranking={ranking}, total=1, as_of=2, standings=[{row}])"
         found = await rankd.reader.lookup("b", ["nobody"])
         assert repr(found) == (
-            f"Found(ranking={ranking}, total=1, as_of=2, standings=[], not_found=['nobody'])"
+            f"FoundStandings(ranking={ranking}, total=1, as_of=2, standings=[], "
+            "not_found=['nobody'])"
         )
         projected = await rankd.reader.scores_for("b", rank=Rank(1))
         assert projected.score == Decimal("2.5")
@@ -417,8 +418,8 @@ class FarIndex(NativeIndex):
     immediate: ClassVar[bool] = False
 
 
-def far() -> Home:
-    return Home(FarIndex(), None)
+def far() -> IndexHome:
+    return IndexHome(FarIndex(), None)
 
 
 def told(page: Page) -> tuple[object, ...]:
@@ -438,7 +439,7 @@ async def test_a_page_is_the_same_whether_it_was_waited_for(ties: str) -> None:
             assert rankd.reader.immediate is (build is bare)
             pages.append([await rankd.reader.page("b", limit=3, offset=n) for n in range(9)])  # type: ignore[arg-type]
             pages[-1].append(await rankd.reader.around("b", "p3", above=1, below=1))
-            assert rankd.reader.seeker(rankd.reader.where("b")) is None or build is bare
+            assert rankd.reader.finder(rankd.reader.where("b")) is None or build is bare
     near, waited_for = pages
     assert list(map(told, near)) == list(map(told, waited_for))
     second = near[0].standings[1]
@@ -447,7 +448,7 @@ async def test_a_page_is_the_same_whether_it_was_waited_for(ties: str) -> None:
 
 
 def seeking(reader: Reader, window: str | None = None, segment: str | None = None) -> bool:
-    return reader.seeker(reader.where("b", window, segment)) is not None
+    return reader.finder(reader.where("b", window, segment)) is not None
 
 
 def each(found: Places, width: int) -> list[Ranked | None]:
@@ -469,7 +470,7 @@ async def test_who_asks_often_is_told_what_who_asks_once_is() -> None:
         await rankd.define("b", {"windows": ["daily", "all"], "segments": ["region"]})
         await rankd.submit("b", [{"player": "p0", "score": 1, "attributes": {"region": "eu"}}])
         places = [reader.where("b", *which) for which in ((None,), ("daily",), (None, "region:eu"))]
-        seekers = [seek for where in places if (seek := reader.seeker(where)) is not None]
+        seekers = [seek for where in places if (seek := reader.finder(where)) is not None]
         for number in range(1, 30):
             player = f"p{number % 7}"
             more: dict[str, object] = {"metadata": number} if number % 2 else {}
@@ -491,7 +492,7 @@ async def test_shown_ranks_are_ranked_from_keys(ties: str) -> None:
         players = [f"p{number}" for number in range(9)]
         await rankd.submit("b", [(player, n // 3) for n, player in enumerate(players)])
         where = rankd.reader.where("b", None, None)
-        seek, rank = rankd.reader.seeker(where), rankd.reader.ranker(where)
+        seek, rank = rankd.reader.finder(where), rankd.reader.ranker(where)
         assert seek is not None and (rank is None) == (ties == "ordinal")
         found = seek(players)
         shown = found.ranks if rank is None else rank(found.order_keys)

@@ -22,12 +22,12 @@ from tests.unit.core.doubles import (
 from tests.unit.core.histories import STEPS, History, Step
 
 from rankd.adapters.memory.index import NativeIndex
-from rankd.adapters.memory.snapshot import SnapshotFolder
-from rankd.core.entrants import Entrants
-from rankd.core.intake import Answer
+from rankd.adapters.memory.snapshot_folder import SnapshotFolder
+from rankd.core.engine import Engine
+from rankd.core.player_boards import PlayerBoards
 from rankd.core.projector import BEGINNING
-from rankd.core.recovery import Home, recover
-from rankd.core.service import Rankd
+from rankd.core.recovery import IndexHome, recover
+from rankd.core.writer import WriteResult
 from rankd.errors import LedgerUnavailable, SnapshotDamaged
 from rankd.model.facts import Position
 from rankd.model.receipt import Receipt
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.anyio
 BOARD: Mapping[str, object] = {"rule": "sum", "windows": ["all", "daily"]}
 
 
-async def submit(rankd: Rankd, score: int, key: str | None = None) -> Answer:
+async def submit(rankd: Engine, score: int, key: str | None = None) -> WriteResult:
     (answer,) = await rankd.submit("b", [{"player": "p", "score": score, "key": key}])
     return answer
 
@@ -96,9 +96,9 @@ async def test_receipts_owed_at_a_crash_are_folded_again() -> None:
         await rankd.define("b", BOARD)
         answers = [await submit(rankd, number, f"k{number}") for number in range(3)]
     found = await recover(ledger.anew(), bare, ignore)
-    assert list(found.owed) == [answers[-1].position]  # The others were handed in.
+    assert list(found.unstored) == [answers[-1].position]  # The others were handed in.
     assert answers[-1].receipt is not None
-    assert Receipt.decode(found.owed[answers[-1].position]) == answers[-1].receipt
+    assert Receipt.decode(found.unstored[answers[-1].position]) == answers[-1].receipt
 
 
 async def test_a_receipt_is_that_of_its_moment_however_much_came_after_it() -> None:
@@ -202,9 +202,9 @@ async def test_notes_of_another_moment_than_their_index_are_left_aside(tmp_path:
         living = state_of(rankd.reader.projector)
     notes = await notes_of(ledger, tmp_path)
 
-    def build() -> Home:
+    def build() -> IndexHome:
         index = NativeIndex()  # At the beginning, not where the notes are.
-        return Home(index, Shelf(index, notes))
+        return IndexHome(index, Shelf(index, notes))
 
     found = await recover(ledger, build, ignore)
     assert found.saved == BEGINNING
@@ -217,9 +217,9 @@ async def test_notes_that_cannot_be_read_are_left_aside(frames: list[bytes]) -> 
     async with engine(ledger) as rankd:
         await rankd.define("b", BOARD)
 
-    def build() -> Home:
+    def build() -> IndexHome:
         index = NativeIndex()
-        return Home(index, Shelf(index, frames))
+        return IndexHome(index, Shelf(index, frames))
 
     found = await recover(ledger, build, ignore)
     assert (found.saved, found.projector.checkpoint) == (0, 1)
@@ -230,9 +230,9 @@ async def test_a_snapshot_that_cannot_be_loaded_for_other_reasons_is_no_damage()
         async def load(self, tell: Callable[[Progress], None]) -> Sequence[bytes]:
             raise SnapshotDamaged("injected")
 
-    def build() -> Home:
+    def build() -> IndexHome:
         index = NativeIndex()
-        return Home(index, Failing(index, []))
+        return IndexHome(index, Failing(index, []))
 
     ledger = FaultyLedger()
     async with engine(ledger, build=build) as rankd:
@@ -257,7 +257,7 @@ async def lives(steps: Sequence[Sequence[Step]], ends: Sequence[int], folder: Pa
         assert state_of(found.projector) == living
         again = await recover(ledger, bare, ignore)
         assert state_of(again.projector) == living
-        assert found.owed == again.owed
+        assert found.unstored == again.unstored
 
 
 @settings(max_examples=40)
@@ -273,11 +273,11 @@ async def test_entrants_are_found_in_the_index_of_a_snapshot_without_them(tmp_pa
     async with engine(ledger, build=kept_in(tmp_path)) as rankd:
         await rankd.define("b", board)
         await submit(rankd, 1)
-        page, since = rankd.book.page("b"), rankd.book.page("b").since
-        page.traced, rankd.book.entrants = False, Entrants()
+        page, since = rankd.state.page("b"), rankd.state.page("b").since
+        page.traced, rankd.state.player_boards = False, PlayerBoards()
         await rankd.save()
-    found = (await recover(ledger, kept_in(tmp_path), ignore)).projector.book
-    assert (dict(found.entrants), found.page("b").traced) == ({"p": (since,)}, True)
+    found = (await recover(ledger, kept_in(tmp_path), ignore)).projector.state
+    assert (dict(found.player_boards), found.page("b").traced) == ({"p": (since,)}, True)
 
 
 class HeldIndex(NativeIndex):
@@ -295,11 +295,11 @@ class HeldIndex(NativeIndex):
 
 
 async def test_a_save_waits_for_the_end_of_a_batch(tmp_path: Path) -> None:
-    """In the middle of one there is no link, and its receipts are not owed yet."""
+    """In the middle of one there is no link, and its receipts are not unstored yet."""
     ledger, index, many = FaultyLedger(), HeldIndex(), 2_000
     items = [{"player": f"p{n}", "score": n, "key": f"k{n}"} for n in range(many)]
     snapshots = SnapshotFolder(tmp_path, index)
-    async with engine(ledger, build=lambda: Home(index, snapshots)) as rankd:
+    async with engine(ledger, build=lambda: IndexHome(index, snapshots)) as rankd:
         await rankd.define("b", {**BOARD, "ties": "dense"})
         submitting = asyncio.create_task(rankd.submit("b", items))
         await rankd.reader.projector.reach(Position(2))
@@ -310,7 +310,7 @@ async def test_a_save_waits_for_the_end_of_a_batch(tmp_path: Path) -> None:
         await submitting
         assert await saving == 1 + many
     found = await recover(ledger.anew(), kept_in(tmp_path), ignore)
-    assert (found.saved, len(found.owed)) == (1 + many, many)
+    assert (found.saved, len(found.unstored)) == (1 + many, many)
 
 
 class FailingIndex(NativeIndex):
@@ -327,7 +327,7 @@ class FailingIndex(NativeIndex):
 async def test_a_batch_whose_second_part_fails_is_whole_after_a_start() -> None:
     ledger, index, many = FaultyLedger(), FailingIndex(), 2_000
     items = [{"player": f"p{n}", "score": n, "key": f"k{n}"} for n in range(many)]
-    async with engine(ledger, build=lambda: Home(index, None)) as rankd:
+    async with engine(ledger, build=lambda: IndexHome(index, None)) as rankd:
         await rankd.define("b", {**BOARD, "ties": "dense"})
         index.fails_after = rankd.position
         with pytest.raises(LedgerUnavailable) as failed:

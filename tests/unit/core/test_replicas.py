@@ -8,9 +8,9 @@ import pytest
 from tests.unit.core.doubles import FaultyLedger, engine
 
 from rankd.adapters.memory.index import NativeIndex
-from rankd.core.recovery import Home, folded
+from rankd.core.engine import Engine
+from rankd.core.recovery import IndexHome, folded
 from rankd.core.replicas import EVERY_BOARD, ReplicaReader, Replicas
-from rankd.core.service import Rankd
 from rankd.errors import IndexUnavailable, NotRanked
 
 pytestmark = pytest.mark.anyio
@@ -42,20 +42,20 @@ class Copy(NativeIndex):
 
 
 @asynccontextmanager
-async def behind(*boards: str) -> AsyncIterator[tuple[Rankd, Copy]]:
+async def behind(*boards: str) -> AsyncIterator[tuple[Engine, Copy]]:
     """Run an engine whose copy has what was submitted for ann, and not what came for bob."""
     ledger, copy = FaultyLedger(), Copy()
     async with engine(ledger) as rankd:
         for name in ("b", "other"):
             await rankd.define(name, BOARD)
             await rankd.submit(name, [{"player": "ann", "score": 10}])
-        await folded(ledger, Home(copy, None)).catch_up(through=await ledger.head())
+        await folded(ledger, IndexHome(copy, None)).catch_up(through=await ledger.head())
         rankd.replicas = Replicas(copy, boards)
         await rankd.submit("b", [{"player": "bob", "score": 20}])
         yield rankd, copy
 
 
-async def players(rankd: Rankd, board: str = "b", least: int | None = None) -> list[str]:
+async def players(rankd: Engine, board: str = "b", least: int | None = None) -> list[str]:
     page = await rankd.reader_of(board, least).page(board)
     return list(page.players)
 

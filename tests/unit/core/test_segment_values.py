@@ -10,9 +10,9 @@ from tests.unit.core.doubles import FarIndex, SetClock, SharedLedger, kept_in
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.ledger import MemoryLedger
 from rankd.core import segment_values
-from rankd.core.recovery import Shared
+from rankd.core.engine import Engine, running
+from rankd.core.recovery import SharedHome
 from rankd.core.segment_values import SegmentValues
-from rankd.core.service import Rankd, running
 from rankd.errors import TooManySegmentValues
 from rankd.ports import Ranking
 
@@ -30,7 +30,7 @@ def recounted_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def rankd(tmp_path: Path) -> AsyncIterator[Rankd]:
+async def rankd(tmp_path: Path) -> AsyncIterator[Engine]:
     async with running(
         ledger=MemoryLedger(),
         build=kept_in(tmp_path),
@@ -47,16 +47,16 @@ def item(player: str, clan: str | None = None) -> dict[str, object]:
     return {"player": player, "score": 1, "attributes": None if clan is None else {"clan": clan}}
 
 
-async def fill(rankd: Rankd) -> None:
+async def fill(rankd: Engine) -> None:
     await rankd.submit("arena", [item(f"p{n}", f"c{n}") for n in range(VALUES_MAX)])
 
 
-async def clans(rankd: Rankd) -> set[str | None]:
+async def clans(rankd: Engine) -> set[str | None]:
     rankings = await rankd.reader.projector.index.rankings("arena")
     return {ranking.segment for ranking in rankings} - {None}
 
 
-async def test_a_value_beyond_the_bound_is_refused(rankd: Rankd) -> None:
+async def test_a_value_beyond_the_bound_is_refused(rankd: Engine) -> None:
     await fill(rankd)
     before = rankd.position
     with pytest.raises(TooManySegmentValues) as refused:
@@ -72,14 +72,14 @@ async def test_a_value_beyond_the_bound_is_refused(rankd: Rankd) -> None:
     await rankd.submit("arena", [item("new", "c0"), item("other")])
 
 
-async def test_a_value_that_no_player_has_any_more_makes_room(rankd: Rankd) -> None:
+async def test_a_value_that_no_player_has_any_more_makes_room(rankd: Engine) -> None:
     await fill(rankd)
     await rankd.profile("p0", {"attributes": {"clan": "c1"}})
     await rankd.submit("arena", [item("new", "other")])
     assert await clans(rankd) == {"clan:c1", "clan:c2", "clan:other"}
 
 
-async def test_ever_new_values_of_one_player_leave_nothing(rankd: Rankd) -> None:
+async def test_ever_new_values_of_one_player_leave_nothing(rankd: Engine) -> None:
     for number in range(5 * VALUES_MAX):
         await rankd.submit("arena", [item("ann", f"c{number}")])
         assert await clans(rankd) == {f"clan:c{number}"}
@@ -99,14 +99,14 @@ async def test_ever_new_values_take_no_memory_and_no_snapshot(
         for number in range(NEW_VALUES):
             await rankd.submit("b0", [item("ann", f"v{number:04}")])
         assert await held_by(rankd, tmp_path) == held
-        counted = rankd._intake._segment_values._values.values()
+        counted = rankd._writer._segment_values._values.values()
         assert sum(len(values) for board in counted for values in board.values()) < 200
         for number in range(BOARDS):
             await rankd.retire(f"b{number}")
         assert await held_by(rankd, tmp_path) == (0, 0, 0)
 
 
-async def held_by(rankd: Rankd, folder: Path) -> tuple[int, int, int]:
+async def held_by(rankd: Engine, folder: Path) -> tuple[int, int, int]:
     """Return how many rankings, players and entries an index has, loaded from a snapshot too."""
     held = []
     await rankd.save()
@@ -122,7 +122,7 @@ async def held_by(rankd: Rankd, folder: Path) -> tuple[int, int, int]:
     return held[0]
 
 
-async def test_profiles_are_bound_where_their_player_is(rankd: Rankd) -> None:
+async def test_profiles_are_bound_where_their_player_is(rankd: Engine) -> None:
     await fill(rankd)
     for change in (rankd.profile, rankd.merge_profile):
         with pytest.raises(TooManySegmentValues):
@@ -136,7 +136,7 @@ async def test_profiles_are_bound_where_their_player_is(rankd: Rankd) -> None:
 
 @pytest.mark.parametrize("entered_first", [True, False])
 async def test_values_are_counted_that_only_one_batch_puts_together(
-    rankd: Rankd, entered_first: bool
+    rankd: Engine, entered_first: bool
 ) -> None:
     await fill(rankd)
     bodies = [("arena", item("new")), ("plain", item("new", "other"))]
@@ -144,7 +144,7 @@ async def test_values_are_counted_that_only_one_batch_puts_together(
     assert [isinstance(one, TooManySegmentValues) for one in told] == [False, True]
 
 
-async def test_of_a_batch_only_what_is_beyond_the_bound_is_refused(rankd: Rankd) -> None:
+async def test_of_a_batch_only_what_is_beyond_the_bound_is_refused(rankd: Engine) -> None:
     await fill(rankd)
     bodies = [("arena", item("a", "c0")), ("arena", item("b", "new")), ("arena", item("c"))]
     told = await rankd.submit_each(bodies)
@@ -176,7 +176,7 @@ async def test_submissions_are_taken_while_values_cannot_be_counted(tmp_path: Pa
         build=kept_in(tmp_path),
         clock=SetClock(),
         reading=nullcontext(),
-        shared=Shared(far),
+        shared=SharedHome(far),
         segment_values_max=VALUES_MAX,
     ) as rankd:
         await rankd.define("arena", BOARD)
@@ -185,13 +185,13 @@ async def test_submissions_are_taken_while_values_cannot_be_counted(tmp_path: Pa
 
 
 async def test_values_are_recounted_once_in_a_while(
-    rankd: Rankd, monkeypatch: pytest.MonkeyPatch
+    rankd: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(segment_values, "RECOUNT_SECONDS", 1.0)
-    time, book, index = [0.0], rankd.book, rankd.reader.projector.index
+    time, state, index = [0.0], rankd.state, rankd.reader.projector.index
     values = SegmentValues(1, elapsed=lambda: time[0])
-    await values.begin(book, index)
-    page = book.page("arena")
+    await values.begin(state, index)
+    page = state.page("arena")
     await values.take(page, "clan", "a", index)
     await values.take(page, "clan", "b", index)  # It is counted again: nobody is in a.
     with pytest.raises(TooManySegmentValues):
@@ -200,13 +200,13 @@ async def test_values_are_recounted_once_in_a_while(
     await values.take(page, "clan", "c", index)
 
 
-async def test_retired_boards_are_forgotten(rankd: Rankd) -> None:
+async def test_retired_boards_are_forgotten(rankd: Engine) -> None:
     values = SegmentValues(VALUES_MAX)
     index = rankd.reader.projector.index
-    await values.begin(rankd.book, index)
+    await values.begin(rankd.state, index)
     for number in range(10):
         await rankd.define(f"b{number}", BOARD)
-        await values.take(rankd.book.page(f"b{number}"), "clan", "a", index)
+        await values.take(rankd.state.page(f"b{number}"), "clan", "a", index)
         await rankd.retire(f"b{number}")
-    await values.begin(rankd.book, index)
+    await values.begin(rankd.state, index)
     assert not values._values

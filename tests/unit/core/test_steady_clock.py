@@ -9,7 +9,7 @@ from rankd.core.steady_clock import (
     LASTING_SECONDS,
     SLEW_PART,
     STEP_MICROSECONDS,
-    Lasted,
+    CertainTime,
     SteadyClock,
     clock_problem,
     shown_span,
@@ -137,7 +137,7 @@ def test_clock_without_a_counter_is_believed() -> None:
     trusted = SteadyClock(clock)
     clock.time += 10 * YEAR
     assert (trusted.now(), trusted.counts) == (NOON + 10 * YEAR, False)
-    assert trusted.lasted() == Lasted(NOON + 10 * YEAR, NOON + 10 * YEAR)
+    assert trusted.lasted() == CertainTime(NOON + 10 * YEAR, NOON + 10 * YEAR)
     clock.time = NOON
     assert trusted.now() == NOON
 
@@ -189,13 +189,13 @@ def test_reference_that_is_right_again_ends_the_step() -> None:
 def test_time_has_lasted_after_a_while_without_steps() -> None:
     machine = MachineClock()
     clock = SteadyClock(machine)
-    assert clock.lasted() == Lasted(0, NOON + LASTING)
+    assert clock.lasted() == CertainTime(0, NOON + LASTING)
     assert after(clock, machine, LASTING) == NOON + LASTING
-    assert clock.lasted() == Lasted(NOON + LASTING, NOON + LASTING)
+    assert clock.lasted() == CertainTime(NOON + LASTING, NOON + LASTING)
     machine.step(HOUR)
-    assert clock.lasted() == Lasted(0, NOON + 2 * LASTING)
+    assert clock.lasted() == CertainTime(0, NOON + 2 * LASTING)
     clock.confirm()
-    assert clock.lasted() == Lasted(0, NOON + HOUR + 2 * LASTING)
+    assert clock.lasted() == CertainTime(0, NOON + HOUR + 2 * LASTING)
 
 
 def test_time_of_the_last_fact_has_lasted_if_it_is_long_ago() -> None:

@@ -18,7 +18,7 @@ from tests.unit.core.doubles import (
 )
 
 from rankd.core.clock_monitor import ClockMonitor
-from rankd.core.service import Rankd
+from rankd.core.engine import Engine
 from rankd.core.steady_clock import AHEAD_MICROSECONDS, LASTING_SECONDS
 from rankd.model.facts import WindowDropped, WindowOpened, WindowSealed
 from rankd.model.window import Instant
@@ -39,14 +39,14 @@ async def turns_of(ledger: Ledger) -> Sequence[tuple[str, str]]:
     return [(type(one).__name__, one.window) for one in facts if isinstance(one, turns)]
 
 
-async def pass_time(rankd: Rankd, machine: MachineClock, microseconds: int, step: int) -> None:
+async def pass_time(rankd: Engine, machine: MachineClock, microseconds: int, step: int) -> None:
     """Let time pass, windows being looked at every ``step``."""
     for _ in range(microseconds // step):
         machine.run(step)
         await rankd.sealer.turn()
 
 
-async def submit(rankd: Rankd) -> str:
+async def submit(rankd: Engine) -> str:
     """Submit a score; return the window in which it counts."""
     (answer,) = await rankd.submit("b", [{"player": "p", "score": 1}])
     assert answer.receipt is not None
@@ -103,16 +103,16 @@ async def test_nothing_is_dropped_by_a_step_before_time_has_lasted() -> None:
     async with engine(ledger, machine) as rankd:
         await rankd.define("b", DAILY)
         await pass_time(rankd, machine, 4 * DAY, HOUR)
-        assert len(rankd.book.page("b").sealed) == 4
+        assert len(rankd.state.page("b").sealed) == 4
         machine.step(60 * DAY)
         await rankd.sealer.turn()
         assert rankd.clock.confirm() is not None
         await rankd.sealer.turn()
-        assert len(rankd.book.page("b").sealed) == 5
+        assert len(rankd.state.page("b").sealed) == 5
         await pass_time(rankd, machine, LASTING - SECOND, SECOND)
-        assert len(rankd.book.page("b").sealed) == 5
+        assert len(rankd.state.page("b").sealed) == 5
         await pass_time(rankd, machine, 2 * SECOND, SECOND)
-        assert list(rankd.book.page("b").sealed) == ["daily:2026-11-18"]
+        assert list(rankd.state.page("b").sealed) == ["daily:2026-11-18"]
         await verified(rankd)
 
 
@@ -124,10 +124,10 @@ async def test_nothing_is_dropped_at_a_start_before_time_has_lasted() -> None:
     machine.step(60 * DAY)
     async with engine(ledger.anew(), machine) as rankd:
         await rankd.sealer.turn()
-        assert len(rankd.book.page("b").sealed) == 3
-        assert rankd._intake.turn_at == machine.now() + LASTING
+        assert len(rankd.state.page("b").sealed) == 3
+        assert rankd._writer.turn_at == machine.now() + LASTING
         await pass_time(rankd, machine, LASTING, SECOND)
-        assert len(rankd.book.page("b").sealed) == 1
+        assert len(rankd.state.page("b").sealed) == 1
 
 
 async def test_processes_of_a_moment_drop_what_was_kept_enough() -> None:
@@ -139,7 +139,7 @@ async def test_processes_of_a_moment_drop_what_was_kept_enough() -> None:
         ledger = ledger.anew()
         async with engine(ledger, machine) as rankd:
             await submit(rankd)
-    assert len(rankd.book.page("b").sealed) == 31
+    assert len(rankd.state.page("b").sealed) == 31
 
 
 # ----------------------------------------------------------------------- second opinion

@@ -19,7 +19,7 @@ from tests.unit.core.doubles import (
     verified,
 )
 
-from rankd.core.service import Rankd
+from rankd.core.engine import Engine
 from rankd.errors import InvalidRequest
 from rankd.model.facts import (
     Position,
@@ -39,10 +39,10 @@ SEASON = {"name": "season", "start": "2026-01-01T00:00:00Z"}
 BOARD = {"rule": "sum", "windows": ["all", "daily", "monthly"], "retention": {"daily": "3d"}}
 
 
-async def standings_of(rankd: Rankd) -> Mapping[str, Mapping[str, Any]]:
+async def standings_of(rankd: Engine) -> Mapping[str, Mapping[str, Any]]:
     """Return every window of every board with its standings."""
     found: dict[str, dict[str, Any]] = {}
-    for name, page in rankd.book.boards.items():
+    for name, page in rankd.state.boards.items():
         windows = [*page.sealed, *(opened.window.id for opened in page.windows.values())]
         found[name] = {}
         for id in windows:
@@ -51,17 +51,17 @@ async def standings_of(rankd: Rankd) -> Mapping[str, Mapping[str, Any]]:
     return found
 
 
-async def submit(rankd: Rankd, player: str, score: int, board: str = "b") -> None:
+async def submit(rankd: Engine, player: str, score: int, board: str = "b") -> None:
     await rankd.submit(board, [{"player": player, "score": score}])
 
 
-async def first_at(rankd: Rankd, time: Instant) -> Position:
+async def first_at(rankd: Engine, time: Instant) -> Position:
     """Return the first position of a time or later."""
     facts = await facts_of(rankd._ledger)
     return next(one.position for one in facts if one.at >= time)
 
 
-async def play(rankd: Rankd, clock: SetClock, *, ahead: int = 0) -> None:
+async def play(rankd: Engine, clock: SetClock, *, ahead: int = 0) -> None:
     """Play for six days, with a clock that is ahead on two of them until it is corrected."""
     await rankd.define("b", BOARD)
     for day in range(6):
@@ -231,7 +231,7 @@ async def test_turns_of_a_node_that_has_not_heard_of_a_correction_are_void() -> 
         await rankd.correct_time()
         before = state_of(rankd.projector)
         late = [msgspec.structs.replace(one, window=f"{one.window}~2") for one in stale]
-        await rankd._intake.put(late)
+        await rankd._writer.put(late)
         after = state_of(rankd.projector)
         assert (after["index"], after["boards"]) == (before["index"], before["boards"])
 

@@ -12,7 +12,7 @@ from rankd.core.transfer import Transfer, insist_on_copied
 from rankd.errors import LedgerCorrupt, LedgerNotCopied, LedgerUnavailable
 from rankd.model.facts import Position, ScoreSubmitted
 from rankd.model.window import Instant
-from rankd.ports import Kept, Ledger, Progress
+from rankd.ports import Ledger, Progress, StoredReceipt
 
 pytestmark = pytest.mark.anyio
 
@@ -34,7 +34,7 @@ async def filled(facts: int, ledger: MemoryLedger | None = None) -> MemoryLedger
     first = len(await facts_of(ledger))
     for number in range(first, facts):
         await ledger.append([submission(number)], now=Instant(100 * (number // 2)))
-    kept = [Kept(Position(at), b"%d" % at) for at in range(2, facts + 1, 2)]
+    kept = [StoredReceipt(Position(at), b"%d" % at) for at in range(2, facts + 1, 2)]
     await ledger.keep_receipts(kept)
     return ledger
 
@@ -44,7 +44,7 @@ async def copied(source: Ledger, target: ReceivingLedger) -> list[Progress]:
     return [progress async for progress in running]
 
 
-async def receipts_of(ledger: Ledger) -> list[Kept]:
+async def receipts_of(ledger: Ledger) -> list[StoredReceipt]:
     return list(await ledger.kept_receipts(after=Position(0), limit=1_000))
 
 
@@ -80,7 +80,7 @@ async def test_a_copy_that_was_broken_off_goes_on_where_it_ended(taken: int) -> 
 async def test_what_came_since_an_earlier_copy_is_copied_behind_it() -> None:
     source, target = await filled(5), ReceivingLedger()
     await copied(source, target)
-    await source.keep_receipts([Kept(Position(3), b"late")])
+    await source.keep_receipts([StoredReceipt(Position(3), b"late")])
     await filled(9, source)
     await copied(source, target)
     await assert_same(source, target)
@@ -110,7 +110,7 @@ async def append_another_behind(target: ReceivingLedger) -> None:
 
 async def keep_another_receipt(target: ReceivingLedger) -> None:
     await target.append([submission(0), submission(1)], now=Instant(0))
-    await target.keep_receipts([Kept(Position(2), b"another")])
+    await target.keep_receipts([StoredReceipt(Position(2), b"another")])
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from importlib.resources import files
 
 import pytest
 
-from rankd.api.exchange import HTML, Request, Response
-from rankd.api.routes import Router
+from rankd.api.messages import HTML, Request, Response
+from rankd.api.routing import Router
 from rankd.dashboard.files import KINDS, PAGE, ROUTES
 from rankd.errors import NotFound
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, assert_type
 import pytest
 
 import rankd
-from rankd.core.intake import BATCH_FACTS_MAX
+from rankd.core.writer import BATCH_FACTS_MAX
 from rankd.embedded import AsyncBoard, AsyncRanks
 from rankd.errors import (
     BoardDiffers,

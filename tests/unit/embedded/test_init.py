@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import rankd
-from rankd.core.intake import BATCH_FACTS_MAX
+from rankd.core.writer import BATCH_FACTS_MAX
 from rankd.errors import (
     BoardDiffers,
     InvalidBoard,

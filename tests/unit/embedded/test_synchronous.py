@@ -12,9 +12,9 @@ import pytest
 from tests.unit.core.doubles import DAY, NOON, MachineClock
 
 import rankd
+from rankd.core.engine import DRAFT_BEHIND_MAX
 from rankd.core.reader import at_once
-from rankd.core.service import DRAFT_BEHIND_MAX
-from rankd.embedded import AsyncBoard, AsyncRanks, AwaitedBoard, AwaitedRanks, Board, Ranks
+from rankd.embedded import AsyncBoard, AsyncRanks, Board, Ranks, RemoteBoard, RemoteRanks
 from rankd.errors import (
     BoardDiffers,
     DropsScores,
@@ -37,7 +37,7 @@ def public(kind: type) -> dict[str, Any]:
     return {name: getattr(kind, name) for name in dir(kind) if not name.startswith("_")}
 
 
-KINDS = [(Board, AsyncBoard, AwaitedBoard), (Ranks, AsyncRanks, AwaitedRanks)]
+KINDS = [(Board, AsyncBoard, RemoteBoard), (Ranks, AsyncRanks, RemoteRanks)]
 """Without an event loop, with one, and with one over an index across a network."""
 
 READS = {
@@ -91,7 +91,7 @@ def test_every_call_takes_and_promises_the_same(kinds: tuple[type, type, type]) 
 def returned(call: Any) -> Any:
     """The annotation of what a call returns, any board being a board."""
     annotation = inspect.signature(call).return_annotation
-    return {AsyncBoard: Board, AwaitedBoard: Board}.get(annotation, annotation)
+    return {AsyncBoard: Board, RemoteBoard: Board}.get(annotation, annotation)
 
 
 def test_every_argument_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,13 +13,13 @@ from tests.unit.http_client.scripted_server import certified, serving, tunnellin
 
 from rankd.http_client.async_transport import AsyncTransport
 from rankd.http_client.endpoint import Endpoint
-from rankd.http_client.message import Request, Response, TransportError
+from rankd.http_client.message import HttpRequest, HttpResponse, TransportError
 from rankd.http_client.sync_transport import SyncTransport
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
-GET = Request("GET", "/v1/boards", {})
+GET = HttpRequest("GET", "/v1/boards", {})
 
-Send = Callable[[Request], Response]
+Send = Callable[[HttpRequest], HttpResponse]
 
 
 @contextmanager
@@ -50,8 +50,8 @@ def endpoint(url: str, **options: Any) -> Endpoint:
 def test_requests_share_a_connection(sender: Any) -> None:
     with serving(lambda _: OK) as server, sender(endpoint(f"{server.url}/prefix/")) as send:
         for _ in range(3):
-            assert send(GET) == Response(200, {"content-length": "2"}, b"hi")
-        send(Request("POST", "/x?y=1", {"x-one": "1"}, b"{}"))
+            assert send(GET) == HttpResponse(200, {"content-length": "2"}, b"hi")
+        send(HttpRequest("POST", "/x?y=1", {"x-one": "1"}, b"{}"))
     assert server.connections == 1
     host = f"127.0.0.1:{server.port}".encode()
     assert server.requests[0] == (
@@ -152,9 +152,9 @@ def test_a_request_may_bear_a_longer_silence_than_others(sender: Any) -> None:
         return OK
 
     with serving(answer_late) as server, sender(endpoint(server.url), timeout=0.1) as send:
-        assert send(Request("PUT", "/long", {}, b"", 60.0)).status == 200
+        assert send(HttpRequest("PUT", "/long", {}, b"", 60.0)).status == 200
         with pytest.raises(TransportError, match=r"no response|timed out"):
-            send(Request("PUT", "/short", {}, b""))
+            send(HttpRequest("PUT", "/short", {}, b""))
         hushed.set()
 
 
@@ -184,7 +184,7 @@ def test_a_response_is_bounded(sender: Any) -> None:
 def test_a_header_cannot_begin_another(sender: Any, value: str) -> None:
     with serving(lambda _: OK) as server, sender(endpoint(server.url)) as send:
         with pytest.raises(ValueError, match="the header if-none-match must"):
-            send(Request("GET", "/", {"if-none-match": value}))
+            send(HttpRequest("GET", "/", {"if-none-match": value}))
         assert server.requests == []
 
 

@@ -23,9 +23,9 @@ from rankd.model.board import (
     TITLE_LENGTH_MAX,
     WINDOWS_MAX,
     Board,
-    Change,
     Column,
     Direction,
+    FieldChange,
     HalfLife,
     Limits,
     LinearDecay,
@@ -484,8 +484,8 @@ def test_changes_are_listed_field_by_field() -> None:
     before = board(rule="best", segments=["region"], decimals=1)
     after = board(rule="sum", segments=["region"], decimals=1, limits={"score_min": 2})
     assert before.changes(after) == (
-        Change("rule", "best", "sum"),
-        Change("limits", {}, {"score_min": "2.0"}),
+        FieldChange("rule", "best", "sum"),
+        FieldChange("limits", {}, {"score_min": "2.0"}),
     )
 
 

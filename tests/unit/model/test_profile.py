@@ -8,7 +8,7 @@ from rankd.model.profile import (
     NAME_BYTES_MAX,
     NAME_GRAPHEMES_MAX,
     REASON_LENGTH_MAX,
-    Said,
+    ProfileUpdate,
     check_new_player,
     check_player,
     read_friends,
@@ -31,13 +31,15 @@ def fields_of(refusal: pytest.ExceptionInfo[InvalidProfile]) -> list[str]:
 
 
 def test_a_profile_is_a_name_and_attributes_and_each_may_be_left_out() -> None:
-    assert read_profile({}) == Said(frozenset(), None, {})
-    assert read_profile({"friends": 5}) == Said(frozenset(), None, {})
+    assert read_profile({}) == ProfileUpdate(frozenset(), None, {})
+    assert read_profile({"friends": 5}) == ProfileUpdate(frozenset(), None, {})
     both = frozenset({"name", "attributes"})
-    assert read_profile({"name": None, "attributes": None}) == Said(both, None, {})
-    assert read_profile({"name": "Ann"}) == Said(frozenset({"name"}), "Ann", {})
+    assert read_profile({"name": None, "attributes": None}) == ProfileUpdate(both, None, {})
+    assert read_profile({"name": "Ann"}) == ProfileUpdate(frozenset({"name"}), "Ann", {})
     said = {"name": "Ann", "attributes": {"region": "eu", "level": 3, "vip": True}}
-    assert read_profile(said) == Said(both, "Ann", {"level": 3, "region": "eu", "vip": True})
+    assert read_profile(said) == ProfileUpdate(
+        both, "Ann", {"level": 3, "region": "eu", "vip": True}
+    )
 
 
 def test_everything_that_is_wrong_is_named() -> None:

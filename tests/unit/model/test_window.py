@@ -11,7 +11,7 @@ from rankd.model.window import (
     Instant,
     Recurrence,
     RecurrenceError,
-    UnknownWindow,
+    UnknownWindowId,
     Window,
     parse_duration,
     show_duration,
@@ -233,7 +233,7 @@ def test_the_calendar_ends_at_1970_and_at_9000() -> None:
 def test_what_names_no_window(definition: object, texts: list[str]) -> None:
     recurrence = parse(definition)
     for text in texts:
-        with pytest.raises(UnknownWindow):
+        with pytest.raises(UnknownWindowId):
             recurrence.window(text)
 
 
@@ -244,7 +244,7 @@ def test_resolving_what_people_write() -> None:
     assert daily.resolve("daily:-14", now).id == "daily:2026-10-31"
     assert daily.resolve("daily:2026-11-01", now).id == "daily:2026-11-01"
     for text in ("weekly", "daily:", "daily:-0", "daily:1", "daily:-1001", "daily:--1"):
-        with pytest.raises(UnknownWindow):
+        with pytest.raises(UnknownWindowId):
             daily.resolve(text, now)
 
 
@@ -259,7 +259,7 @@ def test_resolving_in_a_gap_before_the_first_and_after_the_last() -> None:
         ("season:-1", utc("2026-10-01")),
         ("season:-2", utc("2026-12-01")),
     ]:
-        with pytest.raises(UnknownWindow):
+        with pytest.raises(UnknownWindowId):
             season.resolve(text, now)
 
 
@@ -307,7 +307,7 @@ def test_a_day_that_was_skipped_has_no_window() -> None:
     assert before.end == after.start
     assert daily.next_after(before) == after
     assert daily.previous(after) == before
-    with pytest.raises(UnknownWindow):
+    with pytest.raises(UnknownWindowId):
         daily.window("2011-12-30")
 
 
@@ -344,7 +344,7 @@ def test_a_season_that_the_clock_jumps_over_does_not_exist() -> None:
     assert season.next_after(first) == third
     assert season.previous(third) == first
     assert season.window_at(utc("2026-03-29T01:00")) is None
-    with pytest.raises(UnknownWindow):
+    with pytest.raises(UnknownWindowId):
         season.window("s:2")
 
 
@@ -370,7 +370,7 @@ def test_hourly_windows_where_clocks_are_set() -> None:
     assert three is not None
     assert three.id == "h:2026-03-29T03:00"
     assert bounds(three) == ("2026-03-29T01:00", "2026-03-29T02:00")
-    with pytest.raises(UnknownWindow):
+    with pytest.raises(UnknownWindowId):
         hourly.window("h:2026-03-29T02:00")
     assert bounds(hourly.window("h:2026-10-25T02:00")) == ("2026-10-25T00:00", "2026-10-25T02:00")
 

@@ -58,7 +58,7 @@ def test_without_the_extension_the_oracle_serves_and_warns() -> None:
 
 
 def test_both_agree_on_their_limits(native: ModuleType, oracle: ModuleType) -> None:
-    assert native.NOBODY == oracle.NOBODY == 2**32 - 1
+    assert native.NO_PLAYER == oracle.NO_PLAYER == 2**32 - 1
     assert native.ID_BYTES_MAX == oracle.ID_BYTES_MAX == 256
 
 

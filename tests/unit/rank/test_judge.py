@@ -234,13 +234,13 @@ def test_a_run_stops_at_one_whom_the_table_lacks(rank: ModuleType) -> None:
 
 def test_nobody_cannot_be_ranked(rank: ModuleType, ranks: Any) -> None:
     with pytest.raises(ValueError, match="a player's number"):
-        judge(ranks, [(rank.NOBODY, 1)], rules())
+        judge(ranks, [(rank.NO_PLAYER, 1)], rules())
     assert len(ranks) == 0
 
 
 def test_who_is_not_counted_need_not_be_in_the_table(rank: ModuleType) -> None:
     ranks = rank.RankList(players=rank.PlayerTable())
-    sent = [(99, 5), (rank.NOBODY, 5)]
+    sent = [(99, 5), (rank.NO_PLAYER, 5)]
     assert judge(ranks, sent, rules(high=1)) == [(OUT_OF_BOUNDS, 0, 0, 0, 0, 0)] * 2
 
 

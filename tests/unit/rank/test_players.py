@@ -48,7 +48,7 @@ def test_a_number_leads_back_to_its_id(table: Any) -> None:
 
 def test_a_number_nobody_has_is_a_key_error(table: Any, rank: ModuleType) -> None:
     table.intern("ann")
-    for number in (1, -1, rank.NOBODY, rank.NOBODY - 1, 2**32, 2**64, -(2**64)):
+    for number in (1, -1, rank.NO_PLAYER, rank.NO_PLAYER - 1, 2**32, 2**64, -(2**64)):
         assert number not in table
         with pytest.raises(KeyError):
             table.id_of(number)
@@ -132,7 +132,7 @@ def test_an_id_twice_in_one_batch_has_one_number(table: Any) -> None:
 
 def test_those_not_found_are_nobody(table: Any, rank: ModuleType) -> None:
     table.intern("ann")
-    assert list(table.find_many(["bob", "ann"])) == [rank.NOBODY, 0]
+    assert list(table.find_many(["bob", "ann"])) == [rank.NO_PLAYER, 0]
 
 
 def test_packed_ids_must_fill_the_text(table: Any) -> None:

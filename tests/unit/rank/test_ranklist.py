@@ -188,11 +188,11 @@ def test_a_players_number_is_0_to_4294967294(ranks: Any, player: int) -> None:
 
 
 def test_the_greatest_number_is_a_player_like_any_other(ranks: Any, rank: ModuleType) -> None:
-    for player in (rank.NOBODY - 1, 0):
+    for player in (rank.NO_PLAYER - 1, 0):
         ranks.put(player, key(1))
-    assert listed(ranks) == [(key(1), 0), (key(1), rank.NOBODY - 1)]
-    assert ranks.rank_of(rank.NOBODY - 1) == 2
-    assert list(ranks.rank_many(array("I", [rank.NOBODY - 1, rank.NOBODY]))) == [2, 0]
+    assert listed(ranks) == [(key(1), 0), (key(1), rank.NO_PLAYER - 1)]
+    assert ranks.rank_of(rank.NO_PLAYER - 1) == 2
+    assert list(ranks.rank_many(array("I", [rank.NO_PLAYER - 1, rank.NO_PLAYER]))) == [2, 0]
     ranks.check()
 
 
@@ -556,9 +556,9 @@ def test_a_batch_that_meets_no_memory_says_how_much_was_put(native: ModuleType) 
 
 def test_ranks_of_many(rank: ModuleType) -> None:
     ranks = filled(rank, 500)
-    players = array("I", [*range(600), 7, 7, rank.NOBODY, 10**6])
+    players = array("I", [*range(600), 7, 7, rank.NO_PLAYER, 10**6])
     assert list(ranks.rank_many(players)) == [
-        (ranks.rank_of(player) or 0) if player != rank.NOBODY else 0 for player in players
+        (ranks.rank_of(player) or 0) if player != rank.NO_PLAYER else 0 for player in players
     ]
     assert ranks.rank_many(array("I")) == array("I")
 
@@ -570,7 +570,7 @@ def test_finding_tells_rank_and_key_at_once(rank: ModuleType, count: int, width:
     for player in range(count):
         assert ranks.find(player) == (ranks.rank_of(player), ranks.key_of(player))
     assert ranks.find(count) is None
-    players = array("I", [*range(count + 1), 0, 0, rank.NOBODY])
+    players = array("I", [*range(count + 1), 0, 0, rank.NO_PLAYER])
     found = [ranks.find(player) or (0, bytes(width)) for player in players[:-1]]
     expected_ranks, expected_keys = zip(*found, (0, bytes(width)), strict=True)
     got_ranks, got_keys = ranks.find_many(players)
@@ -879,7 +879,7 @@ def test_a_block_holds_something(rank: ModuleType) -> None:
 def test_nobody_cannot_be_put(rank: ModuleType) -> None:
     ranks = rank.RankList()
     with pytest.raises(ValueError, match="4294967294") as refusal:
-        ranks.put_many(array("I", [1, rank.NOBODY]), key(1) + key(2))
+        ranks.put_many(array("I", [1, rank.NO_PLAYER]), key(1) + key(2))
     assert refusal.value.__notes__ == ["1 entries of the batch were put"]
     assert len(ranks) == 1
 

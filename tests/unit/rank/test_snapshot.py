@@ -64,7 +64,7 @@ def test_a_table_comes_back(rank: ModuleType, tmp_path: Path, count: int, gaps: 
     assert ids_by_number(again) == ids_by_number(table)
     again.check()
     header = snapshot.read_header(tmp_path / "players")
-    assert header == snapshot.Header(kind=snapshot.Kind.PLAYERS, count=len(table), note=b"at 7")
+    assert header == snapshot.Header(kind=snapshot.FileKind.PLAYERS, count=len(table), note=b"at 7")
 
 
 def test_numbers_nobody_has_are_given_out_after_a_load(rank: ModuleType, tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_list_comes_back(
     assert (again.width, again.dense, again.players) == (width, dense, table)
     again.check()
     header = snapshot.read_header(tmp_path / "list")
-    assert (header.kind, header.count) == (snapshot.Kind.LIST, len(ranks))
+    assert (header.kind, header.count) == (snapshot.FileKind.LIST, len(ranks))
     assert (header.width, header.dense, header.by_id) == (width, dense, True)
     assert (header.note, header.version) == (bytes(range(256)), snapshot.VERSION)
 

@@ -23,28 +23,28 @@ from itertools import accumulate, pairwise, repeat
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
-from rankd.adapters.memory import judging
-from rankd.adapters.memory.state import Entries, State, count_before, is_draft
-from rankd.adapters.memory.touched import Touched
+from rankd.adapters.memory import bulk_judge
+from rankd.adapters.memory.index_state import Entries, IndexState, count_before, is_draft
+from rankd.adapters.memory.snapshot_dirty import DirtySet
 from rankd.errors import IndexForgot
 from rankd.model.facts import Position
 from rankd.model.order import TIE_BREAK_BYTES, score_part
 from rankd.model.standing import Offset, Rank, TieRule
 from rankd.ports import (
     STAY,
-    Columns,
+    EntryColumns,
+    EntryRange,
     Move,
     Moved,
     Placed,
     Places,
     Ranked,
     Ranking,
+    RankingShape,
     Run,
-    Shape,
-    Stretch,
     Verdicts,
 )
-from rankd.rank import NOBODY, PlayerTable, RankList
+from rankd.rank import NO_PLAYER, PlayerTable, RankList
 
 MOVES_TOGETHER_MIN = 24
 """From so many moves on, sorting them by ranking spares more than it costs. Measured: from 12 if
@@ -53,7 +53,7 @@ all are of one ranking, 28 of three, 60 of eight; three are the windows of a usu
 PLAYERS_RELEASED_PER_APPLY = 4096
 """A pause of about a millisecond, no longer than an apply of a thousand moves takes itself."""
 
-_NOTHING: Mapping[Ranking, Shape] = MappingProxyType({})
+_NOTHING: Mapping[Ranking, RankingShape] = MappingProxyType({})
 _NONE: Mapping[Ranking, Entries] = MappingProxyType({})
 _NO_DRAFTS: Mapping[Ranking, Ranking] = MappingProxyType({})
 _NOWHERE = Moved(None, None, 0)
@@ -68,7 +68,7 @@ _Take = Callable[[], list[Moved]]
 """The second half of an apply, after all moves were checked."""
 
 _Placing = tuple[Entries, int, bytes | None, bytes | None, TieRule]
-"""A move with its ranking and its player found; NOBODY for a player without an entry."""
+"""A move with its ranking and its player found; NO_PLAYER for a player without an entry."""
 
 
 class _Group(NamedTuple):
@@ -78,7 +78,7 @@ class _Group(NamedTuple):
     places: Sequence[int]
     """Where each stands in the apply."""
     numbers: "array[int]"
-    """NOBODY where an unknown player is to leave."""
+    """NO_PLAYER where an unknown player is to leave."""
     keys: Sequence[bytes | None]
     metadata: Sequence[bytes | None] | None
     """None if no move has any."""
@@ -91,7 +91,7 @@ def _apart(move: Move) -> bool:
 
 def _shown(ranks: RankList, number: int, ties: TieRule) -> int | None:
     """Return a player's rank, counted as asked; None where it has none."""
-    key = None if number == NOBODY else ranks.key_of(number)
+    key = None if number == NO_PLAYER else ranks.key_of(number)
     if key is None:
         return None
     if ties is TieRule.ORDINAL:
@@ -115,9 +115,9 @@ class NativeIndex:
         make_list: Callable[..., RankList] = RankList,
     ) -> None:
         self.make_players, self.make_list = make_players, make_list
-        self._hold(State(make_players()))
+        self._hold(IndexState(make_players()))
 
-    def _hold(self, state: State) -> None:
+    def _hold(self, state: IndexState) -> None:
         self._state = state
         self._players, self._rankings, self._held = state.players, state.rankings, state.held
         self._idle: list[int] = []
@@ -127,7 +127,7 @@ class NativeIndex:
         self._released = 0
         """How many players the first of those holds no longer."""
         self._failure: BaseException | None = None
-        self._saving: Touched | None = None
+        self._saving: DirtySet | None = None
         """Set during a save: code that moves entries, or changes their metadata, calls
         ``self._saving.touched(entries, numbers)`` before it yields to the loop."""
 
@@ -139,7 +139,7 @@ class NativeIndex:
         *,
         after: Position,
         through: Position,
-        opened: Mapping[Ranking, Shape] = _NOTHING,
+        opened: Mapping[Ranking, RankingShape] = _NOTHING,
         dropped: Sequence[Ranking] = (),
         adopted: Mapping[Ranking, Ranking] = _NO_DRAFTS,
     ) -> Sequence[Moved] | None:
@@ -159,9 +159,9 @@ class NativeIndex:
         if after != state.checkpoint:
             return None
         assert through > after, f"runs after {after} lead past it, not to {through}"
-        cases = judging.prepare(state, runs)
+        cases = bulk_judge.prepare(state, runs)
         try:
-            told = judging.judge(state, cases)
+            told = bulk_judge.judge(state, cases)
             if self._saving is not None:
                 for case in cases:
                     for entries in case.rankings:
@@ -179,7 +179,7 @@ class NativeIndex:
         self,
         moves: Sequence[Move],
         *,
-        opened: Mapping[Ranking, Shape] = _NOTHING,
+        opened: Mapping[Ranking, RankingShape] = _NOTHING,
         dropped: Sequence[Ranking] = (),
     ) -> Sequence[Moved]:
         self._sound()
@@ -188,7 +188,7 @@ class NativeIndex:
     def _change(
         self,
         moves: Sequence[Move],
-        opened: Mapping[Ranking, Shape],
+        opened: Mapping[Ranking, RankingShape],
         dropped: Sequence[Ranking],
         adopted: Mapping[Ranking, Ranking],
         *,
@@ -227,7 +227,7 @@ class NativeIndex:
             assert not is_draft(name), f"{name} is the name of a draft"
         assert len(set(adopted.values())) == len(adopted), "two drafts adopted as one ranking"
 
-    def _sound(self) -> State:
+    def _sound(self) -> IndexState:
         """Return the contents of the index; raise if an apply has failed."""
         if self._failure is not None:
             kind = MemoryError if isinstance(self._failure, MemoryError) else AssertionError
@@ -237,7 +237,7 @@ class NativeIndex:
             ) from self._failure
         return self._state
 
-    def _open(self, opened: Mapping[Ranking, Shape]) -> Mapping[Ranking, Entries]:
+    def _open(self, opened: Mapping[Ranking, RankingShape]) -> Mapping[Ranking, Entries]:
         """Make room for those that are not there yet, and return them."""
         new: dict[Ranking, Entries] = {}
         for ranking, shape in opened.items():
@@ -258,7 +258,7 @@ class NativeIndex:
             assert entries.draft is draft, f"{ranking} moves by stage if and only if it is a draft"
             if not key:  # It leaves, or stays as it is.
                 found = self._players.find(player)
-                number = NOBODY if found is None else found
+                number = NO_PLAYER if found is None else found
                 placings.append((entries, number, key, None, ties))
                 continue
             width = entries.ranks.width
@@ -310,7 +310,7 @@ class NativeIndex:
         return entries
 
     def _numbers(self, players: Sequence[str], keys: Sequence[bytes | None]) -> "array[int]":
-        """Return the numbers of players, new ones where they are placed; NOBODY if unknown."""
+        """Return the numbers of players, new ones where they are placed; NO_PLAYER if unknown."""
         if None not in keys:
             numbers = placed = self._players.intern_many(players)
         else:
@@ -370,7 +370,7 @@ class NativeIndex:
             if key == STAY:
                 moved.append(_moved((previous, previous, len(ranks))))
                 continue
-            if self._saving is not None and number != NOBODY:
+            if self._saving is not None and number != NO_PLAYER:
                 self._saving.touched(entries, (number,))
             if key is not None:
                 ranks.put(number, key)
@@ -479,7 +479,7 @@ class NativeIndex:
         numbers = self._players.find_many([player for _, player in entries])
         return [
             found.ranks.key_of(number)
-            if number != NOBODY and (found := self._rankings.get(ranking)) is not None
+            if number != NO_PLAYER and (found := self._rankings.get(ranking)) is not None
             else None
             for (ranking, _), number in zip(entries, numbers, strict=True)
         ]
@@ -524,7 +524,7 @@ class NativeIndex:
         beside = entries.metadata.get(number)
         return _ranked((rank, key, beside, len(entries.ranks), state.checkpoint))
 
-    def seeker(self, ranking: Ranking) -> Callable[[Sequence[str]], Places] | None:
+    def finder(self, ranking: Ranking) -> Callable[[Sequence[str]], Places] | None:
         """Return a function that finds many players in one ranking in one call."""
         entries = self._sound().rankings.get(ranking)
         if entries is None:
@@ -568,7 +568,7 @@ class NativeIndex:
         numbers = self._players.find_many(players)
         return [
             None
-            if number == NOBODY or (key := key_of(number)) is None
+            if number == NO_PLAYER or (key := key_of(number)) is None
             else _ranked((rank, key, beside.get(number), total, as_of))
             for number, rank in zip(numbers, ranks.rank_many(numbers), strict=True)
         ]
@@ -604,30 +604,30 @@ class NativeIndex:
 
     async def read(
         self, ranking: Ranking, *, first: Rank, limit: int, at: Position | None = None
-    ) -> Stretch:
+    ) -> EntryRange:
         self._expect_at(at)
         players, packed, beside, total, as_of = self.read_now(ranking, first=first, limit=limit)
         width = len(packed) // len(players) if players else 1
         keys = [packed[at : at + width] for at in range(0, len(packed), width)]
         placed = map(_placed, zip(players, keys, beside or [None] * len(keys), strict=True))
-        return Stretch(list(placed), total, as_of)
+        return EntryRange(list(placed), total, as_of)
 
-    def read_now(self, ranking: Ranking, *, first: Rank, limit: int) -> Columns:
+    def read_now(self, ranking: Ranking, *, first: Rank, limit: int) -> EntryColumns:
         """Return the same as ``read``, as columns."""
         state = self._sound()
         entries = state.rankings.get(ranking)
         if entries is None:
-            return Columns([], b"", None, 0, state.checkpoint)
+            return EntryColumns([], b"", None, 0, state.checkpoint)
         ranks, metadata = entries.ranks, entries.metadata
         keys, numbers = ranks.read(first, limit)
         beside = [metadata.get(number) for number in numbers] if metadata else None
         players = self._players.ids_of(numbers)
-        return Columns(players, keys, beside, len(ranks), state.checkpoint)
+        return EntryColumns(players, keys, beside, len(ranks), state.checkpoint)
 
     async def rankings(self, board: str) -> Sequence[Ranking]:
         return [ranking for ranking in self._sound().rankings if ranking.board == board]
 
-    async def shapes(self) -> Mapping[Ranking, Shape]:
+    async def shapes(self) -> Mapping[Ranking, RankingShape]:
         rankings = self._sound().rankings
         return {name: entries.shape for name, entries in rankings.items() if not is_draft(name)}
 
@@ -646,22 +646,22 @@ class NativeIndex:
     # ------------------------------------------------------------------------- saving
 
     @property
-    def state(self) -> State:
+    def state(self) -> IndexState:
         """The contents of the index, read-only."""
         return self._sound()
 
-    def begin_saving(self) -> Touched:
+    def begin_saving(self) -> DirtySet:
         """Record the players it moves until ``end_saving``. Only one save can run at a time."""
         assert self._saving is None, "this index is being saved already"
-        self._saving = Touched(self._sound().rankings.values())
+        self._saving = DirtySet(self._sound().rankings.values())
         return self._saving
 
-    def end_saving(self, touched: Touched) -> None:
+    def end_saving(self, touched: DirtySet) -> None:
         """Note nothing any more for this saving. Safe to repeat."""
         if self._saving is touched:
             self._saving = None
 
-    def fill(self, state: State) -> None:
+    def fill(self, state: IndexState) -> None:
         """Take over a loaded state. The index must be empty."""
         assert not self._sound().rankings and not self._state.checkpoint, "this index is not empty"
         assert self._saving is None, "this index is being saved"

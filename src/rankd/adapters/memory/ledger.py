@@ -21,7 +21,7 @@ from rankd.model.facts import (
     key_of,
 )
 from rankd.model.window import Instant
-from rankd.ports import Appended, FirstUse, Kept, Progress
+from rankd.ports import Appended, FirstUse, Progress, StoredReceipt
 
 Name = tuple[str, str]
 """A board and one of its keys."""
@@ -56,7 +56,7 @@ class MemoryLedger:
         facts: Sequence[Fact],
         *,
         now: Instant,
-        receipts: Sequence[Kept] = ...,
+        receipts: Sequence[StoredReceipt] = ...,
         after: None = ...,
     ) -> Appended: ...
 
@@ -66,7 +66,7 @@ class MemoryLedger:
         facts: Sequence[Fact],
         *,
         now: Instant,
-        receipts: Sequence[Kept] = ...,
+        receipts: Sequence[StoredReceipt] = ...,
         after: Position | None,
     ) -> Appended | None: ...
 
@@ -75,7 +75,7 @@ class MemoryLedger:
         facts: Sequence[Fact],
         *,
         now: Instant,
-        receipts: Sequence[Kept] = (),
+        receipts: Sequence[StoredReceipt] = (),
         after: Position | None = None,
     ) -> Appended | None:
         if after is not None and after != len(self._recorded):
@@ -120,7 +120,7 @@ class MemoryLedger:
     async def first_use(self, *, board: str, key: str) -> FirstUse | None:
         return self._first_use((board, key)) if (board, key) in self._positions else None
 
-    async def keep_receipts(self, receipts: Sequence[Kept]) -> None:
+    async def keep_receipts(self, receipts: Sequence[StoredReceipt]) -> None:
         await self.append((), now=self._at, receipts=receipts)
 
     async def receipts_through(self) -> Position:
@@ -133,9 +133,9 @@ class MemoryLedger:
             if _has_key(self._recorded[position - 1].fact) and position not in self._receipts
         ]
 
-    async def kept_receipts(self, *, after: Position, limit: int) -> Sequence[Kept]:
+    async def kept_receipts(self, *, after: Position, limit: int) -> Sequence[StoredReceipt]:
         kept = sorted(position for position in self._receipts if position > after)
-        return [Kept(position, self._receipts[position]) for position in kept[:limit]]
+        return [StoredReceipt(position, self._receipts[position]) for position in kept[:limit]]
 
     async def changed(self, *, after: Position, within_seconds: float) -> None:
         with suppress(TimeoutError):

@@ -22,8 +22,8 @@ Suggested reading order:
     queries.py          queries of sql/queries.sql by name, and the migrations
 """
 
-from rankd.adapters.postgres.examination import examine, insist_on_begun, times
+from rankd.adapters.postgres.connection import Timeouts
+from rankd.adapters.postgres.doctor import examine, insist_on_begun, times
 from rankd.adapters.postgres.ledger import PostgresLedger
-from rankd.adapters.postgres.line import Patience
 
-__all__ = ["Patience", "PostgresLedger", "examine", "insist_on_begun", "times"]
+__all__ = ["PostgresLedger", "Timeouts", "examine", "insist_on_begun", "times"]

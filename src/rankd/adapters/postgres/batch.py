@@ -13,7 +13,7 @@ from uuid import UUID
 
 import msgspec
 
-from rankd.adapters.postgres.columns import (
+from rankd.adapters.postgres.rows import (
     SCORE_RANGE,
     checksum,
     digest,
@@ -26,7 +26,7 @@ from rankd.adapters.postgres.columns import (
 )
 from rankd.model.facts import Fact, Position, ScoreSubmitted, encode
 from rankd.model.window import Instant
-from rankd.ports import Appended, FirstUse, Kept
+from rankd.ports import Appended, FirstUse, StoredReceipt
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -47,7 +47,7 @@ def append_id() -> UUID:
     return UUID(bytes=(time.time_ns() // 1_000_000).to_bytes(6, "big") + os.urandom(10))
 
 
-class Batch(NamedTuple):
+class AppendBatch(NamedTuple):
     """Facts of one append, and the columns that are sent."""
 
     facts: Sequence[Fact]
@@ -61,7 +61,7 @@ class Batch(NamedTuple):
     keys: Sequence[str | None] | None
 
 
-def prepared(facts: Sequence[Fact]) -> Batch:
+def prepared(facts: Sequence[Fact]) -> AppendBatch:
     """Encode facts for an append. Raises UnicodeError for text that PostgreSQL cannot store."""
     names = [name_of(fact) for fact in facts]
     repeats = _repeats(names)
@@ -93,7 +93,7 @@ def prepared(facts: Sequence[Fact]) -> Batch:
         readable.details,
         telling if True in telling else None,
     )
-    return Batch(facts, repeats, columns, readable.boards, keys)
+    return AppendBatch(facts, repeats, columns, readable.boards, keys)
 
 
 def _repeats(names: Sequence[tuple[str, str] | None]) -> dict[int, int]:
@@ -105,7 +105,7 @@ def _repeats(names: Sequence[tuple[str, str] | None]) -> dict[int, int]:
     return repeats
 
 
-class _Readable(NamedTuple):
+class _OptionalColumns(NamedTuple):
     """Readable columns; an optional one is None if all of its values are."""
 
     boards: Sequence[str | None]
@@ -117,11 +117,11 @@ class _Readable(NamedTuple):
     details: Sequence[str | None] | None
 
 
-def _readable(facts: Sequence[Fact]) -> _Readable:
+def _readable(facts: Sequence[Fact]) -> _OptionalColumns:
     if all(map(is_plain, facts)):
         return _plain(facts)  # type: ignore[arg-type]
     rows = [row_of(fact) for fact in facts]
-    return _Readable(
+    return _OptionalColumns(
         without_nul([row.board for row in rows]),
         without_nul([row.player for row in rows]),
         [_array(row.scores) for row in rows],
@@ -132,9 +132,9 @@ def _readable(facts: Sequence[Fact]) -> _Readable:
     )
 
 
-def _plain(facts: Sequence[ScoreSubmitted]) -> _Readable:
+def _plain(facts: Sequence[ScoreSubmitted]) -> _OptionalColumns:
     """Return the same columns faster, for plain submissions, which nearly all facts are."""
-    return _Readable(
+    return _OptionalColumns(
         without_nul([fact.board for fact in facts]),
         without_nul([fact.player for fact in facts]),
         [_array(fact.scores) for fact in facts],
@@ -165,7 +165,7 @@ def _unless_empty(column: Sequence[Any]) -> Sequence[Any] | None:
     return None if column.count(None) == len(column) else column
 
 
-def receipt_columns(receipts: Sequence[Kept]) -> Sequence[Any]:
+def receipt_columns(receipts: Sequence[StoredReceipt]) -> Sequence[Any]:
     """Return receipts as the last arguments of ``rankd.append``."""
     if not receipts:
         return None, None, None
@@ -179,7 +179,7 @@ def receipt_columns(receipts: Sequence[Kept]) -> Sequence[Any]:
 # ------------------------------------------------------------------------------- answer
 
 
-class _Answer(msgspec.Struct):
+class _AppendResult(msgspec.Struct):
     """Reply of ``rankd.append`` and ``rankd.settle``."""
 
     first: Position
@@ -191,10 +191,10 @@ class _Answer(msgspec.Struct):
     receipt of the first use."""
 
 
-_answer = msgspec.json.Decoder(_Answer).decode
+_answer = msgspec.json.Decoder(_AppendResult).decode
 
 
-def appended(batch: Batch, told: str) -> Appended:
+def appended(batch: AppendBatch, told: str) -> Appended:
     """Return the result of an append from the server's reply."""
     answer = _answer(told)
     if not answer.uses and not batch.repeats:
@@ -204,7 +204,7 @@ def appended(batch: Batch, told: str) -> Appended:
     return _with_care(batch, answer)
 
 
-def _with_care(batch: Batch, answer: _Answer) -> Appended:
+def _with_care(batch: AppendBatch, answer: _AppendResult) -> Appended:
     uses = {
         place: FirstUse(position, fingerprint, receipt)
         for place, position, fingerprint, receipt in answer.uses
@@ -230,5 +230,5 @@ def _with_care(batch: Batch, answer: _Answer) -> Appended:
     return Appended(positions, first_uses, answer.at, answer.link)
 
 
-def _in_this_append(batch: Batch, place: int, position: Position) -> FirstUse:
+def _in_this_append(batch: AppendBatch, place: int, position: Position) -> FirstUse:
     return FirstUse(position, fingerprint_of(batch.facts[place]), None)

@@ -19,8 +19,8 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 import asyncpg  # type: ignore[import-untyped]
 
-from rankd.adapters.postgres.failures import VENDOR
-from rankd.adapters.postgres.statements import QUERIES, SCHEMA, in_schema
+from rankd.adapters.postgres.errors import VENDOR
+from rankd.adapters.postgres.queries import QUERIES, SCHEMA, in_schema
 from rankd.errors import InvalidSetting, LedgerUnavailable
 
 VERSION_MIN = 14
@@ -38,7 +38,7 @@ _PORT = re.compile(r"[^:]:[0-9]+$")  # Not the end of an IPv6 address such as ::
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,47}")  # "facts_2026_11" and a channel must fit beside it.
 
 
-class Connection(Protocol):
+class DriverConnection(Protocol):
     """Methods used of the driver's connection."""
 
     def fetch(self, query: str, *args: Any, timeout: float | None = None) -> Awaitable[list[Any]]:
@@ -84,14 +84,14 @@ class Connection(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class PostgresAddress:
     """URL and schema of a ledger."""
 
     url: str = field(repr=False)  # It may hold a password.
     schema: str = SCHEMA
 
     @classmethod
-    def parse(cls, url: str) -> "Address":
+    def parse(cls, url: str) -> "PostgresAddress":
         """Parse a URL. Raises InvalidSetting."""
         try:
             parts = urlsplit(url)
@@ -127,10 +127,12 @@ def _invalid(problem: str) -> InvalidSetting:
     return InvalidSetting(setting="ledger", source="the ledger's URL", problem=problem)
 
 
-async def connect(address: Address, *, node: str, pooled: bool, seconds_max: float) -> Connection:
+async def connect(
+    address: PostgresAddress, *, node: str, pooled: bool, seconds_max: float
+) -> DriverConnection:
     """Open a connection. Raises the driver's errors."""
     try:
-        connection: Connection = await asyncpg.connect(
+        connection: DriverConnection = await asyncpg.connect(
             address.url,
             timeout=seconds_max,
             statement_cache_size=0 if pooled else STATEMENTS_MAX,
@@ -151,7 +153,7 @@ async def connect(address: Address, *, node: str, pooled: bool, seconds_max: flo
 _ARRAYS = "SELECT NULL::bigint[], NULL::boolean[], NULL::bytea[], NULL::text[]"
 
 
-async def _learn_types(connection: Connection, seconds_max: float) -> None:
+async def _learn_types(connection: DriverConnection, seconds_max: float) -> None:
     """Let the driver learn the array types used here, before an append waits for it.
 
     The driver queries the server when it first meets a type, and the query takes a second if the
@@ -168,7 +170,7 @@ async def _learn_types(connection: Connection, seconds_max: float) -> None:
 # --------------------------------------------------------------------------- durability
 
 
-class Durability(NamedTuple):
+class PostgresDurability(NamedTuple):
     """Settings in force, read back from the server."""
 
     postgres: str
@@ -180,7 +182,9 @@ class Durability(NamedTuple):
     """Whether the connection leads through a pooler."""
 
 
-async def durability(connection: Connection, address: Address, *, seconds_max: float) -> Durability:
+async def durability(
+    connection: DriverConnection, address: PostgresAddress, *, seconds_max: float
+) -> PostgresDurability:
     """Check that the server is durable. Raises LedgerUnavailable if it is not."""
     found = await connection.fetchrow(address.sql(QUERIES["server"]), timeout=seconds_max)
     for problem in problems(found):
@@ -188,7 +192,7 @@ async def durability(connection: Connection, address: Address, *, seconds_max: f
     commit = found["synchronous_commit"]
     if commit == "local":
         _log.warning("synchronous_commit = local: commits would not wait for a standby")
-    return Durability(
+    return PostgresDurability(
         postgres=found["name"],
         fsync=found["fsync"],
         full_page_writes=found["full_page_writes"],
@@ -226,7 +230,7 @@ def problems(found: Any) -> list[str]:
     return [problem for problem, is_so in wrong.items() if is_so]
 
 
-async def leave(connection: Connection, *, seconds_max: float) -> None:
+async def leave(connection: DriverConnection, *, seconds_max: float) -> None:
     """Close a connection, and abort it if the server does not reply."""
     try:
         await connection.close(timeout=seconds_max)

@@ -8,9 +8,9 @@ statement: behind a pooler a server is replaced under a connection.
 
 from typing import NamedTuple
 
-from rankd.adapters.postgres.columns import GENESIS
-from rankd.adapters.postgres.database import Address, Connection
-from rankd.adapters.postgres.statements import QUERIES
+from rankd.adapters.postgres.database import DriverConnection, PostgresAddress
+from rankd.adapters.postgres.queries import QUERIES
+from rankd.adapters.postgres.rows import GENESIS
 from rankd.errors import LedgerUnavailable
 from rankd.model.facts import Position
 
@@ -18,25 +18,25 @@ OTHER_HISTORY = ""
 """Reply of a server to an append if it lacks the last append seen."""
 
 
-class Append(NamedTuple):
+class AppendEnd(NamedTuple):
     """An append by its last position and its link, which covers everything up to it."""
 
     last: Position
     link: bytes
 
 
-class History:
+class LedgerHistory:
     """Highest append and highest fact that this process has seen."""
 
     def __init__(self) -> None:
-        self.append = Append(Position(0), GENESIS)
+        self.append = AppendEnd(Position(0), GENESIS)
         self.position = Position(0)
         """Position of the highest fact, which may be of a later append."""
 
     def note(self, last: Position, link: bytes) -> None:
         """Record an append that was made or found."""
         if last > self.append.last:
-            self.append = Append(last, link)
+            self.append = AppendEnd(last, link)
         self.note_fact(last)
 
     def note_fact(self, position: Position) -> None:
@@ -44,7 +44,7 @@ class History:
         self.position = max(self.position, position)
 
     async def compare(
-        self, connection: Connection, address: Address, *, seconds_max: float
+        self, connection: DriverConnection, address: PostgresAddress, *, seconds_max: float
     ) -> None:
         """Raise LedgerUnavailable unless the server has the seen history."""
         seen, position = self.append, self.position

@@ -25,8 +25,9 @@ from functools import partial
 from typing import Any, ClassVar, TypeVar, overload
 from uuid import UUID
 
+from rankd.adapters.postgres.archive import PostgresArchive
 from rankd.adapters.postgres.batch import (
-    Batch,
+    AppendBatch,
     append_id,
     appended,
     as_instant,
@@ -34,25 +35,24 @@ from rankd.adapters.postgres.batch import (
     prepared,
     receipt_columns,
 )
-from rankd.adapters.postgres.books import PostgresCopies
-from rankd.adapters.postgres.columns import GENESIS
-from rankd.adapters.postgres.copying import Taking, insist_on_places, takings_of, whole
+from rankd.adapters.postgres.bulk_append import BulkAppend, insist_on_places, takings_of, whole
+from rankd.adapters.postgres.connection import SerialConnection, Timeouts, start_task
 from rankd.adapters.postgres.database import (
-    Address,
-    Connection,
-    Durability,
+    DriverConnection,
+    PostgresAddress,
+    PostgresDurability,
     connect,
     durability,
     leave,
 )
-from rankd.adapters.postgres.failures import VENDOR, is_certain, is_retried, said, translated
-from rankd.adapters.postgres.history import OTHER_HISTORY, Append, History
-from rankd.adapters.postgres.keeping import StandingsTables
-from rankd.adapters.postgres.line import Line, Patience, start_task
-from rankd.adapters.postgres.listening import Listener, News
+from rankd.adapters.postgres.errors import VENDOR, is_certain, is_retried, said, translated
+from rankd.adapters.postgres.health import ServerHealth
+from rankd.adapters.postgres.history import OTHER_HISTORY, AppendEnd, LedgerHistory
 from rankd.adapters.postgres.migration import migrate
-from rankd.adapters.postgres.presence import Presence
-from rankd.adapters.postgres.statements import QUERIES
+from rankd.adapters.postgres.notifications import AppendSignal, Listener
+from rankd.adapters.postgres.queries import QUERIES
+from rankd.adapters.postgres.rows import GENESIS
+from rankd.adapters.postgres.state_snapshots import PostgresStateSnapshots
 from rankd.adapters.postgres.verification import verification
 from rankd.errors import (
     LedgerCorrupt,
@@ -63,7 +63,7 @@ from rankd.errors import (
 )
 from rankd.model.facts import Fact, Position, Recorded, decode
 from rankd.model.window import Instant
-from rankd.ports import Appended, FirstUse, Kept, Progress, StartLoop
+from rankd.ports import Appended, FirstUse, Progress, StartLoop, StoredReceipt
 
 TRIES_MAX = 4
 """Attempts of one append: after a conflict, a lock time-out, or a lost connection."""
@@ -77,14 +77,14 @@ exist ahead."""
 
 POSITION_MAX = 2**63 - 1
 
-DEFAULT_PATIENCE = Patience()
+DEFAULT_PATIENCE = Timeouts()
 
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
 
-class PostgresLedger(StandingsTables):
+class PostgresLedger(PostgresArchive):
     """Ledger in a schema of a PostgreSQL database, for any number of processes."""
 
     durable: ClassVar[bool] = True
@@ -92,27 +92,27 @@ class PostgresLedger(StandingsTables):
 
     def __init__(
         self,
-        address: Address,
+        address: PostgresAddress,
         *,
         node: str,
-        durability: Durability,
-        patience: Patience,
+        durability: PostgresDurability,
+        timeouts: Timeouts,
         start: StartLoop = start_task,
     ) -> None:
         self.durability = durability
         self._start = start
-        self._address, self._node, self._patience = address, node, patience
+        self._address, self._node, self._timeouts = address, node, timeouts
         self._connect = partial(
             connect,
             address,
             node=node,
             pooled=durability.pooled,
-            seconds_max=patience.connect_seconds,
+            seconds_max=timeouts.connect_seconds,
         )
-        self._presence, self._news, self._history = Presence(), News(), History()
-        self._writer = Line(
+        self._presence, self._news, self._history = ServerHealth(), AppendSignal(), LedgerHistory()
+        self._writer = SerialConnection(
             self._examined,
-            patience,
+            timeouts,
             presence=self._presence,
             prove=self._prove,
             moved=lambda: self._news.moved_at,
@@ -120,9 +120,9 @@ class PostgresLedger(StandingsTables):
             name="postgres-writer",
             start=start,
         )
-        self._reader = Line(
+        self._reader = SerialConnection(
             self._examined,
-            patience,
+            timeouts,
             presence=self._presence,
             where=address.where,
             name="postgres-reader",
@@ -130,7 +130,7 @@ class PostgresLedger(StandingsTables):
         )
         self._answered_at = 0.0
         """Time of the last reply to a read, by the loop's clock."""
-        self.copies = PostgresCopies(node=node, read=self._rows, write=self._done)
+        self.copies = PostgresStateSnapshots(node=node, read=self._rows, write=self._done)
         """State snapshots for nodes that start."""
         self._background: list[asyncio.Task[None]] = []
         self._under_way: set[asyncio.Task[Any]] = set()
@@ -144,7 +144,7 @@ class PostgresLedger(StandingsTables):
         url: str,
         *,
         node: str = "",
-        patience: Patience = DEFAULT_PATIENCE,
+        timeouts: Timeouts = DEFAULT_PATIENCE,
         copying: bool = False,
         start: StartLoop = start_task,
     ) -> AsyncIterator["PostgresLedger"]:
@@ -154,9 +154,9 @@ class PostgresLedger(StandingsTables):
         for a schema of another program, and LedgerNotCopied for a copy that was not finished,
         unless it is opened for ``copying``.
         """
-        address = Address.parse(url)
-        found = await _prepare(address, node, patience, copying=copying)
-        ledger = cls(address, node=node, durability=found, patience=patience, start=start)
+        address = PostgresAddress.parse(url)
+        found = await _prepare(address, node, timeouts, copying=copying)
+        ledger = cls(address, node=node, durability=found, timeouts=timeouts, start=start)
         try:
             await ledger._open()
             yield ledger
@@ -174,7 +174,7 @@ class PostgresLedger(StandingsTables):
             self._connect,
             channel,
             self._news,
-            self._patience,
+            self._timeouts,
             self,
             head=self._address.sql(QUERIES["last_append"]),
         )
@@ -183,15 +183,15 @@ class PostgresLedger(StandingsTables):
             self._start("postgres-listening", listener.run),
         ]
 
-    async def _examined(self) -> Connection:
+    async def _examined(self) -> DriverConnection:
         """Connect and check the server: the address may lead to another one by now."""
-        connection, patience = await self._connect(), self._patience
+        connection, timeouts = await self._connect(), self._timeouts
         try:
             found = await durability(
-                connection, self._address, seconds_max=patience.connect_seconds
+                connection, self._address, seconds_max=timeouts.connect_seconds
             )
             await self._history.compare(
-                connection, self._address, seconds_max=patience.connect_seconds
+                connection, self._address, seconds_max=timeouts.connect_seconds
             )
         except BaseException:
             connection.terminate()
@@ -220,7 +220,7 @@ class PostgresLedger(StandingsTables):
         facts: Sequence[Fact],
         *,
         now: Instant,
-        receipts: Sequence[Kept] = ...,
+        receipts: Sequence[StoredReceipt] = ...,
         after: None = ...,
     ) -> Appended: ...
 
@@ -230,7 +230,7 @@ class PostgresLedger(StandingsTables):
         facts: Sequence[Fact],
         *,
         now: Instant,
-        receipts: Sequence[Kept] = ...,
+        receipts: Sequence[StoredReceipt] = ...,
         after: Position | None,
     ) -> Appended | None: ...
 
@@ -239,7 +239,7 @@ class PostgresLedger(StandingsTables):
         facts: Sequence[Fact],
         *,
         now: Instant,
-        receipts: Sequence[Kept] = (),
+        receipts: Sequence[StoredReceipt] = (),
         after: Position | None = None,
     ) -> Appended | None:
         self._refuse_if_damaged()
@@ -257,7 +257,7 @@ class PostgresLedger(StandingsTables):
             self._news.tell(last)
         return answer
 
-    async def keep_receipts(self, receipts: Sequence[Kept]) -> None:
+    async def keep_receipts(self, receipts: Sequence[StoredReceipt]) -> None:
         if receipts:
             await self.append((), now=Instant(0), receipts=receipts)
 
@@ -273,7 +273,7 @@ class PostgresLedger(StandingsTables):
         if not task.cancelled():
             task.exception()  # Mark it as retrieved: the caller may have been cancelled.
 
-    async def _append(self, batch: Batch, asked: tuple[Any, ...]) -> str | None:
+    async def _append(self, batch: AppendBatch, asked: tuple[Any, ...]) -> str | None:
         async with self._writer.turn():
             self._refuse_if_damaged()
             for tries in range(1, TRIES_MAX + 1):
@@ -293,15 +293,17 @@ class PostgresLedger(StandingsTables):
                 f"the connection to PostgreSQL was lost {TRIES_MAX} times", applied="no"
             )
 
-    async def _ask(self, connection: Connection, name: UUID, asked: tuple[Any, ...]) -> str | None:
+    async def _ask(
+        self, connection: DriverConnection, name: UUID, asked: tuple[Any, ...]
+    ) -> str | None:
         asking = connection.fetchval(
             self._address.sql(QUERIES["append"]),
             name,
             self._node,
-            _milliseconds(self._patience.lock_seconds),
+            _milliseconds(self._timeouts.lock_seconds),
             *asked,
             *self._history.append,
-            timeout=self._patience.statement_seconds,
+            timeout=self._timeouts.statement_seconds,
         )
         told: str | None = await self._writer.answer(asking)
         return told
@@ -315,21 +317,21 @@ class PostgresLedger(StandingsTables):
             "this PostgreSQL lacks what this node has seen of the ledger", applied="no"
         )
 
-    async def _settle(self, name: UUID, batch: Batch, problem: BaseException) -> str | None:
+    async def _settle(self, name: UUID, batch: AppendBatch, problem: BaseException) -> str | None:
         """Find the outcome of an append: its reply, or None if it will never be applied."""
         _log.warning("an append's answer was lost, and is asked for: %s", said(problem))
         self._writer.drop()
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._patience.settle_seconds
+        deadline = loop.time() + self._timeouts.settle_seconds
         while (left := deadline - loop.time()) > 0:
-            connection = await self._writer.returned(left, once_gone=self._patience.doubt_seconds)
+            connection = await self._writer.returned(left, once_gone=self._timeouts.doubt_seconds)
             if connection is None:
                 break
             try:
                 asking = connection.fetchval(
                     self._address.sql(QUERIES["settle"]),
                     name,
-                    _milliseconds(min(left, self._patience.lock_seconds)),
+                    _milliseconds(min(left, self._timeouts.lock_seconds)),
                     batch.boards,
                     batch.keys,
                     timeout=left,
@@ -352,7 +354,9 @@ class PostgresLedger(StandingsTables):
     async def end_copy(self) -> None:
         await self._done(QUERIES["end_copy"])
 
-    async def take_over(self, facts: Sequence[Recorded], *, receipts: Sequence[Kept] = ()) -> None:
+    async def take_over(
+        self, facts: Sequence[Recorded], *, receipts: Sequence[StoredReceipt] = ()
+    ) -> None:
         self._refuse_if_damaged()
         self._refuse_if_lost()
         takings = takings_of(facts, receipts)
@@ -360,12 +364,12 @@ class PostgresLedger(StandingsTables):
             await self._finished(self._take_over(takings))
             self._news.tell(takings[-1].last)
 
-    async def _take_over(self, takings: Sequence[Taking]) -> None:
+    async def _take_over(self, takings: Sequence[BulkAppend]) -> None:
         """Append all in one transaction. If the reply is lost, the caller reads the head again."""
-        patience = _milliseconds(self._patience.lock_seconds)
-        whatever = Append(Position(0), GENESIS)  # The caller has compared the ledgers itself.
+        timeouts = _milliseconds(self._timeouts.lock_seconds)
+        whatever = AppendEnd(Position(0), GENESIS)  # The caller has compared the ledgers itself.
         asked = [
-            (append_id(), self._node, patience, *taking.asked, *whatever) for taking in takings
+            (append_id(), self._node, timeouts, *taking.asked, *whatever) for taking in takings
         ]
         async with self._writer.turn():
             self._refuse_if_damaged()
@@ -375,7 +379,7 @@ class PostgresLedger(StandingsTables):
                     asking = connection.fetchmany(
                         self._address.sql(QUERIES["append"]),
                         asked,
-                        timeout=self._patience.statement_seconds,
+                        timeout=self._timeouts.statement_seconds,
                     )
                     insist_on_places(takings, await self._writer.answer(asking))
             except VENDOR as exc:
@@ -400,10 +404,10 @@ class PostgresLedger(StandingsTables):
         if (loss := self.loss) is not None:
             raise loss
 
-    async def _prove(self, connection: Connection) -> None:
+    async def _prove(self, connection: DriverConnection) -> None:
         """Take the head's lock for a moment: a process that can lock and commit can append."""
         await connection.fetch(
-            self._address.sql(QUERIES["lock_head"]), timeout=self._patience.silence_seconds
+            self._address.sql(QUERIES["lock_head"]), timeout=self._timeouts.silence_seconds
         )
 
     def silent(self, error: BaseException) -> None:
@@ -412,7 +416,7 @@ class PostgresLedger(StandingsTables):
         A request already sent waits on, because its reply may come. If others got replies
         meanwhile, the server or a pooler is only busy.
         """
-        since = asyncio.get_running_loop().time() - self._patience.silence_seconds
+        since = asyncio.get_running_loop().time() - self._timeouts.silence_seconds
         if max(self._answered_at, self._news.moved_at) > since:
             return
         missing = self._reader.translated(error)
@@ -497,9 +501,9 @@ class PostgresLedger(StandingsTables):
         rows = await self._rows(QUERIES["lacking_receipts"], positions)
         return [row[0] for row in rows]
 
-    async def kept_receipts(self, *, after: Position, limit: int) -> Sequence[Kept]:
+    async def kept_receipts(self, *, after: Position, limit: int) -> Sequence[StoredReceipt]:
         rows = await self._rows(QUERIES["page_receipts"], after, POSITION_MAX, limit)
-        return [Kept(row[0], row[1]) for row in rows]
+        return [StoredReceipt(row[0], row[1]) for row in rows]
 
     async def changed(self, *, after: Position, within_seconds: float) -> None:
         loop = asyncio.get_running_loop()
@@ -521,8 +525,8 @@ class PostgresLedger(StandingsTables):
         return await self._finished(self._fetch(self._address.sql(query), given))
 
     async def _fetch(self, query: str, given: tuple[Any, ...]) -> Sequence[Any]:
-        async def fetch(connection: Connection) -> Sequence[Any]:
-            return await connection.fetch(query, *given, timeout=self._patience.read_seconds)
+        async def fetch(connection: DriverConnection) -> Sequence[Any]:
+            return await connection.fetch(query, *given, timeout=self._timeouts.read_seconds)
 
         rows = await _again(self._reader, fetch)
         self._answered_at = asyncio.get_running_loop().time()
@@ -537,7 +541,7 @@ class PostgresLedger(StandingsTables):
                 async for progress in verification(connection, self._address, head):
                     yield progress
             finally:
-                await leave(connection, seconds_max=self._patience.leave_seconds)
+                await leave(connection, seconds_max=self._timeouts.leave_seconds)
         except VENDOR as exc:
             raise self._reader.translated(exc) from exc
 
@@ -549,7 +553,7 @@ class PostgresLedger(StandingsTables):
     async def _keep_aside(self, query: str, *given: Any) -> None:
         await self._written(self._reader, query, given)
 
-    async def _written(self, line: Line, query: str, given: tuple[Any, ...]) -> None:
+    async def _written(self, line: SerialConnection, query: str, given: tuple[Any, ...]) -> None:
         self._refuse_if_damaged()
         await self._finished(self._write(line, self._address.sql(query), given))
 
@@ -558,9 +562,11 @@ class PostgresLedger(StandingsTables):
         self._refuse_if_damaged()
         return await self._finished(self._write(self._writer, self._address.sql(query), given))
 
-    async def _write(self, line: Line, query: str, given: tuple[Any, ...]) -> Sequence[Any]:
-        async def write(connection: Connection) -> Sequence[Any]:
-            return await connection.fetch(query, *given, timeout=self._patience.statement_seconds)
+    async def _write(
+        self, line: SerialConnection, query: str, given: tuple[Any, ...]
+    ) -> Sequence[Any]:
+        async def write(connection: DriverConnection) -> Sequence[Any]:
+            return await connection.fetch(query, *given, timeout=self._timeouts.statement_seconds)
 
         return await _again(line, write)
 
@@ -573,22 +579,24 @@ class PostgresLedger(StandingsTables):
                     self._writer,
                     lambda connection: connection.execute(
                         self._address.sql(QUERIES["cover"]),
-                        timeout=self._patience.statement_seconds,
+                        timeout=self._timeouts.statement_seconds,
                     ),
                 )
             except RankdError as exc:
                 _log.warning("the months ahead have no partition yet: %s", exc)
 
 
-async def _prepare(address: Address, node: str, patience: Patience, *, copying: bool) -> Durability:
+async def _prepare(
+    address: PostgresAddress, node: str, timeouts: Timeouts, *, copying: bool
+) -> PostgresDurability:
     """Check that the server is fit, and migrate the schema."""
     try:
         # Connect as if behind a pooler: it is not known yet.
         connection = await connect(
-            address, node=node, pooled=True, seconds_max=patience.connect_seconds
+            address, node=node, pooled=True, seconds_max=timeouts.connect_seconds
         )
         try:
-            found = await durability(connection, address, seconds_max=patience.connect_seconds)
+            found = await durability(connection, address, seconds_max=timeouts.connect_seconds)
             await migrate(connection, address)
             source = await connection.fetchval(address.sql(QUERIES["copied_from"]))
             if source is not None and not copying:
@@ -598,12 +606,12 @@ async def _prepare(address: Address, node: str, patience: Patience, *, copying: 
                 )
             return found
         finally:
-            await leave(connection, seconds_max=patience.leave_seconds)
+            await leave(connection, seconds_max=timeouts.leave_seconds)
     except VENDOR as exc:
         raise translated(exc, where=address.where) from exc
 
 
-async def _again(line: Line, work: Callable[[Connection], Awaitable[T]]) -> T:
+async def _again(line: SerialConnection, work: Callable[[DriverConnection], Awaitable[T]]) -> T:
     """Run idempotent work with exclusive use of a connection; once more if that was lost."""
     async with line.turn():
         for tries_left in (1, 0):

@@ -5,12 +5,12 @@ the others find the work done. All steps are one transaction, so that an interru
 no trace.
 """
 
-from rankd.adapters.postgres.database import Address, Connection
-from rankd.adapters.postgres.statements import MIGRATIONS, QUERIES, SCHEMA_VERSION
+from rankd.adapters.postgres.database import DriverConnection, PostgresAddress
+from rankd.adapters.postgres.queries import MIGRATIONS, QUERIES, SCHEMA_VERSION
 from rankd.errors import LedgerCorrupt, LedgerTooNew
 
 
-async def migrate(connection: Connection, address: Address) -> None:
+async def migrate(connection: DriverConnection, address: PostgresAddress) -> None:
     """Upgrade the schema to the newest version.
 
     Raises LedgerCorrupt for a schema of another program, LedgerTooNew for a newer version.
@@ -23,7 +23,7 @@ async def migrate(connection: Connection, address: Address) -> None:
         await connection.execute(address.sql(QUERIES["cover"]))
 
 
-async def _version(connection: Connection, address: Address) -> int:
+async def _version(connection: DriverConnection, address: PostgresAddress) -> int:
     found = await connection.fetchrow(address.sql(QUERIES["schema_exists"]))
     if not found["named"]:
         await connection.execute(f'CREATE SCHEMA "{address.schema}"')

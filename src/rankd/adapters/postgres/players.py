@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rankd.adapters.postgres.columns import row_of, tells_of_player
+from rankd.adapters.postgres.rows import row_of, tells_of_player
 from rankd.model.facts import (
     AttributesSet,
     Fact,
@@ -21,7 +21,7 @@ from rankd.model.facts import (
 )
 
 
-class Player(NamedTuple):
+class PostgresPlayerRow(NamedTuple):
     """Row of a player. Its JSON is compared as text, because in Python ``True`` equals 1."""
 
     name: str | None
@@ -31,7 +31,7 @@ class Player(NamedTuple):
     """Position of the last fact that changed it."""
 
 
-class Told(NamedTuple):
+class ProfileRowChange(NamedTuple):
     """Change of a player made by a fact, as its row shows it."""
 
     fact: Fact
@@ -43,16 +43,18 @@ _load = msgspec.json.Decoder(dict[str, Any]).decode
 _dump = msgspec.json.Encoder(order="deterministic").encode
 
 
-def told_by(fact: Fact) -> Told | None:
+def told_by(fact: Fact) -> ProfileRowChange | None:
     """Return the change that a fact makes to its player; None if it makes none."""
     if not tells_of_player(fact):
         return None
     row = row_of(fact)
     assert row.player is not None
-    return Told(fact, row.player, _load(row.details or "{}"))
+    return ProfileRowChange(fact, row.player, _load(row.details or "{}"))
 
 
-def fold(players: dict[str, Player], position: Position, told: Told | None) -> None:
+def fold(
+    players: dict[str, PostgresPlayerRow], position: Position, told: ProfileRowChange | None
+) -> None:
     """Apply the next change to the players."""
     if told is None:
         return
@@ -60,13 +62,13 @@ def fold(players: dict[str, Player], position: Position, told: Told | None) -> N
         players.pop(told.player, None)
         return
     before = players.get(told.player)
-    known = before or Player(None, "{}", "[]", position)
+    known = before or PostgresPlayerRow(None, "{}", "[]", position)
     after = _after(known, told)
     if before is None or after[:3] != known[:3]:
         players[told.player] = after._replace(position=position)
 
 
-def _after(known: Player, told: Told) -> Player:
+def _after(known: PostgresPlayerRow, told: ProfileRowChange) -> PostgresPlayerRow:
     details = told.details
     if isinstance(told.fact, ScoreSubmitted):
         return known._replace(attributes=_text(_load(known.attributes) | details["attributes"]))

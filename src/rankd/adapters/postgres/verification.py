@@ -22,18 +22,18 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rankd.adapters.postgres.batch import as_instant
-from rankd.adapters.postgres.columns import (
+from rankd.adapters.postgres.database import DriverConnection, PostgresAddress
+from rankd.adapters.postgres.players import PostgresPlayerRow, fold, told_by
+from rankd.adapters.postgres.queries import QUERIES
+from rankd.adapters.postgres.rows import (
     GENESIS,
-    Digest,
+    AppendDigest,
     checksum,
     fingerprints_of,
     link,
     name_of,
     row_of,
 )
-from rankd.adapters.postgres.database import Address, Connection
-from rankd.adapters.postgres.players import Player, fold, told_by
-from rankd.adapters.postgres.statements import QUERIES
 from rankd.errors import Corrupt, LedgerCorrupt
 from rankd.model.facts import Fact, Position, ScoreSubmitted, TimeCorrected, decode
 from rankd.ports import Progress
@@ -48,7 +48,7 @@ _BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 
 
 async def verification(
-    connection: Connection, address: Address, head: Position
+    connection: DriverConnection, address: PostgresAddress, head: Position
 ) -> AsyncIterator[Progress]:
     """Check everything up to a position; yield the progress of each step. Raises LedgerCorrupt."""
     yield Progress(0, head, "facts", "fact")
@@ -82,7 +82,9 @@ class _Append(NamedTuple):
 class _Walk:
     """Walk over facts and appends together, in order."""
 
-    def __init__(self, connection: Connection, address: Address, head: Position) -> None:
+    def __init__(
+        self, connection: DriverConnection, address: PostgresAddress, head: Position
+    ) -> None:
         self._connection, self._address, self._head = connection, address, head
         self.reached = Position(0)
         self.keyed = 0
@@ -95,7 +97,7 @@ class _Walk:
         self._read = Position(0)
         """Last position of the appends read so far."""
         self._link = GENESIS
-        self._digest = Digest()
+        self._digest = AppendDigest()
         self._earning = 0
         """Submissions with a key in the current append."""
 
@@ -169,7 +171,7 @@ class _Walk:
         if append.lacking != max(self._earning - append.kept, 0):
             raise LedgerCorrupt("receipts are missing or too many", position=append.first)
         self._appends.popleft()
-        self._link, self._digest, self._earning = append.link, Digest(), 0
+        self._link, self._digest, self._earning = append.link, AppendDigest(), 0
 
     async def _check_keys(self, keyed: Sequence[tuple[Position, Fact]]) -> None:
         """Check that each key is in the table of keys."""
@@ -199,7 +201,9 @@ def _readable(row: Any) -> Fact:
 # ----------------------------------------------------------------------------- receipts
 
 
-async def _receipts(connection: Connection, address: Address, head: Position) -> AsyncIterator[int]:
+async def _receipts(
+    connection: DriverConnection, address: PostgresAddress, head: Position
+) -> AsyncIterator[int]:
     """Check receipts up to a position; of later ones, only that they belong to a fact."""
     stray = await connection.fetchval(address.sql(QUERIES["stray_receipt"]))
     if stray is not None:
@@ -217,7 +221,9 @@ async def _receipts(connection: Connection, address: Address, head: Position) ->
 # ------------------------------------------------------------------------------ players
 
 
-async def _players(connection: Connection, address: Address) -> AsyncIterator[Progress]:
+async def _players(
+    connection: DriverConnection, address: PostgresAddress
+) -> AsyncIterator[Progress]:
     """Compare the table with the fold of the facts, a part of the players at a time."""
     many = await connection.fetchval(address.sql(QUERIES["count_players"]))
     parts = many // PLAYERS_TOGETHER_MAX + 1
@@ -229,8 +235,10 @@ async def _players(connection: Connection, address: Address) -> AsyncIterator[Pr
         yield Progress(part + 1, parts, "players", "part")
 
 
-async def _check_part(connection: Connection, address: Address, parts: int, part: int) -> None:
-    players: dict[str, Player] = {}
+async def _check_part(
+    connection: DriverConnection, address: PostgresAddress, parts: int, part: int
+) -> None:
+    players: dict[str, PostgresPlayerRow] = {}
     told = connection.cursor(
         address.sql(QUERIES["told_of_players"]), parts, part, prefetch=PAGE_ROWS
     )
@@ -238,7 +246,7 @@ async def _check_part(connection: Connection, address: Address, parts: int, part
         fold(players, position, told_by(decode(kind, body)))
     rows = connection.cursor(address.sql(QUERIES["read_players"]), parts, part, prefetch=PAGE_ROWS)
     async for player, name, attributes, friends, position in rows:
-        found = Player(name, _loaded(attributes), _loaded(friends), position)
+        found = PostgresPlayerRow(name, _loaded(attributes), _loaded(friends), position)
         expected = players.pop(player, None)
         if expected != found:
             raise _wrong_player(expected or found)
@@ -254,5 +262,5 @@ def _loaded(text: str) -> str:
     return msgspec.json.encode(msgspec.json.decode(text), order="deterministic").decode()
 
 
-def _wrong_player(player: Player) -> LedgerCorrupt:
+def _wrong_player(player: PostgresPlayerRow) -> LedgerCorrupt:
     return LedgerCorrupt("the player is not as the facts tell", position=player.position)

@@ -22,7 +22,7 @@ Suggested reading order:
     doctor.py          server checks for ``rankd doctor``
 """
 
-from rankd.adapters.redis.examination import examine
+from rankd.adapters.redis.doctor import examine
 from rankd.adapters.redis.index import RedisIndex
 
 __all__ = ["RedisIndex", "examine"]

@@ -45,7 +45,7 @@ _KNOWN = {"prefix", "partitions", "timeout", "tls", "tls_ca", "sentinel_password
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
+class RedisAddress:
     """Address and options of a Redis."""
 
     kind: Kind
@@ -67,7 +67,7 @@ class Address:
         return f"Redis at {hosts}" + (f" ({self.service})" if self.service else "")
 
     @staticmethod
-    def read(url: str) -> "Address":
+    def read(url: str) -> "RedisAddress":
         """Parse a URL. Raises InvalidSetting."""
         scheme, _, _ = url.partition("://")
         if scheme not in _KINDS:
@@ -78,7 +78,7 @@ class Address:
         user, _, password = who.partition(":")
         options = _options(parts.query)
         service, db = _path(kind, parts.path)
-        return Address(
+        return RedisAddress(
             kind=kind,
             hosts=_hosts(where, SENTINEL_PORT if kind == "sentinel" else PORT, kind),
             tls=tls or options.get("tls", "false") == "true",

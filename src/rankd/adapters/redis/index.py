@@ -23,30 +23,36 @@ from typing import ClassVar, NamedTuple, TypeVar
 
 import msgspec
 
-from rankd.adapters.redis.address import Address
-from rankd.adapters.redis.applying import NOTHING_KNOWN, Applying, Known, Work
-from rankd.adapters.redis.copying import copy
-from rankd.adapters.redis.epoch import EPOCH_TRIES, Epochs
-from rankd.adapters.redis.examination import spread
-from rankd.adapters.redis.filling import EpochGone, Filling
-from rankd.adapters.redis.link import Link
-from rankd.adapters.redis.names import Epoch, is_draft, private, private_board
-from rankd.adapters.redis.reading import Forgotten, Reading, Torn, Unsettled, Whereabouts
-from rankd.adapters.redis.tally import place_of
+from rankd.adapters.redis.address import RedisAddress
+from rankd.adapters.redis.batch_ranks import place_of
+from rankd.adapters.redis.bulk_load import copy
+from rankd.adapters.redis.client import RedisClient
+from rankd.adapters.redis.doctor import spread
+from rankd.adapters.redis.generations import EPOCH_TRIES, Generations
+from rankd.adapters.redis.keys import Generation, is_draft, private, private_board
+from rankd.adapters.redis.partitions import GenerationGone, Partitions
+from rankd.adapters.redis.reads import (
+    IndexPosition,
+    PartitionReader,
+    PartitionsTorn,
+    PositionForgotten,
+    PositionsDiffer,
+)
+from rankd.adapters.redis.writes import NOTHING_KNOWN, Apply, ApplyRequest, KnownEntries
 from rankd.errors import IndexForgot, IndexUnavailable, InvalidSetting
 from rankd.model.facts import Position
 from rankd.model.order import score_part
 from rankd.model.standing import Offset, Rank
 from rankd.ports import (
+    EntryRange,
     Move,
     Moved,
     Progress,
     Ranked,
     RankIndex,
     Ranking,
+    RankingShape,
     Run,
-    Shape,
-    Stretch,
     Verdicts,
 )
 
@@ -70,13 +76,13 @@ RANKS_WAITING_MAX = 100_000
 DIGEST_BLOCK_ENTRIES = 4096
 """Entries per block of a digest; part of its definition, here and in the native index."""
 
-_NOTHING: Mapping[Ranking, Shape] = MappingProxyType({})
+_NOTHING: Mapping[Ranking, RankingShape] = MappingProxyType({})
 _NO_DRAFTS: Mapping[Ranking, Ranking] = MappingProxyType({})
 _CLOSED = IndexUnavailable("the index was closed while it was asked")
 _log = logging.getLogger(__name__)
 
 
-class _Wanted(NamedTuple):
+class _RankRequest(NamedTuple):
     """A rank request, with its callback."""
 
     ranking: Ranking
@@ -92,16 +98,21 @@ class RedisIndex:
     shared: ClassVar[bool] = True
 
     def __init__(
-        self, link: Link, epoch: Epoch, *, lives: bool = True, replica: bool = False
+        self,
+        link: RedisClient,
+        generation: Generation,
+        *,
+        lives: bool = True,
+        replica: bool = False,
     ) -> None:
         self.notes: list[str] = []
         """Warnings about this Redis, as sentences."""
         self._link = link
-        self._epochs = Epochs(link)
-        self._filling = Filling(link, epoch)
+        self._generations = Generations(link)
+        self._filling = Partitions(link, generation)
         self._lives = lives
         """Whether it follows the pointer; a generation that is being filled does not."""
-        self._instead_of: Epoch | None = None
+        self._instead_of: Generation | None = None
         """The generation that this one is to replace."""
         self._moving = asyncio.Lock()
         self._replica = replica
@@ -117,7 +128,7 @@ class RedisIndex:
         """Result of the last ``order_keys``: mostly an apply of the same entries follows."""
         self._check_at = 0.0
         """Time of the next server check, by the loop's clock."""
-        self._wanted: deque[_Wanted] = deque()
+        self._wanted: deque[_RankRequest] = deque()
         self._gathering = False
         self._calls: set[asyncio.Task[Sequence[Ranked | None]]] = set()
 
@@ -130,12 +141,12 @@ class RedisIndex:
         sentinel service or cluster, as of the position they have reached. Raises InvalidSetting if
         that Redis is unfit for an index, IndexUnavailable.
         """
-        link = Link(Address.read(url), replica_reads=replica_reads)
+        link = RedisClient(RedisAddress.read(url), replica_reads=replica_reads)
         try:
             notes = await link.check()
-            index = cls(link, await Epochs(link).living())
+            index = cls(link, await Generations(link).living())
             if replica_reads:
-                index.replicas = cls(link, index._filling.epoch, replica=True)
+                index.replicas = cls(link, index._filling.generation, replica=True)
             index._note(notes)
             index._check_at = asyncio.get_running_loop().time() + CHECK_SECONDS
             try:
@@ -181,12 +192,12 @@ class RedisIndex:
         A missing pointer was evicted, perhaps with other keys, so a new generation is begun.
         """
         filling = self._filling
-        if await self._epochs.pointed() != filling.epoch:
+        if await self._generations.pointed() != filling.generation:
             await self._move_on(filling)
 
     async def belongs(self, ledger: str) -> bool:
         """Record the ledger this index is built from; False if it is built from another."""
-        return await self._epochs.belong(ledger)
+        return await self._generations.belong(ledger)
 
     async def _finish(self) -> None:
         """Cancel the calls under way, and drop board rebuilds that were not adopted."""
@@ -201,43 +212,43 @@ class RedisIndex:
         except IndexUnavailable as exc:
             _log.warning("drafts were left behind, which a sweep will not find: %s", exc)
 
-    # --------------------------------------------------------------------------- epochs
+    # --------------------------------------------------------------------------- generations
 
-    async def _on_living(self, call: Callable[[Filling], Awaitable[T]]) -> T:
+    async def _on_living(self, call: Callable[[Partitions], Awaitable[T]]) -> T:
         """Call with the live generation; if it is gone, follow the pointer and call again."""
         for _ in range(EPOCH_TRIES):
             filling = self._filling
             try:
                 return await call(filling)
-            except EpochGone:
+            except GenerationGone:
                 await self._move_on(filling)
-            except Unsettled:
+            except PositionsDiffer:
                 continue  # Reads of a rebuilt ranking during an apply, which does not change it.
         raise IndexUnavailable(f"{self._link.address}: the index does not stand still")
 
-    async def _move_on(self, gone: Filling) -> None:
+    async def _move_on(self, gone: Partitions) -> None:
         async with self._moving:
             if self._filling is not gone:
                 return  # Another task did while this one waited.
             if not self._lives:
                 raise IndexUnavailable("the index that was being filled is gone: begin again")
-            living = await self._epochs.pointed()
-            if self._replica and (living is None or living == gone.epoch):
+            living = await self._generations.pointed()
+            if self._replica and (living is None or living == gone.generation):
                 raise IndexUnavailable(f"{self._link.address}: a replica lacks the index")
-            if living is None or living == gone.epoch:
-                living = await self._epochs.replace(living)
-                if living != gone.epoch:
-                    await self._epochs.drop(gone.epoch)
+            if living is None or living == gone.generation:
+                living = await self._generations.replace(living)
+                if living != gone.generation:
+                    await self._generations.drop(gone.generation)
             self._enter(living)
 
-    def _enter(self, epoch: Epoch) -> None:
-        self._filling = Filling(self._link, epoch)
+    def _enter(self, generation: Generation) -> None:
+        self._filling = Partitions(self._link, generation)
         self._known = NOTHING_KNOWN
 
     async def beside(self) -> "RedisIndex":
         """Return an empty index beside the live one, to be filled, compared, or to take over."""
-        living = self._filling.epoch
-        index = RedisIndex(self._link, await self._epochs.begin(), lives=False)
+        living = self._filling.generation
+        index = RedisIndex(self._link, await self._generations.begin(), lives=False)
         index._instead_of = living
         index.notes = list(self.notes)
         return index
@@ -251,7 +262,7 @@ class RedisIndex:
         try:
             async for progress in copy(source, self._filling):
                 yield progress
-        except EpochGone:
+        except GenerationGone:
             raise IndexUnavailable("the index that was being filled is gone: begin again") from None
         if at := await source.checkpoint():
             assert await self.apply([], after=Position(0), through=at) is not None
@@ -263,11 +274,11 @@ class RedisIndex:
         because another took its place: then this one is dropped.
         """
         assert not self._lives, "this index lives already"
-        old, new = self._instead_of, self._filling.epoch
+        old, new = self._instead_of, self._filling.generation
         assert old is not None, "it was made beside another"
-        living = await self._epochs.point(of=old, to=new)
+        living = await self._generations.point(of=old, to=new)
         taken = living == new
-        await self._epochs.drop(old if taken else new)
+        await self._generations.drop(old if taken else new)
         self._lives = True
         self._enter(living)
         return taken
@@ -275,15 +286,15 @@ class RedisIndex:
     async def drop(self) -> None:
         """Delete an index made beside the live one that is not to take over."""
         assert not self._lives, "the living index is not dropped"
-        await self._epochs.drop(self._filling.epoch)
+        await self._generations.drop(self._filling.generation)
 
     async def claim(self, *, seconds: float) -> bool:
         """Take or renew this node's lease to rebuild the index; False if another node has it."""
-        return await self._epochs.claim(self._owner, seconds=seconds)
+        return await self._generations.claim(self._owner, seconds=seconds)
 
     async def release(self) -> None:
         """Give the lease up."""
-        await self._epochs.release(self._owner)
+        await self._generations.release(self._owner)
 
     async def sweep(self, *, at_once: bool = False) -> int:
         """Drop generations left behind by crashed rebuilds; return their number.
@@ -291,7 +302,7 @@ class RedisIndex:
         One that has grown since the last sweep may still be being filled: it is skipped unless
         ``at_once``.
         """
-        return len(await self._epochs.sweep(at_once=at_once))
+        return len(await self._generations.sweep(at_once=at_once))
 
     # -------------------------------------------------------------------------- writing
 
@@ -301,24 +312,24 @@ class RedisIndex:
         *,
         after: Position,
         through: Position,
-        opened: Mapping[Ranking, Shape] = _NOTHING,
+        opened: Mapping[Ranking, RankingShape] = _NOTHING,
         dropped: Sequence[Ranking] = (),
         adopted: Mapping[Ranking, Ranking] = _NO_DRAFTS,
     ) -> Sequence[Moved] | None:
         assert through > after, f"an apply after {after} leads past it, not to {through}"
         for ranking in (*opened, *dropped, *{move.ranking for move in moves}):
             assert not is_draft(ranking), f"{ranking} is a draft, which is staged"
-        work = Work(moves, opened, dropped, self._drafts(adopted))
+        work = ApplyRequest(moves, opened, dropped, self._drafts(adopted))
         known = self._known
 
-        async def make(filling: Filling) -> list[Moved] | None:
+        async def make(filling: Partitions) -> list[Moved] | None:
             if not self._are_here(adopted, filling):
                 raise IndexForgot(position=after, checkpoint=after)
-            applying = Applying(filling, work, after=after, through=through)
+            applying = Apply(filling, work, after=after, through=through)
             moved = await applying.apply(known)
             if moved is not None and adopted:
                 if applying.repeated:  # Another node's rebuild was adopted; drop this node's.
-                    await self._stage(filling, Work([], {}, list(work.adopted), {}))
+                    await self._stage(filling, ApplyRequest([], {}, list(work.adopted), {}))
                 for draft in adopted:
                     self._staged.pop(draft, None)
             return moved
@@ -334,13 +345,13 @@ class RedisIndex:
         self,
         moves: Sequence[Move],
         *,
-        opened: Mapping[Ranking, Shape] = _NOTHING,
+        opened: Mapping[Ranking, RankingShape] = _NOTHING,
         dropped: Sequence[Ranking] = (),
     ) -> Sequence[Moved]:
         for ranking in (*opened, *dropped, *{move.ranking for move in moves}):
             assert is_draft(ranking), f"{ranking} is no draft, and is not staged"
         owner = self._owner
-        work = Work(
+        work = ApplyRequest(
             [move._replace(ranking=private(move.ranking, owner)) for move in moves],
             {private(ranking, owner): shape for ranking, shape in opened.items()},
             [private(ranking, owner) for ranking in dropped],
@@ -348,11 +359,11 @@ class RedisIndex:
         )
         staged = {move.ranking for move in moves} - set(opened)
 
-        async def make(filling: Filling) -> list[Moved]:
+        async def make(filling: Partitions) -> list[Moved]:
             if not self._are_here(staged, filling):
                 raise IndexUnavailable("a draft is gone with the index it was staged in")
             moved = await self._stage(filling, work)
-            self._staged |= dict.fromkeys(opened, filling.epoch.id)
+            self._staged |= dict.fromkeys(opened, filling.generation.id)
             for ranking in dropped:
                 self._staged.pop(ranking, None)
             return moved
@@ -360,8 +371,8 @@ class RedisIndex:
         return await self._on_living(make)
 
     @staticmethod
-    async def _stage(filling: Filling, work: Work) -> list[Moved]:
-        moved = await Applying(filling, work, after=None, through=0).apply()
+    async def _stage(filling: Partitions, work: ApplyRequest) -> list[Moved]:
+        moved = await Apply(filling, work, after=None, through=0).apply()
         assert moved is not None, "staging waits for no turn"
         return moved
 
@@ -373,22 +384,22 @@ class RedisIndex:
         return {private(draft, self._owner): name for draft, name in adopted.items()}
 
     def _are_here(
-        self, drafts: "Mapping[Ranking, Ranking] | set[Ranking]", filling: Filling
+        self, drafts: "Mapping[Ranking, Ranking] | set[Ranking]", filling: Partitions
     ) -> bool:
         """Whether rankings are in the generation they were staged in: another may be live since."""
-        here = filling.epoch.id
+        here = filling.generation.id
         return all(self._staged.get(draft, here) == here for draft in drafts)
 
     # -------------------------------------------------------------------------- reading
 
-    async def _read(self, call: Callable[[Reading], Awaitable[T]]) -> T:
+    async def _read(self, call: Callable[[PartitionReader], Awaitable[T]]) -> T:
         """Read; repeat a few times if the partitions advance too fast."""
 
-        async def make(filling: Filling) -> T:
+        async def make(filling: Partitions) -> T:
             for turn in range(READ_TRIES):
                 try:
-                    return await call(Reading(filling, replica=self._replica))
-                except (Unsettled, Torn):
+                    return await call(PartitionReader(filling, replica=self._replica))
+                except (PositionsDiffer, PartitionsTorn):
                     pass
                 if turn == READ_TRIES - 2:
                     await self._look(filling)  # The partitions may be torn.
@@ -398,18 +409,18 @@ class RedisIndex:
 
         return await self._on_living(make)
 
-    async def _look(self, filling: Filling) -> Whereabouts:
+    async def _look(self, filling: Partitions) -> IndexPosition:
         """Return the position of the index; replace an index whose partitions are torn."""
         try:
-            return await Reading(filling, replica=self._replica).whereabouts()
-        except Torn:
+            return await PartitionReader(filling, replica=self._replica).whereabouts()
+        except PartitionsTorn:
             if self._lives and not self._replica:
                 _log.warning(
                     "%s: the partitions of the index have fallen apart; it is filled anew",
                     self._link.address,
                 )
-                await self._epochs.replace(filling.epoch)
-            raise EpochGone from None
+                await self._generations.replace(filling.generation)
+            raise GenerationGone from None
 
     async def checkpoint(self) -> Position:
         return (await self._on_living(self._look)).position
@@ -423,11 +434,11 @@ class RedisIndex:
         places = [(private(ranking, self._owner), player) for ranking, player in entries]
         try:
             found = await self._read(lambda reading: reading.entries(places, shown=False, at=at))
-        except Forgotten as exc:
+        except PositionForgotten as exc:
             assert at is not None
             raise IndexForgot(position=at, checkpoint=exc.at) from None
         keys = [None if entry is None else entry.order_key for entry in found.entries]
-        self._known = Known(
+        self._known = KnownEntries(
             found.at, dict(zip(places, keys, strict=True)), found.shapes, found.quiet
         )
         return keys
@@ -435,7 +446,7 @@ class RedisIndex:
     async def step_after(self, position: Position) -> Position | None:
         try:
             steps = await self._read(lambda reading: reading.followers(position))
-        except Forgotten as exc:
+        except PositionForgotten as exc:
             raise IndexForgot(position=position, checkpoint=exc.at) from None
         if len(steps) > 1:
             raise IndexUnavailable(f"{self._link.address}: the partitions do not fit together")
@@ -447,7 +458,7 @@ class RedisIndex:
         places = [(private(ranking, self._owner), player) for ranking, player in entries]
         try:
             found = await self._read(lambda reading: reading.entries(places, shown=True, at=at))
-        except Forgotten as exc:
+        except PositionForgotten as exc:
             assert at is not None
             raise IndexForgot(position=at, checkpoint=exc.at) from None
         return [None if entry is None else entry.metadata for entry in found.entries]
@@ -467,7 +478,7 @@ class RedisIndex:
             else:
                 told.set_result(found)
 
-        if not self._want(_Wanted(ranking, player, tell)):
+        if not self._want(_RankRequest(ranking, player, tell)):
             raise IndexUnavailable(f"{RANKS_WAITING_MAX} ranks are waited for already")
         return await told
 
@@ -477,9 +488,9 @@ class RedisIndex:
         def tell_if_found(found: Ranked | BaseException | None) -> None:
             tell(None if isinstance(found, BaseException) else found)
 
-        return self._want(_Wanted(ranking, player, tell_if_found))
+        return self._want(_RankRequest(ranking, player, tell_if_found))
 
-    def _want(self, wanted: _Wanted) -> bool:
+    def _want(self, wanted: _RankRequest) -> bool:
         """Queue a rank request for the next joint call; False if too many are waiting."""
         if len(self._wanted) >= RANKS_WAITING_MAX:
             return False
@@ -500,11 +511,13 @@ class RedisIndex:
             self._calls.add(call)
             call.add_done_callback(partial(self._tell, some))
 
-    async def _ranks(self, some: Sequence[_Wanted]) -> Sequence[Ranked | None]:
+    async def _ranks(self, some: Sequence[_RankRequest]) -> Sequence[Ranked | None]:
         places = [(private(one.ranking, self._owner), one.player) for one in some]
         return await self._read(lambda reading: reading.ranks(places))
 
-    def _tell(self, some: Sequence[_Wanted], call: "asyncio.Task[Sequence[Ranked | None]]") -> None:
+    def _tell(
+        self, some: Sequence[_RankRequest], call: "asyncio.Task[Sequence[Ranked | None]]"
+    ) -> None:
         """Answer the requests of a call. Runs even if the call is cancelled before it begins."""
         self._calls.discard(call)
         failure = _CLOSED if call.cancelled() else call.exception()
@@ -547,24 +560,26 @@ class RedisIndex:
 
     async def read(
         self, ranking: Ranking, *, first: Rank, limit: int, at: Position | None = None
-    ) -> Stretch:
+    ) -> EntryRange:
         there = private(ranking, self._owner)
         return await self._as_of(at, lambda reading: reading.page(there, first - 1, limit, at))
 
-    async def _as_of(self, at: Position | None, call: Callable[[Reading], Awaitable[T]]) -> T:
+    async def _as_of(
+        self, at: Position | None, call: Callable[[PartitionReader], Awaitable[T]]
+    ) -> T:
         """Read as of a position, if it is remembered. Raises IndexForgot."""
 
-        async def ask(reading: Reading) -> T:
+        async def ask(reading: PartitionReader) -> T:
             try:
                 return await call(reading)
-            except Unsettled:
+            except PositionsDiffer:
                 if at is None:
                     raise
-                raise Forgotten(at) from None
+                raise PositionForgotten(at) from None
 
         try:
             return await self._read(ask)
-        except Forgotten as exc:
+        except PositionForgotten as exc:
             raise IndexForgot(position=at or 0, checkpoint=exc.at) from None
 
     def free_dropped(self) -> bool:
@@ -575,8 +590,8 @@ class RedisIndex:
         found = await self._read(lambda reading: reading.rankings(there))
         return [Ranking(board, ranking.window, ranking.segment) for ranking in found]
 
-    async def shapes(self) -> Mapping[Ranking, Shape]:
-        async def ask(reading: Reading) -> Mapping[Ranking, Shape]:
+    async def shapes(self) -> Mapping[Ranking, RankingShape]:
+        async def ask(reading: PartitionReader) -> Mapping[Ranking, RankingShape]:
             return await reading.shapes((await reading.whereabouts()).position)
 
         found = await self._read(ask)
@@ -592,7 +607,7 @@ class RedisIndex:
         """
         return await self._read(self._digest)
 
-    async def _digest(self, reading: Reading) -> bytes:
+    async def _digest(self, reading: PartitionReader) -> bytes:
         digest = hashlib.sha256()
         at = (await reading.whereabouts()).position
         shapes = await reading.shapes(at)
@@ -607,7 +622,7 @@ class RedisIndex:
 
 
 def _parts(
-    ranking: Ranking, shape: Shape, entries: Sequence[tuple[bytes, bytes | None]]
+    ranking: Ranking, shape: RankingShape, entries: Sequence[tuple[bytes, bytes | None]]
 ) -> "list[bytes]":
     """Return a ranking's bytes, as adapters/memory/index_state.py has them."""
     width = shape.key_bytes
@@ -631,14 +646,14 @@ def _by_name(ranking: Ranking) -> tuple[str, str, bool, str]:
     return ranking.board, ranking.window, ranking.segment is not None, ranking.segment or ""
 
 
-def _fail(wanted: _Wanted, exc: BaseException) -> None:
+def _fail(wanted: _RankRequest, exc: BaseException) -> None:
     """Fail one request, with an error of its own so that tracebacks do not mix."""
     if isinstance(exc, IndexUnavailable):
         exc = IndexUnavailable(exc.problem)
     _tell(wanted, exc)
 
 
-def _tell(wanted: _Wanted, told: Ranked | BaseException | None) -> None:
+def _tell(wanted: _RankRequest, told: Ranked | BaseException | None) -> None:
     """Call a request's callback. An error in one must not leave the others waiting."""
     try:
         wanted.tell(told)

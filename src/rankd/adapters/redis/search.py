@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rankd.adapters.redis.questions import Sampled
+from rankd.adapters.redis.protocol import Sampled
 
 SAMPLES = 48
 """Samples that each partition returns per round."""
@@ -27,7 +27,7 @@ ROUNDS_MAX = 8
 """Enough for more than 2**32 entries. A search cut short is still exact: it reads more entries."""
 
 
-class Between(NamedTuple):
+class SearchBounds(NamedTuple):
     """Two places with the wanted entry between them."""
 
     low: bytes
@@ -36,7 +36,7 @@ class Between(NamedTuple):
     """More entries come before it than before the wanted one; empty for the end of the ranking."""
 
 
-EVERYWHERE = Between(b"", b"")
+EVERYWHERE = SearchBounds(b"", b"")
 
 
 def before(sampled: Sequence[Sampled]) -> int:
@@ -44,7 +44,7 @@ def before(sampled: Sequence[Sampled]) -> int:
     return sum(each.before_low for each in sampled)
 
 
-def narrowed(between: Between, sampled: Sequence[Sampled], offset: int) -> Between:
+def narrowed(between: SearchBounds, sampled: Sequence[Sampled], offset: int) -> SearchBounds:
     """Return narrower bounds for the entry that has ``offset`` entries before it."""
     places = sorted({place for each in sampled for place in each.places})
     # Both bounds grow along the places, so each is found by halving.
@@ -52,7 +52,7 @@ def narrowed(between: Between, sampled: Sequence[Sampled], offset: int) -> Betwe
     highs = bisect_right(places, offset, key=lambda place: _bounds(sampled, place)[0])
     low = places[lows - 1] if lows else between.low
     high = places[highs] if highs < len(places) else between.high
-    return Between(low, high)
+    return SearchBounds(low, high)
 
 
 def _bounds(sampled: Sequence[Sampled], place: bytes) -> tuple[int, int]:

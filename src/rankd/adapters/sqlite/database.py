@@ -22,7 +22,7 @@ from weakref import WeakSet
 import apsw
 
 from rankd.adapters.sqlite.migration import APPLICATION_ID, migrate
-from rankd.adapters.sqlite.statements import SCHEMA_VERSION
+from rankd.adapters.sqlite.queries import SCHEMA_VERSION
 from rankd.errors import (
     LedgerCorrupt,
     LedgerInUse,
@@ -382,7 +382,7 @@ def sync_folder(folder: Path) -> None:
 # ------------------------------------------------------------------------- connections
 
 
-class Durability(NamedTuple):
+class SQLiteDurability(NamedTuple):
     """Settings in force, read back from SQLite."""
 
     sqlite: str
@@ -510,11 +510,11 @@ def insist_on_our_version(folder: Path, database: apsw.Connection) -> None:
         )
 
 
-def durability(database: apsw.Connection) -> Durability:
+def durability(database: apsw.Connection) -> SQLiteDurability:
     """Return the settings in force on a connection."""
     level = database.pragma("synchronous")
     names = {number: name for name, number in _LEVELS.items()}
-    return Durability(
+    return SQLiteDurability(
         sqlite=apsw.sqlite_lib_version(),
         journal_mode=str(database.pragma("journal_mode")).upper(),
         synchronous=names[level],

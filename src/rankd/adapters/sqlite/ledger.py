@@ -27,12 +27,13 @@ import apsw
 import msgspec
 
 from rankd.adapters.sqlite.backup import RunningBackup
-from rankd.adapters.sqlite.block import BLOCK_FACTS_MAX, GENESIS, seal
+from rankd.adapters.sqlite.block_reader import BlockReader, facts_at
+from rankd.adapters.sqlite.blocks import BLOCK_FACTS_MAX, GENESIS, seal
 from rankd.adapters.sqlite.database import (
     FILE,
     PART,
-    Durability,
     FolderLock,
+    SQLiteDurability,
     connect_closed,
     connect_reader,
     connect_writer,
@@ -45,17 +46,16 @@ from rankd.adapters.sqlite.database import (
     probe,
     translated,
 )
+from rankd.adapters.sqlite.db_thread import DatabaseThread
 from rankd.adapters.sqlite.keys import Name, fingerprint_of, hash_of, name_of, names_of, plain
-from rankd.adapters.sqlite.lane import Lane
 from rankd.adapters.sqlite.players import Changes, changes, project
-from rankd.adapters.sqlite.reading import Reader, facts_at
-from rankd.adapters.sqlite.recent import RecentKeys
-from rankd.adapters.sqlite.statements import QUERIES, fetch
+from rankd.adapters.sqlite.queries import QUERIES, fetch
+from rankd.adapters.sqlite.recent_keys import RecentKeys
 from rankd.adapters.sqlite.verification import checksum, verification
 from rankd.errors import LedgerCorrupt, LedgerNotCopied, LedgerUnavailable, RankdError
 from rankd.model.facts import Fact, Position, Recorded, ScoreSubmitted, corrects_time
 from rankd.model.window import Instant
-from rankd.ports import Appended, FirstUse, Kept, Progress
+from rankd.ports import Appended, FirstUse, Progress, StoredReceipt
 
 WAL_PAGES_MAX = 1_000
 """Pages in the WAL that trigger a checkpoint, 4 MiB: with four times as many an append waits up to
@@ -86,10 +86,10 @@ class SQLiteLedger:
     def __init__(self, folder: Path, *, vfs: str | None = None, copying: str | None = None) -> None:
         self.folder = folder
         self._copying = copying
-        self.durability: Durability
+        self.durability: SQLiteDurability
         self._vfs = vfs
-        self._writer, self._reader = Lane("writer"), Lane("reader")
-        self._in_order = Reader()
+        self._writer, self._reader = DatabaseThread("writer"), DatabaseThread("reader")
+        self._in_order = BlockReader()
         self._recent = RecentKeys()
         self._lock: FolderLock | None = None
         self._tail = _Tail(Position(0), Instant(0), GENESIS)
@@ -159,7 +159,7 @@ class SQLiteLedger:
     async def _open_to_read(self) -> None:
         await self._reader.close(_leave_wal)
         await self._writer.close(_leave_wal)
-        self._writer, self._reader = Lane("writer"), Lane("reader")
+        self._writer, self._reader = DatabaseThread("writer"), DatabaseThread("reader")
         self._read_only = True
         await self._reader.open(self._connect_reader())
         self.durability = await self._reader.run(durability)
@@ -175,7 +175,7 @@ class SQLiteLedger:
         try:
             await self._writer.reopen(self._reconnect, _leave_wal)
             if read_only:
-                self._read_only, self._reader = False, Lane("reader")
+                self._read_only, self._reader = False, DatabaseThread("reader")
                 await self._reader.open(self._connect_reader())
             await self._writer.run(self._learn)
         except BaseException:
@@ -242,7 +242,7 @@ class SQLiteLedger:
         facts: Sequence[Fact],
         *,
         now: Instant,
-        receipts: Sequence[Kept] = ...,
+        receipts: Sequence[StoredReceipt] = ...,
         after: None = ...,
     ) -> Appended: ...
 
@@ -252,7 +252,7 @@ class SQLiteLedger:
         facts: Sequence[Fact],
         *,
         now: Instant,
-        receipts: Sequence[Kept] = ...,
+        receipts: Sequence[StoredReceipt] = ...,
         after: Position | None,
     ) -> Appended | None: ...
 
@@ -261,7 +261,7 @@ class SQLiteLedger:
         facts: Sequence[Fact],
         *,
         now: Instant,
-        receipts: Sequence[Kept] = (),
+        receipts: Sequence[StoredReceipt] = (),
         after: Position | None = None,
     ) -> Appended | None:
         self._refuse_append()
@@ -269,7 +269,7 @@ class SQLiteLedger:
             partial(self._append, facts=facts, now=now, receipts=receipts, after=after)
         )
 
-    async def keep_receipts(self, receipts: Sequence[Kept]) -> None:
+    async def keep_receipts(self, receipts: Sequence[StoredReceipt]) -> None:
         await self.append((), now=Instant(0), receipts=receipts)
 
     def _append(
@@ -278,7 +278,7 @@ class SQLiteLedger:
         *,
         facts: Sequence[Fact],
         now: Instant,
-        receipts: Sequence[Kept],
+        receipts: Sequence[StoredReceipt],
         after: Position | None,
     ) -> Appended | None:
         self._refuse_append()
@@ -295,10 +295,12 @@ class SQLiteLedger:
         self._checkpoint_if_due()
         return Appended(batch.positions, batch.first_uses, at, tail.link)
 
-    def _numbered(self, database: apsw.Connection, facts: Sequence[Fact], tail: _Tail) -> "_Batch":
+    def _numbered(
+        self, database: apsw.Connection, facts: Sequence[Fact], tail: _Tail
+    ) -> "_NewFacts":
         return _number(facts, tail.head, partial(used_before, database, self._recent, tail.head))
 
-    def _write(self, database: apsw.Connection, batch: "_Batch", tail: _Tail) -> _Tail:
+    def _write(self, database: apsw.Connection, batch: "_NewFacts", tail: _Tail) -> _Tail:
         for start in range(0, len(batch.fresh), BLOCK_FACTS_MAX):
             end = start + BLOCK_FACTS_MAX
             block = seal(
@@ -321,11 +323,17 @@ class SQLiteLedger:
     async def end_copy(self) -> None:
         await self._writer.run(lambda _: note_copy(self.folder, None))
 
-    async def take_over(self, facts: Sequence[Recorded], *, receipts: Sequence[Kept] = ()) -> None:
+    async def take_over(
+        self, facts: Sequence[Recorded], *, receipts: Sequence[StoredReceipt] = ()
+    ) -> None:
         await self._writer.run(partial(self._take_over, facts=facts, receipts=receipts))
 
     def _take_over(
-        self, database: apsw.Connection, *, facts: Sequence[Recorded], receipts: Sequence[Kept]
+        self,
+        database: apsw.Connection,
+        *,
+        facts: Sequence[Recorded],
+        receipts: Sequence[StoredReceipt],
     ) -> None:
         self._refuse_append()
         tail = self._tail
@@ -433,9 +441,9 @@ class SQLiteLedger:
     async def lacking_receipts(self, positions: Sequence[Position]) -> Sequence[Position]:
         return await self._read(partial(lacking_receipts, positions=positions))
 
-    async def kept_receipts(self, *, after: Position, limit: int) -> Sequence[Kept]:
+    async def kept_receipts(self, *, after: Position, limit: int) -> Sequence[StoredReceipt]:
         page = partial(fetch, query=QUERIES["page_receipts"], after=after, limit=limit)
-        return [Kept(position, body) for position, body, _, _ in await self._read(page)]
+        return [StoredReceipt(position, body) for position, body, _, _ in await self._read(page)]
 
     async def changed(self, *, after: Position, within_seconds: float) -> None:
         await look_for(self.head, after=after, within_seconds=within_seconds)
@@ -480,7 +488,7 @@ async def verifying(
         through = last_position(database) if head is None else head
         return verification(database, through, structures=structures)
 
-    lane, steps = Lane("verifier"), list[Iterator[Progress]]()
+    lane, steps = DatabaseThread("verifier"), list[Iterator[Progress]]()
     await lane.open(connect)
     try:
         await lane.run(lambda database: steps.append(verify(database)))
@@ -490,7 +498,7 @@ async def verifying(
         await lane.close()
 
 
-async def backing_up(lane: Lane, folder: Path) -> AsyncIterator[Progress]:
+async def backing_up(lane: DatabaseThread, folder: Path) -> AsyncIterator[Progress]:
     """Copy the ledger of a database thread into an empty folder; verify before the final rename."""
     running = await lane.run(lambda database: RunningBackup(database, folder))
     try:
@@ -517,7 +525,7 @@ def _tail_of(database: apsw.Connection) -> _Tail:
 # ------------------------------------------------------------------ numbers, keys, rows
 
 
-class _Batch(NamedTuple):
+class _NewFacts(NamedTuple):
     """Facts of an append without those whose key was used before, and the result for all."""
 
     fresh: Sequence[Fact]
@@ -533,17 +541,17 @@ def _number(
     facts: Sequence[Fact],
     head: Position,
     used_before: Callable[[Mapping[Name, int]], Mapping[Name, FirstUse]],
-) -> _Batch:
+) -> _NewFacts:
     """Assign a position to each fact, unless its key was used before."""
     if plain(facts):
-        return _Batch(facts, (), (), _positions(head, len(facts)), {})
+        return _NewFacts(facts, (), (), _positions(head, len(facts)), {})
     names = names_of(facts)
     hashes = {name: hash_of(*name) for name in names if name is not None}
     uses = dict(used_before(hashes)) if hashes else {}
     if not uses and len(hashes) == len(names) - names.count(None):
         placed = [name and hashes[name] for name in names] if hashes else []
         changed = changes(facts, first=Position(head + 1))
-        return _Batch(facts, placed, changed, _positions(head, len(facts)), {})
+        return _NewFacts(facts, placed, changed, _positions(head, len(facts)), {})
     return _number_with_care(facts, names, hashes, head, uses)
 
 
@@ -553,7 +561,7 @@ def _number_with_care(
     hashes: Mapping[Name, int],
     head: Position,
     uses: dict[Name, FirstUse],
-) -> _Batch:
+) -> _NewFacts:
     first = Position(head + 1)
     fresh: list[Fact] = []
     fresh_hashes: list[int | None] = []
@@ -570,7 +578,7 @@ def _number_with_care(
         positions.append(head)
         if name is not None:
             uses[name] = FirstUse(head, fingerprint_of(fact), None)
-    return _Batch(fresh, fresh_hashes, changes(fresh, first=first), positions, first_uses)
+    return _NewFacts(fresh, fresh_hashes, changes(fresh, first=first), positions, first_uses)
 
 
 def _positions(head: Position, count: int) -> Sequence[Position]:
@@ -642,7 +650,7 @@ async def _is_past(head: Callable[[], Awaitable[Position]], after: Position) -> 
         return False  # The next read reports it.
 
 
-def _keep(database: apsw.Connection, receipts: Sequence[Kept]) -> None:
+def _keep(database: apsw.Connection, receipts: Sequence[StoredReceipt]) -> None:
     """Write receipts with one statement.
 
     Each statement releases the GIL and waits to get it back: with one per receipt, the commit would

@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import apsw
 
-from rankd.adapters.sqlite.block import unpack
+from rankd.adapters.sqlite.block_reader import blocks_after
+from rankd.adapters.sqlite.blocks import unpack
 from rankd.adapters.sqlite.keys import hash_of, name_of
 from rankd.adapters.sqlite.players import changes, project
-from rankd.adapters.sqlite.reading import blocks_after
-from rankd.adapters.sqlite.statements import MIGRATIONS, QUERIES, SCHEMA_VERSION
+from rankd.adapters.sqlite.queries import MIGRATIONS, QUERIES, SCHEMA_VERSION
 from rankd.model.facts import Position, ScoreSubmitted
 
 APPLICATION_ID = 0x72616E6B

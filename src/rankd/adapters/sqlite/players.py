@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 import apsw
 import msgspec
 
-from rankd.adapters.sqlite.statements import QUERIES, fetch
+from rankd.adapters.sqlite.queries import QUERIES, fetch
 from rankd.model.facts import (
     Attributes,
     AttributesSet,
@@ -31,7 +31,7 @@ PlayerFact: TypeAlias = ScoreSubmitted | PlayerProfiled | NameSet | FriendsSet |
 Changes: TypeAlias = Sequence[tuple[Position, PlayerFact]]
 
 
-class Player(NamedTuple):
+class SQLitePlayerRow(NamedTuple):
     """Row of a player. Its JSON is compared as text, because in Python ``True`` equals 1."""
 
     player: str
@@ -56,21 +56,21 @@ def changes(facts: Sequence[Fact], *, first: Position) -> Changes:
     ]
 
 
-def fold(players: dict[str, Player], changes: Changes) -> None:
+def fold(players: dict[str, SQLitePlayerRow], changes: Changes) -> None:
     """Apply the changes to the players, in order."""
     for position, fact in changes:
         if isinstance(fact, PlayerErased):
             players.pop(fact.player, None)
             continue
         before = players.get(fact.player)
-        known = before or Player(fact.player, None, "{}", "[]", position)
+        known = before or SQLitePlayerRow(fact.player, None, "{}", "[]", position)
         told = _told(known, fact)
         if before is None or told != known[1:4]:
-            players[fact.player] = Player(fact.player, *told, position)
+            players[fact.player] = SQLitePlayerRow(fact.player, *told, position)
 
 
 def _told(
-    known: Player, fact: ScoreSubmitted | PlayerProfiled | NameSet | FriendsSet
+    known: SQLitePlayerRow, fact: ScoreSubmitted | PlayerProfiled | NameSet | FriendsSet
 ) -> tuple[str | None, str, str]:
     """Return name, attributes and friends after a fact."""
     _, name, attributes, friends, _ = known
@@ -108,6 +108,6 @@ def project(database: apsw.Connection, changes: Changes) -> None:
     database.executemany(QUERIES["remove_player"], [{"player": player} for player in gone])
 
 
-def _rows_of(database: apsw.Connection, players: Iterable[str]) -> dict[str, Player]:
+def _rows_of(database: apsw.Connection, players: Iterable[str]) -> dict[str, SQLitePlayerRow]:
     rows = fetch(database, QUERIES["find_players"], players=_text(sorted(players)))
-    return {row[0]: Player(*row) for row in rows}
+    return {row[0]: SQLitePlayerRow(*row) for row in rows}

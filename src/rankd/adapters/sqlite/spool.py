@@ -12,7 +12,7 @@ from pathlib import Path
 import apsw
 
 from rankd.adapters.sqlite.database import PRIVATE_FILE, FolderLock, prepare, translated
-from rankd.adapters.sqlite.lane import Lane
+from rankd.adapters.sqlite.db_thread import DatabaseThread
 from rankd.errors import LedgerUnavailable
 from rankd.model.facts import Fact, decode, encode
 
@@ -37,7 +37,7 @@ class SpoolFile:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._lane = Lane("spool")
+        self._lane = DatabaseThread("spool")
         self._lock: FolderLock | None = None
         self._waiting = 0
 

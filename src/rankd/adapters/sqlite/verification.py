@@ -23,11 +23,11 @@ from itertools import islice, pairwise
 import apsw
 import msgspec
 
-from rankd.adapters.sqlite.block import GENESIS, Block, follows, unpack
+from rankd.adapters.sqlite.block_reader import blocks_after, facts_at
+from rankd.adapters.sqlite.blocks import GENESIS, Block, follows, unpack
 from rankd.adapters.sqlite.keys import hash_of, name_of, names_of, plain
-from rankd.adapters.sqlite.players import Player, changes, fold
-from rankd.adapters.sqlite.reading import blocks_after, facts_at
-from rankd.adapters.sqlite.statements import MIGRATIONS, QUERIES, fetch
+from rankd.adapters.sqlite.players import SQLitePlayerRow, changes, fold
+from rankd.adapters.sqlite.queries import MIGRATIONS, QUERIES, fetch
 from rankd.errors import LedgerCorrupt
 from rankd.model.facts import Position, corrects_time
 from rankd.ports import Progress
@@ -59,7 +59,7 @@ def verification(
         _check_structures(database)
     if _schema(database) != _expected_schema():
         raise LedgerCorrupt("the schema is not the one rankd makes")
-    keyed, players = 0, dict[str, Player]()
+    keyed, players = 0, dict[str, SQLitePlayerRow]()
     blocks = _chain(database, head)
     while step := list(islice(blocks, STEP_BLOCKS)):
         keyed += sum(_check_facts(database, block, players) for block in step)
@@ -108,7 +108,9 @@ def _chain(database: apsw.Connection, head: Position) -> Iterator[Block]:
         last, at, link = block.last, block.at, block.link
 
 
-def _check_facts(database: apsw.Connection, block: Block, players: dict[str, Player]) -> int:
+def _check_facts(
+    database: apsw.Connection, block: Block, players: dict[str, SQLitePlayerRow]
+) -> int:
     """Decode each fact of a block and look its key up. Return the number of keys."""
     facts = unpack(block)
     if plain(facts):
@@ -123,7 +125,9 @@ def _check_facts(database: apsw.Connection, block: Block, players: dict[str, Pla
     return len(keyed)
 
 
-def _check_players(database: apsw.Connection, head: Position, players: dict[str, Player]) -> None:
+def _check_players(
+    database: apsw.Connection, head: Position, players: dict[str, SQLitePlayerRow]
+) -> None:
     """Compare the table with the fold of the facts, those appended meanwhile included."""
     database.execute("BEGIN")  # The reads from here on see one snapshot.
     try:
@@ -131,7 +135,7 @@ def _check_players(database: apsw.Connection, head: Position, players: dict[str,
             fold(players, changes(unpack(block), first=block.first))
         left = dict(players)
         for row in database.execute(QUERIES["read_players"]):
-            found = Player(*row)
+            found = SQLitePlayerRow(*row)
             if left.pop(found.player, None) != found:
                 raise _wrong_player(found, players.get(found.player))
         for missing in left.values():
@@ -141,7 +145,7 @@ def _check_players(database: apsw.Connection, head: Position, players: dict[str,
             database.execute("ROLLBACK")
 
 
-def _wrong_player(row: Player, expected: Player | None) -> LedgerCorrupt:
+def _wrong_player(row: SQLitePlayerRow, expected: SQLitePlayerRow | None) -> LedgerCorrupt:
     position = (expected or row).position
     return LedgerCorrupt("the player is not as the facts tell", position=position)
 

@@ -16,7 +16,7 @@ from rankd.model.facts import (
     fingerprint,
 )
 from rankd.model.window import Instant
-from rankd.ports import CopyTarget, FirstUse, Kept
+from rankd.ports import CopyTarget, FirstUse, StoredReceipt
 from rankd.testing.contracts.ledger import NOW, read_all, submitted, verify
 
 MONTH = 31 * 24 * 3_600 * 1_000_000
@@ -54,7 +54,7 @@ class CopyTargetContract:
             (0, submitted()),
             (9 * MONTH, submitted()),
         )
-        kept = [Kept(Position(2), b"told")]
+        kept = [StoredReceipt(Position(2), b"told")]
 
         await ledger.take_over(facts[:4], receipts=kept)
         await ledger.take_over([])
@@ -93,7 +93,7 @@ class CopyTargetContract:
             facts[1:] = recorded((8, submitted("\ud800")), first=4)
 
         with pytest.raises(UnicodeError if spoiled == "text" else LedgerNotCopied):
-            await ledger.take_over(facts, receipts=[Kept(Position(1), b"r")])
+            await ledger.take_over(facts, receipts=[StoredReceipt(Position(1), b"r")])
 
         assert await read_all(ledger) == before
         assert list(await ledger.kept_receipts(after=Position(0), limit=9)) == []

@@ -28,7 +28,7 @@ from rankd.model.facts import (
     fingerprint,
 )
 from rankd.model.window import Instant
-from rankd.ports import FirstUse, Kept, Ledger
+from rankd.ports import FirstUse, Ledger, StoredReceipt
 
 NOW = Instant(1_763_000_000_000_000)
 
@@ -85,7 +85,9 @@ class LedgerContract:
             return
         first = submitted(key="k")
         await ledger.append([first, submitted()], now=NOW)
-        await ledger.append([submitted()], now=Instant(NOW + 5), receipts=[Kept(Position(1), b"r")])
+        await ledger.append(
+            [submitted()], now=Instant(NOW + 5), receipts=[StoredReceipt(Position(1), b"r")]
+        )
         before = await read_all(ledger)
 
         ledger = await reopen()
@@ -283,7 +285,7 @@ class LedgerContract:
             appended = await ledger.append(
                 [submitted(key="b"), submitted()],
                 now=Instant(NOW + 9),
-                receipts=[Kept(Position(1), b"r")],
+                receipts=[StoredReceipt(Position(1), b"r")],
                 after=Position(after),
             )
             assert appended is None
@@ -310,16 +312,18 @@ class LedgerContract:
     async def test_a_receipt_is_kept_with_an_append_or_alone(self, ledger: Ledger) -> None:
         facts = [submitted(key=key) for key in "abc"]
         await ledger.append(facts, now=NOW)
-        await ledger.append([submitted()], now=NOW, receipts=[Kept(Position(1), b"one")])
-        await ledger.keep_receipts([Kept(Position(2), b"")])
+        await ledger.append([submitted()], now=NOW, receipts=[StoredReceipt(Position(1), b"one")])
+        await ledger.keep_receipts([StoredReceipt(Position(2), b"")])
         assert await _receipts(ledger, "abc") == [b"one", b"", None]
         appended = await ledger.append(facts, now=NOW)
         assert [use.receipt for use in appended.first_uses.values()] == [b"one", b"", None]
 
     async def test_the_first_receipt_stands(self, ledger: Ledger) -> None:
         await ledger.append([submitted(key="a")], now=NOW)
-        await ledger.keep_receipts([Kept(Position(1), b"first"), Kept(Position(1), b"second")])
-        await ledger.keep_receipts([Kept(Position(1), b"third")])
+        await ledger.keep_receipts(
+            [StoredReceipt(Position(1), b"first"), StoredReceipt(Position(1), b"second")]
+        )
+        await ledger.keep_receipts([StoredReceipt(Position(1), b"third")])
         assert await _receipts(ledger, "a") == [b"first"]
         await verify(ledger)
 
@@ -329,13 +333,13 @@ class LedgerContract:
         assert await ledger.receipts_through() == 0
         await ledger.append([submitted(key="a"), submitted(), submitted(key="b")], now=NOW)
         assert await ledger.receipts_through() == 0
-        earned = [Kept(Position(1), b"one"), Kept(Position(3), b"three")]
+        earned = [StoredReceipt(Position(1), b"one"), StoredReceipt(Position(3), b"three")]
         await ledger.append([submitted(key="c"), submitted(key="d")], now=NOW, receipts=earned)
         assert await ledger.receipts_through() == 3
         if reopen is not None:
             ledger = await reopen()
             assert await ledger.receipts_through() == 3
-        await ledger.keep_receipts([Kept(Position(4), b"four")])
+        await ledger.keep_receipts([StoredReceipt(Position(4), b"four")])
         assert await ledger.receipts_through() == 4
         await ledger.append([submitted()], now=NOW, receipts=earned)
         assert await ledger.receipts_through() == 4
@@ -346,7 +350,9 @@ class LedgerContract:
         await ledger.append(facts, now=NOW)
         every = [Position(number) for number in (5, 1, 2, 3, 4)]
         assert list(await ledger.lacking_receipts(every)) == [5, 1, 3]
-        await ledger.keep_receipts([Kept(Position(3), b"three"), Kept(Position(1), b"")])
+        await ledger.keep_receipts(
+            [StoredReceipt(Position(3), b"three"), StoredReceipt(Position(1), b"")]
+        )
         assert list(await ledger.lacking_receipts(every)) == [5]
         assert list(await ledger.lacking_receipts(every[1:])) == []
         assert list(await ledger.lacking_receipts([])) == []
@@ -354,7 +360,7 @@ class LedgerContract:
     async def test_receipts_are_read_in_the_order_of_what_earned_them(self, ledger: Ledger) -> None:
         assert list(await ledger.kept_receipts(after=Position(0), limit=9)) == []
         await ledger.append([submitted(key=key) for key in "abcde"], now=NOW)
-        kept = [Kept(Position(number), bytes([number])) for number in (1, 2, 4, 5)]
+        kept = [StoredReceipt(Position(number), bytes([number])) for number in (1, 2, 4, 5)]
         await ledger.keep_receipts(kept[2:])
         await ledger.keep_receipts(kept[:2])
         assert list(await ledger.kept_receipts(after=Position(0), limit=9)) == kept

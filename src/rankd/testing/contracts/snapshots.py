@@ -15,7 +15,7 @@ import pytest
 
 from rankd.errors import SnapshotDamaged
 from rankd.model.standing import Rank
-from rankd.ports import DRAFT, Move, Placed, Progress, RankIndex, Ranking, Shape, Snapshots
+from rankd.ports import DRAFT, Move, Placed, Progress, RankIndex, Ranking, RankingShape, Snapshots
 from rankd.testing.contracts.index.moves import (
     DAILY,
     FOREVER,
@@ -92,7 +92,7 @@ class SnapshotsContract:
 
     async def test_an_index_comes_back_as_it_was_and_the_notes_beside_it(self, kept: Kept) -> None:
         index, snapshots = kept()
-        opened = {FOREVER: PLAIN, DAILY: PLAIN, OTHER: Shape(40, True)}
+        opened = {FOREVER: PLAIN, DAILY: PLAIN, OTHER: RankingShape(40, True)}
         wide = [Move(OTHER, f"p{n:03}", key(n % 5, n, width=40)) for n in range(40)]
         await fold(index, *crowd(60), *wide, opened=opened)
         await fold(index, left("p001"), left("p002"))
@@ -294,9 +294,9 @@ class SnapshotsContract:
         index, snapshots = kept()
         await fold(index, *crowd(40), opened=[FOREVER])
         await save_all(snapshots, b"before")
-        for patience in range(40):
+        for timeouts in range(40):
             saving = asyncio.create_task(save_all(snapshots, b"cancelled"))
-            for _ in range(patience):
+            for _ in range(timeouts):
                 await asyncio.sleep(0)
             saving.cancel()
             await asyncio.wait([saving])

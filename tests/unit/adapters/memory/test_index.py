@@ -12,14 +12,14 @@ from rankd.adapters.memory import index as module
 from rankd.adapters.memory.index import MOVES_TOGETHER_MIN, NativeIndex
 from rankd.model.facts import Position
 from rankd.model.standing import Rank
-from rankd.ports import DRAFT, Move, Moved, Ranking, Shape
+from rankd.ports import DRAFT, Move, Moved, Ranking, RankingShape
 from rankd.rank import PlayerTable, oracle
 
 T = TypeVar("T")
 
 DAILY, FOREVER = Ranking("b", "daily:2026-11-14"), Ranking("b", "forever")
 REDONE = Ranking(DRAFT + "b", "forever")
-PLAIN = Shape(16, False)
+PLAIN = RankingShape(16, False)
 MANY = MOVES_TOGETHER_MIN * 2
 
 

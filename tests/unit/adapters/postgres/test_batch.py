@@ -13,10 +13,10 @@ from rankd.adapters.postgres.batch import (
     prepared,
     receipt_columns,
 )
-from rankd.adapters.postgres.columns import fingerprint_of
+from rankd.adapters.postgres.rows import fingerprint_of
 from rankd.model.facts import Fact, Position, ScoreSubmitted
 from rankd.model.window import Instant
-from rankd.ports import FirstUse, Kept
+from rankd.ports import FirstUse, StoredReceipt
 
 
 def fact(player: str, key: str | None = None) -> ScoreSubmitted:
@@ -70,7 +70,9 @@ def test_a_score_that_has_no_place_in_64_bits_is_a_mistake() -> None:
 
 
 def test_receipts_go_with_their_checksums() -> None:
-    positions, bodies, sums = receipt_columns([Kept(Position(1), b"a"), Kept(Position(2), b"a")])
+    positions, bodies, sums = receipt_columns(
+        [StoredReceipt(Position(1), b"a"), StoredReceipt(Position(2), b"a")]
+    )
     assert (positions, bodies) == ([1, 2], [b"a", b"a"])
     assert len(set(sums)) == 2
 

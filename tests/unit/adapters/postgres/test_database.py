@@ -11,7 +11,7 @@ from tests.simulation.postgres_servers import new_ledger, postgres
 from tests.simulation.power_loss import scratch_folder
 
 from rankd.adapters.postgres import PostgresLedger, database
-from rankd.adapters.postgres.database import VERSION_MIN, Address, connect, problems
+from rankd.adapters.postgres.database import VERSION_MIN, PostgresAddress, connect, problems
 from rankd.errors import InvalidSetting, LedgerUnavailable
 from rankd.model.facts import ScoreSubmitted
 from rankd.model.window import Instant
@@ -36,14 +36,14 @@ def server() -> Iterator[PostgresServer]:
 
 
 def test_the_schema_is_ours_and_everything_else_the_drivers() -> None:
-    address = Address.parse("postgresql://u:p%40@h:5/d?sslmode=require&schema=games_1&x=y")
+    address = PostgresAddress.parse("postgresql://u:p%40@h:5/d?sslmode=require&schema=games_1&x=y")
     assert address.url == "postgresql://u:p%40@h:5/d?sslmode=require&x=y"
     assert address.schema == "games_1"
-    assert Address.parse("postgres:///d").schema == "rankd"
+    assert PostgresAddress.parse("postgres:///d").schema == "rankd"
 
 
 def test_a_password_is_not_shown() -> None:
-    assert "secret" not in repr(Address.parse("postgresql://u:secret@h/d"))
+    assert "secret" not in repr(PostgresAddress.parse("postgresql://u:secret@h/d"))
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_password_is_not_shown() -> None:
 )
 def test_a_url_that_cannot_be_used_is_refused(url: str) -> None:
     with pytest.raises(InvalidSetting):
-        Address.parse(url)
+        PostgresAddress.parse(url)
 
 
 @pytest.mark.anyio
@@ -78,11 +78,11 @@ async def test_so_is_one_that_the_driver_refuses(more: str) -> None:
 
 def test_another_schema_takes_the_place_of_ours() -> None:
     sql = "SELECT rankd.read(1), 'rankd', 'rankd.facts', notrankd.x FROM rankd.facts -- rankd. No"
-    assert Address("", "other").sql(sql) == (
+    assert PostgresAddress("", "other").sql(sql) == (
         "SELECT \"other\".read(1), 'other', '\"other\".facts', notrankd.x"
         ' FROM "other".facts -- rankd. No'
     )
-    assert Address("").sql(sql) == sql
+    assert PostgresAddress("").sql(sql) == sql
 
 
 # --------------------------------------------------------------------------- the server
@@ -210,9 +210,9 @@ def test_an_error_names_host_and_port_and_no_secret(
 ) -> None:
     for name in ("PGHOST", "PGPORT"):
         monkeypatch.delenv(name, raising=False)
-    assert Address.parse(url).where == where
+    assert PostgresAddress.parse(url).where == where
     monkeypatch.setenv("PGHOST", "by.environment")
-    assert Address.parse("postgresql:///games").where == "by.environment:5432"
+    assert PostgresAddress.parse("postgresql:///games").where == "by.environment:5432"
 
 
 @pytest.mark.anyio
@@ -253,7 +253,7 @@ async def test_a_role_that_does_not_wait_for_the_disk_waits_for_ours(
         server, "CREATE ROLE hasty LOGIN SUPERUSER; ALTER ROLE hasty SET synchronous_commit = off"
     )
     url = new_ledger(server.url.replace("rankd@", "hasty@"))
-    schema = Address.parse(url).schema
+    schema = PostgresAddress.parse(url).schema
     async with PostgresLedger.open(url) as ledger:
         assert ledger.durability.synchronous_commit == "on"
         assert (ledger.durability.fsync, ledger.durability.full_page_writes) == ("on", "on")
@@ -298,7 +298,7 @@ async def test_a_connection_knows_our_types_before_anybody_waits_for_it(
     server: PostgresServer, pooled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To learn one takes the driver a second where the server compiles the question."""
-    address = Address.parse(server.url)
+    address = PostgresAddress.parse(server.url)
     connection = await connect(address, node="", pooled=pooled, seconds_max=20)
     try:
 
@@ -327,8 +327,8 @@ async def test_a_server_that_falls_silent_meanwhile_is_not_waited_for(
             await learn(connection, seconds_max)
 
         monkeypatch.setattr(database, "_learn_types", fall_silent)
-        address = Address.parse(server.url.replace(f":{server.port}/", f":{proxy.port}/"))
-        async with asyncio.timeout(60) as patience:
+        address = PostgresAddress.parse(server.url.replace(f":{server.port}/", f":{proxy.port}/"))
+        async with asyncio.timeout(60) as timeouts:
             with pytest.raises(TimeoutError):
                 await connect(address, node="", pooled=False, seconds_max=0.3)
-        assert not patience.expired()
+        assert not timeouts.expired()

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from rankd.adapters.postgres.columns import GENESIS
-from rankd.adapters.postgres.database import Address
-from rankd.adapters.postgres.history import Append, History
+from rankd.adapters.postgres.database import PostgresAddress
+from rankd.adapters.postgres.history import AppendEnd, LedgerHistory
+from rankd.adapters.postgres.rows import GENESIS
 from rankd.errors import LedgerUnavailable
 from rankd.model.facts import Position
 
@@ -20,14 +20,14 @@ def anyio_backend() -> str:
 
 
 def test_what_was_seen_never_gets_less() -> None:
-    history = History()
-    assert (history.append, history.position) == (Append(Position(0), GENESIS), 0)
+    history = LedgerHistory()
+    assert (history.append, history.position) == (AppendEnd(Position(0), GENESIS), 0)
     history.note(Position(5), b"five")
     history.note(Position(3), b"three")
     history.note_fact(Position(4))
-    assert (history.append, history.position) == (Append(Position(5), b"five"), 5)
+    assert (history.append, history.position) == (AppendEnd(Position(5), b"five"), 5)
     history.note_fact(Position(9))
-    assert (history.append, history.position) == (Append(Position(5), b"five"), 9)
+    assert (history.append, history.position) == (AppendEnd(Position(5), b"five"), 9)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_what_was_seen_never_gets_less() -> None:
 async def test_a_server_is_the_right_one_if_it_has_what_was_seen(
     head: int, link: bytes | None, said: str | None
 ) -> None:
-    history = History()
+    history = LedgerHistory()
     history.note(Position(5), b"five")
     history.note_fact(Position(9))
 
@@ -53,7 +53,7 @@ async def test_a_server_is_the_right_one_if_it_has_what_was_seen(
         return {"head": head, "link": link}
 
     server: Any = SimpleNamespace(fetchrow=fetchrow)
-    comparing = history.compare(server, Address(""), seconds_max=1.0)
+    comparing = history.compare(server, PostgresAddress(""), seconds_max=1.0)
     if said is None:
         await comparing
         return

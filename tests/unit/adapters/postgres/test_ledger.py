@@ -9,8 +9,8 @@ import pytest
 from tests.simulation.postgres_servers import new_ledger, postgres
 
 from rankd.adapters.postgres import PostgresLedger
-from rankd.adapters.postgres.line import Line
-from rankd.adapters.postgres.listening import Listener
+from rankd.adapters.postgres.connection import SerialConnection
+from rankd.adapters.postgres.notifications import Listener
 from rankd.core import supervisor
 from rankd.core.supervisor import Supervisor
 from rankd.errors import LedgerCorrupt, LedgerUnavailable
@@ -30,7 +30,7 @@ from rankd.model.facts import (
     WindowSealed,
 )
 from rankd.model.window import Instant
-from rankd.ports import Kept, TimeServer
+from rankd.ports import StoredReceipt, TimeServer
 from rankd.testing.servers import PostgresServer
 
 pytestmark = pytest.mark.anyio
@@ -364,11 +364,15 @@ async def test_receipts_reach_up_to_the_first_that_is_missing(ledger: PostgresLe
     for key in ("a", "b", "c"):
         await ledger.append([fact(key=key), fact()], now=NOW)
     await ledger.append([WindowOpened("b", "w")], now=NOW)  # Has a key, and never a receipt.
-    await ledger.keep_receipts([Kept(Position(5), b"c")])
+    await ledger.keep_receipts([StoredReceipt(Position(5), b"c")])
     assert await ledger.receipts_through() == 0
-    await ledger.keep_receipts([Kept(Position(1), b"a"), Kept(Position(1), b"again")])
+    await ledger.keep_receipts(
+        [StoredReceipt(Position(1), b"a"), StoredReceipt(Position(1), b"again")]
+    )
     assert await ledger.receipts_through() == 2
-    await ledger.keep_receipts([Kept(Position(3), b"b"), Kept(Position(5), b"again")])
+    await ledger.keep_receipts(
+        [StoredReceipt(Position(3), b"b"), StoredReceipt(Position(5), b"again")]
+    )
     assert await ledger.receipts_through() == 7
     await verified(ledger)
 
@@ -471,7 +475,7 @@ async def test_lost_connection_comes_back_although_reconnecting_fails_in_an_unkn
 ) -> None:
     loops = Supervisor()
     async with PostgresLedger.open(new_ledger(server.url), start=loops.start) as ledger:
-        failing_once(monkeypatch, Line, "_proven")
+        failing_once(monkeypatch, SerialConnection, "_proven")
         ledger._writer.drop()
         await until(ledger._writer._back.is_set)
         assert "postgres-writer-return failed; restart in" in caplog.text

@@ -22,7 +22,7 @@ from rankd.model.facts import (
     fingerprints,
 )
 from rankd.model.window import Instant
-from rankd.ports import Kept
+from rankd.ports import StoredReceipt
 from rankd.testing.servers import PostgresServer
 
 pytestmark = pytest.mark.anyio
@@ -58,7 +58,9 @@ async def ledger(
     async with PostgresLedger.open(new_ledger(server.url)) as ledger:
         for number, facts in enumerate(APPENDS):
             await ledger.append(facts, now=Instant(NOW + number * MONTH // 3))
-        await ledger.keep_receipts([Kept(Position(4), b"four"), Kept(Position(5), b"five")])
+        await ledger.keep_receipts(
+            [StoredReceipt(Position(4), b"four"), StoredReceipt(Position(5), b"five")]
+        )
         yield ledger
 
 
@@ -179,7 +181,7 @@ async def test_what_is_written_meanwhile_is_not_complained_of(ledger: PostgresLe
             told: Fact = ScoreSubmitted("b", f"p{number}", scores=(1,), attributes={"n": number})
             keyed = ScoreSubmitted("b", "ann", scores=(1,), key=f"m{number}")
             appended = await ledger.append([told, keyed, PlayerErased("ann")], now=NOW)
-            await ledger.keep_receipts([Kept(appended.positions[1], b"r")])
+            await ledger.keep_receipts([StoredReceipt(appended.positions[1], b"r")])
     except RankdError as exc:
         raise AssertionError(f"after {number} appends: {exc}") from exc
     assert number > 5

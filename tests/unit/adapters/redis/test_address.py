@@ -2,19 +2,19 @@
 
 import pytest
 
-from rankd.adapters.redis.address import PARTITIONS_MAX, Address
+from rankd.adapters.redis.address import PARTITIONS_MAX, RedisAddress
 from rankd.errors import InvalidSetting
 
 
 def test_the_plainest_url_says_all_there_is() -> None:
-    assert Address.read("redis://board.example") == Address(
+    assert RedisAddress.read("redis://board.example") == RedisAddress(
         kind="single", hosts=(("board.example", 6379),)
     )
 
 
 def test_a_url_with_everything() -> None:
     url = "rediss://us%40er:p%3Ass@[::1]:7000/3?prefix=a-b:c&partitions=5&timeout=0.5&tls_ca=/x/ca"
-    assert Address.read(url) == Address(
+    assert RedisAddress.read(url) == RedisAddress(
         kind="single",
         hosts=(("::1", 7000),),
         tls=True,
@@ -30,7 +30,7 @@ def test_a_url_with_everything() -> None:
 
 def test_sentinels_and_the_service_they_watch() -> None:
     url = "redis+sentinel://:secret@one:1,two/board/2?sentinel_password=other&tls=true"
-    assert Address.read(url) == Address(
+    assert RedisAddress.read(url) == RedisAddress(
         kind="sentinel",
         hosts=(("one", 1), ("two", 26379)),
         tls=True,
@@ -42,9 +42,9 @@ def test_sentinels_and_the_service_they_watch() -> None:
 
 
 def test_a_cluster_has_several_partitions_unless_it_is_told() -> None:
-    cluster = Address.read("redis+cluster://one,two:7001")
+    cluster = RedisAddress.read("redis+cluster://one,two:7001")
     assert (cluster.hosts, cluster.partitions) == ((("one", 6379), ("two", 7001)), 8)
-    assert Address.read("redis+cluster://one?partitions=2").partitions == 2
+    assert RedisAddress.read("redis+cluster://one?partitions=2").partitions == 2
 
 
 @pytest.mark.parametrize(
@@ -72,11 +72,11 @@ def test_a_cluster_has_several_partitions_unless_it_is_told() -> None:
 )
 def test_what_is_wrong_with_a_url_is_said(url: str, problem: str) -> None:
     with pytest.raises(InvalidSetting, match=problem):
-        Address.read(url)
+        RedisAddress.read(url)
 
 
 def test_nothing_secret_is_shown() -> None:
-    address = Address.read("redis+sentinel://u:secret@a/b?sentinel_password=hidden")
+    address = RedisAddress.read("redis+sentinel://u:secret@a/b?sentinel_password=hidden")
     for shown in (str(address), repr(address)):
         assert "secret" not in shown
         assert "hidden" not in shown

@@ -12,24 +12,24 @@ import pytest
 from redis import Redis
 
 from rankd.adapters.memory.index import NativeIndex
-from rankd.adapters.redis import RedisIndex, applying, reading, search
+from rankd.adapters.redis import RedisIndex, reads, search, writes
 from rankd.adapters.redis import index as module
-from rankd.adapters.redis.filling import Filling
-from rankd.adapters.redis.names import partition_key
-from rankd.adapters.redis.packing import Answer, Packed
+from rankd.adapters.redis.codec import ScriptArgs, ScriptReply
+from rankd.adapters.redis.keys import partition_key
+from rankd.adapters.redis.partitions import Partitions
 from rankd.errors import IndexForgot, IndexUnavailable
 from rankd.model.facts import Position
 from rankd.model.standing import Rank, TieRule
 from rankd.ports import (
     APPLIES_REMEMBERED,
     DRAFT,
+    EntryRange,
     Move,
     Moved,
     Ranked,
     RankIndex,
     Ranking,
-    Shape,
-    Stretch,
+    RankingShape,
 )
 from rankd.testing.redis_servers import (
     catch_up,
@@ -48,8 +48,8 @@ UrlOf = Callable[[int], str]
 FOREVER = Ranking("race", "forever")
 DAILY = Ranking("race", "daily")
 REDONE = Ranking(DRAFT + "race", "forever")
-PLAIN = Shape(16, dense=False)
-DENSE = Shape(16, dense=True)
+PLAIN = RankingShape(16, dense=False)
+DENSE = RankingShape(16, dense=True)
 
 
 def key(score: int, tie: int = 0) -> bytes:
@@ -61,7 +61,10 @@ def put(player: str, score: int, at: Ranking = FOREVER) -> Move:
 
 
 async def fold(
-    index: RankIndex, *moves: Move, opened: Mapping[Ranking, Shape] | None = None, **rest: Any
+    index: RankIndex,
+    *moves: Move,
+    opened: Mapping[Ranking, RankingShape] | None = None,
+    **rest: Any,
 ) -> Sequence[Moved] | None:
     """Apply in turn, one position further."""
     after = await index.checkpoint()
@@ -82,8 +85,8 @@ async def players(index: RankIndex, ranking: Ranking = FOREVER) -> list[str]:
 
 
 def keys_of(server: RedisServer, index: RedisIndex) -> list[str]:
-    """Return the keys of an index's epoch."""
-    tag = f"{{{index._link.address.prefix}:{index._filling.epoch.id}:"
+    """Return the keys of an index's generation."""
+    tag = f"{{{index._link.address.prefix}:{index._filling.generation.id}:"
     return [name for name in say(server, "KEYS", "*").splitlines() if name.startswith(tag)]
 
 
@@ -104,7 +107,7 @@ async def test_an_emptied_redis_is_noticed_and_filled_anew(partitions: int) -> N
             ):
                 await filled(one)
                 say(server, "FLUSHALL")
-                assert await ask() in (None, 0, Stretch([], 0, Position(0)))
+                assert await ask() in (None, 0, EntryRange([], 0, Position(0)))
                 assert await two.checkpoint() == 0
                 assert await two.unfinished() is None
             await filled(two)
@@ -204,7 +207,7 @@ async def test_a_redis_that_came_back_empty_is_filled_anew(partitions: int) -> N
 def saved(server: RedisServer, index: RedisIndex, partition: int) -> list[tuple[bytes, bytes]]:
     """Return all of a partition, as DUMP gives it."""
     with Redis(host=server.host, port=server.port) as redis:
-        tag = partition_key(index._link.address.prefix, index._filling.epoch, partition)[:-1]
+        tag = partition_key(index._link.address.prefix, index._filling.generation, partition)[:-1]
         found: Any = redis.keys(tag + b"*")
         return [(name, redis.dump(name)) for name in found]
 
@@ -213,7 +216,7 @@ def put_back(
     server: RedisServer, index: RedisIndex, partition: int, kept: list[tuple[bytes, bytes]]
 ) -> None:
     with Redis(host=server.host, port=server.port) as redis:
-        tag = partition_key(index._link.address.prefix, index._filling.epoch, partition)[:-1]
+        tag = partition_key(index._link.address.prefix, index._filling.generation, partition)[:-1]
         there: Any = redis.keys(tag + b"*")
         redis.delete(*there)
         for name, value in kept:
@@ -279,15 +282,15 @@ async def test_whoever_makes_an_apply_again_completes_it(
 ) -> None:
     """A process ended when so many of three partitions had taken its apply."""
     left = [99]
-    write = Filling.write
+    write = Partitions.write
 
-    async def dying(filling: Filling, partition: int, packed: Packed) -> Answer:
+    async def dying(filling: Partitions, partition: int, packed: ScriptArgs) -> ScriptReply:
         left[0] -= 1
         if left[0] < 0:
             raise IndexUnavailable("the process is gone")
         return await write(filling, partition, packed)
 
-    monkeypatch.setattr(Filling, "write", dying)
+    monkeypatch.setattr(Partitions, "write", dying)
     async with AsyncExitStack() as stack:
         url = url_of(3)
         one, two = [await stack.enter_async_context(RedisIndex.open(url)) for _ in range(2)]
@@ -323,12 +326,12 @@ async def test_a_page_is_as_before_though_many_have_come_in_front_of_it(
     url_of: UrlOf, monkeypatch: pytest.MonkeyPatch, partitions: int, near: int
 ) -> None:
     """A process ended within an apply, having put many players before all others."""
-    monkeypatch.setattr(applying, "MOVES_TOGETHER_MAX", 60)
-    monkeypatch.setattr(reading, "PAGE_SLACK", 1)
+    monkeypatch.setattr(writes, "MOVES_TOGETHER_MAX", 60)
+    monkeypatch.setattr(reads, "PAGE_SLACK", 1)
     monkeypatch.setattr(search, "TOP_ENTRIES", near)
-    write = Filling.write
+    write = Partitions.write
 
-    async def dying(filling: Filling, partition: int, packed: Packed) -> Answer:
+    async def dying(filling: Partitions, partition: int, packed: ScriptArgs) -> ScriptReply:
         await write(filling, partition, packed)
         raise IndexUnavailable("the process is gone")
 
@@ -336,7 +339,7 @@ async def test_a_page_is_as_before_though_many_have_come_in_front_of_it(
         await fold(index, *(put(f"p{n}", 100 + n) for n in range(40)), opened={FOREVER: PLAIN})
         before = [await index.read(FOREVER, first=Rank(n), limit=5) for n in (1, 17, 38)]
         with monkeypatch.context() as patch:
-            patch.setattr(Filling, "write", dying)
+            patch.setattr(Partitions, "write", dying)
             with pytest.raises(IndexUnavailable):
                 await fold(index, *(put(f"q{n}", 0) for n in range(80)))
         assert await index.unfinished() == (1, 2)
@@ -497,7 +500,7 @@ async def test_a_draft_is_lost_with_the_index_it_was_staged_in(
             await index.stage([put("y", 1, REDONE)])
 
 
-# -------------------------------------------------------------------------------------- epochs
+# -------------------------------------------------------------------------------------- generations
 
 
 @each_spread
@@ -524,7 +527,7 @@ async def test_others_follow_to_the_index_that_took_over_and_the_old_one_goes(
 async def test_of_two_that_want_to_take_over_one_does(url_of: UrlOf) -> None:
     async with RedisIndex.open(url_of(2)) as index:
         first, second = await index.beside(), await index.beside()
-        assert first._filling.epoch != second._filling.epoch
+        assert first._filling.generation != second._filling.generation
         for number, beside in enumerate((first, second)):
             await fold(beside, put(f"{number}", 1), opened={FOREVER: PLAIN})
         assert await first.take_over()
@@ -584,14 +587,14 @@ async def test_what_is_remembered_is_bounded(
         for _ in range(2 * APPLIES_REMEMBERED):
             await fold(index, put("x", 1))
         assert remembered() == APPLIES_REMEMBERED * partitions
-        monkeypatch.setattr(applying, "REMEMBERED_BYTES_MAX", 2000)
+        monkeypatch.setattr(writes, "REMEMBERED_BYTES_MAX", 2000)
         await fold(index, *(put(f"y{n}", n) for n in range(400)))
         assert remembered() == partitions, "the last one is always remembered"
         with pytest.raises(IndexForgot):
             await index.order_keys([(FOREVER, "x")], at=Position(await index.checkpoint() - 2))
-        prefix, epoch = index._link.address.prefix, index._filling.epoch
+        prefix, generation = index._link.address.prefix, index._filling.generation
         for partition in range(partitions):
-            name = partition_key(prefix, epoch, partition)
+            name = partition_key(prefix, generation, partition)
             assert 0 < int(say(server, "HGET", name, "bytes")) < 60_000
 
 
@@ -599,9 +602,9 @@ async def test_what_is_remembered_is_bounded(
 async def test_what_is_dropped_is_freed_a_little_at_a_time(
     server: RedisServer, url_of: UrlOf, partitions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(applying, "PLAYERS_PER_BUCKET", 2)
-    monkeypatch.setattr(applying, "KEYS_RELEASED_PER_APPLY", 9)
-    monkeypatch.setattr(applying, "APPLIES_REMEMBERED", 2)
+    monkeypatch.setattr(writes, "PLAYERS_PER_BUCKET", 2)
+    monkeypatch.setattr(writes, "KEYS_RELEASED_PER_APPLY", 9)
+    monkeypatch.setattr(writes, "APPLIES_REMEMBERED", 2)
     async with RedisIndex.open(url_of(partitions)) as index:
         await fold(index, opened={FOREVER: PLAIN})
         crowd = [Move(DAILY, f"p{n}", key(n % 5), b"m") for n in range(100)]
@@ -627,7 +630,7 @@ async def test_buckets_stay_packed_as_a_ranking_grows(server: RedisServer, url_o
         for start in range(0, 6000, 1500):
             await fold(index, *(put(f"player-{n:09}", n) for n in range(start, start + 1500)))
         buckets = [name for name in keys_of(server, index) if "}b" in name]
-        assert len(buckets) == -(-6000 // applying.PLAYERS_PER_BUCKET)
+        assert len(buckets) == -(-6000 // writes.PLAYERS_PER_BUCKET)
         sizes = [int(say(server, "HLEN", name)) for name in buckets]
         assert sum(sizes) == 6000
         assert max(sizes) < 256
@@ -689,12 +692,12 @@ async def test_whoever_gives_up_waiting_for_a_rank_spoils_nothing(url_of: UrlOf)
 async def test_everybody_who_waits_is_told_of_a_failure(
     url_of: UrlOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def failing(*_: Any, **__: Any) -> Answer:
+    async def failing(*_: Any, **__: Any) -> ScriptReply:
         raise IndexUnavailable("gone")
 
     async with RedisIndex.open(url_of(1)) as index:
         with monkeypatch.context() as patch:
-            patch.setattr(Filling, "read", failing)
+            patch.setattr(Partitions, "read", failing)
             calls = [index.rank(FOREVER, "x") for _ in range(3)]
             failed = await asyncio.gather(*calls, return_exceptions=True)
         assert [type(one) for one in failed] == [IndexUnavailable] * 3
@@ -708,7 +711,7 @@ async def test_whoever_waits_is_told_when_the_index_is_closed(
     monkeypatch.setattr(module, "RANKS_TOGETHER_MAX", 1)
     monkeypatch.setattr(module, "RANK_CALLS_MAX", 1)
     async with RedisIndex.open(url_of(1)) as index:
-        monkeypatch.setattr(Filling, "read", never)
+        monkeypatch.setattr(Partitions, "read", never)
         waiting = [asyncio.create_task(index.rank(FOREVER, "x")) for _ in range(3)]
         for _ in range(5):
             await asyncio.sleep(0)
@@ -724,7 +727,7 @@ async def test_whoever_waits_is_told_whenever_the_index_is_closed(
     monkeypatch.setattr(module, "RANKS_TOGETHER_MAX", 2)
     told: list[Ranked | None] = []
     async with RedisIndex.open(url_of(1)) as index:
-        monkeypatch.setattr(Filling, "read", never)
+        monkeypatch.setattr(Partitions, "read", never)
         waiting = [asyncio.create_task(index.rank(FOREVER, "x")) for _ in range(3)]
         await asyncio.sleep(0)
         assert all(index.ask_rank(FOREVER, "x", told.append) for _ in range(8))
@@ -752,7 +755,7 @@ async def test_whoever_is_asked_for_ahead_is_told_later_and_once(url_of: UrlOf) 
 async def test_a_mistake_of_one_who_is_told_is_none_of_the_others_business(
     url_of: UrlOf, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fails: bool
 ) -> None:
-    async def failing(*_: Any, **__: Any) -> Answer:
+    async def failing(*_: Any, **__: Any) -> ScriptReply:
         raise IndexUnavailable("gone")
 
     def mistaken(_: Ranked | None) -> None:
@@ -764,7 +767,7 @@ async def test_a_mistake_of_one_who_is_told_is_none_of_the_others_business(
         told: list[Ranked | None] = []
         with monkeypatch.context() as patch:
             if fails:
-                patch.setattr(Filling, "read", failing)
+                patch.setattr(Partitions, "read", failing)
             for tell in (told.append, mistaken, told.append):
                 index.ask_rank(FOREVER, "1/1", tell)
             await asyncio.gather(index.rank(FOREVER, "1/1"), return_exceptions=True)
@@ -773,7 +776,7 @@ async def test_a_mistake_of_one_who_is_told_is_none_of_the_others_business(
         assert await index.rank(FOREVER, "1/1") is not None
 
 
-async def never(*_: Any, **__: Any) -> Answer:
+async def never(*_: Any, **__: Any) -> ScriptReply:
     await asyncio.Event().wait()
     raise AssertionError
 
@@ -782,16 +785,16 @@ async def test_drafts_are_staged_however_fast_others_apply(
     url_of: UrlOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To look up a draft's entries the partitions have to agree, and twice they do not."""
-    settled, failures = reading.Reading._settled, [2]
+    settled, failures = reads.PartitionReader._settled, [2]
 
-    async def unsettled(reader: reading.Reading, *args: Any, **more: Any) -> Any:
+    async def unsettled(reader: reads.PartitionReader, *args: Any, **more: Any) -> Any:
         failures[0] -= 1
         if failures[0] >= 0:
-            raise reading.Unsettled
+            raise reads.PositionsDiffer
         return await settled(reader, *args, **more)
 
     async with RedisIndex.open(url_of(2)) as index:
-        monkeypatch.setattr(reading.Reading, "_settled", unsettled)
+        monkeypatch.setattr(reads.PartitionReader, "_settled", unsettled)
         staged = await index.stage([put("x", 1, REDONE)], opened={REDONE: PLAIN})
         assert staged == [Moved(None, Rank(1), 1)]
         failures[0] = 99
@@ -835,7 +838,7 @@ async def test_while_a_cluster_moves_a_slot_nothing_is_torn() -> None:
     with redis_cluster(masters=2) as cluster:
         async with RedisIndex.open(f"{cluster.url}?partitions=1&timeout=30") as index:
             await filled(index)
-            before, epoch = await index.digest(), index._filling.epoch
+            before, generation = await index.digest(), index._filling.generation
             slot = int(say(cluster.masters[0], "CLUSTER", "KEYSLOT", index._filling._keys[0]))
             here, there = cluster.masters if slot < 8192 else cluster.masters[::-1]
             names = {server: say(server, "CLUSTER", "MYID") for server in cluster.masters}
@@ -851,7 +854,7 @@ async def test_while_a_cluster_moves_a_slot_nothing_is_torn() -> None:
             for server in (there, here):
                 say(server, "CLUSTER", "SETSLOT", slot, "NODE", names[there])
             assert await index.checkpoint() == 5
-            assert index._filling.epoch == epoch
+            assert index._filling.generation == generation
             assert await index.digest() == before
             assert await index.apply([put("x", 1)], after=Position(5), through=Position(6))
 
@@ -865,11 +868,11 @@ async def test_a_pointer_that_was_evicted_is_not_believed_to_be_all_that_was(
         await one.apply(
             [put("ann", 1)], after=Position(0), through=Position(1), opened={FOREVER: PLAIN}
         )
-        old = one._filling.epoch
+        old = one._filling.generation
         say(server, "DEL", f"{one._link.address.prefix}:epoch")
         await one.look_again()
         await two.look_again()
-        assert one._filling.epoch == two._filling.epoch != old
+        assert one._filling.generation == two._filling.generation != old
         assert (await one.checkpoint(), await two.checkpoint()) == (0, 0)
         assert not say(server, "KEYS", f"*{old.id}*")
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from rankd.adapters.redis import link
+from rankd.adapters.redis import client
 
-LUA = sorted(link._LUA.glob("*.lua"))
-SCRIPTS = [thing for thing in vars(link).values() if isinstance(thing, link.Script)]
+LUA = sorted(client._LUA.glob("*.lua"))
+SCRIPTS = [thing for thing in vars(client).values() if isinstance(thing, client.LuaScript)]
 
 
 def test_every_file_is_a_script_or_their_prelude() -> None:
@@ -26,7 +26,7 @@ def test_a_script_says_what_it_is_for_and_why_it_is_one(path: Path) -> None:
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
-def test_nothing_newer_than_the_oldest_server_is_called(script: link.Script) -> None:
+def test_nothing_newer_than_the_oldest_server_is_called(script: client.LuaScript) -> None:
     """And nothing that depends on the server's clock or on chance."""
     commands = set(re.findall(rb'call\("([A-Z]+)"', script.text))
     known = """EXISTS GET HDEL HGET HGETALL HMGET HSCAN HSET LINDEX LLEN LPOP LRANGE RPUSH SADD SET

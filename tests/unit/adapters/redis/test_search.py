@@ -6,11 +6,11 @@ from bisect import bisect_left
 import pytest
 
 from rankd.adapters.redis import search
-from rankd.adapters.redis.questions import Sampled
-from rankd.adapters.redis.search import EVERYWHERE, Between
+from rankd.adapters.redis.protocol import Sampled
+from rankd.adapters.redis.search import EVERYWHERE, SearchBounds
 
 
-def sampled(partition: list[bytes], between: Between, count: int) -> Sampled:
+def sampled(partition: list[bytes], between: SearchBounds, count: int) -> Sampled:
     """Pick entries as read.lua does."""
     low, high = between
     first = bisect_left(partition, low)

@@ -12,15 +12,15 @@ from tests.disks import small_disk
 
 import rankd
 from rankd.adapters.sqlite import SQLiteLedger, database
-from rankd.adapters.sqlite.database import Durability, translated
-from rankd.adapters.sqlite.following import FollowedLedger
+from rankd.adapters.sqlite.database import SQLiteDurability, translated
 from rankd.adapters.sqlite.migration import APPLICATION_ID
+from rankd.adapters.sqlite.read_only import ReadOnlyLedger
 from rankd.adapters.sqlite.spool import SpoolFile
+from rankd.bootstrap import restoration
 from rankd.errors import LedgerCorrupt, LedgerInUse, LedgerTooNew, LedgerUnavailable
 from rankd.model.facts import ScoreSubmitted
 from rankd.model.window import Instant
 from rankd.testing.faults import disk_full, io_error
-from rankd.wiring import restoration
 
 pytestmark = pytest.mark.anyio
 NOW = Instant(1_763_000_000_000_000)
@@ -31,7 +31,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def opened(folder: Path) -> Durability:
+async def opened(folder: Path) -> SQLiteDurability:
     async with SQLiteLedger.open(folder) as ledger:
         return ledger.durability
 
@@ -49,7 +49,7 @@ def changed(folder: Path, pragma: str, value: int) -> None:
 
 async def test_the_durability_in_force_is_read_back(tmp_path: Path) -> None:
     found = await opened(tmp_path)
-    assert found == Durability(apsw.sqlite_lib_version(), "WAL", "FULL")
+    assert found == SQLiteDurability(apsw.sqlite_lib_version(), "WAL", "FULL")
 
 
 async def test_a_pragma_that_is_not_followed_is_refused(
@@ -186,7 +186,7 @@ async def test_a_backup_onto_a_full_disk_says_so(tmp_path: Path, beside: bool) -
     with small_disk(tmp_path / "small", 1 << 20) as small:
         async with SQLiteLedger.open(tmp_path / "d") as ledger:
             await ledger.append(facts, now=NOW)
-            async with FollowedLedger.open(tmp_path / "d") as followed:
+            async with ReadOnlyLedger.open(tmp_path / "d") as followed:
                 with pytest.raises(LedgerUnavailable, match="no space is left on the disk"):
                     async for _ in (followed if beside else ledger).backup(small / "copy"):
                         pass

@@ -10,11 +10,11 @@ import pytest
 
 from rankd.adapters.sqlite import SQLiteLedger
 from rankd.adapters.sqlite import ledger as adapter
+from rankd.bootstrap import restoration
 from rankd.errors import InvalidRequest, LedgerCorrupt, LedgerUnavailable
 from rankd.model.facts import Fact, PlayerErased, PlayerProfiled, Position, ScoreSubmitted
 from rankd.model.window import Instant
-from rankd.ports import Kept
-from rankd.wiring import restoration
+from rankd.ports import StoredReceipt
 
 pytestmark = pytest.mark.anyio
 NOW = Instant(1_763_000_000_000_000)
@@ -145,7 +145,9 @@ async def edited(folder: Path, statement: str) -> LedgerCorrupt:
     async with SQLiteLedger.open(folder) as ledger:
         for number in range(4):
             await ledger.append([submitted(f"k{number}"), submitted()], now=Instant(NOW + number))
-        await ledger.keep_receipts([Kept(Position(1), b"one"), Kept(Position(3), b"three")])
+        await ledger.keep_receipts(
+            [StoredReceipt(Position(1), b"one"), StoredReceipt(Position(3), b"three")]
+        )
         await ledger.append([PlayerProfiled("p", "Ada"), PlayerProfiled("q", "Bob")], now=NOW)
         await ledger.append([PlayerErased("q")], now=NOW)
     file = apsw.Connection(str(folder / "ledger.db"))

@@ -9,7 +9,7 @@ from tests.disks import small_disk
 
 from rankd.adapters.sqlite import SQLiteLedger
 from rankd.adapters.sqlite.database import FILE, PROBE
-from rankd.adapters.sqlite.following import FollowedLedger
+from rankd.adapters.sqlite.read_only import ReadOnlyLedger
 from rankd.errors import LedgerCorrupt, LedgerInUse, LedgerUnavailable, NoLedger
 from rankd.model.facts import Position, ScoreSubmitted
 from rankd.model.window import Instant
@@ -68,7 +68,7 @@ async def test_whoever_follows_it_goes_on_too(tmp_path: Path) -> None:
     with watched_disk(fault) as disk:
         async with (
             SQLiteLedger.open(tmp_path, vfs=disk) as ledger,
-            FollowedLedger.open(tmp_path) as followed,
+            ReadOnlyLedger.open(tmp_path) as followed,
         ):
             await append(ledger, "first")
             await fail(ledger, fault)

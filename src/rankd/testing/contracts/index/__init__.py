@@ -11,7 +11,7 @@ from rankd.testing.contracts.index.applies import ApplyPromises
 from rankd.testing.contracts.index.order import OrderPromises
 from rankd.testing.contracts.index.rankings import RankingPromises
 from rankd.testing.contracts.index.reads import ReadPromises
-from rankd.testing.contracts.index.sharing import SharingPromises
+from rankd.testing.contracts.index.several_nodes import SharingPromises
 
 
 @pytest.mark.anyio

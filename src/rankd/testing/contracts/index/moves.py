@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from rankd.model.facts import Position
 from rankd.model.standing import Rank
-from rankd.ports import DRAFT, Move, Moved, Placed, RankIndex, Ranking, Shape
+from rankd.ports import DRAFT, Move, Moved, Placed, RankIndex, Ranking, RankingShape
 
 DAILY = Ranking("race", "daily:2026-11-14")
 FOREVER = Ranking("race", "forever")
@@ -19,8 +19,8 @@ NOWHERE = Ranking("race", "nowhere")
 REDONE = Ranking(DRAFT + "race", "forever")
 REDONE_DAILY = Ranking(DRAFT + "race", "daily:2026-11-14")
 
-PLAIN = Shape(key_bytes=16, dense=False)
-DENSE = Shape(key_bytes=16, dense=True)
+PLAIN = RankingShape(key_bytes=16, dense=False)
+DENSE = RankingShape(key_bytes=16, dense=True)
 
 _NOBODY_ADOPTED: Mapping[Ranking, Ranking] = MappingProxyType({})
 
@@ -43,7 +43,7 @@ def left(player: str, *, at: Ranking = FOREVER) -> Move:
 async def fold(
     index: RankIndex,
     *moves: Move,
-    opened: Mapping[Ranking, Shape] | Sequence[Ranking] = (),
+    opened: Mapping[Ranking, RankingShape] | Sequence[Ranking] = (),
     dropped: Sequence[Ranking] = (),
     adopted: Mapping[Ranking, Ranking] = _NOBODY_ADOPTED,
 ) -> Sequence[Moved]:

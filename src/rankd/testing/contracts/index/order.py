@@ -7,7 +7,7 @@ import pytest
 
 from rankd.model.facts import Position
 from rankd.model.standing import Rank, TieRule
-from rankd.ports import STAY, Move, Moved, Ranked, RankIndex, Ranking, Shape
+from rankd.ports import STAY, Move, Moved, Ranked, RankIndex, Ranking, RankingShape
 from rankd.testing.contracts.index.moves import (
     DAILY,
     DENSE,
@@ -39,7 +39,7 @@ class OrderPromises:
         await fold(
             index,
             *(Move(FOREVER, player, each) for player, each in names.items()),
-            opened={FOREVER: Shape(width, False)},
+            opened={FOREVER: RankingShape(width, False)},
         )
         assert await players(index) == sorted(names, key=names.__getitem__)
         assert await index.order_keys([(FOREVER, player) for player in names]) == keys

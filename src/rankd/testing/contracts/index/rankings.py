@@ -7,7 +7,7 @@ import pytest
 
 from rankd.model.facts import Position
 from rankd.model.standing import Rank
-from rankd.ports import DRAFT, Moved, RankIndex, Ranking, Shape
+from rankd.ports import DRAFT, Moved, RankIndex, Ranking, RankingShape
 from rankd.testing.contracts.index.moves import (
     DAILY,
     DENSE,
@@ -40,9 +40,9 @@ class RankingPromises:
         await fold(index, opened=[FOREVER])
         assert await players(index) == ["ann"]
 
-    @pytest.mark.parametrize("shape", [DENSE, Shape(24, False)])
+    @pytest.mark.parametrize("shape", [DENSE, RankingShape(24, False)])
     async def test_opening_it_in_another_shape_is_a_mistake(
-        self, index: RankIndex, shape: Shape
+        self, index: RankIndex, shape: RankingShape
     ) -> None:
         await fold(index, placed("ann", 1), opened=[FOREVER])
         with pytest.raises(AssertionError):

@@ -6,7 +6,7 @@ import pytest
 
 from rankd.model.facts import Position
 from rankd.model.standing import Rank
-from rankd.ports import Move, Placed, Ranked, RankIndex, Stretch
+from rankd.ports import EntryRange, Move, Placed, Ranked, RankIndex
 from rankd.testing.contracts.index.moves import (
     DAILY,
     DENSE,
@@ -41,7 +41,7 @@ class ReadPromises:
         assert await index.count_below(NOWHERE, key(9)) == 0
         assert await index.count_below(NOWHERE, key(9), "ann") == 0
         assert await index.scores_below(NOWHERE, key(9)) == 0
-        assert await index.read(NOWHERE, first=Rank(1), limit=10) == Stretch([], 0, Position(1))
+        assert await index.read(NOWHERE, first=Rank(1), limit=10) == EntryRange([], 0, Position(1))
         assert list(await index.ranks(NOWHERE, ["ann", "bob"])) == [None, None]
         assert list(await index.metadata([(NOWHERE, "ann")])) == [None]
         assert list(await index.order_keys([(NOWHERE, "ann"), (FOREVER, "ann")])) == [None, key(1)]

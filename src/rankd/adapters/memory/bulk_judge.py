@@ -1,0 +1,170 @@
+"""Judging runs of submissions in the rank lists themselves, from columns to columns.
+
+The outcome of a submission is defined by ``model.submission.judge`` and ``model.order.Order``. A
+rank list does the same in C, once a board's rule, directions, bounds and tie-break are put into
+plain numbers; that is done here. So are the two things a list knows nothing of: how many lists hold
+each player, and the metadata of an entry. No object is made per submission.
+
+A run takes two steps. The first checks it, and changes nothing if it fails; after it only a lack of
+memory can stop the second, and then midway.
+"""
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from itertools import repeat
+from typing import TYPE_CHECKING, NamedTuple
+
+from rankd.adapters.memory.index_state import Entries, IndexState
+from rankd.model.board import Board, ScoreRule, TieBreak
+from rankd.model.order import Order
+from rankd.ports import COUNTED, OUT_OF_BOUNDS, OVERFLOW, Run, Verdicts
+from rankd.rank.rules import BEST, FIRST, LATEST, SUM, Rules
+
+if TYPE_CHECKING:
+    from array import array
+
+_RULES = {
+    ScoreRule.BEST: BEST,
+    ScoreRule.LATEST: LATEST,
+    ScoreRule.SUM: SUM,
+    ScoreRule.FIRST: FIRST,
+}
+
+
+class JudgedRanking(NamedTuple):
+    """A run that can be judged: its rankings found, its players numbered."""
+
+    run: Run
+    rankings: Sequence[Entries]
+    numbers: "array[int]"
+    rules: Rules
+
+
+def rules_of(board: Board) -> Rules:
+    """Return a board's rules in the form that a rank list takes."""
+    return Rules(
+        _RULES[board.rule],
+        Order.of(board).masks,
+        0 if board.tie_break is TieBreak.PLAYER else 1,
+        board.score_low,
+        board.score_high,
+    )
+
+
+# ------------------------------------------------------------------------- before it
+
+
+def prepare(state: IndexState, runs: Sequence[Run]) -> list[JudgedRanking]:
+    """Rule out all that can be wrong with the runs, and give their players numbers."""
+    found = [_expect(state, run) for run in runs]
+    if len(runs) > 1:
+        rankings = [ranking for run in runs for ranking in run.rankings]
+        assert len(set(rankings)) == len(rankings), "two runs have a ranking in common"
+    cases: list[JudgedRanking] = []
+    try:
+        for run, entries in zip(runs, found, strict=True):
+            numbers = state.players.intern_many(run.players)
+            _make_countable(state, numbers)
+            cases.append(JudgedRanking(run, entries, numbers, rules_of(run.board)))
+    except BaseException:
+        _forget_new(state, runs)
+        raise
+    return cases
+
+
+def _expect(state: IndexState, run: Run) -> list[Entries]:
+    """Return a run's rankings, having made sure that its columns fit them and one another."""
+    board, count = run.board, len(run.players)
+    assert len(run.scores) == count * board.width, "each submission has a score for each column"
+    assert len(run.positions) == count, "each submission has a position"
+    assert not count or run.positions[0] > 0, "positions begin at 1"
+    assert run.metadata is None or len(run.metadata) == count, "metadata, or None, for each"
+    if run.deltas is not None:
+        assert len(run.deltas) == count, "each submission is a delta or is not"
+        assert board.rule is not ScoreRule.FIRST or not any(run.deltas), f"{board.name}: no deltas"
+    found: list[Entries] = []
+    for ranking in run.rankings:
+        entries = state.rankings.get(ranking)
+        assert entries is not None, f"{ranking} was never opened"
+        assert not entries.draft, f"{ranking} is a draft, which nobody submits to"
+        key_bytes = 8 * board.width + 8
+        assert entries.ranks.width == key_bytes, f"{ranking} has no keys of {key_bytes} bytes"
+        found.append(entries)
+    return found
+
+
+def _make_countable(state: IndexState, numbers: "array[int]") -> None:
+    missing = max(numbers, default=-1) + 1 - len(state.held)
+    if missing > 0:
+        state.held.frombytes(bytes(missing * state.held.itemsize))
+
+
+def _forget_new(state: IndexState, runs: Sequence[Run]) -> None:
+    """Forget the players that came before the runs were refused."""
+    held = state.held
+    for run in runs:
+        for player in run.players:
+            with suppress(ValueError, TypeError):  # Perhaps this very id is why.
+                number = state.players.find(player)
+                if number is not None and not (number < len(held) and held[number]):
+                    state.players.remove(number)
+
+
+# ------------------------------------------------------------------------ judging
+
+
+def judge(state: IndexState, cases: Sequence[JudgedRanking]) -> list[list[Verdicts]]:
+    """Judge the runs, and move the counted entries. A failure leaves some of it done."""
+    told = [[_judge_in(state, case, entries) for entries in case.rankings] for case in cases]
+    # Only now: a number that became free between two runs could mean two players.
+    for case, verdicts in zip(cases, told, strict=True):
+        if not verdicts or any(map(_some_rejected, verdicts)):
+            _forget_strangers(state, case.numbers)
+    return told
+
+
+def _judge_in(state: IndexState, case: JudgedRanking, entries: Entries) -> Verdicts:
+    run, numbers, ranks = case.run, case.numbers, entries.ranks
+    total = len(ranks)
+    told = Verdicts(
+        *ranks.judge_many(numbers, run.scores, run.positions, run.deltas, rules=case.rules)
+    )
+    if len(ranks) > total:
+        _hold_new(state, numbers, told)
+    if run.metadata is not None or entries.metadata:
+        brought = repeat(None, len(numbers)) if run.metadata is None else run.metadata
+        _show(entries, numbers, told.verdicts, brought)
+    return told
+
+
+def _hold_new(state: IndexState, numbers: "array[int]", told: Verdicts) -> None:
+    held = state.held
+    for number, before, now in zip(numbers, told.previous_ranks, told.ranks, strict=True):
+        if now and not before:
+            held[number] += 1
+
+
+def _show(
+    entries: Entries, numbers: Iterable[int], verdicts: bytes, metadata: Iterable[bytes | None]
+) -> None:
+    """Let the metadata of each entry be that of the last submission that counted."""
+    beside = entries.metadata
+    for number, verdict, value in zip(numbers, verdicts, metadata, strict=True):
+        if verdict != COUNTED:
+            continue
+        if value is None:
+            beside.pop(number, None)
+        else:
+            beside[number] = value
+
+
+def _some_rejected(told: Verdicts) -> bool:
+    return OUT_OF_BOUNDS in told.verdicts or OVERFLOW in told.verdicts
+
+
+def _forget_strangers(state: IndexState, numbers: Iterable[int]) -> None:
+    """Forget players with a number and no entry: all their submissions were rejected."""
+    held, players = state.held, state.players
+    for number in set(numbers):
+        if not held[number] and number in players:  # Another run may have had it, too.
+            players.remove(number)

@@ -1,0 +1,205 @@
+"""Reading a changing index step by step, so that the result is consistent.
+
+Each step is short, and the index may change between two of them. The players are read by their
+numbers, each ranking in its order, going on behind the last entry seen. A player touched meanwhile
+may be met twice, or not at all, or with an old key; but the touch is noted, and the player's last
+state is written behind the rest. While that is being written others are touched, fewer each time;
+and when only few are left, the last step takes them, the checkpoint and the notes together, between
+two applies. The files then describe that one moment:
+
+1. A player not touched in a ranking stayed in one place of it throughout, and was met there once.
+2. The last state of a touched player was written after its last touch.
+3. A player in a ranking has the number it had then. Either both were so throughout, or the player
+   was put there meanwhile, which is a touch, and records the number too; or a draft brought it,
+   whose players are written as it is read.
+"""
+
+from array import array
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import chain
+from typing import NamedTuple
+
+from rankd.adapters.memory.index_state import Entries, IndexState, count_through
+from rankd.adapters.memory.snapshot_dirty import DirtySet
+from rankd.adapters.memory.snapshot_format import (
+    EntryFrame,
+    Frame,
+    PlayerFrame,
+    RemovedFrame,
+    SavedRanking,
+    packed,
+)
+from rankd.model.facts import Position
+from rankd.ports import Progress
+
+STEP_ENTRIES = 1 << 13
+"""A few milliseconds of work, and enough to be worth handing to a thread."""
+
+RANKING_ENTRIES = 1 << 4
+"""The cost of a ranking by itself, even empty, counted in entries: there may be very many."""
+
+STEP_TOUCHES = 1 << 12
+"""Fewer than entries: each is looked up by itself, and so is its player."""
+
+LAST_TOUCHES_MAX = 1 << 12
+"""So few are left to the last step."""
+
+PASSES_MAX = 8
+"""Each pass is over the entries touched during the one before. Where the disk is slow and the
+applies are many they may not become shorter, so their steps become longer; and the rest after so
+many passes is left to the last step: a pause, but a true save."""
+
+
+class ScanStep(NamedTuple):
+    """The entries read at one moment."""
+
+    base: list[Frame]
+    touched: list[Frame]
+
+
+class ScanEnd(NamedTuple):
+    """The rest, read at the last moment, which is the moment of the whole save."""
+
+    step: ScanStep
+    checkpoint: Position
+    rankings: list[SavedRanking]
+    notes: Iterable[bytes]
+
+
+class Scan:
+    """The reading of one index, from the first step to the last."""
+
+    def __init__(self, state: Callable[[], IndexState], touched: DirtySet) -> None:
+        self._state, self._touched = state, touched
+        self._places: dict[Entries, int] = {}
+        self._reading: Entries | None = None
+        """The ranking that was read last, if not to its end."""
+        self._last: tuple[bytes, str] = (b"", "")
+        """The last entry read of it."""
+        entries = sum(len(entries.ranks) for entries in touched.unread)
+        self._done, self._total = 0, len(state().held) + entries
+
+    @property
+    def progress(self) -> Progress:
+        """How far it has come; touches are not counted, since their number is unknown."""
+        return Progress(min(self._done, self._total), self._total, "reading", "standing")
+
+    def steps(self) -> Iterator[ScanStep]:
+        """Yield step after step until few touches are left: then the last pass follows."""
+        for base in chain(self._table(), self._lists()):
+            # Also before the end, so that the notes of a long save stay small.
+            full = self._touched.waiting >= STEP_TOUCHES
+            yield ScanStep(base, self._touches(STEP_TOUCHES) if full else [])
+        for longer in range(1, PASSES_MAX):
+            yield from self._pass(longer)
+
+    def last_pass(self) -> Iterator[ScanStep]:
+        """Yield steps over the changes meanwhile: then ``ending`` must follow at once."""
+        yield from self._pass(1)
+
+    def _pass(self, longer: int) -> Iterator[ScanStep]:
+        """Yield steps over the entries touched until now, unless they are few, or adopted."""
+        if self._touched.waiting > LAST_TOUCHES_MAX:
+            for _ in range(0, self._touched.waiting, STEP_TOUCHES * longer):
+                yield ScanStep([], self._touches(STEP_TOUCHES * longer))
+        yield from (ScanStep(base, []) for base in self._lists())
+
+    def ending(self, notes: Callable[[], Iterable[bytes]]) -> ScanEnd:
+        """Read all that is left."""
+        assert not self._touched.unread, "the steps end when every ranking was read"
+        step = ScanStep([], [])
+        while self._touched.waiting:
+            step.touched.extend(self._touches(self._touched.waiting))
+        state = self._state()
+        rankings = [
+            SavedRanking(self._place(entries), ranking, *entries.shape, len(entries.ranks))
+            for ranking, entries in state.rankings.items()
+            if not entries.draft
+        ]
+        return ScanEnd(step, state.checkpoint, rankings, notes())
+
+    def _place(self, entries: Entries) -> int:
+        return self._places.setdefault(entries, len(self._places))
+
+    # -- players --
+
+    def _table(self) -> Iterator[list[Frame]]:
+        first = 0
+        while first < (end := len(self._state().held)):
+            last = min(first + STEP_ENTRIES, end)
+            self._done += last - first
+            named = self._named(range(first, last))
+            first = last
+            yield named
+
+    def _named(self, numbers: Iterable[int]) -> list[Frame]:
+        """Return the ids of these numbers. Free numbers are in no ranking."""
+        players = self._state().players
+        known = array("I", [number for number in numbers if number in players])
+        if not known:
+            return []
+        ids = [id.encode() for id in players.ids_of(known)]
+        return [PlayerFrame(packed(known), packed(array("H", map(len, ids))), b"".join(ids))]
+
+    # -- entries --
+
+    def _lists(self) -> Iterator[list[Frame]]:
+        while self._touched.unread:
+            yield self._pieces()
+
+    def _pieces(self) -> list[Frame]:
+        """Go on reading where the last step ended, and into the next rankings if there is time."""
+        pieces: list[Frame] = []
+        time = STEP_ENTRIES
+        while time > 0 and (entries := next(iter(self._touched.unread), None)) is not None:
+            keys, numbers = self._read(entries, time)
+            if len(numbers) < time:
+                del self._touched.unread[entries]
+                self._reading = None
+            if numbers:
+                shown, values = _beside(entries, numbers)
+                pieces.append(
+                    EntryFrame(self._place(entries), packed(numbers), keys, shown, values)
+                )
+            if entries in self._touched.adoptions:
+                self._touched.players += numbers
+            self._done += len(numbers)
+            time -= len(numbers) + RANKING_ENTRIES
+        return pieces
+
+    def _read(self, entries: Entries, count: int) -> tuple[bytes, "array[int]"]:
+        """Read on behind the last entry seen, wherever its place is now."""
+        ranks, players = entries.ranks, self._state().players
+        before = 0
+        if entries is self._reading:
+            before = count_through(players, ranks, *self._last)
+        keys, numbers = ranks.read(before + 1, count)
+        if numbers:
+            self._reading = entries
+            self._last = keys[-ranks.width :], players.id_of(numbers[-1])
+        return keys, numbers
+
+    # -- touches --
+
+    def _touches(self, count: int) -> list[Frame]:
+        """Return the last state of so many touched players, at least one."""
+        touches: list[Frame] = []
+        for entries, numbers in self._touched.take(count, RANKING_ENTRIES):
+            touches += self._touch(entries, numbers)
+        return touches + self._named(self._touched.take_players(count))
+
+    def _touch(self, entries: Entries, numbers: set[int]) -> Iterator[Frame]:
+        place, key_of = self._place(entries), entries.ranks.key_of
+        keys = {number: key for number in numbers if (key := key_of(number)) is not None}
+        if keys:
+            shown, values = _beside(entries, keys.keys())
+            kept = packed(array("I", keys))
+            yield EntryFrame(place, kept, b"".join(keys.values()), shown, values)
+        if len(keys) < len(numbers):
+            yield RemovedFrame(place, packed(array("I", numbers - keys.keys())))
+
+
+def _beside(entries: Entries, numbers: Collection[int]) -> tuple[list[int], list[bytes]]:
+    beside = entries.metadata
+    shown = [number for number in numbers if number in beside] if beside else []
+    return shown, [beside[number] for number in shown]

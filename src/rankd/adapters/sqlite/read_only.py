@@ -1,0 +1,112 @@
+"""Read-only ledger: reads a ledger that another process writes.
+
+SQLite lets any number of processes read a file in WAL mode while one writes. Only the writer has
+the folder's lock; readers need none, and see each commit once it is complete.
+
+Long operations read a little at a time: during a read, the writer cannot empty its WAL.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from rankd.adapters.sqlite.backup import CopyFolder
+from rankd.adapters.sqlite.block_reader import BlockReader
+from rankd.adapters.sqlite.database import (
+    connect_closed,
+    connect_reader,
+    insist_on_ledger,
+    insist_on_our_version,
+)
+from rankd.adapters.sqlite.db_thread import DatabaseThread, stepwise
+from rankd.adapters.sqlite.keys import hash_of
+from rankd.adapters.sqlite.ledger import (
+    lacking_receipts,
+    last_position,
+    look_for,
+    used_before,
+    verifying,
+)
+from rankd.adapters.sqlite.online_copy import transcribing
+from rankd.adapters.sqlite.queries import QUERIES, fetch
+from rankd.adapters.sqlite.recent_keys import RecentKeys
+from rankd.model.facts import Position, Recorded
+from rankd.ports import FirstUse, Progress
+
+T = TypeVar("T")
+
+
+class ReadOnlyLedger:
+    """LedgerReader of a folder that another process has open."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lane = DatabaseThread("follower")
+        self._in_order = BlockReader()
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, folder: Path) -> AsyncIterator["ReadOnlyLedger"]:
+        """Open the ledger in a folder for reading."""
+        insist_on_ledger(folder)
+        followed = cls(folder)
+        await followed._lane.open(partial(connect_reader, folder))
+        try:
+            await followed._run(partial(insist_on_our_version, folder))
+            yield followed
+        finally:
+            await followed._lane.close()
+
+    async def read(self, *, after: Position, limit: int) -> Sequence[Recorded]:
+        return await self._run(partial(self._in_order.read, after=after, limit=limit))
+
+    async def head(self) -> Position:
+        return await self._run(last_position)
+
+    async def first_use(self, *, board: str, key: str) -> FirstUse | None:
+        names = {(board, key): hash_of(board, key)}
+        head, recent = await self.head(), RecentKeys()
+        found = await self._run(partial(used_before, recent=recent, head=head, names=names))
+        return found.get((board, key))
+
+    async def receipts_through(self) -> Position:
+        ((last,),) = await self._run(partial(fetch, query=QUERIES["last_receipt"]))
+        return Position(last)
+
+    async def lacking_receipts(self, positions: Sequence[Position]) -> Sequence[Position]:
+        return await self._run(partial(lacking_receipts, positions=positions))
+
+    async def changed(self, *, after: Position, within_seconds: float) -> None:
+        await look_for(self.head, after=after, within_seconds=within_seconds)
+
+    async def link_at(self, position: Position) -> bytes | None:
+        rows = await self._run(partial(fetch, query=QUERIES["read_link"], position=position))
+        return rows[0][0] if rows else None
+
+    # ---------------------------------------------------------------------------- care
+
+    async def verify(self) -> AsyncIterator[Progress]:
+        """Check everything up to the current head, except SQLite's own structures."""
+        head = await self.head()
+        connect = partial(connect_reader, self._folder)
+        async for progress in verifying(connect, head, structures=False):
+            yield progress
+
+    async def backup(self, folder: Path) -> AsyncIterator[Progress]:
+        """Copy everything up to the current head into an empty folder, and verify the copy."""
+        into = CopyFolder(folder)
+        try:
+            async for progress in stepwise(transcribing(self._folder, into)):
+                yield progress
+            async for progress in verifying(partial(connect_closed, into.part), None):
+                yield progress
+            into.keep()
+        finally:
+            into.close()
+
+    async def _run(self, work: Callable[[apsw.Connection], T]) -> T:
+        return await self._lane.run(work)

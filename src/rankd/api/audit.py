@@ -1,0 +1,230 @@
+"""Handlers of the audit trail: a player's history, and all facts."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from rankd import schemas
+from rankd.api.context import ServiceContext, show_time
+from rankd.api.messages import Request, Response
+from rankd.api.render import columns_of
+from rankd.core.state import BoardState, State
+from rankd.model.board import Board
+from rankd.model.facts import (
+    Fact,
+    KeyCreated,
+    KeysUsed,
+    Position,
+    Recorded,
+    ScoreSubmitted,
+    right_time,
+)
+from rankd.model.profile import check_player
+from rankd.model.standing import shown_score
+from rankd.model.window import Instant
+
+SCANNED_FACTS_MAX = 65_536
+"""Facts scanned for one response; a rare player's next page may need several calls."""
+
+READ_FACTS = 8_192
+"""Facts read at once."""
+
+
+async def player_history(service: ServiceContext, request: Request) -> Response:
+    """Return a player's submissions to a board, newest first."""
+    board, player = request.params["board"], check_player(request.params["player"])
+    service.auth.admit(request, "read", board)
+    page = service.rankd.state.page(board)
+    before, limit = request.query["before"], request.query["limit"]
+    as_of = service.rankd.position  # The ledger grows while it is read.
+    earlier, last = await _between(service, request.query, as_of)
+    # Submissions to an earlier, retired board of this name do not belong to this one.
+    first = max(page.since, earlier + 1)
+    end = last + 1 if before is None else min(before, last + 1)
+    found: list[schemas.HistoryItem] = []
+    scanned = 0
+    while end > first and len(found) < limit and scanned < SCANNED_FACTS_MAX:
+        start = max(first, end - READ_FACTS)
+        facts = await service.ledger.read(after=Position(start - 1), limit=end - start)
+        for recorded in reversed(facts):
+            fact = recorded.fact
+            if recorded.position >= end or not isinstance(fact, ScoreSubmitted):
+                continue
+            if (fact.board, fact.player) == (board, player):
+                terms = _terms(page, recorded.position, fact)
+                if terms is None:
+                    continue
+                at = right_time(recorded, service.rankd.state.wrong_times)
+                found.append(_item(Recorded(recorded.position, at, fact), fact, terms))
+                if len(found) == limit:
+                    start = recorded.position
+                    break
+        scanned, end = scanned + READ_FACTS, start
+    body = schemas.History(
+        board=board,
+        player=player,
+        facts=found,
+        next_before=end if end > first else None,
+        as_of=as_of,
+        stale=service.rankd.stale,
+    )
+    return Response(schemas.encode(body))
+
+
+async def _between(
+    service: ServiceContext, query: Mapping[str, Any], through: Position
+) -> tuple[Position, Position]:
+    """Return the last position before ``since``, and the last one before ``until``."""
+    since, until = query["since"], query["until"]
+    earlier = Position(0) if since is None else await _last_before(service, since, through)
+    return earlier, through if until is None else await _last_before(service, until, through)
+
+
+async def _last_before(service: ServiceContext, time: Instant, through: Position) -> Position:
+    """Return the last position whose fact was recorded before a time; 0 if none was.
+
+    A binary search of some thirty reads: facts are in the order of their right times.
+    """
+    ledger, wrong_times = service.ledger, service.rankd.state.wrong_times
+    low, high = Position(0), through
+    while low < high:
+        middle = Position((low + high + 1) // 2)
+        facts = await ledger.read(after=Position(middle - 1), limit=1)
+        if facts and facts[0].position <= high and right_time(facts[0], wrong_times) < time:
+            low = facts[0].position
+        else:
+            high = Position(middle - 1)
+    return low
+
+
+def _terms(page: BoardState | None, position: Position, fact: ScoreSubmitted) -> Board | None:
+    """Return the definition that a submission was read under.
+
+    None if the board was retired since, because its definition is no longer in the state.
+    """
+    since = fact.defined or position
+    return None if page is None or since < page.since else page.board_at(since)
+
+
+def _item(recorded: Recorded, fact: ScoreSubmitted, board: Board) -> schemas.HistoryItem:
+    """Return a submission, with scores by the board's definition at that time."""
+    scores, decimals = fact.scores, board.decimals
+    columns = None if scores is None else columns_of(scores, board, decimals)
+    return schemas.HistoryItem(
+        recorded.position,
+        show_time(recorded.at) or "",
+        fact.kind.partition(".")[0],
+        None if scores is None else shown_score(scores[0], decimals),
+        None if fact.delta is None else shown_score(fact.delta, decimals),
+        columns if isinstance(columns, dict) else None,
+        fact.key,
+        fact.build,
+        None if fact.metadata is None else Raw(fact.metadata),
+        show_time(fact.at),
+    )
+
+
+async def list_facts(service: ServiceContext, request: Request) -> Response:
+    """Return the audit trail from a position on."""
+    service.auth.admit(request, "admin")
+    query = request.query
+    after, limit = Position(query["after"]), query["limit"]
+    as_of = service.rankd.position  # The ledger may be further, and grows while it is read.
+    earlier, last = await _between(service, query, as_of)
+    after = max(after, earlier)
+    found: list[schemas.FactItem] = []
+    scanned, ended = 0, after >= last
+    while len(found) < limit and scanned < SCANNED_FACTS_MAX and not ended:
+        facts = await service.ledger.read(after=after, limit=READ_FACTS)
+        facts = [recorded for recorded in facts if recorded.position <= last]
+        for recorded in facts:
+            after, scanned = recorded.position, scanned + 1
+            if _wanted(recorded.fact, query):
+                found.append(_shown(recorded, service.rankd.state))
+                if len(found) == limit:
+                    break
+        ended = after >= last or not facts
+    body = schemas.Facts(
+        facts=found,
+        next_after=None if ended else after,
+        as_of=as_of,
+        stale=service.rankd.stale,
+    )
+    return Response(schemas.encode(body))
+
+
+def _wanted(fact: Fact, query: Any) -> bool:
+    asked = {
+        "kind": fact.kind.partition(".")[0],
+        "board": getattr(fact, "board", None),
+        "player": getattr(fact, "player", None),
+        "actor": getattr(fact, "actor", None),
+    }
+    return all(query[name] in (None, value) for name, value in asked.items())
+
+
+def _shown(recorded: Recorded, state: State) -> schemas.FactItem:
+    fact = recorded.fact
+    body = {
+        name: _plain(fact, name)
+        for name in fact.__struct_fields__
+        if getattr(fact, name) is not None
+    }
+    if isinstance(fact, ScoreSubmitted):
+        body |= _scores(fact, _terms(state.boards.get(fact.board), recorded.position, fact), body)
+    return schemas.FactItem(
+        recorded.position,
+        show_time(recorded.at) or "",
+        fact.kind.partition(".")[0],
+        getattr(fact, "board", None),
+        getattr(fact, "player", None),
+        getattr(fact, "actor", None),
+        body,
+    )
+
+
+def _scores(fact: ScoreSubmitted, board: Board | None, body: dict[str, Any]) -> dict[str, Any]:
+    """Remove the scores from a body, and return them with the decimals of their board.
+
+    Without a known board they are returned as ``raw_scores`` and ``raw_delta``, lest they be
+    misread.
+    """
+    numbers = {name: body.pop(name) for name in ("scores", "delta") if name in body}
+    if board is None:
+        return {f"raw_{name}": value for name, value in numbers.items()}
+    shown: dict[str, Any] = {}
+    if fact.scores is not None:
+        shown["scores"] = [shown_score(score, board.decimals) for score in fact.scores]
+    if fact.delta is not None:
+        shown["delta"] = shown_score(fact.delta, board.decimals)
+    return shown
+
+
+_TIMES = frozenset({"at", "start", "end", "expires", "time", "earliest", "latest"})
+
+
+def _plain(fact: Fact, name: str) -> Any:
+    value = getattr(fact, name)
+    if name == "metadata":
+        return Raw(value)
+    if name in _TIMES:
+        return show_time(value)
+    if isinstance(value, msgspec.Struct):
+        return _fields(value)
+    if isinstance(value, tuple) and value and isinstance(value[0], msgspec.Struct):
+        return [_fields(each) for each in value]
+    if isinstance(fact, KeysUsed):
+        return {id: show_time(at) for id, at in fact.used.items()}
+    if isinstance(fact, KeyCreated) and name == "digest":
+        return value.hex()[:8]  # Enough to distinguish keys, too little to test guesses.
+    return msgspec.to_builtins(value)
+
+
+def _fields(part: msgspec.Struct) -> dict[str, Any]:
+    """Show a window or a stretch of the ledger that a fact tells of."""
+    fields = msgspec.structs.asdict(part)
+    if "ahead" in fields:
+        fields["ahead_seconds"] = fields.pop("ahead") / 1_000_000
+    return {name: show_time(one) if name in _TIMES else one for name, one in fields.items()}

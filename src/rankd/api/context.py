@@ -1,0 +1,84 @@
+"""The context of handlers: the engine, the Authenticator, caches and configuration."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from rankd.api.auth import Authenticator
+from rankd.api.exposition import WRITER, WorkerFigures
+from rankd.api.page_cache import PageCache
+from rankd.core.engine import Engine
+from rankd.core.read_engine import ReadEngine
+from rankd.core.search import PlayerSearch
+from rankd.model.window import Instant
+from rankd.ports import Clock, LedgerReader
+
+MIN_POSITION_SECONDS_MAX = 5.0
+"""The longest wait of a read for its ``min_position``."""
+
+EVERY_BOARD = "*"
+
+
+async def _no_workers() -> Sequence[WorkerFigures]:
+    return ()
+
+
+@dataclass(slots=True)
+class ServiceContext:
+    """One running service."""
+
+    rankd: ReadEngine
+    """The read side."""
+    ledger: LedgerReader
+    auth: Authenticator
+    clock: Clock
+    durable: bool
+    engine: Engine | None = None
+    """The write side; None in a worker, which forwards writes."""
+    pages: PageCache = field(default_factory=PageCache)
+    search: PlayerSearch = field(init=False)
+    public_pages: tuple[str, ...] = ()
+    """Boards whose pages any cache may store, even if reading them needs a key."""
+    stopping: Callable[[], bool] = lambda: False
+    node: str = ""
+    """The name of this node."""
+    role: str = "all"
+    """The role of this node."""
+    process: str = WRITER
+    """The name of this process within the node."""
+    workers: Callable[[], Awaitable[Sequence[WorkerFigures]]] = _no_workers
+    """Returns the metrics of the workers."""
+    spools: bool = False
+    """In a worker: whether the writer spools scores on disk while the ledger is lost."""
+
+    def __post_init__(self) -> None:
+        self.search = PlayerSearch(self.rankd)
+
+    @property
+    def writer(self) -> Engine:
+        """The write side. Handlers of routes that write run only where it exists."""
+        assert self.engine is not None, "writes are handed on"
+        return self.engine
+
+    @property
+    def writable(self) -> bool:
+        """Whether submissions are accepted, at least into the spool."""
+        spools = self.engine is None and self.spools and self.rankd.writer_answers
+        return self.rankd.writable or spools
+
+    def is_public(self, board: str) -> bool:
+        """Whether a shared cache may serve the pages of a board to any client."""
+        return board in self.public_pages or EVERY_BOARD in self.public_pages
+
+
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - shown with a Z of ours
+
+
+def show_time(instant: Instant | None) -> str | None:
+    """Return a time as RFC 3339 in UTC; None for None and outside the years 1 to 9999."""
+    if instant is None:
+        return None
+    try:
+        return f"{(_EPOCH + timedelta(microseconds=instant)).isoformat()}Z"
+    except OverflowError:  # A client's time, hours before the year 1 or after 9999.
+        return None

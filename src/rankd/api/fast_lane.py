@@ -1,0 +1,293 @@
+"""The fast lane: a hot request that is complete in one read is answered inside that read.
+
+The main cost of a request in a Python server is neither parsing nor the handler, but the task, the
+ASGI scope and the several sends. The hot routes need none of them: the head is parsed, the handler
+is started in place, and the answer is sent in one write.
+
+The rule that keeps it correct: *in any doubt, the other lane.* This lane takes only heads that
+allow one interpretation (``request_head``), and leaves all others to uvicorn's parser, untouched.
+Its answers must equal, byte for byte, those of the other lane; ``tests/http`` compares them.
+
+Requests with an applicable plan (``plans``) are answered in batches (``batching``); the others go
+to their handlers. Answers are sent through the ``response_writer``.
+"""
+
+from time import time
+from typing import Any
+
+from rankd.api.app import GZIP_BYTES_MIN, NO_CONTENT, App
+from rankd.api.batching import Batching, Outcome
+from rankd.api.connection import ANSWERING, DEAD, IDLE, BoundedConnection
+from rankd.api.eager import EagerTask
+from rankd.api.messages import Request, Response
+from rankd.api.plans import PLAIN_BYTES_MAX, Plan, PlanCache
+from rankd.api.request_head import RequestHead, parse_head
+from rankd.api.response_writer import ResponseHeads, ResponseWriter
+from rankd.api.routing import BodyPlan, PagePlan, RemotePlan
+from rankd.errors import RankdError
+from rankd.templates import enclose
+
+BURST_MAX = 32
+"""Pipelined requests of one connection answered per loop iteration, so that others are not delayed.
+"""
+
+
+class FastLaneState:
+    """State shared by all connections of one application."""
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+        self.plans = PlanCache(app)
+        self.heads = ResponseHeads(app)
+        self.writer: ResponseWriter | None = None
+        self.batching: Batching | None = None
+
+
+class FastConnection(BoundedConnection):
+    """A connection that answers hot requests itself and leaves the others to uvicorn."""
+
+    def __init__(self, shared: FastLaneState, **uvicorns: Any) -> None:
+        super().__init__(shared.app, **uvicorns)
+        self._plans, self._heads = shared.plans, shared.heads
+        self._head_bytes_max = self.settings.request_head_bytes_max
+        self._headers_max = self.settings.request_headers_max
+        self._idle_seconds = self.settings.idle_seconds_max
+        self._log = shared.app.log if shared.app.log.every else None
+        self._drive = EagerTask(self.loop)
+        self._service = shared.app.service
+        self._auth: Any = getattr(self._service, "auth", None)
+        if shared.writer is None or shared.batching is None:
+            shared.writer = ResponseWriter(self.loop)
+            shared.batching = Batching(
+                self.loop, shared.writer, shared.heads, self.server_state, shared.app.log
+            )
+        self._writer, self._batching = shared.writer, shared.batching
+
+    def data_received(self, data: bytes) -> None:
+        """Answer within this call if possible."""
+        if self.phase is IDLE and not self._held:
+            self._take(data)
+        else:
+            super().data_received(data)
+
+    def _take(self, data: bytes) -> None:
+        for _ in range(BURST_MAX):
+            size = 0 if self._head_bytes else self._serve(data)
+            if not size:
+                self._feed(data)
+                return
+            if size == len(data):
+                return
+            data = data[size:]
+            if self.phase is not IDLE:
+                if self.phase is not DEAD:
+                    self._hold(data)
+                return
+        self._hold(data)
+        self.loop.call_soon(self._replay)
+
+    def _serve(self, data: bytes) -> int:
+        """Serve the first request of these bytes; return its size, 0 to leave it to uvicorn."""
+        if self.phase is not IDLE:
+            return 0
+        head = parse_head(data, self._head_bytes_max, self._headers_max)
+        plan = None if head is None else self._plans.find(head)
+        if head is None or plan is None:
+            return 0
+        size = head.end + head.length
+        if head.length > plan.body_max or size > len(data):
+            return 0
+        if size < len(data):
+            data = data[:size]
+        elif plan.answering is not None and not self._stopping and self._follow(plan, head, data):
+            return size
+        self._handle(plan, head, data)
+        return size
+
+    # ---------------------------------------------------------------------- by a plan
+
+    def _follow(self, plan: Plan, head: RequestHead, data: bytes) -> bool:
+        """Answer a request by its plan; False if the handler has to answer."""
+        admission = plan.admission(head, time())
+        given = None if admission is None else plan.read(head, data, admission)
+        if admission is None or given is None:
+            return False
+        try:
+            if self._auth.counts:
+                player = given.player if isinstance(plan.answering, BodyPlan) else None
+                self._auth.count_again(admission, self.client_address, head.forwarded_for, player)
+        except RankdError as exc:
+            request = plan.request(head, b"", self.client_address)
+            self._answer(self.rankd.refuse(exc, request, plan.route), request, head.plain)
+            return True
+        answering = plan.answering
+        if isinstance(answering, PagePlan):
+            return self._send_page(plan, head, data)
+        self.phase, self._deadline = ANSWERING, None
+        if isinstance(answering, RemotePlan):
+            self._ask(plan, answering, given, head, data)
+        else:
+            self._batching.add(plan, self, given, head, data)
+        return True
+
+    def _send_page(self, plan: Plan, head: RequestHead, data: bytes) -> bool:
+        answer = plan.page(self._heads, self.server_state)
+        if answer is None:
+            self._handle(plan, head, data, counted=True)
+            return True
+        self.server_state.total_requests += 1
+        self._writer.write(self, answer)
+        self._deadline = self.loop.time() + self._idle_seconds
+        if self._log is not None:
+            self._log.answered_head(self.client_address, head, 200)
+        return True
+
+    def _ask(
+        self, plan: Plan, answering: RemotePlan, word: str, head: RequestHead, data: bytes
+    ) -> None:
+        """Query a remote index, and answer in its callback."""
+
+        def answered(response: Response | Exception | None) -> None:
+            body = response.body if type(response) is Response else None
+            (answer,) = enclose(self._heads.plain(self.server_state), (body,), PLAIN_BYTES_MAX)
+            idle_until = self.loop.time() + self._idle_seconds
+            if answer is None or not self.send_plain(answer, idle_until):
+                self.answer(response, plan, head, data)
+            elif self._log is not None:
+                self._log.answered_head(self.client_address, head, 200)
+
+        if not answering.ask(word, answered):
+            plan.forget()
+            self.answer(None, plan, head, data)
+
+    def send_plain(self, answer: bytes, idle_until: float) -> bool:
+        """Send an encoded response and get ready for the next request; False if not possible."""
+        if self.phase is not ANSWERING or self._stopping:
+            return False
+        self.server_state.total_requests += 1
+        self.transport.write(answer)
+        flow = self.flow
+        if self._held or self._at_eof or self._timer is None or flow.write_paused:
+            self._ready_for_next()
+        else:
+            self.phase, self._deadline = IDLE, idle_until
+            if flow.read_paused:
+                flow.resume_reading()
+        return True
+
+    def answer(self, outcome: Outcome, plan: Plan, head: RequestHead, data: bytes) -> None:
+        """Answer a request that the plan's plain answer does not cover."""
+        if self.phase is DEAD:
+            return
+        if outcome is None:
+            # Not now: the caller may be a running task, and a handler is another.
+            self.loop.call_soon(self._handle_again, plan, head, data)
+            return
+        request = plan.request(head, b"", self.client_address)
+        if isinstance(outcome, Exception):
+            response = self.rankd.refuse(outcome, request, plan.route)
+        else:
+            response = Response(outcome) if isinstance(outcome, bytes) else outcome
+        self._answer(response, request, plain=True)
+
+    def _handle_again(self, plan: Plan, head: RequestHead, data: bytes) -> None:
+        """Let the handler answer a request that its plan could not answer."""
+        if self.phase is DEAD:
+            return
+        self.phase = IDLE
+        self._handle(plan, head, data, counted=True)
+        if self.phase is IDLE:  # Answered already; held bytes may wait.
+            self._ready_for_next()
+
+    # ------------------------------------------------------------------- by a handler
+
+    def _handle(self, plan: Plan, head: RequestHead, data: bytes, *, counted: bool = False) -> None:
+        """Let the handler answer: at once (``quick``), in place, or when its future is done."""
+        route, body = plan.route, data[head.end :] if head.length else b""
+        request = plan.request(head, body, self.client_address, counted=counted)
+        if route.quick is not None:
+            try:
+                response = route.quick(self._service, request)
+            except Exception as exc:
+                response = self.rankd.refuse(exc, request, route)
+            if response is not None:
+                self._finish(response, None, plan, head, request)
+                return
+        drive = self._drive
+        if drive.start(route.handler(self._service, request)):
+            self._finish(drive.result, drive.error, plan, head, request)
+        else:
+            self._drive = EagerTask(self.loop)
+            self._wait(drive, plan, head, request)
+
+    def _wait(self, drive: EagerTask, plan: Plan, head: RequestHead, request: Request) -> None:
+        """Answer the request when its eager task is done."""
+        self.phase = ANSWERING
+        self.set_deadline(None)
+        self.tasks.add(drive)  # type: ignore[arg-type]
+
+        def done(drive: EagerTask) -> None:
+            self.tasks.discard(drive)
+            self._finish(drive.result, drive.error, plan, head, request)
+
+        drive.on_done = done
+
+    def _finish(
+        self,
+        response: object,
+        error: BaseException | None,
+        plan: Plan,
+        head: RequestHead,
+        request: Request,
+    ) -> None:
+        """Answer with the handler's response or error; the plan learns from a plain 200."""
+        if type(response) is not Response:
+            error = error or TypeError(f"{plan.route.operation} answered no Response")
+            response = self.rankd.refuse(error, request, plan.route)
+        plain = head.plain and not plan.texts
+        self._answer(response, request, plain)
+        if plan.route.plan is None or response.status != 200 or not plain:
+            return
+        if len(response.body) < GZIP_BYTES_MIN:
+            plan.learn(self._service, request, head.authorization)
+
+    def _answer(self, response: Response, request: Request, plain: bool) -> None:
+        """Write the response, and get ready for the next request."""
+        if not plain or len(response.body) >= GZIP_BYTES_MIN:
+            response = self.rankd.finish(request, response)
+        if self._log is not None:
+            self._log.answered(request, response.status)
+        self.server_state.total_requests += 1
+        if self.phase is DEAD:
+            return
+        if self._stopping or response.status in NO_CONTENT:
+            self._writer.flush()
+            self.transport.write(self.encode(response, closing=self._stopping))
+        else:
+            self._writer.write(self, self._heads.encode(response, self.server_state))
+        if self.phase is IDLE and not self._stopping:
+            self._deadline = self.loop.time() + self._idle_seconds
+        elif self._stopping:
+            self.close()
+        elif self.phase is ANSWERING:
+            self._ready_for_next()
+
+    # Pending answers are sent before any other write, and before the connection closes.
+
+    def _feed(self, data: bytes) -> None:
+        self._writer.flush()
+        super()._feed(data)
+
+    def _refuse(self, error: RankdError, *, linger: bool = True) -> None:
+        self._writer.flush()
+        super()._refuse(error, linger=linger)
+
+    def eof_received(self) -> bool | None:  # type: ignore[override]
+        """Send pending answers before the end of input is handled."""
+        self._writer.flush()
+        return super().eof_received()
+
+    def close(self) -> None:
+        """Close after the last answer is sent."""
+        self._writer.flush()
+        super().close()

@@ -1,0 +1,338 @@
+"""A board rebuild: the windows of a board under another definition, folded beside the live ones.
+
+The ledger has every submission, so a changed rule is no loss: the board's facts are read again from
+its first definition on, put into the new terms and judged by the new rule, into draft rankings,
+which are not read. A submission that was refused when its turn came stays out: its sender was told
+that it counts nowhere. Traffic goes on meanwhile. When the draft has come as far as the index, one
+apply gives its rankings the names they are to be known by.
+
+A window of a draft is the one that is open at the time the fold has reached: when its time is over
+it is let go, and the next one begun, just as the living board does.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from itertools import count
+
+from rankd.core.fold import IN_MOVES_COST_MAX, Fold, MoveBatch
+from rankd.core.player_boards import PlayerBoards
+from rankd.core.refusals import NOT_REFUSED, RefusalReplay
+from rankd.core.state import BoardState, OpenedWindow, State
+from rankd.core.window_schedule import NEVER
+from rankd.errors import IndexUnavailable
+from rankd.model.board import Board, Scores
+from rankd.model.facts import (
+    BoardDefined,
+    OpenWindow,
+    PlayerErased,
+    PlayerProfiled,
+    Position,
+    Recorded,
+    ScoreSubmitted,
+    WindowOpened,
+    WindowsCorrected,
+    WindowSealed,
+    WrongTime,
+    right_time,
+)
+from rankd.model.redefinition import Translator, changes_columns, refolded, scale
+from rankd.model.window import Instant
+from rankd.ports import DRAFT, LedgerReader, Progress, RankIndex, Ranking
+
+FACTS_TOGETHER_MAX = 1_000
+"""How many facts a draft folds before others get their turn: some 20 ms."""
+
+MISFITS_MAX = 1_000
+"""Misfits that a draft keeps, to compare entries at its end. With more it is refused without."""
+
+_numbers = count(1)
+
+Misfit = tuple[str, str]
+"""The name of a window, and a player with a submission there that is too large for a draft."""
+
+
+class BoardRebuild:
+    """Some windows of a board, folded again under another definition."""
+
+    def __init__(  # noqa: PLR0913 - what it is put together from
+        self,
+        ledger: LedgerReader,
+        index: RankIndex,
+        page: BoardState,
+        board: Board,
+        *,
+        player_boards: PlayerBoards,
+        refusals_final: bool = True,
+        wrong_times: Sequence[WrongTime] = (),
+        names: frozenset[str] | None = None,
+        lasting: Set[tuple[str, Instant | None]] = frozenset(),
+    ) -> None:
+        """Begin one of the windows that the definition changes, or of those with these names.
+
+        Windows with a name and a start in ``lasting`` are not let go when their time is over.
+        """
+        self.board = board
+        self.player_boards = player_boards
+        """Those of the living board's state: they are complete once the draft takes its place."""
+        self.refusals_final = refusals_final
+        self._ledger = ledger
+        self._index = index
+        self._since = page.since
+        self._wrong_times = wrong_times
+        self._names = refolded(page.board, board) if names is None else names
+        self._lasting = lasting
+        self._closed: dict[tuple[str, Instant | None], OpenedWindow] = {}
+        self._alias = f"{DRAFT}{next(_numbers)}:{board.name}"
+        self._page = BoardState(board, page.since, alias=self._alias)
+        self._state = State()
+        self._state.boards[board.name], self._state.player_boards = self._page, player_boards
+        self._fold = Fold(index, self._state, _never)
+        self._translator = Translator(board)
+        self._admission = RefusalReplay(ledger, page)
+        # Attributes may have been declared before the board was defined.
+        self.position = Position(0 if board.segments else page.since - 1)
+        self._turn_at: Instant = 0
+        self._raises_decimals = board.decimals > page.board.decimals
+        self._misfits: dict[Misfit, None] = {}
+        self._changes_columns = changes_columns(page.board, board)
+        self._lacking: set[str] = set()
+        """Windows with submissions that lack a column of this definition, and had all before."""
+
+    async def catch_up(
+        self, *, through: Position, tell: Callable[[Progress], None] = lambda _: None
+    ) -> None:
+        """Fold everything up to a position."""
+        if not self._names:
+            self.position = through
+        while self.position < through:
+            limit = min(FACTS_TOGETHER_MAX, through - self.position)
+            facts = await self._ledger.read(after=self.position, limit=limit)
+            facts = [recorded for recorded in facts if recorded.position <= through]
+            if not facts:
+                self.position = through
+                break
+            await self._take(facts)
+            self.position = facts[-1].position
+            tell(Progress(self.position, through, "folding again", "fact"))
+
+    async def _take(self, facts: Sequence[Recorded]) -> None:
+        begun = MoveBatch()
+        for recorded in facts:
+            at = right_time(recorded, self._wrong_times) if self._wrong_times else recorded.at
+            if at >= self._turn_at:
+                begun = await self._roll(begun, at)
+            await self._take_one(begun, recorded)
+            if len(begun.moves) >= IN_MOVES_COST_MAX:
+                await self._stage(begun)
+                begun = MoveBatch()
+                await asyncio.sleep(0)
+        await self._stage(begun)
+
+    async def _take_one(self, begun: MoveBatch, recorded: Recorded) -> None:
+        fact, ours = recorded.fact, recorded.position >= self._since
+        match fact:
+            case ScoreSubmitted() if ours and fact.board == self.board.name:
+                if (fact.defined or self._since) >= self._since:
+                    await self._submit(begun, fact, recorded)
+            case ScoreSubmitted() if fact.attributes:
+                await self._fold.merge_attributes(begun, fact.player, fact.attributes)
+            case BoardDefined() if ours and fact.board == self.board.name:
+                self._translator.define(
+                    recorded.position, Board.define(fact.board, fact.definition)
+                )
+                self._page.terms.board = self._translator.board
+                self._admission.note(recorded)
+            case WindowOpened() | WindowSealed() | WindowsCorrected() if (
+                ours and fact.board == self.board.name
+            ):
+                self._admission.note(recorded)
+            case PlayerProfiled():
+                await self._fold.change_segments(begun, fact.player, fact.attributes or {})
+                self._state.note(recorded)
+            case PlayerErased():
+                await self._fold.change_segments(begun, fact.player, {})
+                self._state.note(recorded)
+            case _:
+                pass
+
+    async def _submit(self, begun: MoveBatch, fact: ScoreSubmitted, recorded: Recorded) -> None:
+        """Judge a submission anew in the windows that did not refuse it at its position."""
+        refusal = await self._admission.refusal(recorded) if self.refusals_final else NOT_REFUSED
+        translated = None if refusal.everywhere else self._translator.translate(fact)
+        if translated is not None:
+            await self._fold.submit(begun, translated, recorded, refused=refusal.windows)
+            if self._raises_decimals:
+                self._note_misfits(fact.player, begun.overflowed())
+            return
+        if fact.attributes:
+            await self._fold.merge_attributes(begun, fact.player, fact.attributes)
+        if not refusal.everywhere:
+            windows = [name for name in self._page.windows if name not in refusal.windows]
+            self._note_loss(fact, windows)
+
+    def _note_loss(self, fact: ScoreSubmitted, windows: Iterable[str]) -> None:
+        if self._translator.outgrows(fact):
+            self._note_misfits(fact.player, windows)
+        elif self._changes_columns:
+            self._lacking.update(windows)
+
+    def _note_misfits(self, player: str, windows: Iterable[str]) -> None:
+        if self._raises_decimals and len(self._misfits) <= MISFITS_MAX:
+            self._misfits |= dict.fromkeys((window, player) for window in windows)
+
+    async def _stage(self, begun: MoveBatch) -> None:
+        if begun.moves or begun.opened or begun.dropped:
+            await self._index.stage(begun.moves, opened=begun.opened, dropped=begun.dropped)
+
+    # -------------------------------------------------------------------------- windows
+
+    async def _roll(self, begun: MoveBatch, at: Instant) -> MoveBatch:
+        """Let go of windows whose time is over, and begin those whose time has come."""
+        await self._stage(begun)
+        rolled, turns = MoveBatch(), [NEVER]
+        for recurrence in self.board.windows:
+            if recurrence.name not in self._names:
+                continue
+            window, current = recurrence.window_at(at), self._page.windows.get(recurrence.name)
+            if current is not None and (window is None or current.window.id != window.id):
+                if (place := (recurrence.name, current.window.start)) in self._lasting:
+                    self._closed[place] = current
+                else:
+                    rolled.dropped += await self._rankings(current.window.id)
+                del self._page.windows[recurrence.name]
+                self._forget_losses(recurrence.name)
+            if window is None:
+                coming = recurrence.next_opening(at)
+                turns.append(NEVER if coming is None or coming.start is None else coming.start)
+                continue
+            turns.append(NEVER if window.end is None else window.end)
+            if recurrence.name not in self._page.windows:
+                opened = self._page.opened(OpenWindow(window.id, window.start, window.end))
+                self._page.windows[recurrence.name] = opened
+                rolled.opened[opened.ranking] = opened.terms.shape
+        self._turn_at = min(turns)
+        await self._stage(rolled)
+        return MoveBatch()
+
+    async def turn_windows(self, at: Instant) -> None:
+        """Let go of windows that are over at a time, and begin those that are not yet."""
+        if at >= self._turn_at:
+            await self._roll(MoveBatch(), at)
+
+    def _forget_losses(self, window: str) -> None:
+        self._lacking.discard(window)
+        self._misfits = {misfit: None for misfit in self._misfits if misfit[0] != window}
+
+    async def _rankings(self, window: str | None = None) -> list[Ranking]:
+        every = await self._index.rankings(self._alias)
+        return [ranking for ranking in every if window is None or ranking.window == window]
+
+    # -------------------------------------------------------------------------- its end
+
+    async def misfit(self, page: BoardState) -> Misfit | None:
+        """Return a player whose entry is lost or another one because a submission does not fit.
+
+        A submission that does not fit is no loss where the entry does not depend on it.
+        """
+        found = list(self._misfits)
+        if len(found) > MISFITS_MAX:
+            return found[0]
+        comparable = [misfit for misfit in found if misfit[0] in page.windows]
+        entries = await self._entries_of(page, comparable)
+        drafted = await self._entries_of(self._page, comparable)
+        kept = {
+            misfit
+            for misfit, before, after in zip(comparable, entries, drafted, strict=True)
+            if self._is_same(page.board, before, after)
+        }
+        return next((misfit for misfit in found if misfit not in kept), None)
+
+    async def _entries_of(
+        self, page: BoardState, misfits: Sequence[Misfit]
+    ) -> Sequence[Scores | None]:
+        opened = [page.windows[window] for window, _ in misfits]
+        places = [(one.ranking, player) for one, (_, player) in zip(opened, misfits, strict=True)]
+        keys = await self._index.order_keys(places)
+        return [one.terms.scores(key) for one, key in zip(opened, keys, strict=True)]
+
+    def _is_same(self, board: Board, before: Scores | None, after: Scores | None) -> bool:
+        """Whether an entry of the draft is that of the board in another unit."""
+        if (board.rule, board.columns) != (self.board.rule, self.board.columns):
+            return False
+        factor = scale(board, self.board)
+        return after == (None if before is None else tuple(score * factor for score in before))
+
+    async def dropped_windows(self, page: BoardState) -> tuple[str, ...]:
+        """Return the names of windows with scores that cannot be ranked any more.
+
+        Raises IndexUnavailable if the draft is gone: another index lives since it was staged.
+        """
+        found, staged = [], await self._rankings()
+        for name, ranking in self.windows():
+            _check_staged(ranking, staged)
+            living = page.windows.get(name)
+            if living is None or not await self._index.count(living.ranking):
+                continue
+            if name in self._lacking or not await self._index.count(ranking):
+                found.append(name)
+        return tuple(found)
+
+    async def adopt(self, begun: MoveBatch, fact: BoardDefined, at: Instant) -> None:
+        """Let a batch replace the rankings of the redefined board by the draft.
+
+        Raises IndexUnavailable if the draft is gone: another index lives since it was staged.
+        """
+        await self.turn_windows(at)
+        ids = {window.window.partition(":")[0].partition("~")[0]: window for window in fact.windows}
+        living = await self._index.rankings(fact.board)
+        for name, opened in self._page.windows.items():
+            id = ids[name].window
+            begun.dropped += [ranking for ranking in living if ranking.window == id]
+            drafts = await self._rankings(opened.window.id)
+            _check_staged(opened.ranking, drafts)
+            for draft in drafts:
+                begun.adopted[draft] = Ranking(fact.board, id, draft.segment)
+
+    async def adopt_as(
+        self, begun: MoveBatch, ids: Mapping[tuple[str, Instant | None], str], at: Instant
+    ) -> None:
+        """Have a batch put windows of the draft in the place of those of the board.
+
+        ``ids`` tells by name and start which ones, ``at`` the time that the fold has reached.
+        Raises IndexUnavailable as ``adopt`` does.
+        """
+        await self.turn_windows(at)
+        here = {(name, one.window.start): one for name, one in self._page.windows.items()}
+        unwanted: list[Ranking] = []
+        for place, opened in {**self._closed, **here}.items():
+            drafts = await self._rankings(opened.window.id)
+            _check_staged(opened.ranking, drafts)
+            if place not in ids:
+                unwanted += drafts
+                continue
+            for draft in drafts:
+                begun.adopted[draft] = Ranking(self.board.name, ids[place], draft.segment)
+        await self._index.stage([], dropped=unwanted)
+
+    async def discard(self) -> None:
+        """Forget all of it."""
+        await self._index.stage([], dropped=await self._rankings())
+
+    def windows(self) -> Sequence[tuple[str, Ranking]]:
+        """Return its windows' names and rankings, for previews."""
+        opened = self._page.windows
+        names = (recurrence.name for recurrence in self.board.windows)
+        return [(name, opened[name].ranking) for name in names if name in opened]
+
+    def page(self) -> BoardState:
+        """Return the board state that its keys were made under."""
+        return self._page
+
+
+def _check_staged(ranking: Ranking, staged: Sequence[Ranking]) -> None:
+    if ranking not in staged:
+        raise IndexUnavailable("a draft is gone with the index it was staged in")
+
+
+async def _never(_begun: MoveBatch, _recorded: Recorded) -> bool:
+    raise AssertionError("a draft is of one definition")

@@ -1,0 +1,933 @@
+"""Rankd: the assembled whole. Opening recovers, closing leaves nothing undone.
+
+submit ─▶ writer ─▶ ledger ─▶ projector ─▶ index ◀─ reader ◀─ standing, page, around
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rankd.core.board_rebuild import BoardRebuild
+from rankd.core.clock_monitor import ClockMonitor, note_start
+from rankd.core.managers import (
+    SAVE_AT_CLOSE_FACTS,
+    Archiver,
+    IndexRepair,
+    LedgerHealth,
+    LedgerReopener,
+    LedgerTail,
+    ReceiptRepair,
+    Snapshotter,
+    SpoolSender,
+    StateSnapshotter,
+    WindowSealer,
+)
+from rankd.core.preview import NOTHING, Preview, preview
+from rankd.core.projector import Projector, Tell
+from rankd.core.read_engine import ReadEngine, Spooled
+from rankd.core.recovery import Build, IndexHome, SharedHome, filling, folded, recover
+from rankd.core.replicas import Replicas
+from rankd.core.segment_values import SEGMENT_VALUES_MAX
+from rankd.core.shared_projector import SharedProjector
+from rankd.core.state import BoardState, Profile
+from rankd.core.steady_clock import LASTING_SECONDS, ClockOffset, SteadyClock
+from rankd.core.supervisor import Supervisor
+from rankd.core.time_correction import Corrected, TimeCorrector
+from rankd.core.top_lists import TopListSettings, TopListWriter
+from rankd.core.verification import IdleProjector, compare, fold_shadow
+from rankd.core.window_schedule import windows_at
+from rankd.core.writer import DefinitionChanged, HandedIn, Writer, WriteResult
+from rankd.errors import (
+    BoardDiffers,
+    DropsScores,
+    FieldError,
+    Invalid,
+    InvalidBoard,
+    LedgerUnavailable,
+    RankdError,
+    Refused,
+    TooManySegmentValues,
+    UnknownKey,
+)
+from rankd.model.board import Board, Writes
+from rankd.model.facts import (
+    Attributes,
+    AttributesSet,
+    BoardDefined,
+    BoardRedefined,
+    BoardRetired,
+    Fact,
+    FriendsSet,
+    KeyCreated,
+    KeyRevoked,
+    KeysUsed,
+    NameSet,
+    PlayerErased,
+    PlayerProfiled,
+    Position,
+    ScoreSubmitted,
+)
+from rankd.model.profile import (
+    ProfileUpdate,
+    check_new_player,
+    check_player,
+    read_friends,
+    read_merge,
+    read_profile,
+    read_reason,
+)
+from rankd.model.redefinition import check_redefinition, new_columns, refolded
+from rankd.model.submission import Item, at_item, read_facts
+from rankd.model.window import Instant
+from rankd.ports import (
+    Archive,
+    Clock,
+    Ledger,
+    LedgerReader,
+    Loop,
+    Progress,
+    ReopenableLedger,
+    Spool,
+)
+
+if TYPE_CHECKING:
+    from rankd.core.index_rebuild import IndexRebuilder
+
+DRAFT_BEHIND_MAX = 1_000
+"""How near a draft comes to the head before the writer waits for it."""
+
+DRAFT_PASSES_MAX = 50
+"""How often a draft goes after a head that runs ahead of it. Then the writer waits all the same."""
+
+MERGE_TRIES_MAX = 100
+"""How often a profile is merged while other nodes append all the time."""
+
+DEFINITION_TRIES_MAX = 100
+"""How often a definition is tried while other nodes append all the time."""
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+
+def _say_nothing(_progress: Progress) -> None:
+    pass
+
+
+class Engine(ReadEngine):
+    """A leaderboard engine: boards, submissions and standings over one ledger and one index."""
+
+    def __init__(  # noqa: PLR0913 - what it is put together from
+        self,
+        *,
+        ledger: Ledger,
+        writer: Writer,
+        clock: Clock,
+        build: Build,
+        home: IndexHome,
+        saved: Position,
+        reading: AbstractContextManager[Any],
+    ) -> None:
+        super().__init__(writer.projector, clock)
+        self.sealer = WindowSealer(writer, self.clock)
+        self.snapshotter = Snapshotter(writer, lambda: self._home.snapshots, saved)
+        self.ledger_tail = LedgerTail(writer, ledger)
+        self.ledger_health = LedgerHealth(writer, ledger)  # type: ignore[arg-type] # Loop only where it is one.
+        self._ledger = ledger
+        self._writer = writer
+        self._build = build
+        self._home = home
+        self._reading = reading
+        self._defining = asyncio.Lock()
+        self._corrector = TimeCorrector(ledger, writer, self.clock)
+        self._owned: set[asyncio.Task[Any]] = set()
+        self.rebuilder: IndexRebuilder | None = None
+        """The rebuilder of a shared index; None over an index of one's own."""
+        self.spool_sender: SpoolSender | None = None
+        """The sender of spooled submissions; None without a spool."""
+
+    @property
+    def ledger_time(self) -> Instant:
+        """The ledger's time: the clock's, unless facts are later."""
+        return self._writer.now()
+
+    @property
+    def failure(self) -> RankdError | None:
+        """Why the engine takes no writes, or does not see those of other nodes, if that is so."""
+        return self.ledger_failure or self.index_failure
+
+    @property
+    def ledger_failure(self) -> RankdError | None:
+        """Why the engine takes no writes, or does not see those of other nodes, if that is so."""
+        # The one who reads tries all the time, and knows the reason of this moment.
+        return self._writer.failure or self.ledger_tail.failure or self.ledger_health.failure
+
+    @property
+    def index_failure(self) -> RankdError | None:
+        """Why a shared index cannot be asked, or is behind, if that is so."""
+        return self.projector.failure if isinstance(self.projector, SharedProjector) else None
+
+    @property
+    def readable(self) -> bool:
+        """Whether reads are answered: from the index, a copy, or the fallback index."""
+        if self.index_failure is None:
+            return True
+        assert isinstance(self.projector, SharedProjector)
+        if self.projector.spare is not None:
+            return True
+        return self.projector.fallback is not None and self.ledger_failure is None
+
+    @property
+    def writable(self) -> bool:
+        """Whether submissions are taken: by the ledger, or to wait on this node's disk."""
+        return self.ledger_failure is None or (not self.ended and self._writer.spool is not None)
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Remarks on the server of a shared index, in sentences."""
+        return self.projector.shared.notes if isinstance(self.projector, SharedProjector) else ()
+
+    @property
+    def ended(self) -> bool:
+        """Whether it takes nothing more for good."""
+        return self._writer.stopped.is_set()
+
+    async def end(self) -> RankdError:
+        """Wait until it takes nothing more for good; return why."""
+        await self._writer.stopped.wait()
+        assert self._writer.failure is not None, "it says why"
+        return self._writer.failure
+
+    @property
+    def waiting(self) -> int:
+        """How many facts wait for a commit."""
+        return self._writer.waiting
+
+    @property
+    def spooled(self) -> Spooled | None:
+        """Counts of spooled submissions; None without a spool."""
+        spool, spool_sender = self._writer.spool, self.spool_sender
+        if spool is None:
+            return None
+        handed_in, dropped = (
+            (0, 0) if spool_sender is None else (spool_sender.handed_in, spool_sender.dropped)
+        )
+        return Spooled(spool.waiting, self._writer.spooled, handed_in, dropped)
+
+    @property
+    def commits(self) -> int:
+        """How many appends there were since the start."""
+        return self._writer.commits
+
+    @property
+    def unsaved(self) -> int:
+        """How many positions a start would have to fold again."""
+        return self.snapshotter.unsaved
+
+    async def _own(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end, also if the caller is cancelled."""
+        task = asyncio.ensure_future(work)
+        self._owned.add(task)
+        task.add_done_callback(self._owned.discard)
+        return await asyncio.shield(task)
+
+    async def finish(self) -> None:
+        """Wait for the running operations."""
+        while self._owned:
+            await asyncio.wait(self._owned)
+
+    # ------------------------------------------------------------------------- boards
+
+    async def define(
+        self, name: str, definition: Mapping[str, object], *, actor: str | None = None
+    ) -> Board:
+        """Define a board, or return it if it is defined just so. Raises BoardDiffers."""
+        board = _read_board(name, definition)
+        return await self._own(self._define(board, actor))
+
+    def expect(self, name: str, definition: Mapping[str, object]) -> Board:
+        """Return a board that is there, defined so. Raises UnknownBoard and BoardDiffers.
+
+        An empty definition is any.
+        """
+        known = self.state.page(name).board
+        if definition:
+            _refuse_other(_read_board(name, definition), known)
+        return known
+
+    async def _define(self, board: Board, actor: str | None) -> Board:
+        async with self._defining:
+            while True:
+                known = self.state.boards.get(board.name)
+                if known is not None:
+                    _refuse_other(board, known.board)
+                if known is not None or await self._put_definition(board, actor, instead_of=None):
+                    return self.state.page(board.name).board
+
+    async def _put_definition(
+        self,
+        board: Board,
+        actor: str | None,
+        *,
+        instead_of: Board | None,
+        check: Callable[[BoardState, Instant], Awaitable[None]] | None = None,
+    ) -> bool:
+        """Record a definition with the windows that count from then on.
+
+        ``check`` looks at a board that is redefined once nothing can be recorded before that any
+        more. False if the one it was to be put in place of is no longer in force.
+        """
+        async with self._writer.turn():
+            for _ in range(DEFINITION_TRIES_MAX):
+                await self._writer.catch_up_others()
+                now = self._writer.now()
+                await self._writer.record([], now=now)  # Windows that are over must not go on.
+                page = self.state.boards.get(board.name)
+                if (None if page is None else page.board) is not instead_of:
+                    return False
+                if page is not None and check is not None:
+                    await check(page, now)
+                windows = windows_at(page, board, now)
+                kind = BoardDefined if page is None else BoardRedefined
+                fact = kind(board.name, board.definition(), actor, windows)
+                after = self.position
+                if await self._writer.record_after([fact], now=now, after=after) is not None:
+                    return True
+        raise LedgerUnavailable("other nodes append all the time; try again", applied="no")
+
+    async def preview(self, name: str, definition: Mapping[str, object]) -> Preview:
+        """Return the changes that a redefinition would make.
+
+        Nothing is changed. Raises the errors of ``redefine``, except DropsScores, which the preview
+        reports.
+        """
+        board = _read_board(name, definition)
+        async with self._defining:
+            page = self.state.page(name)
+            if not page.board.changes(board):
+                return NOTHING
+            check_redefinition(page.board, board)
+            draft = self._draft(page, board)
+            try:
+                await draft.catch_up(through=self.position)
+                await _refuse_misfit(draft, page)
+                return await preview(self.reader, page, draft)
+            finally:
+                await self._own(draft.discard())
+
+    async def redefine(
+        self,
+        name: str,
+        definition: Mapping[str, object],
+        *,
+        actor: str | None = None,
+        drop_scores: bool = False,
+        tell: Tell = _say_nothing,
+    ) -> Preview:
+        """Change a board's definition: fold the changed windows again, then switch in one apply.
+
+        Return the changes. Raises InvalidBoard where a counted score would not fit, and DropsScores
+        where scores could not be ranked any more, unless ``drop_scores`` agrees to it.
+        """
+        board = _read_board(name, definition)
+        return await self._own(self._redefine(board, actor, drop_scores, tell))
+
+    async def _redefine(
+        self, board: Board, actor: str | None, drop_scores: bool, tell: Tell
+    ) -> Preview:
+        async with self._defining:
+            while True:
+                page = self.state.page(board.name)
+                if not page.board.changes(board):
+                    return NOTHING
+                check_redefinition(page.board, board)
+                changed = await self._put_with_draft(page, board, actor, drop_scores, tell)
+                if changed is not None:
+                    return changed
+
+    async def _put_with_draft(
+        self, page: BoardState, board: Board, actor: str | None, drop_scores: bool, tell: Tell
+    ) -> Preview | None:
+        """Record a changed definition, once its windows are folded nearly to the head.
+
+        None if the definition it was made against is no longer in force.
+        """
+        projector, before = self._writer.projector, page.board
+        draft = self._draft(page, board)
+
+        async def check(page: BoardState, now: Instant) -> None:
+            await draft.catch_up(through=self.position)
+            await draft.turn_windows(now)
+            await _refuse_misfit(draft, page)
+            if not drop_scores:
+                await self._refuse_to_drop(page, draft)
+
+        try:
+            changed = await self._pursue_head(draft, page, tell)
+        except BaseException:
+            await draft.discard()
+            raise
+        if refolded(before, board):
+            projector.drafts[board.name] = draft
+        try:
+            done = await self._put_definition(board, actor, instead_of=before, check=check)
+        finally:
+            if (left := projector.drafts.pop(board.name, None)) is not None:
+                await left.discard()
+        return changed if done else None
+
+    async def _refuse_to_drop(self, page: BoardState, draft: BoardRebuild) -> None:
+        if windows := await draft.dropped_windows(page):
+            columns = new_columns(page.board, draft.board)
+            raise DropsScores(board=page.board.name, windows=windows, columns=columns)
+
+    async def _pursue_head(self, draft: BoardRebuild, page: BoardState, tell: Tell) -> Preview:
+        """Fold a board rebuild nearly to the head; return its changes."""
+        for _ in range(DRAFT_PASSES_MAX):
+            await draft.catch_up(through=self.position, tell=tell)
+            if draft.position >= self.position - DRAFT_BEHIND_MAX:
+                break
+        return await preview(self.reader, page, draft)
+
+    def _draft(self, page: BoardState, board: Board) -> BoardRebuild:
+        projector, state = self._writer.projector, self._writer.projector.state
+        return BoardRebuild(
+            self._ledger,
+            projector.index,
+            page,
+            board,
+            player_boards=state.player_boards,
+            wrong_times=state.wrong_times,
+        )
+
+    async def retire(
+        self, name: str, *, actor: str | None = None, reason: str | None = None
+    ) -> Position:
+        """Take a board out of use. Its facts stay in the ledger."""
+        reason = read_reason(reason)
+        return await self._own(self._retire(name, actor, reason))
+
+    async def _retire(self, name: str, actor: str | None, reason: str | None) -> Position:
+        async with self._defining:
+            self.state.page(name)
+            return await self._put(BoardRetired(name, actor, reason))
+
+    # -------------------------------------------------------------------- submissions
+
+    async def submit(
+        self,
+        name: str,
+        items: Sequence[Item],
+        *,
+        actor: str | None = None,
+        first: int | None = None,
+    ) -> Sequence[WriteResult]:
+        """Have submissions to one board recorded, judged and counted, in one commit.
+
+        Raises InvalidSubmission if one is malformed, and then nothing is recorded; its place is
+        counted from ``first``, where these are a part of many.
+        """
+        while True:
+            page = await self._page(name)
+            board = page.board
+            facts = (
+                await self._read_as_then(page, items, actor, first)
+                if page.earlier and any(map(_has_key, items))
+                else read_facts(board, items, actor=actor, first=first)
+            )
+            try:
+                return await self._writer.put(facts, boards=(board,))
+            except DefinitionChanged:
+                continue
+
+    async def _page(self, name: str) -> BoardState:
+        """Return a board's page, also if another node has defined it a moment ago."""
+        if name not in self.state.boards and self._ledger.shared:
+            async with self._writer.turn():
+                await self._writer.catch_up_others()
+        return self.state.page(name)
+
+    def hand_in(self, facts: Sequence[ScoreSubmitted], board: Board, tell: HandedIn) -> None:
+        """Do the same as ``submit`` with facts that the caller has read, and a callback.
+
+        The callback gets Overtaken if the board was redefined meanwhile. Raises Overloaded and
+        LedgerUnavailable at once. A fact with a key must have been read as ``submit`` reads it.
+        """
+        self._writer.hand_in(facts, tell, boards=(board,))
+
+    async def submit_read(
+        self, facts: Sequence[ScoreSubmitted], boards: Sequence[Board]
+    ) -> Sequence[WriteResult]:
+        """Do the same as ``submit`` with facts that the caller has read. Raises Overtaken."""
+        return await self._writer.put(facts, boards=boards)
+
+    async def _read_as_then(
+        self,
+        page: BoardState,
+        items: Sequence[Item],
+        actor: str | None,
+        part_from: int | None = None,
+    ) -> list[ScoreSubmitted]:
+        """Read submissions to a board that was redefined.
+
+        A repeated one is read as it was the first time, so that it is known for the same.
+        """
+        facts: list[ScoreSubmitted] = []
+        for place, item in enumerate(items):
+            key = item.get("key") if isinstance(item, Mapping) else None
+            first = None
+            if isinstance(key, str):
+                first = await self._ledger.first_use(board=page.board.name, key=key)
+            try:
+                if first is not None:
+                    with suppress(Invalid):  # Then it says something else than the first time.
+                        then = page.board_at(first.position)
+                        facts += read_facts(then, [item], actor=actor)
+                        continue
+                facts += read_facts(page.board, [item], actor=actor)
+            except Invalid as exc:
+                if len(items) == 1 and part_from is None:
+                    raise
+                raise at_item((part_from or 0) + place, exc) from exc
+        return facts
+
+    async def submit_each(
+        self, bodies: Sequence[tuple[str, Mapping[str, object]]], *, actor: str | None = None
+    ) -> list[WriteResult | Refused | LedgerUnavailable]:
+        """Have submissions to any boards recorded, each judged for itself; one commit.
+
+        A malformed submission, or one to an unknown board, gets an error in its place. So does one
+        whose key only the ledger could resolve, where the others may be spooled.
+        """
+        refused: dict[int, Refused] = {}
+        while True:
+            checked = [
+                refused.get(place) or await self._check(name, body, actor)
+                for place, (name, body) in enumerate(bodies)
+            ]
+            facts = [fact for fact in checked if isinstance(fact, ScoreSubmitted)]
+            lost = next((one for one in checked if isinstance(one, LedgerUnavailable)), None)
+            if lost is not None and not facts:
+                raise lost
+            boards = [self.state.page(name).board for name in {fact.board for fact in facts}]
+            try:
+                answers = iter(await self._writer.put(facts, boards=boards) if facts else [])
+            except DefinitionChanged:
+                continue
+            except TooManySegmentValues as exc:
+                sent = [place for place, one in enumerate(checked) if isinstance(one, Fact)]
+                refused |= {sent[place]: exc for place in exc.places}
+                continue
+            return [next(answers) if isinstance(one, Fact) else one for one in checked]
+
+    async def _check(
+        self, name: str, body: Mapping[str, object], actor: str | None
+    ) -> ScoreSubmitted | Refused | LedgerUnavailable:
+        try:
+            page = await self._page(name)
+            if page.earlier:
+                return (await self._read_as_then(page, [body], actor))[0]
+            return read_facts(page.board, [body], actor=actor)[0]
+        except (Refused, LedgerUnavailable) as refused:
+            return refused
+
+    # ------------------------------------------------------------------------ players
+
+    async def profile(
+        self, player: str, body: Mapping[str, object], *, actor: str | None = None
+    ) -> Position:
+        """Set the fields of a body in a player's profile and friends; null removes a field.
+
+        Fields that it does not name stay as they are.
+        """
+        self._check_player(player)
+        facts = _profiled(player, read_profile(body), actor)
+        facts += _befriended(player, body, actor)
+        if not facts:
+            return self.position
+        return (await self._writer.put(facts))[-1].position
+
+    async def merge_profile(
+        self, player: str, body: Mapping[str, object], *, actor: str | None = None
+    ) -> Position:
+        """Do the same as ``profile``, but merge the attributes.
+
+        Those not named stay, null removes one. A body that changes nothing is not recorded.
+        """
+        self._check_player(player)
+        said, more = read_merge(body), _befriended(player, body, actor)
+        if not isinstance(body.get("attributes"), Mapping):
+            return await self.profile(player, body, actor=actor)
+        return await self._own(self._merge(player, said, more, actor))
+
+    async def _merge(
+        self, player: str, said: ProfileUpdate, more: Sequence[Fact], actor: str | None
+    ) -> Position:
+        """Record attributes put together of those known at the head, and at no other position."""
+        async with self._writer.turn():
+            for _ in range(MERGE_TRIES_MAX):
+                await self._writer.catch_up_others()
+                known = self.state.profile(player)
+                merged = said.merged(known.attributes)
+                if not more and _says_nothing_new(said, merged, known):
+                    return self.position
+                facts = [*_profiled(player, said._replace(attributes=merged), actor), *more]
+                await self._writer.check_values(facts)
+                after, now = self.position, self._writer.now()
+                answers = await self._writer.record_after(facts, now=now, after=after)
+                if answers is not None:
+                    return answers[-1].position
+        raise LedgerUnavailable("other nodes append all the time; try again", applied="no")
+
+    async def set_friends(
+        self, player: str, friends: object, *, actor: str | None = None
+    ) -> Position:
+        """Set a player's friends, all of them."""
+        self._check_player(player)
+        return await self._put(FriendsSet(player, read_friends(friends, player=player), actor))
+
+    def _check_player(self, player: str) -> None:
+        """Raise InvalidProfile for an invalid id, or one not valid for a new player."""
+        (check_player if self._is_known(player) else check_new_player)(player)
+
+    def _is_known(self, player: str) -> bool:
+        return player in self.state.profiles or player in self.state.friends
+
+    async def erase(
+        self, player: str, *, actor: str | None = None, reason: str | None = None
+    ) -> Position:
+        """Forget a person: the profile and the friends go, entries stay without a name.
+
+        For an unknown player nothing is recorded, except on a shared ledger: another node may have
+        recorded a profile that has not arrived here yet.
+        """
+        fact = PlayerErased(check_player(player), actor, read_reason(reason))
+        if self._ledger.shared or self._is_known(player):
+            return await self._put(fact)
+        return self.position
+
+    async def _put(self, fact: Fact) -> Position:
+        (answer,) = await self._writer.put([fact])
+        return answer.position
+
+    # --------------------------------------------------------------------------- keys
+
+    async def create_key(self, key: KeyCreated) -> Position:
+        """Record a key, which is valid from then on."""
+        return await self._put(key)
+
+    async def note_key_uses(self, used: Mapping[str, Instant]) -> Position:
+        """Record when keys were used last, by their ids."""
+        return await self._put(KeysUsed(dict(used)))
+
+    async def revoke_key(self, id: str, *, actor: str | None = None) -> Position:
+        """Let a key open nothing any more. Raises UnknownKey."""
+        if all(key.id != id for key in self.state.keys.values()):
+            raise UnknownKey(id)
+        return await self._put(KeyRevoked(id, actor))
+
+    # -------------------------------------------------------------------------- clock
+
+    def confirm_clock(self) -> ClockOffset | None:
+        """Believe the step of the clock that is being doubted; return it, None if there is none.
+
+        Windows turn with the next look. Retention still waits until time has lasted.
+        """
+        return self.clock.confirm()
+
+    async def preview_correction(
+        self, *, first: Position | None = None, ahead: int | None = None
+    ) -> Corrected:
+        """Return the changes that ``correct_time`` would make.
+
+        Nothing is changed. Raises InvalidRequest.
+        """
+        async with self._defining:
+            return await self._corrector.preview(first, ahead)
+
+    async def correct_time(
+        self,
+        *,
+        first: Position | None = None,
+        ahead: int | None = None,
+        actor: str | None = None,
+        reason: str | None = None,
+        tell: Tell = _say_nothing,
+    ) -> Corrected:
+        """Undo the effects of a wrong time, from a position on; the clock must be right again.
+
+        ``first`` is the first fact later than the clock if it is not given, ``ahead`` (in
+        microseconds) the jump of the time there. Raises InvalidRequest.
+        """
+        reason = read_reason(reason)
+        return await self._own(self._correct_time(first, ahead, actor, reason, tell))
+
+    async def _correct_time(
+        self,
+        first: Position | None,
+        ahead: int | None,
+        actor: str | None,
+        reason: str | None,
+        tell: Tell,
+    ) -> Corrected:
+        async with self._defining:
+            return await self._corrector.correct(
+                first, ahead, actor=actor, reason=reason, tell=tell
+            )
+
+    # -------------------------------------------------------------------------- care
+
+    async def save(self, tell: Tell = _say_nothing) -> Position:
+        """Save the index now; return the position it is saved at."""
+        return await self._own(self.snapshotter.save(tell))
+
+    async def verify(self) -> AsyncIterator[Progress]:
+        """Check the ledger, fold all of it again and compare. Raises Corrupt; yields progress."""
+        async for progress in self._ledger.verify():
+            yield progress
+        shadow = folded(self._ledger, self._build_bare())
+        async for progress in fold_shadow(shadow, self._writer):
+            yield progress
+        async for progress in compare(shadow, self._writer):
+            yield progress
+
+    async def rebuild(self) -> AsyncIterator[Progress]:
+        """Fold everything from the beginning into a new index, and go on with that."""
+        if self.rebuilder is not None:
+            async for progress in _told(partial(self.rebuilder.refill, anew=True)):
+                yield progress
+            return
+        home = self._build()
+        shadow = folded(self._ledger, home)
+        async for progress in fold_shadow(shadow, self._writer):
+            yield progress
+        await self._own(self._replace(home, shadow))
+
+    def _build_bare(self) -> IndexHome:
+        return IndexHome(self._build().index, None)
+
+    async def _replace(self, home: IndexHome, shadow: Projector) -> None:
+        async with self._writer.turn():
+            await shadow.catch_up(through=self.position)
+            shadow.follow(self._writer.projector)
+            with self._reading:
+                self._writer.projector = self.reader.projector = self.projector = shadow
+                self._home = home
+
+
+async def _told(work: Callable[[Tell], Coroutine[Any, Any, None]]) -> AsyncIterator[Progress]:
+    """Do something that tells how far it is, and yield that."""
+    told: asyncio.Queue[Progress | None] = asyncio.Queue()
+    task = asyncio.create_task(work(told.put_nowait))
+    task.add_done_callback(lambda _: told.put_nowait(None))
+    try:
+        while (progress := await told.get()) is not None:
+            yield progress
+        await task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _has_key(item: Item) -> bool:
+    return isinstance(item, Mapping) and item.get("key") is not None
+
+
+def _says_nothing_new(said: ProfileUpdate, merged: Attributes, known: Profile) -> bool:
+    """Whether a profile is as said already. By its text: to Python ``True`` and 1 are the same."""
+    same_name = "name" not in said.fields or said.name == known.name
+    return same_name and repr(merged) == repr(dict(sorted(known.attributes.items())))
+
+
+def _befriended(player: str, body: Mapping[str, object], actor: str | None) -> list[Fact]:
+    """Return the facts for the friends in a body, if there are any. Raises InvalidProfile."""
+    if "friends" not in body:
+        return []
+    given = () if body["friends"] is None else body["friends"]
+    return [FriendsSet(player, read_friends(given, player=player), actor)]
+
+
+def _profiled(player: str, said: ProfileUpdate, actor: str | None) -> list[Fact]:
+    """Return the facts for a change of a profile, with the changed fields only.
+
+    A whole profile, made from this node's state, could undo a concurrent change by another node.
+    """
+    match "name" in said.fields, "attributes" in said.fields:
+        case True, True:
+            return [PlayerProfiled(player, said.name, said.attributes, actor)]
+        case True, False:
+            return [NameSet(player, said.name, actor)]
+        case False, True:
+            return [AttributesSet(player, None, said.attributes, actor)]
+    return []
+
+
+def _read_board(name: str, definition: Mapping[str, object]) -> Board:
+    unbuilt = _unbuilt(definition)
+    try:
+        board = Board.define(name, definition)
+    except InvalidBoard as exc:
+        # What else is wrong with a field that is not there yet need not be mended.
+        known = [wrong for wrong in exc.errors if not _is_about(wrong.field, unbuilt)]
+        raise InvalidBoard([*unbuilt, *known]) from None
+    if unbuilt:
+        raise InvalidBoard(unbuilt)
+    return board
+
+
+async def _refuse_misfit(draft: BoardRebuild, page: BoardState) -> None:
+    misfit = await draft.misfit(page)
+    if misfit is not None:
+        window, player = misfit
+        message = f"must be fewer: a score of {player!r} in {window} would not fit 64 bits"
+        raise InvalidBoard([FieldError("decimals", message)])
+
+
+def _refuse_other(board: Board, known: Board) -> None:
+    if changes := known.changes(board):
+        fields = tuple(change.field for change in changes)
+        raise BoardDiffers(board=board.name, fields=fields)
+
+
+def _unbuilt(definition: object) -> list[FieldError]:
+    """Return the parts of a definition that this engine does not support.
+
+    Ignoring them would mislead.
+    """
+    given = definition if isinstance(definition, Mapping) else {}
+    found = given.get("limits")
+    limits = found if isinstance(found, Mapping) else {}
+    asked = {
+        "decay": given.get("decay") is not None,
+        "prize": given.get("prize") is True,
+        **{f"limits.{name}": limits.get(name) is not None for name in _UNBUILT_LIMITS},
+    }
+    errors = [FieldError(name, "is not supported yet") for name, said in asked.items() if said]
+    if given.get("writes") == Writes.SIGNED:
+        errors.append(FieldError("writes", "signed is not supported yet"))
+    return errors
+
+
+_UNBUILT_LIMITS = ("gain_per_minute_max", "submissions_per_minute_max")
+
+
+def _is_about(field: str, unbuilt: Sequence[FieldError]) -> bool:
+    return any(field == name or field.startswith(f"{name}.") for name, _ in unbuilt)
+
+
+async def verify_saved(ledger: LedgerReader, build: Build, tell: Tell) -> AsyncIterator[Progress]:
+    """Compare the saved index of a ledger that is closed with its facts. Raises IndexDiffers."""
+    found = IdleProjector((await recover(ledger, build, tell)).projector)
+    shadow = folded(ledger, IndexHome(build().index, None))
+    async for progress in fold_shadow(shadow, found):
+        yield progress
+    async for progress in compare(shadow, found):
+        yield progress
+
+
+@asynccontextmanager
+async def running(  # noqa: PLR0913 - what it is put together from
+    *,
+    ledger: Ledger,
+    build: Build,
+    clock: Clock,
+    reading: AbstractContextManager[Any],
+    tell: Tell = _say_nothing,
+    shared: SharedHome | None = None,
+    spool: Spool | None = None,
+    archive: Archive | None = None,
+    listing: TopListSettings | None = None,
+    manages: bool = True,
+    supervisor: Supervisor | None = None,
+    lasting_seconds: float = LASTING_SECONDS,
+    segment_values_max: int = SEGMENT_VALUES_MAX,
+) -> AsyncIterator[Engine]:
+    """Recover from the ledger, serve, and stop once everything accepted has been answered.
+
+    With a ``shared`` index, the index of ``build`` is only for comparison. A node that does not
+    ``manage`` leaves work that is needed once to other nodes. ``supervisor`` runs the background
+    loops; that of the ledger, where it has some.
+    """
+    found = await recover(ledger, build, tell, shared=shared)
+    supervisor = supervisor or Supervisor()
+    recorded = found.projector.at
+    steady = SteadyClock(clock, lasting_seconds=lasting_seconds, recorded=recorded)
+    writer = Writer(
+        ledger=ledger,
+        projector=found.projector,
+        clock=steady,
+        reading=reading,
+        unstored=found.unstored,
+        spool=spool,
+        supervisor=supervisor,
+        segment_values_max=segment_values_max,
+    )
+    writer.link = found.link
+    rankd = Engine(
+        ledger=ledger,
+        writer=writer,
+        clock=steady,
+        build=build,
+        home=found.home,
+        saved=found.saved,
+        reading=reading,
+    )
+    if shared is not None and shared.index.replicas is not None:
+        rankd.replicas = Replicas(shared.index.replicas, shared.replicated)
+    rankd.supervisor = supervisor
+    monitor = ClockMonitor(steady, ledger, writer.now)
+    await monitor.look()
+    note_start(steady, recorded)
+    loops: dict[str, Loop] = {"snapshotter": rankd.snapshotter.run, "clock": monitor.run}
+    if isinstance(ledger, ReopenableLedger):
+        loops["reopener"] = LedgerReopener(writer, ledger).run
+        if ledger.failure is not None:
+            writer.pause(ledger.failure)
+    if manages:
+        loops["sealer"] = rankd.sealer.run
+    if shared is not None and isinstance(found.projector, SharedProjector):
+        rankd.rebuilder = filling(found.projector, ledger, build, shared, turn=writer.turn)
+        loops["index_repair"] = IndexRepair(writer, rankd.rebuilder).run
+    if shared is not None and shared.copies is not None:
+        loops["state_snapshotter"] = StateSnapshotter(writer, ledger, shared.copies).run
+    if spool is not None:
+        rankd.spool_sender = SpoolSender(writer, spool)
+        loops["spool_sender"] = rankd.spool_sender.run
+    if ledger.shared:
+        loops["ledger_tail"] = rankd.ledger_tail.run
+        loops["ledger_health"] = rankd.ledger_health.run
+        loops["receipt_repair"] = ReceiptRepair(writer, ledger).run
+    if archive is not None and manages:
+        loops["archiver"] = Archiver(rankd.reader, archive).run
+    if archive is not None and isinstance(found.projector, SharedProjector):
+        found.projector.set_fallback(archive, None if listing is None else listing.lists)
+        if listing is not None and manages:
+            loops["top_list_writer"] = TopListWriter(found.projector, listing).run
+    writer_task = supervisor.start("writer", writer.run)
+    managers = [supervisor.start(name, run) for name, run in loops.items()]
+    try:
+        yield rankd
+    finally:
+        await _stop(rankd, writer, writer_task, managers)
+
+
+async def _stop(
+    rankd: Engine,
+    writer: Writer,
+    writer_task: asyncio.Task[None],
+    managers: Sequence[asyncio.Task[None]],
+) -> None:
+    for manager in managers:
+        manager.cancel()
+    await asyncio.gather(*managers, return_exceptions=True)
+    await rankd.finish()
+    writer.close()
+    await rankd.supervisor.finish(writer_task)
+    await writer.finish()
+    if writer.failure is None and rankd.snapshotter.unsaved >= SAVE_AT_CLOSE_FACTS:
+        try:
+            await rankd.save()
+        except (RankdError, OSError) as exc:
+            _log.error("the index could not be saved: %s", exc)

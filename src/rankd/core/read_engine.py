@@ -1,0 +1,194 @@
+"""The read half of an engine, over a ledger that this or another process writes."""
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+from rankd.core.projector import Projector
+from rankd.core.reader import Reader
+from rankd.core.replicas import ReplicaReader, Replicas
+from rankd.core.state import State
+from rankd.core.steady_clock import clock_problem, steady
+from rankd.core.supervisor import Supervisor
+from rankd.errors import IndexBehind, RankdError, SubmissionRejected
+from rankd.model.facts import Position
+from rankd.model.receipt import Receipt
+from rankd.model.window import Instant
+from rankd.ports import Clock, Ranking
+
+LOOK_SECONDS = 0.05
+"""How often a waiting read checks the position of a fallback ranking, and the index."""
+
+
+class Spooled(NamedTuple):
+    """Counts of this node's spooled submissions since its start."""
+
+    waiting: int
+    """Now, also from before the start."""
+    taken: int
+    handed_in: int
+    """All that left the disk."""
+    dropped: int
+    """Of these, those that count nowhere: their key was used for another, or their board is gone.
+    Their clients were answered ``accepted``."""
+
+
+class ReadEngine:
+    """The readable half of an engine."""
+
+    def __init__(self, projector: Projector, clock: Clock) -> None:
+        self.projector = projector
+        self.clock = steady(clock)
+        self.reader = Reader(projector=projector, clock=self.clock)
+        self.replicas: Replicas | None = None
+        """Of a shared index: some boards may be read from them."""
+        self.supervisor = Supervisor()
+        """Runs the background loops."""
+
+    @property
+    def state(self) -> State:
+        """The state of boards, players and keys."""
+        return self.projector.state
+
+    @property
+    def immediate(self) -> bool:
+        """Whether no read ever suspends."""
+        return self.projector.index.immediate
+
+    def has_replicas(self, board: str) -> bool:
+        """Whether a board may be read from replicas."""
+        return self.replicas is not None and self.replicas.may_serve(board)
+
+    def reader_of(self, board: str, least: int | None = None) -> Reader:
+        """Return the reader of a board, at a position or later if one is given."""
+        replicas, projector = self.replicas, self.projector
+        page = projector.state.boards.get(board)
+        if (
+            replicas is None
+            or page is None
+            or least is not None
+            or projector.readable is not projector.index
+            or not replicas.serve(board)
+        ):
+            return self.reader
+        return ReplicaReader(self.reader, replicas, since=page.turned_since)
+
+    @property
+    def position(self) -> Position:
+        """The position that reads are true at."""
+        return self.projector.checkpoint
+
+    @property
+    def ledger_time(self) -> Instant:
+        """The ledger's time: the clock's, unless facts are later."""
+        return max(self.clock.now(), self.projector.at)
+
+    @property
+    def clock_offset(self) -> int:
+        """Ledger time minus the machine's clock, in microseconds."""
+        return self.ledger_time - self.clock.wall.now()
+
+    @property
+    def clock_problem(self) -> str | None:
+        """How ledger time and the clock differ, with a remedy; None if they agree."""
+        return clock_problem(self.clock, self.ledger_time)
+
+    def rejection(self, receipt: Receipt) -> SubmissionRejected:
+        """Return the error that a rejected submission is answered with.
+
+        Where no window was open, it tells when the next ones begin.
+        """
+        why = receipt.first
+        message = why.message or ""
+        page = self.state.boards.get(receipt.board)
+        if page is not None and not receipt.windows:
+            openings = page.openings(self.ledger_time).items()
+            message += "".join(f"; {name} opens at {at}" for name, at in openings)
+        return SubmissionRejected(reason=why.code or "", message=message)
+
+    @property
+    def failure(self) -> RankdError | None:
+        """Why nothing new is seen or taken, if that is so."""
+        return None
+
+    @property
+    def ledger_failure(self) -> RankdError | None:
+        """Why nothing is read of the ledger, or taken, if that is so."""
+        return self.failure
+
+    @property
+    def index_failure(self) -> RankdError | None:
+        """Why the index cannot be asked, or is behind, if that is so."""
+        return None
+
+    @property
+    def readable(self) -> bool:
+        """Whether reads are answered, though they may be stale."""
+        return True
+
+    @property
+    def writable(self) -> bool:
+        """Whether submissions are taken, though they may have to wait."""
+        return self.ledger_failure is None
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more is taken for good."""
+        return False
+
+    @property
+    def writer_answers(self) -> bool:
+        """Whether the process that writes is heard of, where that is another one."""
+        return True
+
+    @property
+    def stale(self) -> bool:
+        """Whether there may be more in the ledger than is seen here, for longer than a moment."""
+        return self.failure is not None
+
+    @property
+    def waiting(self) -> int:
+        """How many facts wait for a commit."""
+        return 0
+
+    @property
+    def spooled(self) -> Spooled | None:
+        """Counts of spooled submissions; None without a spool."""
+        return None
+
+    @property
+    def commits(self) -> int:
+        """How many appends there were since the start."""
+        return 0
+
+    @property
+    def unsaved(self) -> int:
+        """How many positions a start would have to fold again."""
+        return 0
+
+    async def reached(
+        self,
+        position: Position,
+        *,
+        within_seconds: float,
+        ranking: Callable[[], Ranking] | None = None,
+    ) -> None:
+        """Wait until reads are true at a position. Raises IndexBehind.
+
+        ``ranking`` tells which one is to be read, once the position is known here: while the index
+        is out of reach, each is kept as of a position of its own.
+        """
+        if self.projector.shown_to >= position and not self.stale:
+            return
+        here: Position | None = None
+        try:
+            async with asyncio.timeout(within_seconds):
+                await self.projector.reach(position)
+                while ranking is not None:
+                    here = await self.projector.shown_in(ranking())
+                    if here >= position:
+                        return
+                    await asyncio.sleep(LOOK_SECONDS)
+        except TimeoutError:
+            here = self.projector.shown_to if here is None else here
+            raise IndexBehind(position=position, checkpoint=here) from None

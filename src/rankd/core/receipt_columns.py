@@ -1,0 +1,246 @@
+"""Lazy receipts, over the columns that ``RankIndex.judge`` returns.
+
+Most receipts are read for their rank or not at all, so a receipt refers to a row of these columns,
+and its values for a window are built on access.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from rankd.core.state import OpenedWindow
+from rankd.model.facts import Position
+from rankd.model.receipt import InWindow, Receipt, VerdictName
+from rankd.model.standing import Rank
+from rankd.model.submission import OUT_OF_BOUNDS, OVERFLOW, Rejected
+from rankd.ports import OUT_OF_BOUNDS as OUT_OF_BOUNDS_SAID
+from rankd.ports import Run, Verdicts
+from rankd.templates import Form, PlaceholderKind, parts_of, placeholder
+
+_NAMES: tuple[tuple[VerdictName, Rejected | None], ...] = (
+    ("counted", None),
+    ("not_better", None),
+    ("rejected", OUT_OF_BOUNDS),
+    ("rejected", OVERFLOW),
+)
+VERDICT_NAMES = [name for name, _ in _NAMES]
+"""By the numbers in ``Verdicts``."""
+
+ENCODED_TOGETHER = 64
+"""Rows of a run that are written at once when one of them is asked for: the others soon will be."""
+
+FORMS_MAX = 1024
+"""Forms kept, one for each set of windows that were open together."""
+
+
+class JudgedRun:
+    """The outcome of one run of submissions in each of its windows."""
+
+    __slots__ = (
+        "_filled",
+        "ids",
+        "names",
+        "run",
+        "shown",
+        "speaks",
+        "verdicts",
+        "width",
+        "windows",
+    )
+
+    def __init__(
+        self, windows: Mapping[str, OpenedWindow], run: Run, verdicts: Sequence[Verdicts]
+    ) -> None:
+        self.names = tuple(windows)
+        self.speaks = self.names.index("all") if "all" in windows else 0
+        """Which window speaks for the whole, as ``Receipt.first`` does."""
+        self.ids = tuple(opened.window.id for opened in windows.values())
+        self.windows = {
+            name: (opened.window.id, told)
+            for (name, opened), told in zip(windows.items(), verdicts, strict=True)
+        }
+        self.run = run
+        self.verdicts = verdicts
+        self.width = run.board.width
+        self._filled: dict[int, list[bytes]] = {}
+        self.shown: dict[int, list[bytes]] = {}
+        """A cache of rendered rows, for renderers that render many at once."""
+
+    def of(self, row: int, name: str) -> InWindow:
+        """Return the outcome of a row's submission in a window."""
+        id, told = self.windows[name]
+        verdict, rejected = _NAMES[told.verdicts[row]]
+        rank, previous = told.ranks[row], told.previous_ranks[row]
+        return InWindow(
+            id,
+            verdict,
+            self._scores(told.scores, row) if rank else None,
+            self._scores(told.previous_scores, row) if previous else None,
+            Rank(rank) if rank else None,
+            Rank(previous) if previous else None,
+            told.totals[row],
+            None if rejected is None else rejected.code,
+            None if rejected is None else rejected.message,
+        )
+
+    def rejected(self) -> Set[int]:
+        """Return the rows that every window rejects: mostly none."""
+        first, *others = [each.verdicts for each in self.verdicts]
+        if max(first) < OUT_OF_BOUNDS_SAID:
+            return frozenset()
+        return {
+            row
+            for row, verdict in enumerate(first)
+            if verdict >= OUT_OF_BOUNDS_SAID
+            and all(other[row] >= OUT_OF_BOUNDS_SAID for other in others)
+        }
+
+    def encoded(self, row: int) -> bytes:
+        """Return the bytes to keep a row's receipt by."""
+        if self.width > 1:
+            return RunReceipts(self)[Position(self.run.positions[row])].encode()
+        chunk, place = divmod(row, ENCODED_TOGETHER)
+        filled = self._filled.get(chunk)
+        if filled is None:
+            start, end = chunk * ENCODED_TOGETHER, len(self.run.players)
+            form = _kept_form(self.run.board.name, self.run.board.decimals, self.names, self.ids)
+            filled = form.fill_each(self.columns(), start, min(start + ENCODED_TOGETHER, end))
+            self._filled[chunk] = filled
+        return filled[place]
+
+    def columns(self) -> tuple[Any, ...]:
+        """Return the columns for templates: players, positions, and six columns for each window."""
+        by_window = [column for verdicts in self.verdicts for column in verdicts]
+        return (self.run.players, self.run.positions, *by_window)
+
+    def _scores(self, column: Sequence[int], row: int) -> tuple[int, ...]:
+        return tuple(column[row * self.width : (row + 1) * self.width])
+
+
+class ReceiptView(Mapping[str, InWindow]):
+    """The outcome of one submission, by window."""
+
+    __slots__ = ("_row", "_told")
+
+    def __init__(self, told: JudgedRun, row: int) -> None:
+        self._told = told
+        self._row = row
+
+    def __getitem__(self, name: str) -> InWindow:
+        return self._told.of(self._row, name)
+
+    def encoded(self) -> bytes:
+        """Return the bytes to keep the receipt by that this is a part of."""
+        return self._told.encoded(self._row)
+
+    @property
+    def told(self) -> tuple[JudgedRun, int]:
+        """All windows as columns, and which row of them this is."""
+        return self._told, self._row
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._told.names)
+
+    def __len__(self) -> int:
+        return len(self._told.names)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+class RunReceipts(Mapping[Position, Receipt]):
+    """The receipts of one run by position, each built on access."""
+
+    def __init__(self, told: JudgedRun) -> None:
+        run = told.run
+        self.told = told
+        self._players, self._positions = run.players, run.positions
+        self._board, self._decimals = run.board.name, run.board.decimals
+        self._rejected = told.rejected()
+
+    def __getitem__(self, position: Position) -> Receipt:
+        row = self.row_of(position)
+        windows, player = ReceiptView(self.told, row), self._players[row]
+        rejected = row in self._rejected
+        return Receipt(self._board, player, position, self._decimals, windows, rejected)
+
+    def __contains__(self, position: object) -> bool:
+        try:
+            return self.row_of(position) >= 0  # type: ignore[arg-type]
+        except KeyError:
+            return False
+
+    def row_of(self, position: Position) -> int:
+        """Return the row of a position. Raises KeyError."""
+        positions = self._positions
+        row = position - positions[0]  # Where nobody else's facts lie between, that is it.
+        if not (0 <= row < len(positions) and positions[row] == position):
+            row = bisect_left(positions, position)
+            if row == len(positions) or positions[row] != position:
+                raise KeyError(position)
+        return row
+
+    def __iter__(self) -> Iterator[Position]:
+        return iter(self._positions)  # type: ignore[arg-type]
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+
+def encoded(
+    receipts: Mapping[Position, Receipt], positions: Sequence[Position]
+) -> dict[Position, bytes]:
+    """Return the bytes to keep the receipts of some positions by, as ``Receipt.decode`` reads them.
+
+    Those that were told as columns are written from them.
+    """
+    if isinstance(receipts, RunReceipts):
+        told, row_of = receipts.told, receipts.row_of
+        return {position: told.encoded(row_of(position)) for position in positions}
+    return {position: _encoded(receipts[position]) for position in positions}
+
+
+def _encoded(receipt: Receipt) -> bytes:
+    windows = receipt.windows
+    return windows.encoded() if type(windows) is ReceiptView else receipt.encode()
+
+
+@lru_cache(maxsize=FORMS_MAX)
+def _kept_form(board: str, decimals: int, names: Sequence[str], ids: Sequence[str]) -> Form:
+    """Return the template of stored receipts of a board with one column."""
+    windows = {
+        name: _kept_in_window(id, 2 + 6 * place)
+        for place, (name, id) in enumerate(zip(names, ids, strict=True))
+    }
+    shape = [
+        board,
+        placeholder(PlaceholderKind.TEXT, 0),
+        placeholder(PlaceholderKind.NUMBER, 1),
+        decimals,
+        windows,
+    ]
+    return Form(parts_of(shape))
+
+
+def _kept_in_window(id: str, first: int) -> list[Any]:
+    verdict, score, before, rank, previous, total = range(first, first + 6)
+    return [
+        id,
+        placeholder(PlaceholderKind.CHOICE, verdict, texts=_VERDICTS),
+        [placeholder(PlaceholderKind.GUARDED, score, other=rank)],
+        [placeholder(PlaceholderKind.GUARDED, before, other=previous)],
+        placeholder(PlaceholderKind.OPTIONAL, rank),
+        placeholder(PlaceholderKind.OPTIONAL, previous),
+        placeholder(PlaceholderKind.NUMBER, total),
+        placeholder(PlaceholderKind.CHOICE, verdict, texts=_CODES),
+        placeholder(PlaceholderKind.CHOICE, verdict, texts=_MESSAGES),
+    ]
+
+
+_encode = msgspec.json.encode
+_VERDICTS = [_encode(name) for name in VERDICT_NAMES]
+_CODES = [_encode(None if rejected is None else rejected.code) for _, rejected in _NAMES]
+_MESSAGES = [_encode(None if rejected is None else rejected.message) for _, rejected in _NAMES]

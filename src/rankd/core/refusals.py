@@ -1,0 +1,248 @@
+"""Admission: which windows refused a submission at its own position, judged again from the ledger.
+
+A refusal is final. A draft folds facts that may be years old under a definition of today, and has
+to know of each whether it was refused when its turn came. No verdict is stored: the definition in
+force and the windows open at a position are facts, and judging is a pure function of them and of
+the player's scores at the time.
+
+Those scores matter only for sums and deltas, and only where a total can leave its bounds. While all
+numbers submitted to the board stay within them together, no total leaves them, and two numbers are
+kept (``_Reach``). From the first submission on that might leave them, every player's scores are
+kept for every window (``_Totals``): some 200 bytes a player, and one more pass over the ledger.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from rankd.core.fold import in_terms_of
+from rankd.core.state import BoardState, State
+from rankd.core.window_schedule import NEVER
+from rankd.model.board import Board, ScoreRule, Scores
+from rankd.model.facts import BoardDefined, BoardRedefined, Position, Recorded, ScoreSubmitted
+from rankd.model.redefinition import Translator, refolded, scale
+from rankd.model.submission import Counted, Rejected, Verdict, judge
+from rankd.model.window import Instant
+from rankd.ports import LedgerReader
+
+FACTS_TOGETHER_MAX = 1_000
+"""Facts read at once while totals are folded."""
+
+
+class WindowRefusal(NamedTuple):
+    """Which windows refused a submission when its turn came."""
+
+    everywhere: bool
+    """Whether all of those open did, or none was open: it was answered ``applied: "no"``."""
+    windows: frozenset[str] = frozenset()
+    """The names of those that did."""
+
+    def holds_in(self, window: str) -> bool:
+        """Whether the submission never counts in a window of this name."""
+        return self.everywhere or window in self.windows
+
+
+NOT_REFUSED = WindowRefusal(False)
+REFUSED = WindowRefusal(True)
+
+
+class RefusalReplay:
+    """Judges a board's submissions as they were judged, given its facts in order."""
+
+    def __init__(self, ledger: LedgerReader, page: BoardState) -> None:
+        self._ledger = ledger
+        self._name, self._since = page.board.name, page.since
+        self._defined_at = [*(position for position, _ in page.earlier), page.defined_at]
+        self._state = State()
+        self._reach = _Reach()
+        self._totals: _Totals | None = None
+
+    def note(self, recorded: Recorded) -> None:
+        """Take a definition of the board, or a turn of one of its windows."""
+        fact = recorded.fact
+        before = self._state.boards.get(self._name)
+        if isinstance(fact, BoardDefined) and before is not None:
+            self._reach.rescale(scale(before.board, Board.define(fact.board, fact.definition)))
+        self._state.note(recorded)
+        if self._totals is not None:
+            self._totals.turn(recorded, self._state.boards[self._name])
+
+    async def refusal(self, recorded: Recorded) -> WindowRefusal:
+        """Return where a submission was refused at its own position."""
+        page, fact = self._state.boards[self._name], recorded.fact
+        assert isinstance(fact, ScoreSubmitted)
+        fact = in_terms_of(page, fact)
+        if self._totals is None:
+            self._reach.add(fact)
+            if not page.windows or not _depends_on_scores(page.board, fact):
+                alone = isinstance(judge(page.board, fact, None), Rejected)
+                return REFUSED if alone or not page.windows else NOT_REFUSED
+            if self._reach.stays_within(page.board):
+                return NOT_REFUSED
+            self._totals = await self._totals_before(recorded.position)
+        return self._totals.submit(recorded, page, fact)
+
+    async def _totals_before(self, position: Position) -> "_Totals":
+        """Return every player's scores as they were just before a position."""
+        definitions = [await self._definition(at) for at in self._defined_at]
+        totals, state = _Totals(definitions), State()
+        reached = Position(self._since - 1)
+        while reached < position - 1:
+            limit = min(FACTS_TOGETHER_MAX, position - 1 - reached)
+            for recorded in await self._ledger.read(after=reached, limit=limit):
+                reached = recorded.position
+                if reached < position and getattr(recorded.fact, "board", None) == self._name:
+                    self._replay(totals, state, recorded)
+        return totals
+
+    def _replay(self, totals: "_Totals", state: State, recorded: Recorded) -> None:
+        fact = recorded.fact
+        if not isinstance(fact, ScoreSubmitted):
+            state.note(recorded)
+            totals.turn(recorded, state.boards[self._name])
+        elif (fact.defined or self._since) >= self._since:
+            page = state.boards[self._name]
+            totals.submit(recorded, page, in_terms_of(page, fact))
+
+    async def _definition(self, position: Position) -> "_RecordedDefinition":
+        (recorded,) = await self._ledger.read(after=Position(position - 1), limit=1)
+        fact = recorded.fact
+        assert isinstance(fact, BoardDefined)
+        board = Board.define(fact.board, fact.definition)
+        return _RecordedDefinition(position, board, isinstance(fact, BoardRedefined))
+
+
+def _depends_on_scores(board: Board, fact: ScoreSubmitted) -> bool:
+    """Whether the player's scores decide if a submission is rejected, and not it alone."""
+    if fact.scores is None:
+        return board.rule is not ScoreRule.FIRST
+    return board.rule is ScoreRule.SUM and len(fact.scores) == board.width
+
+
+class _Reach:
+    """The least and the greatest total that any rule of a board can reach."""
+
+    def __init__(self) -> None:
+        self._low = self._high = 0
+
+    def add(self, fact: ScoreSubmitted) -> None:
+        for number in fact.scores if fact.scores is not None else (fact.delta or 0,):
+            self._low += min(number, 0)
+            self._high += max(number, 0)
+
+    def rescale(self, factor: int) -> None:
+        self._low, self._high = self._low * factor, self._high * factor
+
+    def stays_within(self, board: Board) -> bool:
+        return board.score_low <= self._low and self._high <= board.score_high
+
+
+# ------------------------------------------------------------------------------- totals
+
+
+class _RecordedDefinition(NamedTuple):
+    """A definition of the board, as the ledger has it."""
+
+    position: Position
+    board: Board
+    refusals_final: bool
+
+
+_Entries = dict[str, Scores]
+"""Scores by player, in one window."""
+
+
+class _Totals:
+    """Every player's scores in the open windows, and in those that later definitions fold again."""
+
+    def __init__(self, definitions: Sequence[_RecordedDefinition]) -> None:
+        self._entries: dict[str, _Entries] = {}
+        """By the ids of the open windows."""
+        self._coming = [_Refolding(before.board, after) for before, after in pairwise(definitions)]
+
+    def turn(self, recorded: Recorded, page: BoardState) -> None:
+        """Take a definition or a turned window, which the page has noted already."""
+        before = self._entries
+        self._entries = {
+            opened.window.id: before.get(opened.window.id, {}) for opened in page.windows.values()
+        }
+        if isinstance(recorded.fact, BoardDefined):
+            self._define(recorded, page)
+
+    def _define(self, recorded: Recorded, page: BoardState) -> None:
+        if self._coming and self._coming[0].position == recorded.position:
+            folded = self._coming.pop(0).entries_at(recorded.at)
+            for name, entries in folded.items():
+                self._entries[page.windows[name].window.id] = entries
+        for refolding in self._coming:
+            refolding.translator.define(recorded.position, page.board)
+
+    def submit(self, recorded: Recorded, page: BoardState, fact: ScoreSubmitted) -> WindowRefusal:
+        """Judge a submission, in the terms in force, in every open window."""
+        verdicts = {
+            name: _judge_in(self._entries[opened.window.id], page.board, fact)
+            for name, opened in page.windows.items()
+        }
+        refusal = _refusal_of(verdicts)
+        original = recorded.fact
+        assert isinstance(original, ScoreSubmitted)
+        for refolding in self._coming:
+            refolding.submit(recorded.at, original, refusal)
+        return refusal
+
+
+def _judge_in(entries: _Entries, board: Board, fact: ScoreSubmitted) -> Verdict:
+    verdict = judge(board, fact, entries.get(fact.player))
+    if isinstance(verdict, Counted):
+        entries[fact.player] = verdict.scores
+    return verdict
+
+
+def _refusal_of(verdicts: Mapping[str, Verdict]) -> WindowRefusal:
+    windows = frozenset(name for name, verdict in verdicts.items() if isinstance(verdict, Rejected))
+    return WindowRefusal(len(windows) == len(verdicts), windows)
+
+
+class _Refolding:
+    """The scores that a later definition of the board folds again, before it is in force."""
+
+    def __init__(self, before: Board, after: _RecordedDefinition) -> None:
+        self.position, self._board, self._final = after
+        self.translator = Translator(self._board)
+        names = refolded(before, self._board)
+        self._recurrences = [one for one in self._board.windows if one.name in names]
+        self._windows: dict[str, str] = {}
+        self._entries: dict[str, _Entries] = {}
+        self._turn_at: Instant = 0
+
+    def submit(self, at: Instant, fact: ScoreSubmitted, refusal: WindowRefusal) -> None:
+        """Fold a submission as a draft of this definition does."""
+        self._roll(at)
+        translated = self.translator.translate(fact)
+        for name, entries in () if translated is None else self._entries.items():
+            if not (self._final and refusal.holds_in(name)):
+                assert translated is not None
+                _judge_in(entries, self.translator.board, translated)
+
+    def entries_at(self, at: Instant) -> Mapping[str, _Entries]:
+        """Return the scores in the windows that are open when it comes into force, by name."""
+        self._roll(at)
+        return self._entries
+
+    def _roll(self, at: Instant) -> None:
+        """Let go of windows whose time is over, and begin those whose time has come."""
+        if at < self._turn_at:
+            return
+        turns = [NEVER]
+        for recurrence in self._recurrences:
+            name, window = recurrence.name, recurrence.window_at(at)
+            if window is None:
+                self._windows.pop(name, None)
+                self._entries.pop(name, None)
+                coming = recurrence.next_opening(at)
+                turns.append(NEVER if coming is None or coming.start is None else coming.start)
+                continue
+            turns.append(NEVER if window.end is None else window.end)
+            if self._windows.get(name) != window.id:
+                self._windows[name], self._entries[name] = window.id, {}
+        self._turn_at = min(turns)

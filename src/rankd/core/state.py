@@ -1,0 +1,816 @@
+"""The state of boards, windows, players and keys at a position.
+
+The small half of the fold's result. The large half, the entries of every ranking, is the index.
+Both are folded from the same facts in the same order, but the state is small enough for every
+process, and quick enough to be read for every submission. It decides nothing: it only records the
+content of facts.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator, Mapping, Set
+from copy import copy
+from dataclasses import replace
+from datetime import timedelta
+from itertools import chain
+from typing import NamedTuple, TypeVar
+
+from rankd.core.player_boards import PlayerBoards
+from rankd.errors import UnknownBoard, UnknownWindow
+from rankd.model.board import Board, Scores
+from rankd.model.facts import (
+    Attributes,
+    AttributesSet,
+    BoardDefined,
+    BoardRetired,
+    ClosedWindow,
+    Fact,
+    FriendsSet,
+    KeyCreated,
+    KeyRevoked,
+    KeysUsed,
+    NameSet,
+    OpenWindow,
+    PlayerErased,
+    PlayerProfiled,
+    Position,
+    Recorded,
+    ScoreSubmitted,
+    TimeCorrected,
+    WindowDropped,
+    WindowOpened,
+    WindowsCorrected,
+    WindowSealed,
+    WrongTime,
+)
+from rankd.model.order import Order
+from rankd.model.standing import TieRule
+from rankd.model.window import (
+    Instant,
+    ListedWindow,
+    Recurrence,
+    Window,
+    WindowState,
+    show_instant,
+)
+from rankd.ports import Ranking, RankingShape
+
+T = TypeVar("T")
+
+EDITION = "~"
+"""Parts a window's id from the number of its edition, where the id was used before."""
+
+
+class Terms:
+    """The definition that a window's entries were made under, and the order of their keys."""
+
+    __slots__ = ("board", "order", "shape")
+
+    def __init__(self, board: Board) -> None:
+        self.board = board
+        self.order = Order.of(board)
+        self.shape = RankingShape(self.order.key_bytes, dense=board.ties is TieRule.DENSE)
+
+    def scores(self, order_key: bytes | None) -> Scores | None:
+        """Return the scores of an entry, None where there is none."""
+        return None if order_key is None else self.order.scores(order_key)
+
+
+class OpenedWindow(NamedTuple):
+    """A window that counts scores."""
+
+    window: Window
+    ranking: Ranking
+    """The ranking of all players."""
+    terms: Terms
+
+    @property
+    def state(self) -> WindowState:
+        """Always open."""
+        return WindowState.OPEN
+
+
+class SealedWindow(NamedTuple):
+    """A closed window, readable as long as it is kept."""
+
+    window: Window
+    ranking: Ranking
+    terms: Terms
+    through: Position
+    """Where it was sealed, by any fact: no later one is in it."""
+    at: Instant
+    """When it was sealed, by the ledger's time."""
+
+    @property
+    def state(self) -> WindowState:
+        """Always sealed."""
+        return WindowState.SEALED
+
+
+class UnrecordedWindow(NamedTuple):
+    """A window without a fact of its own: it has not begun, or nothing ran while it lasted."""
+
+    window: Window
+    ranking: Ranking
+    terms: Terms
+    state: WindowState
+
+
+class SealedWindows(dict[str, SealedWindow]):
+    """The closed windows of a board by id, oldest first.
+
+    Also in the order of their closing by recurrence, and by their start: finding the due windows,
+    or one window, costs O(log n). Change it by item and by ``pop`` only.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changes = 0
+        """Grows with every change."""
+        self._closings: dict[str, list[tuple[Instant, Position, str]]] = {}
+        self._starts: dict[tuple[str, Instant | None], list[str]] = {}
+
+    def __setitem__(self, id: str, sealed: SealedWindow) -> None:
+        self.pop(id, None)
+        super().__setitem__(id, sealed)
+        self.changes += 1
+        closings = self._closings.setdefault(sealed.window.name, [])
+        insort(closings, (sealed.at, sealed.through, id))
+        self._starts.setdefault((sealed.window.name, sealed.window.start), []).append(id)
+
+    def pop(self, id: str, *default: SealedWindow | None) -> SealedWindow | None:  # type: ignore[override]
+        """Take a window out and return it."""
+        sealed = self.get(id)
+        if sealed is None:
+            return super().pop(id, *default)
+        self.changes += 1
+        name, start = sealed.window.name, sealed.window.start
+        closings = self._closings[name]
+        del closings[bisect_left(closings, (sealed.at, sealed.through, id))]
+        self._starts[name, start].remove(id)
+        if not self._starts[name, start]:
+            del self._starts[name, start]
+        return super().pop(id)
+
+    def copy(self) -> "SealedWindows":
+        """Return the same windows, to be changed on their own."""
+        twin = SealedWindows()
+        dict.update(twin, self)
+        twin._closings = {name: list(closings) for name, closings in self._closings.items()}
+        twin._starts = {start: list(ids) for start, ids in self._starts.items()}
+        return twin
+
+    def first_closing(self, name: str) -> Instant | None:
+        """Return when the oldest one of a recurrence was closed; None if there is none."""
+        closings = self._closings.get(name)
+        return closings[0][0] if closings else None
+
+    def closed_by(self, name: str, at: Instant) -> Iterator[str]:
+        """Yield the ids of those of a recurrence that were closed by then, oldest first."""
+        for closed_at, _, id in self._closings.get(name, ()):
+            if closed_at > at:
+                return
+            yield id
+
+    def oldest_first(self, name: str) -> Iterator[SealedWindow]:
+        """Yield those of a recurrence, in the order of their closing."""
+        for _, _, id in self._closings.get(name, ()):
+            yield self[id]
+
+    def starting(self, name: str, start: Instant | None) -> list[SealedWindow]:
+        """Return those of a recurrence that start then: editions of one window, oldest first."""
+        return [self[id] for id in self._starts.get((name, start), ())]
+
+
+class _Schedule(NamedTuple):
+    """The next windows of a board, and the values they were computed from."""
+
+    open: "Mapping[str, OpenedWindow]"
+    defined_at: Position
+    since: Instant
+    until: Instant | None
+    """When the first of them begins; None if none ever does."""
+    coming: tuple[UnrecordedWindow, ...]
+
+    def holds(self, page: "BoardState", now: Instant) -> bool:
+        """Tell whether they still come next."""
+        unchanged = self.open is page.windows and self.defined_at == page.defined_at
+        return unchanged and self.since <= now and (self.until is None or now < self.until)
+
+
+class BoardState:
+    """One board's page of the state."""
+
+    __slots__ = (
+        "_schedule",
+        "alias",
+        "corrected_at",
+        "default",
+        "defined_at",
+        "earlier",
+        "sealed",
+        "since",
+        "terms",
+        "traced",
+        "windows",
+    )
+
+    def __init__(self, board: Board, position: Position, *, alias: str | None = None) -> None:
+        self.since = position
+        """Where a board of this name was defined first, since one was last retired."""
+        self.alias = alias
+        """The board name of its rankings while they are a draft."""
+        self.earlier: list[tuple[Position, Board]] = []
+        """The definitions before the present one, and where each came into force."""
+        self.windows: dict[str, OpenedWindow] = {}
+        """The open ones, by the name of their recurrence, in the order of the definition."""
+        self.sealed = SealedWindows()
+        """The closed ones, by id, oldest first."""
+        self._schedule: _Schedule | None = None
+        self.traced = True
+        """Whether every player with an entry is in ``State.player_boards``. False if entries were
+        made while the board had no segments, or are of a snapshot that kept no player_boards."""
+        self.corrected_at = Position(0)
+        """Where its windows were corrected last, because the time had been wrong."""
+        self.adopt(board, position)
+
+    def adopt(self, board: Board, position: Position) -> None:
+        """Go by a definition from here on."""
+        self.terms = Terms(board)
+        self.defined_at = position
+        self.default = "all" if "all" in self.names else self.names[0]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the recurrences, in the order of the definition."""
+        return tuple(recurrence.name for recurrence in self.board.windows)
+
+    @property
+    def board(self) -> Board:
+        """The definition in force."""
+        return self.terms.board
+
+    def copy(self) -> "BoardState":
+        """Return the page as it is: nothing that is noted in one of the two is in the other."""
+        page = copy(self)
+        page.earlier, page.sealed = list(self.earlier), self.sealed.copy()
+        page.windows = dict(self.windows)
+        return page
+
+    def board_at(self, position: Position) -> Board:
+        """Return the definition that was in force at a position."""
+        return self.definition_at(position)[1]
+
+    def definition_at(self, position: Position) -> tuple[Position, Board]:
+        """Return the definition that was in force at a position, behind where it was recorded."""
+        for since, board in reversed([*self.earlier, (self.defined_at, self.board)]):
+            if since <= position:
+                return since, board
+        return self.defined_at, self.board
+
+    def opened(self, window: OpenWindow) -> OpenedWindow:
+        """Return an open window of this board, under its present terms."""
+        name = name_of_window(window.window)
+        return OpenedWindow(
+            Window(name, window.window, window.start, window.end),
+            Ranking(self.alias or self.board.name, window.window),
+            self.terms,
+        )
+
+    @property
+    def turned_since(self) -> Position:
+        """Distinguishes repetitions of a window made by another definition or time."""
+        return max(self.defined_at, self.corrected_at)
+
+    def is_stale(self, fact: WindowOpened | WindowSealed | WindowDropped) -> bool:
+        """Whether a turn was made by a node that had not heard of the last correction."""
+        return fact.since < self.corrected_at
+
+    def closed(
+        self, window: ClosedWindow, fact: WindowsCorrected, position: Position
+    ) -> SealedWindow:
+        """Return a window that a correction closed, under the terms of its time.
+
+        A window that had closed before the time was wrong, and was dropped by it, is unchanged. Of
+        any other the correction is the closing: it may have been archived with other entries.
+        """
+        then = self.board_at(Position(window.through - 1))
+        return SealedWindow(
+            Window(name_of_window(window.window), window.window, window.start, window.end),
+            Ranking(self.alias or self.board.name, window.window),
+            self.terms if then is self.board else Terms(then),
+            window.through if window.through < fact.since else position,
+            window.at,
+        )
+
+    def correct(self, fact: WindowsCorrected, position: Position) -> None:
+        """Have the windows that a correction tells."""
+        gone = {*fact.removed, *(window.window for window in fact.closed)}
+        closed = [sealed for id, sealed in self.sealed.items() if id not in gone]
+        closed += [self.closed(window, fact, position) for window in fact.closed]
+        self.sealed = SealedWindows()
+        for sealed in sorted(closed, key=lambda one: one.through):
+            self.sealed[sealed.window.id] = sealed
+        self.windows = {name_of_window(one.window): self.opened(one) for one in fact.windows}
+        self.corrected_at = position
+
+    def over(self, now: Instant) -> Iterator[Window]:
+        """Yield the open windows whose time is over."""
+        for window, *_ in self.windows.values():
+            if window.end is not None and window.end <= now:
+                yield window
+
+    def next_drop(self) -> Instant | None:
+        """Return when the first closed window is to be dropped; None if none ever is."""
+        drops = [
+            closing + _microseconds(kept)
+            for name, kept in self.board.retention.items()
+            if (closing := self.sealed.first_closing(name)) is not None
+        ]
+        return min(drops, default=None)
+
+    def kept_enough(self, now: Instant) -> Iterator[str]:
+        """Yield the ids of the closed windows that were kept as long as they were to be."""
+        for name, kept in self.board.retention.items():
+            yield from self.sealed.closed_by(name, now - _microseconds(kept))
+
+    def edition(self, window: Window) -> OpenWindow:
+        """Return the window to open: under its own id, or a new one if that was used.
+
+        A window of the very same time was taken out of the definition and is put back.
+        """
+        id, number = window.id, 1
+        while (known := self.sealed.get(id)) is not None and (
+            (known.window.start, known.window.end) != (window.start, window.end)
+        ):
+            number += 1
+            id = f"{window.id}{EDITION}{number}"
+        return OpenWindow(id, window.start, window.end)
+
+    def find_window(
+        self, text: str | None, now: Instant
+    ) -> OpenedWindow | SealedWindow | UnrecordedWindow:
+        """Return the window a reader means: ``daily``, ``daily:-1``, ``daily:2026-11-14``.
+
+        None is ``all`` or, on a board without it, the first window of its definition.
+        """
+        if text is None:
+            text = self.default
+        known = self.windows.get(text) or self.sealed.get(text) or self._open_by_id(text)
+        return known if known is not None else self._resolve(text, now)
+
+    def _open_by_id(self, id: str) -> OpenedWindow | None:
+        opened = self.windows.get(name_of_window(id))
+        return opened if opened is not None and opened.window.id == id else None
+
+    def is_recorded(self, id: str) -> bool:
+        """Tell whether there is a window with this id that a fact opened."""
+        return id in self.sealed or self._open_by_id(id) is not None
+
+    def scheduled(self, now: Instant) -> tuple[UnrecordedWindow, ...]:
+        """Return the next window of each recurrence that has none open.
+
+        Kept until one of them begins: each refusal of a batch tells it.
+        """
+        known = self._schedule
+        if known is None or not known.holds(self, now):
+            coming = tuple(self._coming(now))
+            begins = min((one.window.start or 0 for one in coming), default=None)
+            known = self._schedule = _Schedule(self.windows, self.defined_at, now, begins, coming)
+        return known.coming
+
+    def _coming(self, now: Instant) -> Iterator[UnrecordedWindow]:
+        for recurrence in self.board.windows:
+            if recurrence.name not in self.windows:
+                coming = recurrence.window_at(now)
+                if coming is None or self._recorded(coming) is not None:
+                    coming = recurrence.next_opening(now)
+                if coming is not None:
+                    yield self._unrecorded(coming, WindowState.SCHEDULED)
+
+    def listed(self, now: Instant) -> Iterator[ListedWindow]:
+        """Yield the sealed windows, oldest first, then the open ones, then the scheduled ones."""
+        recorded: Iterable[OpenedWindow | SealedWindow] = chain(
+            self.sealed.values(), self.windows.values()
+        )
+        found: Iterable[OpenedWindow | SealedWindow | UnrecordedWindow] = chain(
+            recorded, self.scheduled(now)
+        )
+        for one in found:
+            window = one.window
+            yield ListedWindow(window.name, window.id, window.start, window.end, one.state)
+
+    def _resolve(self, text: str, now: Instant) -> OpenedWindow | SealedWindow | UnrecordedWindow:
+        name = name_of_window(text)
+        for recurrence in self.board.windows:
+            if recurrence.name == name:
+                found = self._window_of(recurrence, text, now)
+                if found is not None:
+                    return found
+        raise self._unknown(text, now)
+
+    def _window_of(
+        self, recurrence: Recurrence, text: str, now: Instant
+    ) -> OpenedWindow | SealedWindow | UnrecordedWindow | None:
+        try:
+            window = recurrence.resolve(text, now)
+        except ValueError:  # Not an id of this recurrence, or none of its windows is now.
+            coming = recurrence.next_opening(now) if text == recurrence.name else None
+            if coming is None:
+                return None
+            window = coming
+        recorded = self._recorded(window)
+        if recorded is not None:
+            return recorded
+        if window.end is None or window.end > now:
+            return self._unrecorded(window, WindowState.SCHEDULED)
+        if self._passed_unrecorded(recurrence, window, now):
+            return self._unrecorded(window, WindowState.SEALED)
+        return None
+
+    def _recorded(self, window: Window) -> OpenedWindow | SealedWindow | None:
+        current = self.windows.get(window.name)
+        if current is not None and current.window.start == window.start:
+            return current
+        return self._sealed_at(window)
+
+    def _unrecorded(self, window: Window, state: WindowState) -> UnrecordedWindow:
+        """Return a window under the id it would be opened with: no other has entries under it."""
+        window = replace(window, id=self.edition(window).window)
+        ranking = Ranking(self.alias or self.board.name, window.id)
+        return UnrecordedWindow(window, ranking, self.terms, state)
+
+    def _passed_unrecorded(self, recurrence: Recurrence, window: Window, now: Instant) -> bool:
+        """Tell whether a window without a fact passed while nothing ran.
+
+        It did if a window before it is known, and if retention would have kept it until now. The
+        one window of a recurrence that has no other needs no such witness.
+        """
+        kept = self.board.retention.get(window.name)
+        if kept is not None and (window.end or 0) + _microseconds(kept) <= now:
+            return False
+        if window.id == window.name:
+            return True
+        oldest: OpenedWindow | SealedWindow | None = next(
+            (
+                sealed
+                for sealed in self.sealed.oldest_first(window.name)
+                if recurrence in sealed.terms.board.windows
+            ),
+            self.windows.get(window.name),
+        )
+        return oldest is not None and (oldest.window.start or 0) < (window.start or 0)
+
+    def _unknown(self, text: str, now: Instant) -> UnknownWindow:
+        return UnknownWindow(
+            board=self.board.name, window=text, known=self.names, opens_at=self.openings(now)
+        )
+
+    def openings(self, now: Instant) -> dict[str, str]:
+        """Return when the next window of each recurrence that has none open begins, by name."""
+        return {
+            coming.window.name: show_instant(coming.window.start)
+            for coming in self.scheduled(now)
+            if coming.window.start is not None
+        }
+
+    def _sealed_at(self, window: Window) -> SealedWindow | None:
+        """Return the last edition of a closed window."""
+        found = [
+            sealed
+            for sealed in self.sealed.starting(window.name, window.start)
+            if sealed.window.id.partition(EDITION)[0] == window.id
+        ]
+        return found[-1] if found else None
+
+
+def _microseconds(span: timedelta) -> int:
+    return int(span.total_seconds() * 1_000_000)
+
+
+def name_of_window(text: str) -> str:
+    """Return the name of the recurrence that a window's id, or a reader's word for it, is of."""
+    return text.partition(":")[0].partition(EDITION)[0]
+
+
+Known = Mapping[str, str | int | bool]
+"""Attributes of a player, by name."""
+
+
+class Profile(NamedTuple):
+    """A player's display name and attributes."""
+
+    name: str | None
+    attributes: Known
+
+
+NO_PLAYER = Profile(None, {})
+
+
+class State:
+    """All boards, keys, and players with a profile or friends."""
+
+    def __init__(self) -> None:
+        self.boards: dict[str, BoardState] = {}
+        self.profiles: dict[str, Profile] = {}
+        self.friends: dict[str, tuple[str, ...]] = {}
+        self.player_boards = PlayerBoards()
+        self._segmented: dict[Position, BoardState] | None = None
+        """The boards with segments, by the position of their first definition; None until needed,
+        and after a change of boards."""
+        self._untraced: list[BoardState] = []
+        """Those of them on which any player may have an entry."""
+        self.keys: dict[bytes, KeyCreated] = {}
+        """The keys that were not revoked, by their digests."""
+        self.keys_created: dict[str, Instant] = {}
+        """When keys were made, by their ids; not of those in a snapshot of an older version."""
+        self.keys_used: dict[str, Instant] = {}
+        """When keys were used last, as far as that is recorded, by their ids."""
+        self.locked = False
+        """Whether there was ever a key: revoking the last one opens nothing."""
+        self.profiled_at = Position(0)
+        """The position of the last profile change, for caches of display names."""
+        self.wrong_times: tuple[WrongTime, ...] = ()
+        """The stretches of the ledger whose times were corrected, in the order of that."""
+        self.revision = 0
+        """Grows with every fact noted that is not about a player, and when reads begin or end to be
+        stale: plans of requests go by it."""
+
+    def copy(self) -> "State":
+        """Return the state as it is: nothing that is noted in one of the two is in the other."""
+        state = copy(self)
+        state.boards = {name: page.copy() for name, page in self.boards.items()}
+        state.profiles, state.friends = dict(self.profiles), dict(self.friends)
+        state.keys, state.player_boards = dict(self.keys), self.player_boards.copy()
+        state.keys_created, state.keys_used = dict(self.keys_created), dict(self.keys_used)
+        state.forget_segmented()
+        return state
+
+    def page(self, board: str) -> BoardState:
+        """Return a board's page. Raises UnknownBoard."""
+        page = self.boards.get(board)
+        if page is None:
+            raise UnknownBoard(board)
+        return page
+
+    def profile(self, player: str) -> Profile:
+        """Return a player's profile; most players have an empty one."""
+        return self.profiles.get(player, NO_PLAYER)
+
+    def segments(self, page: BoardState, player: str) -> list[str]:
+        """Return the segments of a board that a player is in."""
+        if not page.board.segments or player not in self.profiles:
+            return []
+        return segments_of(page.board, self.profiles[player].attributes)
+
+    @property
+    def segmented(self) -> Mapping[Position, BoardState]:
+        """The boards with segments, by the position of their first definition, in that order."""
+        if self._segmented is None:
+            pages = self.boards.values()
+            self._segmented = {page.since: page for page in pages if page.board.segments}
+            self._untraced = [page for page in self._segmented.values() if not page.traced]
+        return self._segmented
+
+    def forget_segmented(self) -> None:
+        """Have the boards with segments found again, after a change of boards."""
+        self._segmented = None
+
+    def trace(self, page: BoardState) -> None:
+        """Note that every player with an entry on a board is among the player_boards."""
+        page.traced = True
+        self.forget_segmented()
+
+    def enter(self, page: BoardState, player: str) -> None:
+        """Note that a player submits to a board, if the board has segments."""
+        if page.board.segments:
+            self.player_boards.add(player, page.since)
+
+    def sweep_entrants(self) -> None:
+        """Forget some players of retired boards. Only when no fact is to be taken back."""
+        if not self.player_boards.swept:
+            self.player_boards.sweep({page.since for page in self.boards.values()})
+
+    def concerned(self, player: str, changed: Set[str]) -> list[BoardState]:
+        """Return the boards, in their order, on which changed attributes may move a player."""
+        boards = self.segmented
+        entered = [
+            boards[since] for since in self.player_boards.boards_of(player) if since in boards
+        ]
+        pages = {page.since: page for page in (*entered, *self._untraced)}
+        return [
+            page for _, page in sorted(pages.items()) if not changed.isdisjoint(page.board.segments)
+        ]
+
+    def news(self, player: str, attributes: Attributes) -> Attributes:
+        """Return those of a submission's attributes that differ from the known ones."""
+        known = self.profile(player).attributes
+        return {name: value for name, value in attributes.items() if differs(known, name, value)}
+
+    def note_attributes(self, player: str, attributes: Attributes) -> None:
+        """Merge a submission's attributes into a player's profile."""
+        known = self.profile(player)
+        self.profiles[player] = Profile(known.name, {**known.attributes, **attributes})
+
+    def note(self, recorded: Recorded) -> None:
+        """Apply a fact. Submissions do not change the state."""
+        fact, position = recorded.fact, recorded.position
+        self.revision += not isinstance(fact, PlayerProfiled | NameSet | FriendsSet | PlayerErased)
+        match fact:
+            case BoardDefined():
+                self._define(fact, position, recorded.at)
+            case BoardRetired():
+                self._retire(fact)
+            case WindowOpened() | WindowSealed() | WindowDropped():
+                self._turn(fact, position, recorded.at)
+            case TimeCorrected():
+                self.wrong_times = (*self.wrong_times, fact.wrong)
+            case WindowsCorrected():
+                if (page := self.boards.get(fact.board)) is not None:
+                    page.correct(fact, position)
+            case PlayerProfiled() | NameSet():
+                self._profile(fact)
+                self.profiled_at = position
+            case FriendsSet():
+                self.friends[fact.player] = fact.friends
+            case PlayerErased():
+                self.profiles.pop(fact.player, None)
+                self.friends.pop(fact.player, None)
+                self.profiled_at = position
+            case KeyCreated() | KeysUsed() | KeyRevoked():
+                self._note_key(fact, recorded.at)
+            case _:
+                pass
+
+    def _note_key(self, fact: KeyCreated | KeysUsed | KeyRevoked, at: Instant) -> None:
+        match fact:
+            case KeyCreated():
+                self.keys[fact.digest] = fact
+                self.keys_created[fact.id] = at
+                self.locked = True
+            case KeysUsed():
+                for key in self.keys.values():
+                    if (used := fact.used.get(key.id)) is not None:
+                        self.keys_used[key.id] = max(used, self.keys_used.get(key.id, used))
+            case KeyRevoked():
+                self.keys = {digest: key for digest, key in self.keys.items() if key.id != fact.id}
+                self.keys_created.pop(fact.id, None)
+                self.keys_used.pop(fact.id, None)
+
+    def _turn(
+        self, fact: WindowOpened | WindowSealed | WindowDropped, position: Position, at: Instant
+    ) -> None:
+        page = self.boards.get(fact.board)
+        if page is None or page.is_stale(fact):
+            return
+        match fact:
+            case WindowOpened():
+                self._open(page, fact)
+            case WindowSealed():
+                self._seal(page, fact.window, position, at)
+            case WindowDropped():
+                page.sealed.pop(fact.window, None)
+
+    def _profile(self, fact: PlayerProfiled | NameSet) -> None:
+        """Apply a profile fact; fields that it does not set stay."""
+        known = self.profile(fact.player)
+        name = known.name if isinstance(fact, AttributesSet) else fact.name
+        attributes = known.attributes if isinstance(fact, NameSet) else fact.attributes or {}
+        self.profiles[fact.player] = Profile(name, attributes)
+
+    def _retire(self, fact: BoardRetired) -> None:
+        page = self.boards.pop(fact.board, None)
+        if page is not None:
+            self.player_boards.retire(page.since)
+            self.forget_segmented()
+
+    def _define(self, fact: BoardDefined, position: Position, at: Instant) -> None:
+        board = Board.define(fact.board, fact.definition)
+        self.forget_segmented()
+        page = self.boards.get(fact.board)
+        if page is None:
+            page = self.boards[fact.board] = BoardState(board, position)
+        else:
+            going_on = {window.window for window in fact.windows}
+            for window, *_ in list(page.windows.values()):
+                if window.id not in going_on:
+                    self._seal(page, window.id, position, at)
+            page.earlier.append((page.defined_at, page.board))
+            page.traced = page.traced and bool(page.board.segments)
+            page.adopt(board, position)
+        windows = [page.opened(window) for window in fact.windows]
+        page.windows = {opened.window.name: opened for opened in windows}
+        for opened in windows:
+            page.sealed.pop(opened.window.id, None)  # Taken out earlier, and put back now.
+
+    def _open(self, page: BoardState, fact: WindowOpened) -> None:
+        opened = page.opened(OpenWindow(fact.window, fact.start, fact.end))
+        windows = {**page.windows, opened.window.name: opened}
+        names = (recurrence.name for recurrence in page.board.windows)
+        page.windows = {name: windows[name] for name in names if name in windows}
+
+    def _seal(self, page: BoardState, id: str, position: Position, at: Instant) -> None:
+        name = name_of_window(id)
+        if name not in page.windows or page.windows[name].window.id != id:
+            return
+        open_until_now = page.windows[name]
+        page.windows = {key: value for key, value in page.windows.items() if key != name}
+        page.sealed[id] = SealedWindow(*open_until_now, position, at)
+
+
+class Savepoint:
+    """A savepoint: the parts of the state that some facts change, as they were before.
+
+    Its cost is that of the change: none for plain submissions, by far the most facts.
+    """
+
+    __slots__ = (
+        "_boards",
+        "_friends",
+        "_keys",
+        "_pages",
+        "_profiled_at",
+        "_profiles",
+        "_state",
+        "_wrong_times",
+    )
+
+    def __init__(self, state: State, facts: Iterable[Recorded]) -> None:
+        self._state = state
+        self._profiled_at, self._wrong_times = state.profiled_at, state.wrong_times
+        self._profiles: dict[str, Profile | None] = {}
+        self._friends: dict[str, tuple[str, ...] | None] = {}
+        self._boards: dict[str, BoardState] | None = None
+        self._pages: dict[str, BoardState] = {}
+        self._keys: (
+            tuple[dict[bytes, KeyCreated], dict[str, Instant], dict[str, Instant], bool] | None
+        ) = None
+        for recorded in facts:
+            self._keep(recorded.fact)
+
+    def _keep(self, fact: Fact) -> None:
+        state = self._state
+        match fact:
+            case ScoreSubmitted():
+                if fact.attributes:
+                    self._profiles[fact.player] = state.profiles.get(fact.player)
+            case PlayerProfiled() | NameSet() | PlayerErased() | FriendsSet():
+                self._profiles[fact.player] = state.profiles.get(fact.player)
+                self._friends[fact.player] = state.friends.get(fact.player)
+            case KeyCreated() | KeyRevoked() | KeysUsed():
+                created, used = dict(state.keys_created), dict(state.keys_used)
+                self._keys = dict(state.keys), created, used, state.locked
+            case (
+                BoardDefined()
+                | BoardRetired()
+                | WindowOpened()
+                | WindowSealed()
+                | WindowDropped()
+                | WindowsCorrected()
+            ):
+                self._boards = dict(state.boards)
+                if fact.board not in self._pages and (page := state.boards.get(fact.board)):
+                    self._pages[fact.board] = page.copy()
+
+    def go_back(self) -> None:
+        """Undo the facts, as many of them as were applied."""
+        state = self._state
+        state.profiled_at, state.wrong_times = self._profiled_at, self._wrong_times
+        _put_back(state.profiles, self._profiles)
+        _put_back(state.friends, self._friends)
+        if self._keys is not None:
+            state.keys, state.keys_created, state.keys_used, state.locked = self._keys
+        if self._boards is not None:
+            state.boards = self._boards | self._pages
+            state.forget_segmented()
+
+
+def _put_back(noted: dict[str, T], before: Mapping[str, T | None]) -> None:
+    for id, known in before.items():
+        if known is None:
+            noted.pop(id, None)
+        else:
+            noted[id] = known
+
+
+def differs(known: Known, name: str, value: str | int | bool) -> bool:
+    """Whether a value is another one than the known. True and 1 are two values."""
+    before = known.get(name)
+    return before != value or type(before) is not type(value)
+
+
+def differing(before: Known, after: Known) -> set[str]:
+    """Return the names of the attributes that differ, or that only one of the two has."""
+    changed = {name for name, value in after.items() if differs(before, name, value)}
+    return changed | (before.keys() - after.keys())
+
+
+def segments_of(board: Board, attributes: Known) -> list[str]:
+    """Return the segments of a board that a player with these attributes is in."""
+    return [
+        f"{name}:{value_text(attributes[name])}" for name in board.segments if name in attributes
+    ]
+
+
+def value_text(value: str | int | bool) -> str:
+    """Return a value of an attribute as a segment is named by it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

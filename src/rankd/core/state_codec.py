@@ -1,0 +1,251 @@
+"""The codec of the state, which a snapshot stores beside the index.
+
+The state is taken between two batches and written while work goes on, so it is copied first, and
+the copy never changes: boards are few, and of players a copy of the dictionary is enough, for
+profiles are replaced, never changed.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from rankd.core.player_boards import PlayerBoards
+from rankd.core.state import BoardState, OpenedWindow, Profile, SealedWindow, State, Terms
+from rankd.errors import SnapshotDamaged
+from rankd.model.board import Board
+from rankd.model.facts import (
+    ExpiringKeyCreated,
+    KeyCreated,
+    OpenWindow,
+    Position,
+    WrongTime,
+)
+from rankd.model.window import Instant, Window
+from rankd.ports import Ranking
+
+VERSION = 1
+
+PLAYERS_PER_FRAME = 4_096
+"""Encoding so many holds the interpreter for about a millisecond."""
+
+
+class Heading(msgspec.Struct, tag="heading", array_like=True):
+    """Which moment of which ledger is noted."""
+
+    version: int
+    checkpoint: Position
+    at: Instant
+    link: bytes
+    """The ledger's hash chain there: a snapshot of another ledger is told by it."""
+    profiled_at: Position
+    unstored: dict[int, bytes]
+
+
+class KeysFrame(msgspec.Struct, tag="keys", array_like=True):
+    """The keys."""
+
+    keys: list[KeyCreated]
+    locked: bool
+    created: dict[str, Instant] = {}
+    used: dict[str, Instant] = {}
+
+
+class ExpiringKeysFrame(msgspec.Struct, tag="expiring_keys", array_like=True):
+    """Keys that expire.
+
+    A frame of its own, and only where there are any: a version that knows no expiry must not read
+    past it.
+    """
+
+    keys: list[ExpiringKeyCreated]
+
+
+class SealedFrame(msgspec.Struct, array_like=True):
+    """A closed window."""
+
+    window: str
+    name: str
+    start: Instant | None
+    end: Instant | None
+    definition: dict[str, Any]
+    through: Position
+    at: Instant
+
+
+class BoardFrame(msgspec.Struct, tag="board", array_like=True):
+    """A page of the state."""
+
+    name: str
+    definition: dict[str, Any]
+    since: Position
+    defined_at: Position
+    windows: list[OpenWindow]
+    sealed: list[SealedFrame]
+    earlier: list[tuple[Position, dict[str, Any]]]
+    traced: bool = False
+    corrected_at: Position = Position(0)
+
+
+class NotedWrongTimes(msgspec.Struct, tag="wrong_times", array_like=True):
+    """The stretches of the ledger whose times were corrected."""
+
+    stretches: tuple[WrongTime, ...]
+
+
+class ProfilesFrame(msgspec.Struct, tag="profiles", array_like=True):
+    """Some players' profiles, or some players and the boards with segments they submitted to.
+
+    The two share a frame so that an older version, which knows no player_boards, reads past them.
+    """
+
+    profiles: list[tuple[str, str | None, dict[str, str | int | bool]]]
+    player_boards: list[tuple[str, tuple[Position, ...]]] = []
+
+
+class FriendsFrame(msgspec.Struct, tag="friends", array_like=True):
+    """Some players' friends."""
+
+    friends: list[tuple[str, tuple[str, ...]]]
+
+
+Frame = (
+    Heading
+    | KeysFrame
+    | ExpiringKeysFrame
+    | BoardFrame
+    | NotedWrongTimes
+    | ProfilesFrame
+    | FriendsFrame
+)
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Frame).decode
+
+
+class DecodedState(msgspec.Struct):
+    """A decoded state, and its heading."""
+
+    heading: Heading
+    state: State
+
+
+def placeholder() -> DecodedState:
+    """Return an empty state, before the first fact."""
+    return DecodedState(Heading(VERSION, Position(0), Instant(0), b"", Position(0), {}), State())
+
+
+def take_notes(state: State, heading: Heading) -> Iterator[bytes]:
+    """Return the frames of a state as it is now. They are encoded lazily, from copies."""
+    few: list[Frame] = [
+        *_note_keys(state),
+        *map(_note_page, state.boards.values()),
+    ]
+    if state.wrong_times:
+        few.append(NotedWrongTimes(state.wrong_times))
+    return _frames(
+        heading, few, dict(state.profiles), dict(state.friends), state.player_boards.copy()
+    )
+
+
+def _frames(
+    heading: Heading,
+    few: Sequence[Frame],
+    profiles: dict[str, Profile],
+    friends: dict[str, tuple[str, ...]],
+    player_boards: PlayerBoards,
+) -> Iterator[bytes]:
+    yield _encode(heading)
+    yield from map(_encode, few)
+    known = iter(profiles.items())
+    while some := list(islice(known, PLAYERS_PER_FRAME)):
+        yield _encode(ProfilesFrame([(id, one.name, dict(one.attributes)) for id, one in some]))
+    circles = iter(friends.items())
+    while several := list(islice(circles, PLAYERS_PER_FRAME)):
+        yield _encode(FriendsFrame(several))
+    entered = iter(player_boards)
+    while players := list(islice(entered, PLAYERS_PER_FRAME)):
+        yield _encode(ProfilesFrame([], players))
+
+
+def _note_keys(state: State) -> list[Frame]:
+    expiring = [key for key in state.keys.values() if isinstance(key, ExpiringKeyCreated)]
+    others = [key for key in state.keys.values() if not isinstance(key, ExpiringKeyCreated)]
+    noted = KeysFrame(others, state.locked, dict(state.keys_created), dict(state.keys_used))
+    return [noted, ExpiringKeysFrame(expiring)] if expiring else [noted]
+
+
+def _note_page(page: BoardState) -> BoardFrame:
+    return BoardFrame(
+        page.board.name,
+        page.board.definition(),
+        page.since,
+        page.defined_at,
+        [OpenWindow(window.id, window.start, window.end) for window, *_ in page.windows.values()],
+        [_note_sealed(sealed) for sealed in page.sealed.values()],
+        [(position, board.definition()) for position, board in page.earlier],
+        page.traced,
+        page.corrected_at,
+    )
+
+
+def _note_sealed(sealed: SealedWindow) -> SealedFrame:
+    window = sealed.window
+    return SealedFrame(
+        window.id,
+        window.name,
+        window.start,
+        window.end,
+        sealed.terms.board.definition(),
+        sealed.through,
+        sealed.at,
+    )
+
+
+def read_notes(frames: Iterable[bytes]) -> DecodedState:
+    """Return the state that was noted. Raises SnapshotDamaged."""
+    heading: Heading | None = None
+    state = State()
+    try:
+        for frame in map(_decode, frames):
+            match frame:
+                case Heading():
+                    heading = frame
+                case KeysFrame(keys, locked, created, used):
+                    state.keys |= {key.digest: key for key in keys}
+                    state.locked, state.keys_created, state.keys_used = locked, created, used
+                case ExpiringKeysFrame(keys):
+                    state.keys |= {key.digest: key for key in keys}
+                case BoardFrame():
+                    state.boards[frame.name] = _read_page(frame)
+                case NotedWrongTimes(stretches):
+                    state.wrong_times = stretches
+                case ProfilesFrame(profiles, player_boards):
+                    state.profiles |= {id: Profile(name, known) for id, name, known in profiles}
+                    living = {page.since for page in state.boards.values()} if player_boards else ()
+                    state.player_boards.update(player_boards, living)
+                case FriendsFrame(friends):
+                    state.friends |= dict(friends)
+    except msgspec.MsgspecError as exc:
+        raise SnapshotDamaged(f"the notes beside the index cannot be read: {exc}") from exc
+    if heading is None or heading.version != VERSION:
+        raise SnapshotDamaged("the notes beside the index are of another version")
+    state.profiled_at = heading.profiled_at
+    return DecodedState(heading, state)
+
+
+def _read_page(noted: BoardFrame) -> BoardState:
+    page = BoardState(Board.define(noted.name, noted.definition), noted.since)
+    page.defined_at, page.traced = noted.defined_at, noted.traced
+    page.corrected_at = noted.corrected_at
+    page.earlier = [(at, Board.define(noted.name, before)) for at, before in noted.earlier]
+    windows: list[OpenedWindow] = [page.opened(window) for window in noted.windows]
+    page.windows = {opened.window.name: opened for opened in windows}
+    for one in noted.sealed:
+        window = Window(one.name, one.window, one.start, one.end)
+        terms = page.terms
+        if one.definition != noted.definition:
+            terms = Terms(Board.define(noted.name, one.definition))
+        ranking = Ranking(noted.name, one.window)
+        page.sealed[one.window] = SealedWindow(window, ranking, terms, one.through, one.at)
+    return page

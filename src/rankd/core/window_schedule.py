@@ -1,0 +1,219 @@
+"""When windows open, close and are dropped: the facts that are due, and when the next ones are.
+
+A window rolls over by a fact with a key of its own, so it does so once, on whichever node. The cost
+follows the windows that are due: due times are in heaps, and only boards with changed windows are
+computed again. Closing and opening go by ledger time. Dropping cannot be undone by waiting, so it
+goes by time that has lasted.
+"""
+
+from collections.abc import Iterable, Iterator
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+from rankd.core.state import BoardState, State
+from rankd.core.steady_clock import CertainTime
+from rankd.model.board import Board
+from rankd.model.facts import (
+    Fact,
+    OpenWindow,
+    Position,
+    WindowDropped,
+    WindowOpened,
+    WindowSealed,
+)
+from rankd.model.window import Instant
+
+NEVER: Instant = 2**63 - 1
+
+HEAP_SLACK = 64
+"""How many outlived times a heap holds beyond as many as there are boards."""
+
+
+class _DueTimes:
+    """When each board is due, the earliest first."""
+
+    def __init__(self) -> None:
+        self._times: dict[str, Instant] = {}
+        self._heap: list[tuple[Instant, str]] = []
+
+    def put(self, board: str, at: Instant | None) -> None:
+        """Note when a board is due; None for never."""
+        if at is None:
+            self._times.pop(board, None)
+        elif self._times.get(board) != at:
+            self._times[board] = at
+            heappush(self._heap, (at, board))
+            if len(self._heap) > 2 * len(self._times) + HEAP_SLACK:
+                self._heap = [(at, board) for board, at in self._times.items()]
+                heapify(self._heap)
+
+    def next(self) -> Instant:
+        """Return when the first board is due."""
+        while self._heap and self._times.get(self._heap[0][1]) != self._heap[0][0]:
+            heappop(self._heap)
+        return self._heap[0][0] if self._heap else NEVER
+
+    def take(self, now: Instant) -> list[str]:
+        """Return the boards that are due, and forget when they were."""
+        boards = []
+        while self.next() <= now:
+            _, board = heappop(self._heap)
+            del self._times[board]
+            boards.append(board)
+        return boards
+
+
+class _Seen(NamedTuple):
+    """The values that a board's due times were computed from."""
+
+    page: BoardState
+    windows: object
+    defined_at: Position
+    sealed_changes: int
+
+    def is_of(self, page: BoardState) -> bool:
+        """Whether nothing of a page has changed since."""
+        return (
+            self.page is page
+            and self.windows is page.windows
+            and self.defined_at == page.defined_at
+            and self.sealed_changes == page.sealed.changes
+        )
+
+
+class Schedule:
+    """When the windows of all boards turn."""
+
+    def __init__(self) -> None:
+        self._state: State | None = None
+        self._seen: dict[str, _Seen] = {}
+        self._turns, self._drops = _DueTimes(), _DueTimes()
+        self._taken: set[str] = set()
+        """Boards whose facts were returned as due: ``next`` works them out again."""
+
+    def due(self, state: State, now: Instant, lasted: CertainTime | None = None) -> list[Fact]:
+        """Return the facts that close, open and drop the windows that are due.
+
+        They are returned again until ``next`` is asked.
+        """
+        through = now if lasted is None else lasted.through
+        if state is not self._state:
+            self._work_out(state, now, None)
+        self._taken.update(self._turns.take(now), self._drops.take(through))
+        facts: list[Fact] = []
+        for page in filter(None, map(state.boards.get, sorted(self._taken))):
+            facts += [*turns_of(page, now), *_drops_of(page, through)]
+        return facts
+
+    def next(
+        self,
+        state: State,
+        now: Instant,
+        lasted: CertainTime | None = None,
+        boards: Iterable[str] | None = None,
+    ) -> Instant:
+        """Return when the next window of any board closes, opens or is dropped.
+
+        ``boards`` names those that facts were about since the last time; None is any.
+        """
+        self._work_out(state, now, boards)
+        drop_at = self._drops.next()
+        if drop_at != NEVER and lasted is not None:
+            drop_at = max(drop_at, lasted.again_at)
+        return min(self._turns.next(), drop_at)
+
+    def _work_out(self, state: State, now: Instant, boards: Iterable[str] | None) -> None:
+        """Find out when the boards are due that have changed."""
+        if state is not self._state or boards is None:
+            boards = {*state.boards, *self._seen}
+        self._state = state
+        for board in {*boards, *self._taken}:
+            page, seen = state.boards.get(board), self._seen.get(board)
+            if page is None:
+                self._forget(board)
+            elif seen is None or board in self._taken or not seen.is_of(page):
+                self._seen[board] = _Seen(page, page.windows, page.defined_at, page.sealed.changes)
+                is_due = any(turns_of(page, now))
+                self._turns.put(board, now if is_due else next_turn_of(page, now))
+                self._drops.put(board, page.next_drop())
+        self._taken.clear()
+
+    def _forget(self, board: str) -> None:
+        self._seen.pop(board, None)
+        self._turns.put(board, None)
+        self._drops.put(board, None)
+
+
+def due_turns(state: State, now: Instant) -> list[Fact]:
+    """Return the facts that are due on all boards."""
+    return Schedule().due(state, now)
+
+
+def next_turn(state: State, now: Instant) -> Instant:
+    """Return when the next window of any board closes, opens or is dropped."""
+    return Schedule().next(state, now)
+
+
+def turns_of(page: BoardState, now: Instant) -> Iterator[WindowSealed | WindowOpened]:
+    """Yield the facts that close and open the due windows of a board."""
+    # Not where the board was defined first: another definition may use an id again that was
+    # dropped, and a key that was used is left out.
+    name, since = page.board.name, page.turned_since
+    ending = {window.name for window in page.over(now)}
+    for window in page.over(now):
+        yield WindowSealed(name, window.id, since=since)
+    for recurrence in page.board.windows:
+        if recurrence.name in page.windows and recurrence.name not in ending:
+            continue
+        window_now = recurrence.window_at(now)
+        if window_now is None or _was_sealed(page, recurrence.name, window_now.start):
+            continue
+        opened = page.edition(window_now)
+        yield WindowOpened(name, opened.window, opened.start, opened.end, since)
+
+
+def _drops_of(page: BoardState, now: Instant) -> Iterator[Fact]:
+    for window in page.kept_enough(now):
+        yield WindowDropped(page.board.name, window, page.turned_since)
+
+
+def _was_sealed(page: BoardState, name: str, start: Instant | None) -> bool:
+    """Whether this very window was closed early: then it stays closed."""
+    return any(sealed.terms.board == page.board for sealed in page.sealed.starting(name, start))
+
+
+def windows_at(page: BoardState | None, board: Board, now: Instant) -> tuple[OpenWindow, ...]:
+    """Return the windows that a board has open once it is defined so, at this time.
+
+    A window that is open and of the same time goes on, under the id it has.
+    """
+    scratch = page or BoardState(board, Position(0))
+    windows: list[OpenWindow] = []
+    for recurrence in board.windows:
+        window = recurrence.window_at(now)
+        if window is None:
+            continue
+        open_now = scratch.windows.get(recurrence.name)
+        if open_now is not None and (open_now.window.start, open_now.window.end) == (
+            window.start,
+            window.end,
+        ):
+            windows.append(OpenWindow(open_now.window.id, window.start, window.end))
+        else:
+            windows.append(scratch.edition(window))
+    return tuple(windows)
+
+
+def next_turn_of(page: BoardState, now: Instant) -> Instant | None:
+    """Return when the next window of a board opens or closes; None if none ever does."""
+    closing = [opened.window.end for opened in page.windows.values()]
+    ends = [end for end in closing if end is not None]
+    return min([*ends, *_openings(page, now)], default=None)
+
+
+def _openings(page: BoardState, now: Instant) -> Iterator[Instant]:
+    for recurrence in page.board.windows:
+        if recurrence.name not in page.windows:
+            coming = recurrence.next_opening(now)
+            if coming is not None and coming.start is not None:
+                yield coming.start

@@ -1,0 +1,777 @@
+"""The write path: many callers, one writer task, one commit for all gathered facts.
+
+Callers put their facts in a bounded queue and wait. One task, independent of any request, takes all
+queued facts, appends them as one, folds them, and answers each caller. While a commit is on its way
+to the disk the next batch gathers, so a commit is shared by more facts under load.
+
+A caller that goes away takes nothing with it: its facts are appended and folded all the same, and
+a retry with the same key gets the answer it did not wait for.
+
+When the ledger fails the writer pauses: every further call is refused with a certain ``no``.
+Whether the last commit is on the disk can only be told by opening the ledger anew. If that finds
+all that was acknowledged, the writer goes on; if not, or if a fold fails, it has stopped for good.
+
+A ledger that is shared may be lost and come back. While it is lost a second task refuses the
+waiting requests, or spools them: the writer may still be resolving its last append, and the
+requests behind that one were certainly not appended.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
+from typing import Any, NamedTuple, overload
+from uuid import uuid4
+
+import msgspec
+
+from rankd.core.fold import Receipts, counts_on
+from rankd.core.projector import Projector, keyed
+from rankd.core.segment_values import SEGMENT_VALUES_MAX, SegmentValues
+from rankd.core.steady_clock import steady
+from rankd.core.supervisor import Supervisor
+from rankd.core.window_schedule import Schedule
+from rankd.errors import (
+    LedgerUnavailable,
+    Overloaded,
+    RankdError,
+    SubmissionKeyReused,
+    TooManySegmentValues,
+)
+from rankd.model.board import Board
+from rankd.model.facts import Fact, Position, Recorded, ScoreSubmitted, fingerprints
+from rankd.model.receipt import Receipt
+from rankd.model.window import Instant
+from rankd.ports import Appended, Clock, FirstUse, Ledger, ReopenableLedger, Spool, StoredReceipt
+
+_log = logging.getLogger(__name__)
+
+WAITING_FACTS_MAX = 65_536
+"""The length of the queue: some tens of milliseconds of work. More would only wait longer."""
+
+BATCH_FACTS_MAX = 8_192
+"""The facts of one commit: enough to make the disk's share small, few enough to answer soon."""
+
+TOLD_TOGETHER_MAX = 64
+"""How many callers are answered in one iteration of the loop. The others wait for the next, so that
+reads and the next commit do not wait for all of them."""
+
+
+class DefinitionChanged(Exception):
+    """The board was redefined or retired after the submissions were checked: check them again."""
+
+
+class WriteResult(msgspec.Struct, frozen=True, gc=False):
+    """The result of writing one fact."""
+
+    position: Position
+    receipt: Receipt | None
+    """Only submissions have one, and of those not the ones whose board was retired meanwhile."""
+    duplicate: bool = False
+    """Whether its key was used before: the receipt is that of the first time."""
+    error: RankdError | None = None
+    pending: ScoreSubmitted | None = None
+    """The submission, if it is recorded and its outcome is not known yet: the index is out of
+    reach, or another node folded it and has not stored the receipt."""
+
+
+class WriteResults(Sequence[WriteResult]):
+    """The results of facts that were all new, each built on access."""
+
+    def __init__(self, positions: Sequence[Position], receipts: Receipts) -> None:
+        self.positions = positions
+        self.receipts = receipts
+        """Of these and perhaps of others."""
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    @overload
+    def __getitem__(self, place: int) -> WriteResult: ...
+    @overload
+    def __getitem__(self, place: slice) -> "WriteResults": ...
+    def __getitem__(self, place: int | slice) -> "WriteResult | WriteResults":
+        if isinstance(place, slice):
+            return WriteResults(self.positions[place], self.receipts)
+        position = self.positions[place]
+        return WriteResult(position, self.receipts.get(position))
+
+
+HandedIn = Callable[[Sequence[WriteResult] | Exception], None]
+"""A callback with the results of the facts, or the error. It must not raise or block."""
+
+
+class _PendingWrite(NamedTuple):
+    facts: Sequence[Fact]
+    boards: Sequence[Board]
+    tell: HandedIn
+
+
+class Writer:
+    """Takes facts from many callers and hands them to the ledger and the fold, in one order."""
+
+    def __init__(  # noqa: PLR0913 - what it is put together from
+        self,
+        *,
+        ledger: Ledger,
+        projector: Projector,
+        clock: Clock,
+        reading: AbstractContextManager[Any],
+        unstored: dict[Position, bytes],
+        spool: Spool | None = None,
+        supervisor: Supervisor | None = None,
+        waiting_max: int = WAITING_FACTS_MAX,
+        batch_max: int = BATCH_FACTS_MAX,
+        segment_values_max: int = SEGMENT_VALUES_MAX,
+    ) -> None:
+        self.projector = projector
+        self.unstored = unstored
+        """Receipts of submissions with a key that the ledger does not keep yet."""
+        self.others: dict[Position, bytes] = {}
+        """Receipts of keyed submissions of other nodes, until they are known to be stored."""
+        self.link = b""
+        """The ledger's hash chain at the last append."""
+        self.commits = 0
+        """How many appends there were."""
+        self.failure: RankdError | None = None
+        """Why it takes nothing, if that is so."""
+        self.stopped = asyncio.Event()
+        """Set when that is for good: only a new start can help."""
+        self.spool = spool
+        """Where submissions wait while the ledger cannot be reached, if that is wanted."""
+        self.spooled = 0
+        """How many were put there."""
+        self._spool_refuses = False
+        self._supervisor = supervisor or Supervisor()
+        self._ledger = ledger
+        self._clock = steady(clock)
+        self._reading = reading
+        self._waiting_max = waiting_max
+        self._batch_max = batch_max
+        self._segment_values = SegmentValues(segment_values_max)
+        self._waiting: list[_PendingWrite] = []
+        self._waiting_facts = 0
+        self._untold: deque[tuple[_PendingWrite, Sequence[WriteResult] | Exception]] = deque()
+        """Requests with results that were not delivered yet, in order."""
+        self._wake = asyncio.Event()
+        self._arrived = asyncio.Event()
+        """The same, for the task that refuses requests."""
+        self._turn = asyncio.Lock()
+        self._refusing = asyncio.Lock()
+        """Held while some are refused that the writer does not know of any more."""
+        self._closing = False
+        self._turn_at: Instant = 0
+        self._schedule = Schedule()
+        self._at: Instant = 0
+        """The ledger's time at the last append, though it may have brought no new fact."""
+        self._corrections = 0
+        """How often the time had been corrected by then."""
+
+    @property
+    def turn_at(self) -> Instant:
+        """When the next window opens, closes or is dropped."""
+        return self._turn_at
+
+    @property
+    def waiting(self) -> int:
+        """How many facts wait for a commit."""
+        return self._waiting_facts
+
+    # ------------------------------------------------------------------------- callers
+
+    async def put(
+        self, facts: Sequence[Fact], *, boards: Sequence[Board] = ()
+    ) -> Sequence[WriteResult]:
+        """Record and fold facts; return the result of each, in order.
+
+        Raises Overloaded at once when too many are waiting, LedgerUnavailable, and Overtaken if
+        ``boards``, which they were checked against, are no longer in force when their turn comes.
+        """
+        answers: asyncio.Future[Sequence[WriteResult]] = asyncio.get_running_loop().create_future()
+
+        def tell(told: Sequence[WriteResult] | Exception) -> None:
+            if answers.done():
+                return  # Whoever asked has gone away.
+            if isinstance(told, Exception):
+                answers.set_exception(told)
+            else:
+                answers.set_result(told)
+
+        self.hand_in(facts, tell, boards=boards)
+        return await answers
+
+    def hand_in(
+        self, facts: Sequence[Fact], tell: HandedIn, *, boards: Sequence[Board] = ()
+    ) -> None:
+        """Do the same as ``put``, with a callback.
+
+        Raises Overloaded and LedgerUnavailable at once; then the callback is not called.
+        """
+        self._refuse_if_stopped()
+        if self._waiting_facts + len(facts) > self._waiting_max:
+            raise Overloaded(waiting_max=self._waiting_max)
+        self._waiting.append(_PendingWrite(facts, boards, tell))
+        self._waiting_facts += len(facts)
+        if len(self._waiting) == 1:
+            self._wake.set()
+            self._arrived.set()
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Hold the writer between two batches, exclusively.
+
+        Raises LedgerUnavailable rather than wait behind a write to a lost ledger.
+        """
+        await self._come()
+        try:
+            self._refuse_if_stopped()
+            yield
+        finally:
+            self._turn.release()
+
+    @property
+    def standstill(self) -> AbstractAsyncContextManager[None]:
+        """The writer between two batches, also of an writer that takes nothing any more.
+
+        The projector is at the end of an append then, and ``link`` and ``unstored`` belong to it.
+        """
+        return self._turn
+
+    async def _come(self) -> None:
+        if not self._ledger.shared or not self._turn.locked():
+            await self._turn.acquire()
+            return
+        coming = asyncio.ensure_future(self._turn.acquire())
+        losing = asyncio.ensure_future(self._ledger.lost())  # type: ignore[attr-defined]
+        try:
+            await asyncio.wait({coming, losing}, return_when=asyncio.FIRST_COMPLETED)
+            if not coming.done() and losing.exception() is None:
+                raise losing.result()
+            await coming
+        except BaseException:
+            if coming.done() and not coming.cancelled():
+                self._turn.release()
+            coming.cancel()
+            raise
+        finally:
+            losing.cancel()
+
+    def _refuse_if_stopped(self) -> None:
+        if self._closing:
+            raise LedgerUnavailable("the engine has stopped; open it anew", applied="no")
+        if self.failure is not None:
+            raise self._refusal() from self.failure
+
+    def _refusal(self) -> LedgerUnavailable:
+        what = "has stopped; open it anew" if self.stopped.is_set() else "waits for its ledger"
+        return LedgerUnavailable(f"the engine {what}: {self.failure}", applied="no")
+
+    # -------------------------------------------------------------------------- writer
+
+    async def run(self) -> None:
+        """Serve until closed, then until nothing waits any more."""
+        if not self._ledger.shared:
+            await self._write()
+            return
+        refuser = self._supervisor.start("refuser", self._refuse_while_lost)
+        try:
+            await self._write()
+        finally:
+            async with self._refusing:
+                refuser.cancel()
+            await asyncio.gather(refuser, return_exceptions=True)
+
+    async def _write(self) -> None:
+        while not (self._closing and not self._waiting):
+            if not self._waiting:
+                self._wake.clear()
+                if self._ledger.shared and self.unstored:
+                    await self._hand_in_receipts()
+                await self._free_dropped()
+                await self._wake.wait()
+                continue
+            async with self._turn:
+                with self._taken() as requests:
+                    if requests:
+                        await self._serve(requests)
+        while self._untold:
+            self._tell_some()
+
+    async def _free_dropped(self) -> None:
+        """Free the memory of dropped rankings while no fact waits.
+
+        There may be no apply to do it.
+        """
+        index = self.projector.index
+        while index.immediate and not (self._waiting or self._closing or self.failure):
+            with self._reading:
+                left = index.free_dropped()
+            if not left:
+                break
+            await asyncio.sleep(0)
+
+    async def _refuse_while_lost(self) -> None:
+        """Refuse requests while the ledger is lost, also while the writer is blocked."""
+        while True:
+            loss = await self._ledger.lost()  # type: ignore[attr-defined]
+            self._arrived.clear()
+            if not self._waiting:
+                await self._arrived.wait()
+                continue
+            async with self._refusing:
+                with self._taken() as requests:
+                    await self._turn_away(self._current(requests), loss)
+
+    @contextmanager
+    def _taken(self) -> Iterator[Sequence[_PendingWrite]]:
+        """Take the waiting requests. Their callers are refused if the loop that took them fails."""
+        requests = self._gather()
+        try:
+            yield requests
+        except Exception as exc:
+            self._refuse(requests, _broken(exc))
+            raise
+
+    async def _hand_in_receipts(self) -> None:
+        """Store outstanding receipts when the writer is idle.
+
+        Clients may ask another node for them.
+        """
+        async with self._turn:
+            with suppress(LedgerUnavailable):  # They stay unstored.
+                await self.record([])
+
+    async def finish(self) -> None:
+        """Store outstanding receipts before the end, where other nodes may be asked for them.
+
+        Requests are left only if the writer failed to the last; their callers are refused.
+        """
+        stopped = LedgerUnavailable("the engine has stopped", applied="no")
+        while requests := self._gather():
+            self._refuse(requests, stopped)
+        if self._ledger.shared and self.failure is None and self.unstored:
+            await self._hand_in_receipts()
+
+    def close(self) -> None:
+        """Accept no more requests; the waiting ones are still served."""
+        self._closing = True
+        self._wake.set()
+
+    def _gather(self) -> list[_PendingWrite]:
+        """Take waiting requests, oldest first, up to a batch; a request is never split."""
+        count = facts = 0
+        for request in self._waiting:
+            if count and facts + len(request.facts) > self._batch_max:
+                break
+            count, facts = count + 1, facts + len(request.facts)
+        taken, self._waiting = self._waiting[:count], self._waiting[count:]
+        self._waiting_facts -= facts
+        return taken
+
+    async def _serve(self, requests: Sequence[_PendingWrite]) -> None:
+        if self.failure is not None:
+            self._refuse(requests, self._refusal())
+            return
+        requests = await self._within_bounds(self._current(requests))
+        facts: list[Fact] = [fact for request in requests for fact in request.facts]
+        if self._ledger.shared:
+            facts = list(map(self._marked, facts))
+        try:
+            answers = await self.record(facts)
+        except RankdError as exc:
+            await self._turn_away(requests, exc)
+            return
+        told, start = [], 0
+        for request in requests:
+            end = start + len(request.facts)
+            alone = end - start == 1
+            told.append((request, [answers[start]] if alone else answers[start:end]))
+            start = end
+        self._tell(told)
+
+    def _refuse(self, requests: Iterable[_PendingWrite], error: Exception) -> None:
+        self._tell((request, error) for request in requests)
+
+    def _tell(
+        self, told: Iterable[tuple[_PendingWrite, Sequence[WriteResult] | Exception]]
+    ) -> None:
+        """Have callers told, behind those before them."""
+        all_told = not self._untold
+        self._untold.extend(told)
+        if all_told:
+            self._tell_some()
+
+    def _tell_some(self) -> None:
+        """Deliver the first results, and the others in the next iterations of the loop."""
+        untold = self._untold
+        for _ in range(min(len(untold), TOLD_TOGETHER_MAX)):
+            _tell(*untold.popleft())
+        if untold:
+            asyncio.get_running_loop().call_soon(self._tell_some)
+
+    async def _turn_away(self, requests: Sequence[_PendingWrite], error: RankdError) -> None:
+        """Say why nothing was appended, or have it spooled if certainly nothing was."""
+        if self.spool is not None and getattr(error, "applied", None) == "no":
+            requests = await self._spooled(self.spool, requests)
+        self._refuse(requests, error)
+
+    def _marked(self, fact: Fact) -> Fact:
+        """Say in a submission which definition it was read under: others may append before it."""
+        page = self.projector.state.boards.get(getattr(fact, "board", ""))
+        if page is None or not isinstance(fact, ScoreSubmitted):
+            return fact
+        return msgspec.structs.replace(fact, defined=page.defined_at)
+
+    async def _spooled(
+        self, spool: Spool, requests: Sequence[_PendingWrite]
+    ) -> list[_PendingWrite]:
+        """Keep submissions until the ledger is back; return the requests that must be refused.
+
+        Each gets a key if it has none, so that it counts once, however often it is sent.
+        """
+        kept = [request for request in requests if request.facts and _waits(request)]
+        facts = [_with_key(self._marked(fact)) for request in kept for fact in request.facts]
+        try:
+            if facts:
+                waiting = spool.waiting
+                await spool.put(facts)
+                self.spooled += len(facts)
+                self._spool_refuses = False
+                if not waiting:
+                    _log.warning("scores wait on this node's disk until the ledger is back")
+        except RankdError as exc:
+            if not self._spool_refuses:
+                _log.warning("scores that were to wait on this node's disk are refused: %s", exc)
+            self._spool_refuses = True
+            self._refuse(kept, exc)
+        else:
+            self._tell((request, _pending(request)) for request in kept)
+        return [request for request in requests if request not in kept]
+
+    def _current(self, requests: Sequence[_PendingWrite]) -> list[_PendingWrite]:
+        """Send those back whose board is another one now."""
+        current = []
+        for request in requests:
+            if all(map(self._in_force, request.boards)):
+                current.append(request)
+            else:
+                self._refuse([request], DefinitionChanged())
+        return current
+
+    async def _within_bounds(self, requests: Sequence[_PendingWrite]) -> Sequence[_PendingWrite]:
+        """Refuse those that bring a segment more values than it may have."""
+        if not any(map(_may_bring_values, requests)):
+            return requests
+        projector, within = self.projector, []
+        bringing = await self._segment_values.begin(projector.state, projector.index)
+        for request in requests:
+            try:
+                await bringing.check(request.facts)
+            except TooManySegmentValues as exc:
+                self._refuse([request], exc)
+            else:
+                within.append(request)
+        return within
+
+    async def check_values(self, facts: Sequence[Fact]) -> None:
+        """Make sure that facts may be recorded. Only in its turn. Raises TooManySegmentValues."""
+        projector = self.projector
+        bringing = await self._segment_values.begin(projector.state, projector.index)
+        await bringing.check(facts)
+
+    def _in_force(self, board: Board) -> bool:
+        page = self.projector.state.boards.get(board.name)
+        return page is not None and page.terms.board is board
+
+    # ------------------------------------------------------------------------ recording
+
+    def now(self) -> Instant:
+        """Return the ledger's time: the clock's, unless that has gone back."""
+        if (corrections := len(self.projector.state.wrong_times)) != self._corrections:
+            # What was worked out by the wrong time is worked out again.
+            self._at, self._turn_at, self._schedule = 0, 0, Schedule()
+            self._corrections = corrections
+        return max(self._clock.now(), self.projector.at, self._at)
+
+    async def record(
+        self, facts: Sequence[Fact], *, now: Instant | None = None
+    ) -> Sequence[WriteResult]:
+        """Append and fold facts, behind the turns of windows that are due. Only in its turn.
+
+        A ledger that fails has the writer wait until it is open again, and a fold that fails stops
+        it for good; but a ledger that is shared goes on by itself when it can.
+        """
+        answers = await self._guarded(facts, self.now() if now is None else now, after=None)
+        assert answers is not None, "nothing was insisted on"
+        return answers
+
+    async def record_after(
+        self, facts: Sequence[Fact], *, now: Instant, after: Position
+    ) -> Sequence[WriteResult] | None:
+        """Do the same as ``record`` if that is still the head.
+
+        None if others appended meanwhile.
+        """
+        return await self._guarded(facts, now, after=after)
+
+    async def catch_up_others(self, through: Position | None = None) -> None:
+        """Fold the facts of other nodes, up to the head or a position. The writer must be held."""
+        if not self._ledger.shared:
+            return
+        projector = self.projector
+        target = await self._ledger.head() if through is None else through
+        if projector.checkpoint < target:
+            with self._reading:
+                await projector.catch_up(through=target, receipts=self.others)
+            if through is None:  # Otherwise what is about to be folded brings its own link.
+                self.link = await self._ledger.link_at(projector.checkpoint) or b""
+            self._look_ahead(self.now())
+
+    async def _guarded(
+        self, facts: Sequence[Fact], now: Instant, *, after: Position | None
+    ) -> Sequence[WriteResult] | None:
+        try:
+            turns = self._due_turns(now)
+            batch = [*turns, *facts] if turns else facts
+            return await self._record(batch, now, skipped=len(turns), after=after)
+        except BaseException as exc:
+            if isinstance(exc, LedgerUnavailable) and self._ledger.shared:
+                raise
+            failure = exc if isinstance(exc, RankdError) else _broken(exc)
+            if failure is not self.failure:  # Otherwise the ledger is waited for.
+                self.stop(failure)
+            if isinstance(exc, RankdError):
+                raise
+            raise failure from exc
+
+    # ------------------------------------------------------------------- a ledger that fails
+
+    def pause(self, failure: RankdError) -> None:
+        """Take nothing until ``reopen`` succeeds."""
+        if self.failure is None:
+            _log.error("no fact is taken until the ledger is open again: %s", failure)
+        self._note(failure)
+
+    def stop(self, failure: RankdError) -> None:
+        """Take nothing any more."""
+        if not self.stopped.is_set():
+            _log.critical("no fact is taken any more; start anew: %s", failure)
+        self._note(failure)
+        self.stopped.set()
+
+    def _note(self, failure: RankdError | None) -> None:
+        self.failure = failure
+        self.projector.state.revision += 1  # Answers say from now on whether they are stale.
+
+    async def reopen(self, ledger: ReopenableLedger) -> None:
+        """Go on with a ledger that failed, and fold the append of unknown outcome if it is there.
+
+        Raises LedgerUnavailable while it cannot be opened. Any other error stops the writer for
+        good, as does a fold that fails.
+        """
+        async with self._turn:
+            try:
+                await ledger.reopen()
+            except LedgerUnavailable:
+                raise
+            except RankdError as exc:
+                self.stop(exc)
+                raise
+            try:
+                await self._resume()
+            except BaseException as exc:
+                self.stop(_broken(exc))
+                raise
+
+    async def _resume(self) -> None:
+        head = await self._ledger.head()
+        with self._reading:
+            await self.projector.catch_up(through=head, receipts=self.unstored)
+        self.link = await self._ledger.link_at(head) or b""
+        self._look_ahead(self.now())
+        self._note(None)
+        _log.warning("facts are taken again; the ledger is open at %d", head)
+
+    async def _record(
+        self, batch: Sequence[Fact], now: Instant, *, skipped: int, after: Position | None
+    ) -> Sequence[WriteResult] | None:
+        unstored = self.unstored
+        if not batch and not unstored:
+            self._look_ahead(now, boards=())
+            return []
+        handed_in = [StoredReceipt(position, receipt) for position, receipt in unstored.items()]
+        # The ledger sees to it that time does not go back, and knows of corrections before us.
+        at = min(now, self._clock.now()) if self._ledger.shared else now
+        appended = await self._append(batch, at, handed_in, after)
+        if appended is None:
+            return None
+        self.unstored = {}
+        self.commits += 1
+        self._at = appended.at
+        try:
+            receipts = await self._fold(batch, appended)
+        except LedgerUnavailable as exc:  # Out of a read: it does not know what is appended.
+            raise _broken(exc) from exc
+        self.link = appended.link
+        now = max(now, appended.at)
+        if (boards := _changed_boards(batch)) or now >= self._turn_at:
+            self._look_ahead(now, boards=boards)
+            self._wake.set()  # Rankings may be dropped: see `_free_dropped`.
+        answers: Sequence[WriteResult]
+        if not appended.first_uses:
+            answers = WriteResults(appended.positions[skipped:], receipts)
+        else:
+            found, uses = _Receipts(receipts, unstored, self.others), appended.first_uses
+            answers = [
+                _answer(batch[place], appended.positions[place], uses.get(place), found)
+                for place in range(skipped, len(batch))
+            ]
+        return self._with_pending(answers, batch[skipped:]) if self._ledger.shared else answers
+
+    async def _append(
+        self,
+        batch: Sequence[Fact],
+        now: Instant,
+        receipts: Sequence[StoredReceipt],
+        after: Position | None,
+    ) -> Appended | None:
+        try:
+            return await self._ledger.append(batch, now=now, receipts=receipts, after=after)
+        except LedgerUnavailable as exc:
+            if isinstance(self._ledger, ReopenableLedger):
+                self.pause(exc)
+            raise
+
+    def _with_pending(
+        self, answers: Sequence[WriteResult], facts: Sequence[Fact]
+    ) -> Sequence[WriteResult]:
+        """Say so where a receipt is missing that there will be."""
+        boards = self.projector.state.boards
+        return [
+            msgspec.structs.replace(answer, pending=fact)
+            if answer.receipt is None
+            and answer.error is None
+            and isinstance(fact, ScoreSubmitted)
+            and counts_on(boards.get(fact.board), fact)
+            else answer
+            for answer, fact in zip(answers, facts, strict=True)
+        ]
+
+    async def _fold(self, batch: Sequence[Fact], appended: Appended) -> Receipts:
+        at, first_uses = appended.at, appended.first_uses
+        recorded = [
+            Recorded(position, at, fact)
+            for place, (position, fact) in enumerate(zip(appended.positions, batch, strict=True))
+            if place not in first_uses
+        ]
+        if self._ledger.shared:
+            await self._reach(appended, recorded)
+        if not recorded:
+            return {}
+        # Readers of other threads wait for each part; an index in memory never does.
+        receipts = await self.projector.fold(recorded, reading=self._reading)
+        self.unstored = keyed(recorded, receipts)
+        return receipts
+
+    async def _reach(self, appended: Appended, recorded: Sequence[Recorded]) -> None:
+        """Fold the facts of others before these, or the repeated ones where all are repeated."""
+        if recorded:
+            await self.catch_up_others(Position(recorded[0].position - 1))
+        elif appended.first_uses:
+            await self.catch_up_others(max(use.position for use in appended.first_uses.values()))
+
+    def _due_turns(self, now: Instant) -> Sequence[Fact]:
+        if now < self._turn_at:
+            return ()
+        return self._schedule.due(self.projector.state, now, self._clock.lasted())
+
+    def _look_ahead(self, now: Instant, *, boards: Iterable[str] | None = None) -> None:
+        """Work out when the next window turns, after facts about these boards, or about any."""
+        lasted = self._clock.lasted()
+        self._turn_at = self._schedule.next(self.projector.state, now, lasted, boards)
+
+
+def _may_bring_values(request: _PendingWrite) -> bool:
+    """Whether facts may place a player in a segment."""
+    return any(board.segments for board in request.boards) or any(
+        getattr(fact, "attributes", None) for fact in request.facts
+    )
+
+
+def _waits(request: _PendingWrite) -> bool:
+    """Whether these may be counted later than they were made: submissions, but not for a prize."""
+    return all(isinstance(fact, ScoreSubmitted) for fact in request.facts) and not any(
+        board.prize for board in request.boards
+    )
+
+
+def _pending(request: _PendingWrite) -> Sequence[WriteResult]:
+    return [WriteResult(Position(0), None, pending=fact) for fact in request.facts]  # type: ignore[arg-type]
+
+
+def _with_key(fact: Fact) -> Fact:
+    assert isinstance(fact, ScoreSubmitted)
+    if fact.key is not None:
+        return fact
+    return msgspec.structs.replace(fact, key=f"spool:{uuid4().hex}")
+
+
+def _changed_boards(batch: Sequence[Fact]) -> set[str]:
+    """Return the boards whose windows or definitions the facts may change."""
+    return {
+        fact.board for fact in batch if type(fact) is not ScoreSubmitted and hasattr(fact, "board")
+    }
+
+
+def _broken(error: BaseException) -> RankdError:
+    return LedgerUnavailable(f"the engine failed: {error!r}", applied="unknown")
+
+
+class _Receipts:
+    """Where the answer to a submission may be, if the ledger did not have it."""
+
+    def __init__(
+        self,
+        fresh: Mapping[Position, Receipt],
+        handed_in: Mapping[Position, bytes],
+        others: Mapping[Position, bytes],
+    ) -> None:
+        self.fresh = fresh
+        self.handed_in = handed_in
+        self.others = others
+
+    def find(self, first: FirstUse) -> Receipt | None:
+        found = self.fresh.get(first.position)
+        if found is None:
+            at = first.position
+            kept = first.receipt or self.handed_in.get(at) or self.others.get(at)
+            found = None if kept is None else Receipt.decode(kept)
+        return None if found is None else msgspec.structs.replace(found, duplicate=True)
+
+
+def _answer(
+    fact: Fact, position: Position, first: FirstUse | None, receipts: _Receipts
+) -> WriteResult:
+    if first is None or not isinstance(fact, ScoreSubmitted):
+        return WriteResult(position, receipts.fresh.get(position), duplicate=first is not None)
+    assert fact.key is not None
+    if first.fingerprint not in fingerprints(fact):
+        return WriteResult(
+            position, None, error=SubmissionKeyReused(board=fact.board, key=fact.key)
+        )
+    return WriteResult(position, receipts.find(first), duplicate=True)
+
+
+def _tell(request: _PendingWrite, told: Sequence[WriteResult] | Exception) -> None:
+    """Tell a caller. A mistake of one must not end the writer of all."""
+    try:
+        request.tell(told)
+    except Exception:
+        _log.exception("a caller could not be told what became of its facts")

@@ -1,0 +1,504 @@
+"""The engine's operations as coroutines, for an index across a network.
+
+Over an index in this process a read never suspends; there ``sync_reads`` runs it as a plain call.
+"""
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from msgspec import UNSET, UnsetType
+
+from rankd.bootstrap import Folder
+from rankd.core.preview import Preview
+from rankd.core.read_engine import ReadEngine
+from rankd.core.reader import FoundStandings, Page, Projected, Reader
+from rankd.core.search import FoundPlayer
+from rankd.core.time_correction import Corrected
+from rankd.core.writer import BATCH_FACTS_MAX, WriteResult
+from rankd.embedded.board_ref import BoardRef
+from rankd.embedded.handles import OpenEngine
+from rankd.errors import (
+    FieldError,
+    IndexUnavailable,
+    InvalidPage,
+    NothingToBackUp,
+    RankdError,
+    Refused,
+    Unavailable,
+    UnknownBoard,
+)
+from rankd.model.board import Board as Definition
+from rankd.model.facts import Position
+from rankd.model.profile import check_player
+from rankd.model.receipt import Receipt
+from rankd.model.repr_mixin import ReprMixin, Words
+from rankd.model.standing import (
+    NEIGHBOURS_DEFAULT,
+    PAGE_LIMIT_DEFAULT,
+    Offset,
+    Rank,
+    Standing,
+)
+from rankd.model.submission import Item
+from rankd.model.window import ListedWindow
+from rankd.progress import Show, showing
+
+
+class BoardHandle:
+    """A board, by its name."""
+
+    def __init__(self, wanted: BoardRef) -> None:
+        self._wanted = wanted
+
+    @property
+    def name(self) -> str:
+        """The board's name."""
+        return self._wanted.name
+
+    @property
+    def definition(self) -> dict[str, object]:
+        """The board's definition, with every default written out."""
+        return self._wanted.there().state.page(self.name).board.definition()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+
+class BoardWriter(BoardHandle):
+    """The writes of a board, all awaited. Awaiting the handle defines a missing board."""
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        yield from self._wanted.made().__await__()
+        return self
+
+    # ---------------------------------------------------------------------- submitting
+
+    async def submit(  # noqa: PLR0913 - the fields of a submission
+        self,
+        player: str,
+        score: object = None,
+        *,
+        delta: object = None,
+        key: str | None = None,
+        columns: Mapping[str, object] | None = None,
+        metadata: object = None,
+        attributes: Mapping[str, str | int | bool] | None = None,
+        build: str | None = None,
+        at: str | None = None,
+    ) -> Receipt:
+        """Submit a score and return its receipt. Raises Refused and Unavailable.
+
+        On return it is on stable storage. With a ``key`` it is safe to repeat: it counts once.
+        """
+        body: dict[str, object] = {"player": player, "score": score, "delta": delta}
+        more = {
+            "key": key,
+            "columns": columns,
+            "metadata": metadata,
+            "attributes": attributes,
+            "build": build,
+            "at": at,
+        }
+        body |= {name: value for name, value in more.items() if value is not None}
+        rankd = await self._wanted.made()
+        (answer,) = await rankd.submit(self.name, [body])
+        return receipt_of(answer, self.name, rankd)
+
+    async def submit_many(self, items: Iterable[Item]) -> list[Receipt]:
+        """Submit many scores, one commit for each BATCH_FACTS_MAX; return their receipts.
+
+        If one is malformed, nothing of its commit is recorded; the error names the item. If one is
+        refused when it is judged, or reuses a key, the others still count and the first refusal is
+        raised.
+        """
+        bodies = items if isinstance(items, list) else list(items)
+        rankd = await self._wanted.made()
+        answers: list[WriteResult] = []
+        for first in range(0, len(bodies), BATCH_FACTS_MAX):
+            some = bodies[first : first + BATCH_FACTS_MAX]
+            try:
+                answers += await rankd.submit(self.name, some, first=first or None)
+            except (Refused, Unavailable) as exc:
+                if first:
+                    exc.add_note(f"the first {first} of {len(bodies)} submissions were recorded")
+                raise
+        return [receipt_of(answer, self.name, rankd) for answer in answers]
+
+    # ------------------------------------------------------------------------- changing
+
+    async def preview(self, **definition: object) -> Preview:
+        """Return the changes that ``redefine`` would make, without making them."""
+        rankd = self._wanted.there()
+        return await rankd.preview(self.name, self._changed(definition))
+
+    async def redefine(
+        self, *, drop_scores: bool = False, progress: Show = None, **definition: object
+    ) -> None:
+        """Change the given fields of the board's definition; the others stay.
+
+        The windows it affects are folded again from the ledger while reads and writes continue, and
+        are then replaced atomically. Raises DropsScores if scores can no longer be ranked, for
+        example because of a new column, unless ``drop_scores`` is set.
+        """
+        rankd = await self._wanted.made()
+        with showing(progress) as tell:
+            changed = self._changed(definition)
+            await rankd.redefine(self.name, changed, drop_scores=drop_scores, tell=tell)
+
+    async def retire(self, *, reason: str | None = None) -> None:
+        """Take the board out of use. Its facts stay in the ledger."""
+        rankd = await self._wanted.made()
+        await rankd.retire(self.name, reason=reason)
+
+    def _changed(self, definition: Mapping[str, object]) -> dict[str, object]:
+        known = self._wanted.there().state.page(self.name).board.definition()
+        if "direction" in definition and "columns" not in definition:
+            # It applies to the first column; the others keep theirs, and all keep their names.
+            known["columns"][0]["direction"] = definition["direction"]
+        elif "columns" in definition and "direction" not in definition:
+            del known["direction"]
+        return {**known, **definition}
+
+
+class RemoteBoard(BoardWriter):
+    """One board of an engine whose index is across a network: reads are awaited, too."""
+
+    @property
+    def _reader(self) -> Reader:
+        return self._wanted.there().reader
+
+    async def top(
+        self,
+        count: int = PAGE_LIMIT_DEFAULT,
+        *,
+        window: str | None = None,
+        segment: str | None = None,
+    ) -> list[Standing]:
+        """Return the best standings."""
+        page = await self._reader.page(self.name, limit=count, window=window, segment=segment)
+        return page.standings
+
+    async def page(
+        self,
+        *,
+        limit: int = PAGE_LIMIT_DEFAULT,
+        offset: int | None = None,
+        from_rank: int | None = None,
+        cursor: str | None = None,
+        window: str | None = None,
+        segment: str | None = None,
+    ) -> Page:
+        """Return a page that begins at a rank, an offset or a cursor."""
+        return await self._reader.page(
+            self.name,
+            limit=limit,
+            offset=None if offset is None else Offset(offset),
+            from_rank=None if from_rank is None else Rank(from_rank),
+            cursor=cursor,
+            window=window,
+            segment=segment,
+        )
+
+    async def standing(
+        self, player: str, *, window: str | None = None, segment: str | None = None
+    ) -> Standing | None:
+        """Return a player's standing; None if it is not ranked."""
+        return await self._reader.standing(self.name, player, window=window, segment=segment)
+
+    async def ranks(
+        self, players: Sequence[str], *, window: str | None = None, segment: str | None = None
+    ) -> list[Rank | None]:
+        """Return the ranks of many players; None for each that is not ranked."""
+        return await self._reader.ranks(self.name, players, window=window, segment=segment)
+
+    async def around(
+        self,
+        player: str,
+        *,
+        above: int = NEIGHBOURS_DEFAULT,
+        below: int = NEIGHBOURS_DEFAULT,
+        window: str | None = None,
+        segment: str | None = None,
+    ) -> list[Standing]:
+        """Return a player's neighbourhood, filled up at the edges. Raises NotRanked."""
+        page = await self._reader.around(
+            self.name, player, above=above, below=below, window=window, segment=segment
+        )
+        return page.standings
+
+    async def around_rank(
+        self,
+        rank: int,
+        *,
+        reach: int = NEIGHBOURS_DEFAULT,
+        window: str | None = None,
+        segment: str | None = None,
+    ) -> list[Standing]:
+        """Return the standings from ``rank - reach`` to ``rank + reach``."""
+        page = await self._reader.around_rank(
+            self.name, Rank(rank), reach=reach, window=window, segment=segment
+        )
+        return page.standings
+
+    async def lookup(
+        self, players: Sequence[str], *, window: str | None = None, segment: str | None = None
+    ) -> FoundStandings:
+        """Return some players' standings, best first, and the players that are not ranked."""
+        return await self._reader.lookup(self.name, players, window=window, segment=segment)
+
+    async def friends(
+        self, player: str, *, window: str | None = None, segment: str | None = None
+    ) -> FoundStandings:
+        """Return a player and its friends, ranked among themselves."""
+        return await self._reader.friends(self.name, player, window=window, segment=segment)
+
+    async def rank_for(
+        self,
+        score: object = None,
+        *,
+        columns: Sequence[object] | None = None,
+        window: str | None = None,
+        segment: str | None = None,
+    ) -> Projected:
+        """Return the rank that a new player with this score would get now."""
+        board = self._wanted.there().state.page(self.name).board
+        scores = _read_scores(board, [score] if columns is None else columns)
+        return await self._reader.rank_for(self.name, scores, window=window, segment=segment)
+
+    async def score_for(
+        self,
+        *,
+        rank: int | None = None,
+        percentile: float | None = None,
+        window: str | None = None,
+        segment: str | None = None,
+    ) -> Projected:
+        """Return the scores that hold a rank now, or the last rank of a percentile."""
+        if (rank is None) == (percentile is None):
+            raise InvalidPage([FieldError("rank", "or else percentile must be given")])
+        return await self._reader.scores_for(
+            self.name,
+            rank=None if rank is None else Rank(rank),
+            percentile=percentile,
+            window=window,
+            segment=segment,
+        )
+
+    async def windows(self) -> list[ListedWindow]:
+        """Return the sealed windows, oldest first, then the open ones, then the scheduled ones."""
+        rankd = self._wanted.there()
+        return list(rankd.state.page(self.name).listed(rankd.ledger_time))
+
+
+class RanksHandle(ReprMixin):
+    """An open engine: its position and its condition."""
+
+    def __init__(self, opened: OpenEngine) -> None:
+        self._opened = opened
+
+    @property
+    def position(self) -> Position:
+        """The position at which reads are true."""
+        return self._opened.engine.rankd.position
+
+    @property
+    def durable(self) -> bool:
+        """Whether the ledger outlives the process."""
+        return self._opened.engine.durable
+
+    @property
+    def clock_problem(self) -> str | None:
+        """The difference between ledger time and the clock, with advice; None if they agree."""
+        return self._opened.engine.rankd.clock_problem
+
+    def _words(self) -> Words:
+        yield "boards", list(self._opened.engine.rankd.state.boards)
+        yield "position", self.position
+        yield "durable", self.durable, True
+        yield "closed", self._opened.closed, False
+
+
+class RanksWriter(RanksHandle):
+    """The writes of an engine, all awaited. ``async with`` closes it in the end."""
+
+    async def __aenter__(self) -> Self:
+        self._opened.refuse_if_closed()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the engine and free its folder; do nothing if it is closed already.
+
+        Waits for submissions in progress. Later calls raise LedgerUnavailable.
+        """
+        self._opened.stop()
+        await self._opened.running.join()
+
+    # -------------------------------------------------------------------------- players
+
+    async def profile(
+        self,
+        player: str,
+        *,
+        name: str | UnsetType | None = UNSET,
+        attributes: Mapping[str, str | int | bool] | UnsetType | None = UNSET,
+    ) -> Position:
+        """Set a player's name, or its attributes as a whole.
+
+        An argument that is not given changes nothing; None deletes the value.
+        """
+        given = {"name": name, "attributes": attributes}
+        said = {field: value for field, value in given.items() if value is not UNSET}
+        return await self._opened.rankd.profile(player, said)
+
+    async def merge_profile(
+        self,
+        player: str,
+        *,
+        name: str | UnsetType | None = UNSET,
+        attributes: Mapping[str, str | int | bool | None] | UnsetType | None = UNSET,
+    ) -> Position:
+        """Change a player's name or some of its attributes; the other attributes stay.
+
+        An attribute that is None is deleted. A call that changes nothing records nothing.
+        """
+        given = {"name": name, "attributes": attributes}
+        said = {field: value for field, value in given.items() if value is not UNSET}
+        return await self._opened.rankd.merge_profile(player, said)
+
+    async def players(
+        self, query: str, *, limit: int = PAGE_LIMIT_DEFAULT, after: str | None = None
+    ) -> list[FoundPlayer]:
+        """Return players whose name or id begins with ``query``, ordered by id.
+
+        ``after`` is the last id of the previous page. Raises InvalidPage.
+        """
+        self._opened.refuse_if_closed()
+        found = await self._opened.search.find(query, after=after, limit=limit)
+        return found.players
+
+    async def set_friends(self, player: str, friends: Sequence[str]) -> Position:
+        """Replace a player's friends."""
+        return await self._opened.rankd.set_friends(player, friends)
+
+    async def erase(self, player: str, *, reason: str | None = None) -> Position:
+        """Delete a player's profile and friends; its entries stay, without a name."""
+        return await self._opened.rankd.erase(player, reason=reason)
+
+    # ---------------------------------------------------------------------------- clock
+
+    async def confirm_clock(self) -> float | None:
+        """Accept a step of the clock now instead of after it has lasted.
+
+        Return its seconds; None if no step is waiting to be accepted.
+        """
+        step = self._opened.rankd.confirm_clock()
+        return None if step is None else step.offset / 1_000_000
+
+    async def correct_clock(
+        self,
+        *,
+        first: int | None = None,
+        ahead_seconds: float | None = None,
+        reason: str | None = None,
+        dry_run: bool = False,
+        progress: Show = None,
+    ) -> Corrected:
+        """Undo the effects of a wrong time on windows, from a position on; return what changes.
+
+        Without ``first``, from the first fact that is later than the clock. ``ahead_seconds`` is
+        the jump of the time there if it is not given. With ``dry_run`` nothing is changed.
+        """
+        position = None if first is None else Position(first)
+        ahead = None if ahead_seconds is None else round(ahead_seconds * 1_000_000)
+        rankd = self._opened.rankd
+        if dry_run:
+            return await rankd.preview_correction(first=position, ahead=ahead)
+        with showing(progress) as tell:
+            return await rankd.correct_time(first=position, ahead=ahead, reason=reason, tell=tell)
+
+    # ----------------------------------------------------------------------------- care
+
+    async def save(self, *, progress: Show = None) -> Position:
+        """Save the index, so that the next start is quick; return the position it is saved at."""
+        with showing(progress) as tell:
+            return await self._opened.rankd.save(tell)
+
+    async def verify(self, *, progress: Show = None) -> None:
+        """Check every fact, and the index against all of them. Raises Corrupt."""
+        with showing(progress) as tell:
+            async for step in self._opened.rankd.verify():
+                tell(step)
+
+    async def rebuild(self, *, progress: Show = None) -> None:
+        """Fold the whole ledger into a new index, and replace the present one by it."""
+        with showing(progress) as tell:
+            async for step in self._opened.rankd.rebuild():
+                tell(step)
+
+    async def backup(self, folder: Folder, *, progress: Show = None) -> None:
+        """Copy the ledger into an empty folder while it is in use, and verify the copy."""
+        self._opened.refuse_if_closed()
+        copy = self._opened.engine.backup
+        if copy is None:
+            raise NothingToBackUp
+        with showing(progress) as tell:
+            async for step in copy(Path(folder)):
+                tell(step)
+
+
+class RemoteRanks(RanksWriter):
+    """An open engine whose index is across a network: reads are awaited, too."""
+
+    def board(self, name: str, **definition: object) -> RemoteBoard:
+        """Return a board; define it, with defaults for missing fields, if it does not exist.
+
+        If awaited, it is defined now, and errors are raised. Otherwise it is defined before the
+        first write to it, which raises BoardDiffers if it exists with another definition. Until
+        then it can be read if it exists with this definition.
+        """
+        return RemoteBoard(BoardRef(self._opened, name, definition))
+
+    async def boards(self) -> list[str]:
+        """Return the names of the boards."""
+        return list(self._opened.rankd.state.boards)
+
+    async def standings(self, player: str, *, window: str | None = None) -> dict[str, Standing]:
+        """Return a player's standings by board, on every board with the window."""
+        found = await self._opened.rankd.reader.standings(check_player(player), window)
+        return {where.ranking.board: standing for where, standing in found}
+
+
+def receipt_of(answer: WriteResult, board: str, rankd: ReadEngine) -> Receipt:
+    """Return the receipt of a write's result, or raise its error."""
+    error: RankdError | None = answer.error
+    receipt = answer.receipt
+    if answer.pending is not None:
+        raise IndexUnavailable("the score is recorded, and its rank is not known now")
+    if error is None and receipt is None:
+        error = UnknownBoard(board)
+    elif receipt is not None and receipt.rejected:
+        error = rankd.rejection(receipt)
+    if error is not None:
+        raise error
+    assert receipt is not None
+    return receipt
+
+
+def _read_scores(board: Definition, values: Sequence[object]) -> tuple[int, ...]:
+    if len(values) != board.width:
+        message = f"must be given for each of the board's {board.width} columns"
+        raise InvalidPage([FieldError("columns" if board.width > 1 else "score", message)])
+    try:
+        return tuple(board.parse_score(value) for value in values)
+    except ValueError as exc:
+        raise InvalidPage([FieldError("score", str(exc))]) from exc

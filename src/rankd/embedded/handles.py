@@ -1,0 +1,176 @@
+"""The lifetime of an open engine: a thread or a task serves it until it is closed.
+
+Handles (`Ranks`, `Board` and their asynchronous twins) share one ``OpenEngine``. The thread or task
+that serves the engine does not refer to it, so it is collected with the last handle, and warns then
+if ``close`` was never called.
+"""
+
+import asyncio
+import os
+import sys
+import warnings
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import AbstractAsyncContextManager, suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+
+from rankd.bootstrap import RunningEngine
+from rankd.core.engine import Engine
+from rankd.core.search import PlayerSearch
+from rankd.errors import LedgerUnavailable
+
+
+class CallSite(NamedTuple):
+    """A line of the caller's program."""
+
+    filename: str
+    line: int
+
+    @classmethod
+    def of_caller(cls) -> "CallSite":
+        """Return the line that called the function which calls this one."""
+        frame = sys._getframe(2)
+        return cls(frame.f_code.co_filename, frame.f_lineno)
+
+
+class ServedEngine:
+    """An engine that is being served, with a stop for any thread."""
+
+    def __init__(self, engine: RunningEngine) -> None:
+        self.engine = engine
+        self.loop = asyncio.get_running_loop()
+        self.ended = False
+        """Whether it was stopped or cancelled."""
+        self._task = asyncio.current_task()
+        self._end = asyncio.Event()
+
+    async def wait(self) -> None:
+        """Return once ``stop`` was called."""
+        try:
+            await self._end.wait()
+        finally:
+            self.ended = True
+
+    def stop(self) -> None:
+        """Make the engine close; return at once."""
+        with suppress(RuntimeError):  # The loop is closed, and the engine with it.
+            self.loop.call_soon_threadsafe(self._end.set)
+
+    async def join(self) -> None:
+        """Return once it is closed. Cancelling the caller does not interrupt the closing."""
+        assert self._task is not None, "made in a task"
+        await asyncio.shield(self._task)
+
+
+async def serve(
+    engine: AbstractAsyncContextManager[RunningEngine], started: Callable[[ServedEngine], object]
+) -> None:
+    """Open an engine, pass it to ``started``, and close it when it is stopped or cancelled."""
+    async with engine as opened:
+        running = ServedEngine(opened)
+        started(running)
+        await running.wait()
+
+
+class OpenEngine:
+    """An open engine, shared by its handles."""
+
+    def __init__(self, running: ServedEngine, origin: CallSite) -> None:
+        self.engine = running.engine
+        self.immediate = running.engine.rankd.immediate
+        """Whether no read ever suspends. It stays the same while open, also with a fallback index.
+        """
+        self.running = running
+        self.search = PlayerSearch(running.engine.rankd)
+        self._origin = origin
+        self._process = os.getpid()
+        self._stopped = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether it refuses all calls."""
+        return self._stopped or self.running.ended
+
+    @property
+    def rankd(self) -> Engine:
+        """The engine. Raises LedgerUnavailable once it is closed, and in a forked child."""
+        self.refuse_if_closed()
+        return self.engine.rankd
+
+    def refuse_if_closed(self) -> None:
+        """Raise LedgerUnavailable once it is closed, and in a forked child.
+
+        A child has no thread that would do the work, and two processes must not write one file.
+        """
+        if self.closed:
+            raise LedgerUnavailable("the engine is closed; open it anew", applied="no")
+        if os.getpid() != self._process:
+            raise LedgerUnavailable(
+                "the engine was opened before this process was forked: open it after the fork, in "
+                "one process, or speak to a service",
+                applied="no",
+            )
+
+    def stop(self) -> None:
+        """Refuse further calls and make the engine close; return at once."""
+        self._stopped = True
+        self.running.stop()
+
+    def __del__(self) -> None:
+        if self._stopped or self._process != os.getpid():  # A fork has handles, no engine.
+            return
+        try:
+            warnings.warn_explicit(
+                "rankd: an engine was not closed: call close(), or open it by `with`",
+                ResourceWarning,
+                *self._origin,
+                source=self,
+            )
+        finally:
+            self.stop()
+
+
+class Closable(Protocol):
+    """A handle that is closed by a coroutine."""
+
+    async def close(self) -> None:
+        """Close it."""
+
+
+R_co = TypeVar("R_co", bound=Closable, covariant=True)
+
+
+class AsyncOpening(Generic[R_co]):
+    """An engine that is not open yet: ``await`` opens it, ``async with`` also closes it."""
+
+    way = "ranks = await rankd.aopen(...)"
+
+    def __init__(self, opening: Callable[[], Awaitable[R_co]]) -> None:
+        self._opening = opening
+        self._ranks: R_co | None = None
+
+    def __await__(self) -> Generator[Any, None, R_co]:
+        return self._opening().__await__()
+
+    async def __aenter__(self) -> R_co:
+        self._ranks = ranks = await self
+        return ranks
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._ranks is not None, "entered before"
+        await self._ranks.close()
+
+    if not TYPE_CHECKING:  # Type checkers report missing names themselves.
+
+        def __getattr__(self, name: str) -> object:
+            if name.startswith("_"):  # Looked up by tools, which need no advice.
+                raise AttributeError(name)
+            raise AttributeError(f"the engine is not open, so it has no {name!r}: use `{self.way}`")
+
+    def __repr__(self) -> str:
+        return f"<an engine that is not open: use `{self.way}`>"

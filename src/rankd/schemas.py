@@ -1,0 +1,470 @@
+"""The JSON schemas of the API: every response, field by field.
+
+There is no logic here. The HTTP and WebSocket handlers fill these schemas in, the OpenAPI document
+is generated from them, and the client decodes them. Fields are only ever added; names and meanings
+never change.
+
+Scores are whole numbers, or numbers with exactly the decimals that their board declares. The latter
+are Decimals here and are written digit for digit.
+"""
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+Score = int | Decimal
+
+encode = msgspec.json.Encoder(decimal_format="number").encode
+"""Return a schema's JSON."""
+
+decode_any = msgspec.json.Decoder(float_hook=Decimal).decode
+"""Return JSON as plain values; numbers with a decimal point become exact Decimals."""
+
+
+class OptionalFields(Struct, gc=False):
+    """A schema with fields that may be absent (UNSET)."""
+
+    def __repr__(self) -> str:
+        """Return the fields that are set."""
+        values = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        said = (f"{name}={value!r}" for name, value in values if value is not UNSET)
+        return f"{type(self).__name__}({', '.join(said)})"
+
+
+class Read(OptionalFields, gc=False, kw_only=True):
+    """The fields of every response to a read."""
+
+    as_of: int
+    """The position at which it is true."""
+    exactness: str = "exact"
+    stale: bool = False
+
+
+class Row(OptionalFields, gc=False):
+    """A standing in a list."""
+
+    rank: int
+    player: str
+    name: str | None
+    score: Score
+    rank_change: int | None
+    """Against a baseline in time; null while there is none."""
+    metadata: Any
+    """The metadata of the submission that counts."""
+    columns: dict[str, Score] | UnsetType = UNSET
+    """Every column by its name, on boards with more than one."""
+    place: int | UnsetType = UNSET
+    """The rank among the players of the same request."""
+
+
+class Page(OptionalFields, gc=False):
+    """Consecutive standings of one ranking."""
+
+    board: str
+    window: str
+    segment: str | None
+    total: int
+    as_of: int
+    exactness: str
+    stale: bool
+    standings: list[Row]
+    next_cursor: str | None
+    prev_cursor: str | None
+    state: str = "open"
+    """The window's state: ``scheduled``, ``open`` or ``sealed``."""
+    opens_at: str | UnsetType = UNSET
+    """The start of a scheduled window."""
+
+
+class Standing(OptionalFields, gc=False):
+    """One player's standing."""
+
+    board: str
+    window: str
+    segment: str | None
+    player: str
+    name: str | None
+    rank: int
+    score: Score
+    rank_change: int | None
+    percentile: float
+    total: int
+    metadata: Any
+    as_of: int
+    exactness: str = "exact"
+    stale: bool = False
+    columns: dict[str, Score] | UnsetType = UNSET
+    state: str = "open"
+    """The window's state."""
+
+
+class LookupResult(Read, gc=False, kw_only=True):
+    """Some players' standings, ranked among themselves."""
+
+    board: str
+    window: str
+    segment: str | None
+    total: int
+    standings: list[Row]
+    not_found: list[str]
+    state: str = "open"
+    opens_at: str | UnsetType = UNSET
+
+
+class Lookup(Struct, forbid_unknown_fields=True):
+    """The players to look up."""
+
+    players: list[str]
+
+
+class Projection(Read, gc=False, kw_only=True):
+    """A rank and the score that belongs to it, in the present ranking."""
+
+    board: str
+    window: str
+    segment: str | None
+    total: int
+    rank: int | None
+    score: Score | None
+    percentile: float | None
+    columns: dict[str, Score] | UnsetType = UNSET
+    state: str = "open"
+    opens_at: str | UnsetType = UNSET
+
+
+class OnBoard(Struct, gc=False):
+    """A player's standing on one of the boards."""
+
+    board: str
+    window: str
+    rank: int
+    score: Score
+    percentile: float
+    total: int
+    state: str = "open"
+    """The window's state."""
+
+
+class Everywhere(Read, gc=False, kw_only=True):
+    """One player on every board."""
+
+    player: str
+    name: str | None
+    standings: list[OnBoard]
+
+
+class InWindow(OptionalFields, gc=False):
+    """The effect of a submission in one window."""
+
+    window: str
+    score: Score | None
+    rank: int | None
+    previous_rank: int | None
+    rank_change: int | None
+    total: int
+    verdict: str
+    columns: Mapping[str, Score | None] | UnsetType = UNSET
+    """Every column by its name, on boards with more than one; null where there is no entry."""
+
+
+class Receipt(OptionalFields, gc=False):
+    """The effect of a submission.
+
+    With the verdict ``accepted`` it is recorded and not judged yet: every field that depends on the
+    judgement is null.
+    """
+
+    board: str
+    player: str
+    verdict: str
+    score: Score | None
+    previous_score: Score | None
+    rank: int | None
+    previous_rank: int | None
+    rank_change: int | None
+    total: int | None
+    percentile: float | None
+    position: int | None
+    """Null only for a submission in the node's spool, which waits for the ledger."""
+    windows: dict[str, InWindow]
+    duplicate: bool | UnsetType = UNSET
+    """True if the key was used before; the rest is then the first response."""
+    columns: Mapping[str, Score | None] | UnsetType = UNSET
+    """Every column by its name, from the window that also gives ``score`` and ``rank``."""
+
+
+class BatchItem(Struct):
+    """One submission of a batch, with the same optional fields as a single one."""
+
+    board: str
+    player: str
+
+
+class Batch(Struct, forbid_unknown_fields=True):
+    """Many submissions, to any boards."""
+
+    scores: list[Any]
+    """Objects; each item that is not one is refused in its place."""
+
+
+class WrongField(Struct):
+    """One error in one field."""
+
+    field: str
+    message: str
+
+
+class Refusal(OptionalFields):
+    """The reason for which one submission of a batch was not counted."""
+
+    code: str
+    detail: str
+    applied: str
+    verdict: str = "refused"
+    errors: list[WrongField] | UnsetType = UNSET
+
+
+class Results(Struct):
+    """One verdict for each submission of a batch, in its order: a Receipt or a Refusal."""
+
+    results: list[Any]
+    position: int
+    """The position the node has reached, no lower than any position in these results."""
+
+
+class Window(OptionalFields, gc=False):
+    """A window of a board."""
+
+    window: str
+    name: str
+    start: str | None
+    end: str | None
+    state: str
+    """``scheduled``, ``open`` or ``sealed``."""
+    total: int
+    opens_at: str | UnsetType = UNSET
+    """The start of a scheduled window."""
+
+
+class Windows(Read, gc=False, kw_only=True):
+    """The windows of a board, newest first."""
+
+    board: str
+    windows: list[Window]
+
+
+class BoardBody(Struct, kw_only=True):
+    """A board: its definition, its windows and their totals."""
+
+    name: str
+    definition: dict[str, Any]
+    windows: list[Window]
+    next_reset: str | None
+    total: int
+    since: int = 0
+    """The position of the board's first definition. A retired board of this name was another board.
+    """
+    as_of: int
+    server_time: str
+    exactness: str = "exact"
+    stale: bool = False
+
+
+class Boards(Struct, kw_only=True):
+    """Every board."""
+
+    boards: list[BoardBody]
+    as_of: int
+    server_time: str
+    exactness: str = "exact"
+    stale: bool = False
+
+
+class Change(Struct):
+    """One field in which two definitions differ."""
+
+    field: str
+    before: Any
+    after: Any
+
+
+class WindowPreview(Struct):
+    """One window before and after a change of definition."""
+
+    window: str
+    total: int
+    total_after: int
+    top: list[Row]
+    top_after: list[Row]
+
+
+class Preview(Struct):
+    """The changes that redefining a board would make or, if it was applied, has made."""
+
+    board: str
+    applied: bool
+    changes: list[Change]
+    windows: list[WindowPreview]
+    position: int | None = None
+    """Of the new definition; null if nothing was changed."""
+    drops: list[str] = []
+    """Windows with scores that can no longer be ranked; applying then needs ``drop_scores``, too.
+    """
+
+
+class Profile(Struct):
+    """A player's name, attributes and friends."""
+
+    player: str
+    name: str | None
+    attributes: dict[str, str | int | bool]
+    friends: list[str]
+    as_of: int
+    exactness: str = "exact"
+    stale: bool = False
+
+
+class PlayerItem(Struct, gc=False):
+    """A player in a list of players."""
+
+    player: str
+    name: str | None
+    attributes: dict[str, str | int | bool]
+
+
+class Players(Read, gc=False, kw_only=True):
+    """Players whose name or id begins with the requested text, ordered by id."""
+
+    players: list[PlayerItem]
+    next_after: str | None
+    """Pass it as ``after`` for the next page; null at the end."""
+
+
+class Done(Struct):
+    """The position of a write that has no other result."""
+
+    position: int
+
+
+class HistoryItem(Struct, omit_defaults=True):
+    """One of a player's facts on a board.
+
+    ``at`` is the ledger's time; ``client_at`` is the time given in the submission.
+    """
+
+    position: int
+    at: str
+    kind: str
+    score: Score | None = None
+    delta: Score | None = None
+    columns: dict[str, Score] | None = None
+    key: str | None = None
+    build: str | None = None
+    metadata: Any = None
+    client_at: str | None = None
+
+
+class History(Read, gc=False, kw_only=True):
+    """A player's facts on a board, newest first."""
+
+    board: str
+    player: str
+    facts: list[HistoryItem]
+    next_before: int | None
+    """Pass it as ``before`` for the next page; null at the end."""
+
+
+class FactItem(Struct):
+    """One fact of the audit trail.
+
+    ``at`` is the ledger's time; the time given in a submission is in its body. Scores and deltas
+    have their board's decimals. For a board that has been retired the decimals are unknown: its
+    facts have ``raw_scores`` and ``raw_delta``, in its smallest unit.
+    """
+
+    position: int
+    at: str
+    kind: str
+    board: str | None
+    player: str | None
+    actor: str | None
+    body: dict[str, Any]
+
+
+class Facts(Read, gc=False, kw_only=True):
+    """Consecutive facts of the audit trail, oldest first."""
+
+    facts: list[FactItem]
+    next_after: int | None
+    """Pass it as ``after`` for the next page; null at the end."""
+
+
+class ClockStep(Struct):
+    """A step of the clock that ledger time does not follow yet."""
+
+    offset_seconds: float
+    """The clock minus the time counted on from before the step."""
+    seen_seconds: float
+    """Seconds since it was first seen."""
+    believed_after_seconds: float
+    """Seconds that it must last before ledger time follows it, unless it is confirmed."""
+
+
+class ClockBody(Struct):
+    """Ledger time and the machine's clock."""
+
+    ledger_time: str
+    machine_time: str
+    offset_seconds: float
+    """Ledger time minus the machine's clock."""
+    step: ClockStep | None
+    problem: str | None
+    """The difference between the two and the advice to the operator; null if they agree."""
+    confirmed_seconds: float | None = None
+    """The step that this request confirmed; null if there was none."""
+
+
+class CorrectedBoard(Struct):
+    """The windows of a board before and after a correction of the time."""
+
+    board: str
+    opened: list[str]
+    """Open from then on."""
+    restored: list[str]
+    """Closed windows that come back, or that closed at another time."""
+    removed: list[str]
+    """Windows that there never were."""
+
+
+class Correction(Struct):
+    """The effect of correcting the ledger's time."""
+
+    dry_run: bool
+    first: int
+    """The first position with a wrong time."""
+    first_time: str
+    """The time that was recorded there."""
+    previous_time: str | None
+    """The time of the fact before it."""
+    ahead_seconds: float
+    """How far the time was ahead."""
+    submissions: int
+    """Recorded with a wrong time."""
+    boards: list[CorrectedBoard]
+    """Those whose windows change."""
+    position: int | None
+    """Where the last board was corrected; null for a dry run."""
+
+
+class Health(Struct):
+    """The health of the service, and whether it should get requests."""
+
+    status: str
+    position: int
+    durable: bool
+    problem: str | None = None
+    notes: list[str] | None = None
+    """Warnings about the servers behind it, without effect on the status."""

@@ -1,0 +1,58 @@
+"""Names and sentences of the package: nouns, used once, and prose that names its subjects.
+
+The bounds may only fall. A name or sentence that breaks one is to be changed, not the bound.
+"""
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[2] / "src" / "rankd"
+VAGUE = re.compile(
+    r"\b(what|whatever|who|whom|whoever|nobody|somebody|anybody|everybody)\b", re.IGNORECASE
+)
+PARTICIPLE = re.compile(r"(told|kept|shown|known|joint|[a-z]+(ing|ed))")
+NOUNS = {"batching", "embedded", "routing", "standing", "testing"}
+"""Module names that look like participles and are nouns of the field."""
+
+VAGUE_SENTENCES_MAX = 5
+SHARED_CLASS_NAMES_MAX = 12
+"""Twins of the wire: ``Standing`` as it is sent and as it is computed."""
+
+
+def trees() -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        yield str(path.relative_to(PACKAGE)), ast.parse(path.read_text())
+
+
+def sentences(tree: ast.Module) -> Iterator[str]:
+    """Yield the sentences of docstrings, those of attributes included."""
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        for item in body if isinstance(body, list) else ():
+            match item:
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    yield from re.split(r"(?<=[.:;!?])\s+", " ".join(text.split()))
+
+
+def test_modules_are_named_by_nouns() -> None:
+    names = {path.stem for path in PACKAGE.rglob("*.py")} - NOUNS
+    assert not [name for name in names if PARTICIPLE.fullmatch(name)]
+
+
+def test_class_names_are_unique() -> None:
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for name, tree in trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                found[node.name].add(name)
+    shared = {name: sorted(files) for name, files in found.items() if len(files) > 1}
+    assert len(shared) <= SHARED_CLASS_NAMES_MAX, shared
+
+
+def test_sentences_name_their_subjects() -> None:
+    vague = [f"{name}: {one}" for name, tree in trees() for one in sentences(tree)]
+    vague = [one for one in vague if VAGUE.search(one) and len(one.split()) > 4]
+    assert len(vague) <= VAGUE_SENTENCES_MAX, vague

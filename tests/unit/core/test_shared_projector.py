@@ -1,0 +1,141 @@
+"""A node over an index that others fold into: whose index it is, and what it need not ask of it."""
+
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, nullcontext
+from itertools import count
+from typing import Any
+
+import pytest
+from tests.unit.core.doubles import SetClock, SharedLedger, bare, verified
+
+from rankd.adapters.redis import RedisIndex
+from rankd.core import managers, shared_projector
+from rankd.core.engine import Engine, running
+from rankd.core.recovery import SharedHome
+from rankd.core.shared_projector import SharedProjector
+from rankd.errors import InvalidSetting
+from rankd.testing.redis_servers import say
+from rankd.testing.servers import RedisServer, redis_server
+
+pytestmark = pytest.mark.anyio
+_prefixes = count(1)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisServer]:
+    with redis_server() as running_server:
+        yield running_server
+
+
+@pytest.fixture
+def url(server: RedisServer) -> str:
+    return f"{server.url}?prefix=j{next(_prefixes)}"
+
+
+@pytest.fixture(autouse=True)
+def _nobody_mends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking after the index is done by hand here, when it is due."""
+    monkeypatch.setattr(managers, "MEND_SECONDS", 3_600.0)
+
+
+def over(ledger: SharedLedger, index: RedisIndex) -> AbstractAsyncContextManager[Engine]:
+    return running(
+        ledger=ledger, build=bare, clock=SetClock(), reading=nullcontext(), shared=SharedHome(index)
+    )
+
+
+def joint_of(rankd: Engine) -> SharedProjector:
+    assert isinstance(rankd.projector, SharedProjector)
+    return rankd.projector
+
+
+async def submit(rankd: Engine, *players: str) -> Any:
+    return await rankd.submit("b", [{"player": player, "score": 1} for player in players])
+
+
+async def players(rankd: Engine) -> list[str]:
+    return list((await rankd.reader.page("b")).players)
+
+
+async def test_an_index_of_another_ledger_is_refused_at_the_start(url: str) -> None:
+    """Otherwise two boards of one name would stand in one list, and neither ledger explain it."""
+    production, staging, empty = SharedLedger(), SharedLedger(), SharedLedger()
+    async with RedisIndex.open(url) as index, over(production, index) as rankd:
+        await rankd.define("b", {})
+        await submit(rankd, "ann")
+        async with RedisIndex.open(f"{url}-of-its-own") as own, over(staging, own) as another:
+            await another.define("b", {"title": "staging"})
+        for ledger in (staging, empty):
+            async with RedisIndex.open(url) as same:
+                with pytest.raises(InvalidSetting, match="index of another ledger"):
+                    async with over(ledger, same):
+                        pass
+        assert await players(rankd) == ["ann"]
+        await verified(rankd)
+    async with RedisIndex.open(url) as index, over(production, index) as rankd:
+        assert await players(rankd) == ["ann"]
+
+
+async def test_of_two_ledgers_that_begin_over_one_index_one_has_it(url: str) -> None:
+    one, two = SharedLedger(), SharedLedger()
+    async with (
+        RedisIndex.open(url) as first,
+        RedisIndex.open(url) as second,
+        over(one, first) as ours,
+        over(two, second) as theirs,
+    ):
+        await ours.define("b", {})
+        await theirs.define("b", {"title": "theirs"})
+        await submit(ours, "ann")
+        (answer,) = await submit(theirs, "bob")
+        assert answer.pending is not None, "recorded, and nobody can say what it did"
+        assert joint_of(theirs).failure is not None
+        assert "another ledger" in str(joint_of(theirs).failure)
+        assert await players(ours) == ["ann"]
+        await verified(ours)
+
+
+async def test_an_index_that_another_ledger_took_after_it_was_emptied_is_left_to_it(
+    server: RedisServer, url: str
+) -> None:
+    ledger = SharedLedger()
+    async with RedisIndex.open(url) as index, over(ledger, index) as rankd:
+        await rankd.define("b", {})
+        await submit(rankd, "ann")
+        say(server, "SET", f"{index._link.address.prefix}:ledger", "another")
+        with pytest.raises(shared_projector.OtherLedger):
+            await joint_of(rankd).lost()
+        assert joint_of(rankd).failure is not None
+
+
+async def test_what_others_appended_and_folded_long_ago_is_only_noted(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To be told what each did would cost more, the further the index is past it."""
+    monkeypatch.setattr(shared_projector, "PASSED_FACTS", 20)
+    ledger = SharedLedger()
+    async with (
+        RedisIndex.open(url) as first,
+        RedisIndex.open(url) as second,
+        over(ledger, first) as writer,
+        over(ledger, second) as reader,
+    ):
+        await writer.define("b", {"windows": ["all", "daily"]})
+        async with reader._writer.turn():  # It sees nothing meanwhile.
+            for number in range(60):
+                await submit(writer, f"p{number:02}")
+            asked: list[int] = []
+            entries_of = second.order_keys
+
+            async def order_keys(entries: Any, at: Any = None) -> Any:
+                asked.append(at)
+                return await entries_of(entries, at)
+
+            monkeypatch.setattr(second, "order_keys", order_keys)
+            await reader._writer.catch_up_others()
+        assert len(asked) <= 20, "each step was made again"
+        assert joint_of(reader).shown_to == joint_of(writer).shown_to
+        (answer,) = await submit(reader, "zoe")
+        assert answer.receipt is not None
+        assert answer.receipt.rank == 61
+        await verified(reader)

@@ -1,0 +1,240 @@
+"""The state: it remembers what a fact says, and nothing that no fact said."""
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from rankd.core.state import NO_PLAYER, Savepoint, State, name_of_window, segments_of
+from rankd.core.state_codec import VERSION, Heading, read_notes, take_notes
+from rankd.model.board import Board
+from rankd.model.facts import (
+    AttributesSet,
+    BoardDefined,
+    BoardRetired,
+    ClosedWindow,
+    ExpiringKeyCreated,
+    Fact,
+    FriendsSet,
+    KeyCreated,
+    KeyRevoked,
+    KeysUsed,
+    NameSet,
+    OpenWindow,
+    PlayerErased,
+    PlayerProfiled,
+    Position,
+    Recorded,
+    ScoreSubmitted,
+    TimeCorrected,
+    WindowDropped,
+    WindowOpened,
+    WindowsCorrected,
+    WindowSealed,
+    WrongTime,
+)
+from rankd.ports import Ranking
+
+DAY = 86_400_000_000
+
+
+def book_of(*facts: Fact) -> State:
+    state = State()
+    for number, fact in enumerate(facts, start=1):
+        state.note(Recorded(Position(number), number, fact))
+    return state
+
+
+def defined(*windows: str) -> BoardDefined:
+    definition = Board.define("b", {"rule": "sum", "windows": ["all", "daily"]}).definition()
+    return BoardDefined("b", definition, None, tuple(OpenWindow(id, 0, DAY) for id in windows))
+
+
+def test_a_window_is_open_until_a_fact_closes_it_and_there_until_one_drops_it() -> None:
+    page = book_of(defined("daily:1")).page("b")
+    assert (list(page.windows), list(page.sealed)) == (["daily"], [])
+    page = book_of(defined("daily:1"), WindowSealed("b", "daily:1")).page("b")
+    assert (list(page.windows), list(page.sealed)) == ([], ["daily:1"])
+    assert (page.sealed["daily:1"].through, page.sealed["daily:1"].at) == (2, 2)
+    dropped = WindowDropped("b", "daily:1")
+    page = book_of(defined("daily:1"), WindowSealed("b", "daily:1"), dropped).page("b")
+    assert (list(page.windows), list(page.sealed)) == ([], [])
+
+
+def test_an_open_window_cannot_be_dropped_nor_another_be_sealed() -> None:
+    page = book_of(
+        defined("daily:1"), WindowDropped("b", "daily:1"), WindowSealed("b", "daily:2")
+    ).page("b")
+    assert (list(page.windows), list(page.sealed)) == (["daily"], [])
+
+
+def test_windows_keep_the_order_of_the_definition() -> None:
+    state = book_of(defined("daily:1"), WindowOpened("b", "all"))
+    assert list(state.page("b").windows) == ["all", "daily"]
+    assert [opened.ranking for opened in state.page("b").windows.values()] == [
+        Ranking("b", "all"),
+        Ranking("b", "daily:1"),
+    ]
+
+
+def test_facts_about_a_board_that_is_gone_are_no_mistake() -> None:
+    gone = [WindowOpened("b", "all"), WindowSealed("b", "all"), WindowDropped("b", "all")]
+    state = book_of(defined("all"), BoardRetired("b"), *gone, BoardRetired("b"))
+    assert state.boards == {}
+
+
+def test_a_new_definition_closes_what_it_does_not_go_on_with() -> None:
+    page = book_of(defined("all", "daily:1"), defined("all", "daily:2")).page("b")
+    assert [opened.window.id for opened in page.windows.values()] == ["all", "daily:2"]
+    assert list(page.sealed) == ["daily:1"]
+    assert (page.since, page.defined_at) == (1, 2)
+    assert page.board_at(Position(1)) is page.earlier[0][1]
+    assert page.board_at(Position(2)) is page.board
+
+
+def test_a_profile_is_replaced_whole_and_a_person_is_forgotten() -> None:
+    state = book_of(
+        PlayerProfiled("p", "Ann", {"region": "eu"}), FriendsSet("p", ("q",)), PlayerProfiled("p")
+    )
+    assert state.profile("p").attributes == {}
+    assert state.friends == {"p": ("q",)}
+    state.note_attributes("p", {"level": 3})
+    state.note(Recorded(Position(4), 4, PlayerErased("p")))
+    assert (state.profile("p"), state.friends, state.profiled_at) == (NO_PLAYER, {}, 4)
+
+
+def test_a_profile_may_be_changed_in_part() -> None:
+    state = book_of(PlayerProfiled("p", "Ann", {"region": "eu"}))
+    told: tuple[tuple[Fact, object], ...] = (
+        (NameSet("p", "Eve"), ("Eve", {"region": "eu"})),
+        (AttributesSet("p", attributes={"level": 3}), ("Eve", {"level": 3})),
+        (NameSet("p"), (None, {"level": 3})),
+        (AttributesSet("p", attributes={}), (None, {})),
+    )
+    for position, (fact, profile) in enumerate(told, start=2):
+        state.note(Recorded(Position(position), position, fact))
+        assert (state.profile("p"), state.profiled_at) == (profile, position)
+    assert book_of(NameSet("q", "Bob")).profile("q") == ("Bob", {})
+    assert book_of(AttributesSet("q", attributes={"a": 1})).profile("q") == (None, {"a": 1})
+
+
+def test_segments_are_drawn_from_attributes() -> None:
+    board = Board.define("b", {"rule": "sum", "windows": ["all"], "segments": ["vip", "level"]})
+    assert segments_of(board, {"vip": True, "level": 3, "other": "x"}) == ["vip:true", "level:3"]
+    assert segments_of(board, {}) == []
+
+
+def test_a_window_is_named_after_its_recurrence() -> None:
+    assert [name_of_window(id) for id in ("all", "all~2", "daily:2026-11-14~3")] == [
+        "all",
+        "all",
+        "daily",
+    ]
+
+
+def test_the_revision_tells_whether_anything_about_boards_or_keys_was_noted_since() -> None:
+    """Whoever keeps what a question meant goes by it; what players are called means nothing."""
+    counted = (
+        defined("daily:1"),
+        WindowSealed("b", "daily:1"),
+        WindowOpened("b", "daily:2", DAY, 2 * DAY),
+        WindowDropped("b", "daily:1"),
+        KeyCreated("k", b"digest", ("read",)),
+        KeysUsed({"k": 1}),
+        KeyRevoked("k"),
+        defined("daily:2"),
+        BoardRetired("b"),
+    )
+    others = (
+        PlayerProfiled("p", "Ann"),
+        NameSet("p", "Eve"),
+        AttributesSet("p", attributes={"level": 3}),
+        FriendsSet("p", ("q",)),
+        PlayerErased("p"),
+    )
+    state, positions = State(), count(1)
+    for number, fact in enumerate(counted, start=1):
+        for noted in (fact, *others):
+            position = next(positions)
+            state.note(Recorded(Position(position), position, noted))
+        assert state.revision == number, fact
+
+
+EVERYTHING = (
+    defined("daily:1", "all"),
+    ScoreSubmitted("b", "p", (1,), attributes={"region": "eu"}),
+    ScoreSubmitted("b", "q", (1,), attributes={"region": "us"}),
+    PlayerProfiled("p", "Ann", {"region": "us"}),
+    FriendsSet("p", ("q",)),
+    KeyCreated("k", b"digest", ("read",)),
+    WindowSealed("b", "daily:1"),
+    WindowOpened("b", "daily:2", DAY, 2 * DAY),
+    ScoreSubmitted("b", "p", (1,), attributes={"level": 3}),
+    WindowDropped("b", "daily:1"),
+    KeysUsed({"k": 5}),
+    ExpiringKeyCreated("l", b"other", ("read",), expires=9),
+    KeysUsed({"k": 3, "l": 7, "gone": 8}),
+    KeyRevoked("k"),
+    BoardDefined("c", defined().definition),
+    FriendsSet("p", ()),
+    NameSet("p", "Eve"),
+    AttributesSet("q", attributes={"level": 4}),
+    PlayerErased("p"),
+    TimeCorrected(WrongTime(Position(8), Position(17), 5, 1, 2)),
+    WindowsCorrected(
+        "b",
+        Position(8),
+        18,
+        (OpenWindow("daily:1"), OpenWindow("all")),
+        closed=(ClosedWindow("daily:0", 0, DAY, Position(9), 9),),
+        removed=("daily:2",),
+    ),
+    NameSet("p", "Ann"),
+    AttributesSet("r", attributes={}),
+    defined("daily:2"),
+    PlayerProfiled("p", "Bob"),
+    BoardRetired("b"),
+    defined("daily:3"),
+)
+
+
+def whole(state: State) -> object:
+    """Return everything a state says, but for its revision, which only ever grows."""
+    frames = take_notes(state, Heading(VERSION, Position(0), 0, b"", state.profiled_at, {}))
+    noted = read_notes(frames).state
+    return list(noted.boards), list(take_notes_sorted(noted)), state.profiled_at
+
+
+def take_notes_sorted(state: State) -> Iterator[bytes]:
+    state.profiles = dict(sorted(state.profiles.items()))
+    state.friends = dict(sorted(state.friends.items()))
+    return take_notes(state, Heading(VERSION, Position(0), 0, b"", Position(0), {}))
+
+
+def note_like_a_fold(state: State, recorded: Recorded) -> None:
+    fact = recorded.fact
+    if isinstance(fact, ScoreSubmitted):
+        assert fact.attributes is not None
+        state.note_attributes(fact.player, fact.attributes)
+    else:
+        state.note(recorded)
+
+
+def test_a_bookmark_knows_every_kind_of_fact() -> None:
+    kinds = [*Fact.__subclasses__(), *PlayerProfiled.__subclasses__(), ExpiringKeyCreated]
+    ours = {kind for kind in kinds if kind.__module__.startswith("rankd.")}
+    assert {type(fact) for fact in EVERYTHING} == ours
+
+
+@pytest.mark.parametrize("start", range(len(EVERYTHING)))
+def test_a_book_goes_back_to_its_bookmark_from_wherever_it_has_come(start: int) -> None:
+    history = [Recorded(Position(at), at, fact) for at, fact in enumerate(EVERYTHING, start=1)]
+    for end in range(start, len(history) + 1):
+        state = State()
+        for recorded in history[:start]:
+            note_like_a_fold(state, recorded)
+        before, mark = whole(state), Savepoint(state, history[start:])
+        for recorded in history[start:end]:
+            note_like_a_fold(state, recorded)
+        mark.go_back()
+        assert whole(state) == before, (start, end)

@@ -1,0 +1,75 @@
+"""Comparing an index with the ledger, where other nodes fold into it all the while."""
+
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, nullcontext
+
+import pytest
+from tests.unit.core.doubles import FaultyLedger, SetClock, SharedLedger, bare, engine, verified
+
+from rankd.adapters.redis import RedisIndex
+from rankd.core import managers, verification
+from rankd.core.engine import Engine, running
+from rankd.core.recovery import SharedHome
+from rankd.errors import IndexUnavailable
+from rankd.testing.redis_servers import say
+from rankd.testing.servers import RedisServer, redis_server
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisServer]:
+    with redis_server() as running_server:
+        yield running_server
+
+
+def over(ledger: SharedLedger, index: RedisIndex) -> AbstractAsyncContextManager[Engine]:
+    return running(
+        ledger=ledger, build=bare, clock=SetClock(), reading=nullcontext(), shared=SharedHome(index)
+    )
+
+
+async def test_an_index_is_compared_while_another_node_writes(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verification, "COMPARED_TOGETHER", 7)
+    ledger = SharedLedger()
+    url = f"{server.url}?prefix=beside"
+    async with (
+        RedisIndex.open(url) as one,
+        RedisIndex.open(url) as two,
+        over(ledger, one) as rankd,
+        over(ledger, two) as another,
+    ):
+        await rankd.define("b", {"windows": ["all", "daily"], "segments": ["region"]})
+        await rankd.submit("b", [{"player": f"p{n}", "score": n} for n in range(60)])
+        compared = 0
+        async for progress in rankd.verify():
+            compared = max(compared, progress.done)
+            await another.submit("b", [{"player": f"q{progress.done}", "score": progress.done}])
+        assert compared > 120
+
+
+async def test_an_index_that_is_behind_is_not_called_wrong(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(managers, "MEND_SECONDS", 3_600.0)
+    ledger = SharedLedger()
+    async with RedisIndex.open(f"{server.url}?prefix=behind") as index, over(ledger, index) as node:
+        await node.define("b", {})
+        await node.submit("b", [{"player": "ann", "score": 1}])
+        await verified(node)
+        say(server, "FLUSHALL")
+        with pytest.raises(IndexUnavailable):
+            await verified(node)
+
+
+async def test_progress_of_a_comparison_never_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verification, "COMPARED_TOGETHER", 7)
+    async with engine(FaultyLedger()) as rankd:
+        await rankd.define("b", {"windows": ["all", "daily", "weekly"]})
+        await rankd.submit("b", [{"player": f"p{n}", "score": n} for n in range(60)])
+        steps = [step async for step in rankd.verify() if step.stage == "comparing"]
+    shares = [step.done / step.total for step in steps]
+    assert len(shares) == 27 and shares == sorted(shares)
+    assert shares[0] < 0.05 and shares[-1] == 1.0

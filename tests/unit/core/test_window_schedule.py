@@ -1,0 +1,306 @@
+"""Turns: a window closes once, opens once and is dropped once, whatever was redefined meanwhile."""
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import pytest
+from tests.unit.core.doubles import (
+    DAY,
+    HOUR,
+    NOON,
+    FaultyLedger,
+    SetClock,
+    engine,
+    facts_of,
+    state_of,
+    verified,
+)
+
+from rankd.core.engine import Engine
+from rankd.core.state import State
+from rankd.core.window_schedule import (
+    HEAP_SLACK,
+    NEVER,
+    Schedule,
+    _DueTimes,
+    due_turns,
+    next_turn,
+    windows_at,
+)
+from rankd.model.board import Board
+from rankd.model.facts import (
+    BoardDefined,
+    BoardRetired,
+    Fact,
+    Position,
+    Recorded,
+    WindowDropped,
+    WindowOpened,
+    WindowSealed,
+)
+from rankd.model.window import Instant
+
+pytestmark = pytest.mark.anyio
+DAILY: Mapping[str, Any] = {"rule": "sum", "windows": ["daily"], "retention": {"daily": "1h"}}
+
+
+def shift(every: str, **more: str) -> dict[str, str]:
+    return {"name": "shift", "start": "2026-11-14T00:00:00Z", "every": every, **more}
+
+
+class Lived:
+    """An engine with a clock that is set."""
+
+    def __init__(self, rankd: Engine, clock: SetClock, ledger: FaultyLedger) -> None:
+        self.rankd, self.clock, self.ledger = rankd, clock, ledger
+
+    async def at(self, time: Instant) -> None:
+        """Let it be so late, and windows turn."""
+        self.clock.time = time
+        await self.rankd.sealer.turn()
+        assert not due_turns(self.rankd.state, time)
+        assert next_turn(self.rankd.state, time) > time
+
+    def open(self) -> list[str]:
+        return [window.id for window, *_ in self.rankd.state.page("b").windows.values()]
+
+    def sealed(self) -> list[str]:
+        return list(self.rankd.state.page("b").sealed)
+
+    async def submit(self, score: int = 1) -> None:
+        await self.rankd.submit("b", [{"player": "p", "score": score}])
+
+    async def kinds(self) -> list[tuple[str, str]]:
+        turns = (WindowOpened, WindowSealed, WindowDropped)
+        return [
+            (type(one.fact).__name__.removeprefix("Window"), one.fact.window)
+            for one in await facts_of(self.ledger)
+            if isinstance(one.fact, turns)
+        ]
+
+
+async def lived(story: Any) -> None:
+    clock, ledger = SetClock(), FaultyLedger()
+    async with engine(ledger, clock) as rankd:
+        await story(Lived(rankd, clock, ledger))
+        await verified(rankd)
+        living = state_of(rankd.reader.projector)
+    async with engine(ledger.anew(), clock) as rankd:
+        assert state_of(rankd.reader.projector) == living
+
+
+async def test_days_that_nobody_played_are_passed_over() -> None:
+    async def story(life: Lived) -> None:
+        await life.rankd.define("b", {"rule": "sum", "windows": ["daily"]})
+        await life.at(NOON + 3 * DAY)
+        assert life.open() == ["daily:2026-11-17"]
+        assert life.sealed() == ["daily:2026-11-14"]
+        assert await life.kinds() == [
+            ("Sealed", "daily:2026-11-14"),
+            ("Opened", "daily:2026-11-17"),
+        ]
+
+    await lived(story)
+
+
+async def test_a_closed_window_is_dropped_when_it_was_kept_enough_and_never_an_open_one() -> None:
+    async def story(life: Lived) -> None:
+        await life.rankd.define("b", DAILY)
+        await life.submit()
+        await life.at(NOON + 12 * HOUR)
+        assert (life.open(), life.sealed()) == (["daily:2026-11-15"], ["daily:2026-11-14"])
+        await life.submit()
+        await life.at(NOON + 13 * HOUR - 1)
+        assert life.sealed() == ["daily:2026-11-14"]
+        await life.at(NOON + 13 * HOUR)
+        assert (life.open(), life.sealed()) == (["daily:2026-11-15"], [])
+        index = life.rankd.reader.projector.index
+        assert [ranking.window for ranking in await index.rankings("b")] == ["daily:2026-11-15"]
+        assert (await life.rankd.reader.page("b")).total == 1
+
+    await lived(story)
+
+
+async def test_a_window_with_a_gap_opens_after_it() -> None:
+    async def story(life: Lived) -> None:
+        definition = {"rule": "sum", "windows": [shift("6h", gap="6h")]}
+        await life.rankd.define("b", definition)  # At noon a shift begins.
+        assert len(life.open()) == 1
+        await life.at(NOON + 7 * HOUR)
+        assert life.open() == []
+        await life.submit()  # It counts nowhere, and is answered.
+        assert next_turn(life.rankd.state, life.clock.time) == NOON + 12 * HOUR
+        await life.at(NOON + 12 * HOUR)
+        assert len(life.open()) == 1
+        assert (await life.rankd.reader.page("b")).total == 0
+
+    await lived(story)
+
+
+async def test_a_window_under_a_used_id_closes_when_its_time_is_over() -> None:
+    """Shifts are numbered: the third of one definition was dropped, and then comes another's."""
+
+    async def story(life: Lived) -> None:
+        rules = {"rule": "sum", "retention": {"shift": "1h"}}
+        await life.rankd.define("b", {**rules, "windows": [shift("6h")]})
+        assert life.open() == ["shift:3"]
+        await life.at(NOON + 6 * HOUR)
+        await life.at(NOON + 7 * HOUR)
+        other = {**shift("6h"), "start": "2026-11-14T05:00:00Z"}
+        await life.rankd.redefine("b", {**rules, "windows": [other]})
+        assert life.open() == ["shift:3"]
+        await life.submit(1)
+        await life.at(NOON + 11 * HOUR)
+        await life.submit(10)
+        assert (life.open(), life.sealed()) == (["shift:4~2"], ["shift:3"])
+        page = await life.rankd.reader.page("b")
+        assert [one.scores for one in page.standings] == [(10,)]
+        await life.at(NOON + 12 * HOUR)
+        assert life.sealed() == []
+
+    await lived(story)
+
+
+async def test_a_window_of_the_same_time_goes_on_under_its_id() -> None:
+    async def story(life: Lived) -> None:
+        await life.rankd.define("b", {"rule": "sum", "windows": ["all", "daily"]})
+        await life.submit(5)
+        await life.rankd.redefine("b", {"rule": "best", "windows": ["daily", "all"]})
+        assert life.open() == ["daily:2026-11-14", "all"]
+        assert life.sealed() == []
+
+    await lived(story)
+
+
+async def test_a_board_of_the_same_name_has_windows_of_its_own() -> None:
+    async def story(life: Lived) -> None:
+        for _ in range(3):
+            await life.rankd.define("b", DAILY)
+            await life.submit()
+            await life.rankd.retire("b")
+        await life.rankd.define("b", DAILY)
+        await life.at(NOON + 12 * HOUR)
+        assert life.open() == ["daily:2026-11-15"]
+        await life.rankd.retire("b")
+        await life.rankd.define("b", DAILY)
+        await life.at(NOON + 36 * HOUR)
+        assert life.open() == ["daily:2026-11-16"]
+
+    await lived(story)
+
+
+async def test_who_notices_at_the_same_time_turns_once() -> None:
+    async def story(life: Lived) -> None:
+        await life.rankd.define("b", {"rule": "sum", "windows": ["daily"]})
+        life.clock.time += DAY
+        await asyncio.gather(*[life.rankd.sealer.turn() for _ in range(3)], life.submit())
+        assert len(await life.kinds()) == 2
+
+    await lived(story)
+
+
+def test_an_empty_book_never_turns() -> None:
+    assert due_turns(State(), NOON) == []
+    assert next_turn(State(), NOON) == NEVER
+
+
+def test_a_new_board_opens_the_windows_of_its_time() -> None:
+    board = Board.define("b", {"rule": "sum", "windows": ["all", "daily", shift("6h", gap="6h")]})
+    assert [one.window for one in windows_at(None, board, NOON)][:2] == ["all", "daily:2026-11-14"]
+    assert len(windows_at(None, board, NOON)) == 3
+    assert len(windows_at(None, board, NOON + 7 * HOUR)) == 2
+
+
+# --------------------------------------------------------------------------------- cost
+
+
+def closed(boards: int, windows: int) -> State:
+    """Return a state of boards with hourly windows, so many of each closed before noon."""
+    state = State()
+    position = count(1)
+
+    def note(at: Instant, fact: Fact) -> None:
+        state.note(Recorded(Position(next(position)), at, fact))
+
+    hourly = [{"name": "hour", "start": "2020-01-01T00:00:00Z", "every": "1h"}]
+    definition = Board.define("b", {"windows": hourly, "retention": {"hour": "400d"}}).definition()
+    for name in (f"b{number}" for number in range(boards)):
+        note(NOON - windows * HOUR, BoardDefined(name, definition))
+        (recurrence,) = state.boards[name].board.windows
+        for number in range(windows + 1):
+            start = NOON - (windows - number) * HOUR
+            window = recurrence.window_at(start)
+            assert window is not None
+            note(start, WindowOpened(name, window.id, window.start, window.end))
+            if number < windows:
+                note(start + HOUR, WindowSealed(name, window.id))
+    return state
+
+
+def calls_of_a_turn(state: State) -> int:
+    """Return how many functions it takes to turn the window of one board, all others resting."""
+    schedule = Schedule()
+    for name in [*state.boards][1:]:
+        page = state.boards[name]
+        page.windows = {
+            "hour": page.windows["hour"]._replace(
+                window=replace(page.windows["hour"].window, end=NOON + DAY)
+            )
+        }
+    assert schedule.next(state, NOON) == NOON + HOUR
+    calls = 0
+
+    def tell(_frame: object, event: str, _arg: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(tell)
+    try:
+        facts = schedule.due(state, NOON + HOUR)
+        for position, fact in enumerate(facts, 1_000_000):
+            state.note(Recorded(Position(position), NOON + HOUR, fact))
+        coming = schedule.next(state, NOON + HOUR, None, ["b0"])
+    finally:
+        sys.setprofile(None)
+    assert [type(fact) for fact in facts] == [WindowSealed, WindowOpened]
+    assert coming == NOON + 2 * HOUR
+    return calls
+
+
+def test_turn_costs_the_same_however_many_windows_are_closed() -> None:
+    assert calls_of_a_turn(closed(1, 20)) == calls_of_a_turn(closed(1, 2_000))
+
+
+def test_turn_costs_the_same_however_many_boards_rest() -> None:
+    assert calls_of_a_turn(closed(2, 1)) == calls_of_a_turn(closed(200, 1))
+
+
+def test_schedule_agrees_with_one_made_anew() -> None:
+    """Whatever turns, is retired or is defined, what is due is what a new schedule finds."""
+    state, schedule = closed(5, 3), Schedule()
+    position = 2_000_000
+    assert schedule.next(state, NOON) == next_turn(state, NOON)
+    for hour in range(1, 30):
+        now = NOON + hour * HOUR
+        facts = schedule.due(state, now)
+        assert facts == schedule.due(state, now), "they stay due until the next is asked for"
+        assert sorted(map(repr, facts)) == sorted(map(repr, due_turns(state, now)))
+        if hour == 10:
+            facts = [*facts, BoardRetired("b2")]
+        for fact in facts:
+            position += 1
+            state.note(Recorded(Position(position), now, fact))
+        boards = {fact.board for fact in facts}  # type: ignore[attr-defined]
+        assert schedule.next(state, now, None, boards) == next_turn(state, now) == now + HOUR
+
+
+def test_many_changes_leave_no_outlived_times() -> None:
+    due = _DueTimes()
+    for at in range(100_000):
+        due.put("b", at)
+    assert len(due._heap) <= 2 + HEAP_SLACK
+    assert (due.next(), due.take(100_000), due.next()) == (99_999, ["b"], NEVER)
