@@ -97,6 +97,8 @@ class BoardRebuild:
         self._changes_columns = changes_columns(page.board, board)
         self._lacking: set[str] = set()
         """Windows with submissions that lack a column of this definition, and had all before."""
+        self._submitted: set[str] = set()
+        """Windows with submissions up to the position of this rebuild."""
 
     async def catch_up(
         self, *, through: Position, tell: Callable[[Progress], None] = lambda _: None
@@ -158,6 +160,8 @@ class BoardRebuild:
     async def _submit(self, begun: MoveBatch, fact: ScoreSubmitted, recorded: Recorded) -> None:
         """Judge a submission anew in the windows that did not refuse it at its position."""
         refusal = await self._admission.refusal(recorded) if self.refusals_final else NOT_REFUSED
+        if not refusal.everywhere:
+            self._submitted |= self._page.windows.keys() - refusal.windows
         translated = None if refusal.everywhere else self._translator.translate(fact)
         if translated is not None:
             await self._fold.submit(begun, translated, recorded, refused=refusal.windows)
@@ -221,6 +225,7 @@ class BoardRebuild:
 
     def _forget_losses(self, window: str) -> None:
         self._lacking.discard(window)
+        self._submitted.discard(window)
         self._misfits = {misfit: None for misfit in self._misfits if misfit[0] != window}
 
     async def _rankings(self, window: str | None = None) -> list[Ranking]:
@@ -265,7 +270,9 @@ class BoardRebuild:
     async def dropped_windows(self, page: BoardState) -> tuple[str, ...]:
         """Return the names of windows with scores that cannot be ranked any more.
 
-        Raises IndexUnavailable if the draft is gone: another index lives since it was staged.
+        A live window with entries proves nothing by itself: a shared index may be ahead of this
+        rebuild, with the first entries of a window that has just opened. Raises IndexUnavailable if
+        the draft is gone: another index lives since it was staged.
         """
         found, staged = [], await self._rankings()
         for name, ranking in self.windows():
@@ -273,7 +280,8 @@ class BoardRebuild:
             living = page.windows.get(name)
             if living is None or not await self._index.count(living.ranking):
                 continue
-            if name in self._lacking or not await self._index.count(ranking):
+            emptied = name in self._submitted and not await self._index.count(ranking)
+            if emptied or name in self._lacking:
                 found.append(name)
         return tuple(found)
 

@@ -17,6 +17,7 @@ from rankd.core.engine import Engine
 from rankd.core.fold import IN_MOVES_COST_MAX
 from rankd.core.recovery import IndexHome
 from rankd.errors import DropsScores, InvalidBoard, LedgerUnavailable
+from rankd.model.board import Board
 from rankd.model.facts import Position
 from rankd.ports import Move, Moved, Ranking, RankingShape
 
@@ -360,6 +361,21 @@ async def test_a_window_left_empty_is_asked_about_whatever_empties_it(
         await rankd.redefine("b", then, drop_scores=True)
         assert await scores(rankd) == []
         await verified(rankd)
+
+
+async def test_entries_that_another_node_has_just_added_are_not_lost_scores() -> None:
+    """A shared index is ahead of a node for a moment, and a rebuild is only where its node is."""
+    async with engine(FaultyLedger()) as rankd:
+        await rankd.define("b", {"rule": "best"})
+        page = rankd.state.page("b")
+        rebuild = rankd._draft(page, Board.define("b", {"rule": "latest"}))
+        await rebuild.catch_up(through=rankd.position)
+        ranking, index = Ranking("b", "all"), rankd.projector.index
+        key = page.terms.order.key((5,), Position(2))
+        after = await index.checkpoint()
+        await index.apply([Move(ranking, "ann", key)], after=after, through=Position(after + 1))
+        assert await index.count(ranking) == 1
+        assert await rebuild.dropped_windows(page) == ()
 
 
 async def test_what_is_changed_is_folded_once(monkeypatch: pytest.MonkeyPatch) -> None:
