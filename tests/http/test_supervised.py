@@ -50,7 +50,7 @@ LOOPS: dict[str, tuple[type, str]] = {
     "spool_sender": (SpoolSender, "run"),
     "ledger_tail": (LedgerTail, "run"),
     "ledger_health": (LedgerHealth, "run"),
-    "keeper": (ReceiptRepair, "run"),
+    "receipt_repair": (ReceiptRepair, "run"),
     "archiver": (Archiver, "run"),
     "top_list_writer": (TopListWriter, "run"),
     "clock": (ClockMonitor, "run"),
