@@ -374,13 +374,14 @@ def test_a_member_of_redis_that_cannot_be_read_is_named_and_the_others_count(
         url = f"redis://{redis.host}:{redis.port}/odd"
         place = resp.place_of(url)
         with resp.connected(place) as connection:
-            for score, member in (("10", "ann"), ("inf", "end"), ("7", "bob")):
+            for score, member in (("10", "ann"), ("inf", "end"), ("7", "bob"), ("2.5", "half")):
                 connection.ask("ZADD", place.key, score, member)
             connection.ask("ZADD", place.key, "1", "\udcff\udcfe")
         done = ask("import", url, "--board", "odd")
-    assert (done.code, done.out) == (1, "4 rows: 2 counted, 2 refused\n")
+    assert (done.code, done.out) == (1, "5 rows: 2 counted, 3 refused\n")
     assert "the member end has the score inf, which has no place in a ranking" in done.err
     assert r"the member \xff\xfe is not UTF-8" in done.err
+    assert "the member half: score must be a whole number" in done.err
     assert done.err.endswith("import again: no row counts twice\n")
     assert [row.player for row in client.walk("odd")] == ["ann", "bob"]
 

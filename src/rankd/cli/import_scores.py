@@ -13,6 +13,7 @@ from rankd.cli import resp
 from rankd.cli.errors import CommandFailed, plain
 from rankd.cli.import_source import (
     FORMATS,
+    SHOWN_BYTES_MAX,
     BadRow,
     BoardColumns,
     ImportRow,
@@ -135,8 +136,7 @@ def _send(
             unsaid.difference_update(*map(_said, whole) if unsaid else ())
             answered = iter(client.submit_batch(whole, board=board.name) if whole else ())
             for number, found in enumerate(some, start=tally["rows"] + 1):
-                # The line, for an editor; rows of Redis have only their order.
-                where = f"row {number:,}" if found.line is None else f"line {found.line:,}"
+                where = _place(found, number)
                 if isinstance(found, BadRow):
                     _refuse(tally, f"{where}: {found.problem}")
                 else:
@@ -148,6 +148,15 @@ def _send(
     finally:
         bar.tell(None)
     return tally
+
+
+def _place(found: ImportRow | BadRow, number: int) -> str:
+    """Return where a row is: its line, for an editor, or the member of a Redis sorted set."""
+    if found.line is not None:
+        return f"line {found.line:,}"
+    if isinstance(found, BadRow):
+        return f"row {number:,}"  # Its problem names the member.
+    return f"the member {found.row['player'][:SHOWN_BYTES_MAX]}"
 
 
 def _said(row: Row) -> Collection[str]:
