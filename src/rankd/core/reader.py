@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
 
 import msgspec
 
-from rankd.core.fallback_index import FallbackIndex
 from rankd.core.projector import Projector
 from rankd.core.state import OpenedWindow, SealedWindow, State, Terms, UnrecordedWindow
 from rankd.errors import (
@@ -341,6 +340,8 @@ class Reader:
         found = page.windows.get(page.default if window is None else window)
         if found is None:
             found = page.find_window(window, max(self._clock.now(), self.projector.at))
+        elif segment is None:
+            return RankingView(found.terms, found.ranking)
         if segment is None:
             return RankingView.of(found, found.ranking)
         known = found.terms.board.segments
@@ -408,8 +409,9 @@ class Reader:
         if self.immediate:
             return None
         index = self._index
-        if isinstance(index, FallbackIndex):
-            return await index.moment(where.ranking)
+        moment = await self.projector.fallback_moment(index, where.ranking)
+        if moment is not None:
+            return moment
         floor, position = self.projector.floor, await index.checkpoint()
         await self._vouch(position, floor)
         self._expect_terms(where, position)
@@ -431,6 +433,11 @@ class Reader:
         if found is None or where.terms.board.ties is TieRule.ORDINAL:
             return found
         return found._replace(rank=at_once(self._shown(where, found.rank, found.order_key)))
+
+    def standing_now(self, where: RankingView, player: str) -> Standing | None:
+        """Return a player's standing at once; None if it is not ranked. Only if immediate."""
+        found = self.ranked_now(where, player)
+        return None if found is None else self._shown_standing(where, player, found)
 
     def finder(self, where: RankingView) -> Callable[[Sequence[str]], Places] | None:
         """Return a function that finds players in one ranking as ``ranked_now`` does.
@@ -556,9 +563,14 @@ class Reader:
         return everywhere
 
     async def _standing(self, where: RankingView, player: str, found: Ranked) -> Standing:
-        rank, order_key, metadata, total, as_of = found
         if where.terms.board.ties is not TieRule.ORDINAL:
-            rank = await self._shown(where, rank, order_key, as_of)
+            shown = await self._shown(where, found.rank, found.order_key, found.as_of)
+            found = found._replace(rank=shown)
+        return self._shown_standing(where, player, found)
+
+    def _shown_standing(self, where: RankingView, player: str, found: Ranked) -> Standing:
+        """Return a standing of an entry whose rank is the one that the board shows."""
+        rank, order_key, metadata, total, as_of = found
         terms, known = where.terms, self.projector.state.profiles.get(player)
         name = None if known is None else known.name
         scores, decimals = terms.order.scores(order_key), terms.board.decimals

@@ -1,5 +1,7 @@
 """The engine for a program with an event loop: writes are awaited, reads are plain calls."""
 
+from contextlib import nullcontext
+
 from rankd.core.reader import at_once
 from rankd.embedded.async_api import BoardWriter, RanksWriter
 from rankd.embedded.board_ref import BoardRef
@@ -11,7 +13,7 @@ class AsyncBoard(AnsweredBoard, BoardWriter):
     """One board of an open engine. Reads are plain calls; writes and previews are awaited."""
 
     def __init__(self, wanted: BoardRef) -> None:
-        super().__init__(wanted, at_once)
+        super().__init__(wanted, at_once, nullcontext())
 
 
 class AsyncRanks(AnsweredRanks, RanksWriter):

@@ -5,6 +5,7 @@ program with an event loop, and under the fold's lock in a program with threads.
 """
 
 from collections.abc import Coroutine, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
 from rankd.core.reader import FoundStandings, Page, Projected
@@ -27,10 +28,14 @@ class Answer(Protocol):
 class AnsweredBoard(BoardHandle):
     """The synchronous reads of a board."""
 
-    def __init__(self, wanted: BoardRef, answer: Answer) -> None:
+    def __init__(
+        self, wanted: BoardRef, answer: Answer, reading: AbstractContextManager[Any]
+    ) -> None:
         super().__init__(wanted)
         self._board = RemoteBoard(wanted)
         self._answer = answer
+        self._reading = reading
+        """Held by a read of an index in this process that runs without a coroutine."""
 
     def top(
         self,
@@ -68,7 +73,11 @@ class AnsweredBoard(BoardHandle):
         self, player: str, *, window: str | None = None, segment: str | None = None
     ) -> Standing | None:
         """Return a player's standing; None if it is not ranked."""
-        return self._answer(self._board.standing(player, window=window, segment=segment))
+        reader = self._wanted.there().reader
+        if not reader.immediate:
+            return self._answer(self._board.standing(player, window=window, segment=segment))
+        with self._reading:
+            return reader.standing_now(reader.where(self.name, window, segment), player)
 
     def ranks(
         self, players: Sequence[str], *, window: str | None = None, segment: str | None = None

@@ -43,7 +43,8 @@ class EngineThread:
     ) -> None:
         self.opened = opened
         self._thread = thread
-        self._reading = reading
+        self.reading = reading
+        """Held while the index is read on the thread of a caller."""
         self._handing = threading.RLock()
         """Held while a call is passed on, so that none comes after the stop and stays unanswered.
         """
@@ -67,7 +68,7 @@ class EngineThread:
         if not self.opened.immediate:
             return self.write(work)
         self._refuse_if_closed(work)
-        with self._reading:
+        with self.reading:
             return at_once(work)
 
     def close(self) -> None:
@@ -88,7 +89,7 @@ class Board(AnsweredBoard):
     """One board of an open engine. Threads may share it."""
 
     def __init__(self, thread: EngineThread, wanted: BoardRef) -> None:
-        super().__init__(wanted, thread.read)
+        super().__init__(wanted, thread.read, thread.reading)
         self._thread = thread
 
     def submit(  # noqa: PLR0913 - the fields of a submission

@@ -94,6 +94,19 @@ def returned(call: Any) -> Any:
     return {AsyncBoard: Board, RemoteBoard: Board}.get(annotation, annotation)
 
 
+def test_a_standing_is_the_same_without_a_coroutine(tmp_path: Path) -> None:
+    with rankd.open(tmp_path) as ranks:
+        for ties in ("ordinal", "dense", "standard"):
+            board = ranks.board(ties, ties=ties, segments=["region"], windows=["all", "daily"])
+            for player, score in (("ann", 3), ("bob", 3), ("cyd", 1)):
+                board.submit(player, score, attributes={"region": "eu"}, metadata={"level": score})
+            for player in ("ann", "bob", "cyd", "unknown"):
+                for segment in (None, "region:eu", "region:us"):
+                    asked = {"window": "daily", "segment": segment}
+                    found = board._thread.read(board._board.standing(player, **asked))
+                    assert board.standing(player, **asked) == found
+
+
 def test_every_argument_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each call of one engine makes the same call of the one that is awaited, with all it got."""
     for synchronous, asynchronous, awaited in KINDS:
@@ -127,6 +140,8 @@ def _check_handed_on(kind: type, awaited: type, name: str, monkeypatch: pytest.M
     ours: Any = object.__new__(kind)
     ours._answer, ours._board, ours._ranks = at_once, asked, asked
     ours._thread = SimpleNamespace(write=at_once)
+    remote = SimpleNamespace(reader=SimpleNamespace(immediate=False))
+    ours._wanted = SimpleNamespace(there=lambda: remote)
     with monkeypatch.context() as patch:
         patch.setattr(awaited, name, record)
         told = getattr(ours, name)(**given)
