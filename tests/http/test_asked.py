@@ -25,9 +25,10 @@ from rankd.api.connection import DEAD
 from rankd.api.context import ServiceContext
 from rankd.api.rate_limits import limits_of
 from rankd.api.routes import ROUTES
-from rankd.core import managers
-from rankd.core.engine import Engine, running
-from rankd.core.recovery import SharedHome
+from rankd.core.assembly import running
+from rankd.core.cluster import managers as cluster_managers
+from rankd.core.cluster.recovery import SharedHome
+from rankd.core.engine import Engine
 from rankd.errors import IndexUnavailable
 from rankd.ports import Ranked, Ranking
 from rankd.settings import Settings
@@ -39,7 +40,7 @@ BOARD: dict[str, object] = {"windows": ["all", "daily"], "segments": ["region"]}
 @pytest.fixture(autouse=True)
 def _unmended(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is lost stays lost until the test is over."""
-    monkeypatch.setattr(managers, "MEND_SECONDS", 3_600.0)
+    monkeypatch.setattr(cluster_managers, "MEND_SECONDS", 3_600.0)
 
 
 class AskedIndex(FarIndex):

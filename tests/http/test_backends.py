@@ -53,7 +53,7 @@ from tests.property.test_embedded_api import SetClock
 from rankd.adapters.redis import RedisIndex
 from rankd.api import key_uses
 from rankd.bootstrap import EngineConfig
-from rankd.core.managers import LedgerTail
+from rankd.core.cluster.managers import LedgerTail
 from rankd.testing.servers import ServerMissing
 
 pytestmark = pytest.mark.timeout(300)

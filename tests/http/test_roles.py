@@ -34,6 +34,7 @@ from tests.property.test_embedded_api import SetClock
 from rankd.adapters.postgres import PostgresLedger
 from rankd.api.roles import API, INGEST, MANAGER, QUERY
 from rankd.core import managers
+from rankd.core.cluster import managers as cluster_managers
 from rankd.model.facts import Position, WindowDropped, WindowOpened, WindowSealed
 from rankd.ports import SealedName, SealedRow
 
@@ -56,6 +57,7 @@ PLAYERS = ("ann", "bob", "cyd")
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(managers, "ARCHIVE_SECONDS", 0.02)
     monkeypatch.setattr(managers, "SLEEP_SECONDS_MAX", 0.02)
+    monkeypatch.setattr(cluster_managers, "SLEEP_SECONDS_MAX", 0.02)
 
 
 @contextmanager

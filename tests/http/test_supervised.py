@@ -20,21 +20,19 @@ from rankd.api.context import ServiceContext
 from rankd.api.exposition import render
 from rankd.api.metrics import collect
 from rankd.core import supervisor
+from rankd.core.assembly import running
 from rankd.core.clock_monitor import ClockMonitor
-from rankd.core.engine import running
-from rankd.core.managers import (
-    Archiver,
+from rankd.core.cluster.managers import (
     IndexRepair,
     LedgerHealth,
     LedgerTail,
     ReceiptRepair,
-    Snapshotter,
     SpoolSender,
     StateSnapshotter,
-    WindowSealer,
 )
-from rankd.core.recovery import SharedHome
-from rankd.core.top_lists import TopListSettings, TopListWriter
+from rankd.core.cluster.recovery import SharedHome
+from rankd.core.cluster.top_lists import TopListSettings, TopListWriter
+from rankd.core.managers import Archiver, Snapshotter, WindowSealer
 from rankd.core.writer import Writer
 from rankd.errors import LedgerUnavailable
 

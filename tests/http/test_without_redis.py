@@ -29,6 +29,7 @@ from tests.simulation.postgres_servers import new_ledger, postgres
 from rankd.adapters.postgres import PostgresLedger
 from rankd.api import standings
 from rankd.core import managers
+from rankd.core.cluster import managers as cluster_managers
 from rankd.core.reader import Page
 from rankd.model.facts import Position
 from rankd.ports import Ranking
@@ -221,7 +222,7 @@ def test_readiness_tells_what_is_worth_knowing_of_redis(server: str, tmp_path: P
 def test_readiness_tells_that_redis_is_gone_although_a_read_was_the_first_to_notice(
     server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(managers, "MEND_SECONDS", 2.0)  # To kill Redis takes less.
+    monkeypatch.setattr(cluster_managers, "MEND_SECONDS", 2.0)  # To kill Redis takes less.
     with world(server, tmp_path) as found:
         found.wait_for_list(Ranking("b", "all"), found.submit("p30", 101)["position"])
         found.kill_redis()

@@ -14,11 +14,10 @@ from rankd.core.state import BoardState, State
 from rankd.model.board import Board
 from rankd.model.facts import (
     Fact,
-    KeyCreated,
-    KeysUsed,
     Position,
     Recorded,
     ScoreSubmitted,
+    is_submission,
     right_time,
 )
 from rankd.model.profile import check_player
@@ -50,7 +49,7 @@ async def player_history(service: ServiceContext, request: Request) -> Response:
         facts = await service.ledger.read(after=Position(start - 1), limit=end - start)
         for recorded in reversed(facts):
             fact = recorded.fact
-            if recorded.position >= end or not isinstance(fact, ScoreSubmitted):
+            if recorded.position >= end or not is_submission(fact):
                 continue
             if (fact.board, fact.player) == (board, player):
                 terms = _terms(page, recorded.position, fact)
@@ -172,7 +171,7 @@ def _shown(recorded: Recorded, state: State) -> schemas.FactItem:
         for name in fact.__struct_fields__
         if getattr(fact, name) is not None
     }
-    if isinstance(fact, ScoreSubmitted):
+    if is_submission(fact):
         body |= _scores(fact, _terms(state.boards.get(fact.board), recorded.position, fact), body)
     return schemas.FactItem(
         recorded.position,
@@ -203,6 +202,7 @@ def _scores(fact: ScoreSubmitted, board: Board | None, body: dict[str, Any]) -> 
 
 
 _TIMES = frozenset({"at", "start", "end", "expires", "time", "earliest", "latest"})
+_TIMES_BY_ID = frozenset({"used"})
 
 
 def _plain(fact: Fact, name: str) -> Any:
@@ -211,13 +211,13 @@ def _plain(fact: Fact, name: str) -> Any:
         return Raw(value)
     if name in _TIMES:
         return show_time(value)
+    if name in _TIMES_BY_ID:
+        return {id: show_time(at) for id, at in value.items()}
     if isinstance(value, msgspec.Struct):
         return _fields(value)
     if isinstance(value, tuple) and value and isinstance(value[0], msgspec.Struct):
         return [_fields(each) for each in value]
-    if isinstance(fact, KeysUsed):
-        return {id: show_time(at) for id, at in fact.used.items()}
-    if isinstance(fact, KeyCreated) and name == "digest":
+    if name in fact.hidden:
         return value.hex()[:8]  # Enough to distinguish keys, too little to test guesses.
     return msgspec.to_builtins(value)
 

@@ -31,7 +31,7 @@ from rankd.api.routing import Scope
 from rankd.core.state import State
 from rankd.errors import Forbidden, RankdError, Unauthenticated
 from rankd.model.board import Writes
-from rankd.model.facts import KeyCreated, expiry_of
+from rankd.model.facts import KeyCreated
 from rankd.model.window import Instant
 
 AUTHORIZATION_BYTES_MAX = 4096 + len(b"bearer ")
@@ -152,10 +152,11 @@ class Authenticator:
         if limits is not None:
             limits.take_address(request.client, request.headers.get(b"x-forwarded-for"))
         found = self._identify(request)
-        if limits is not None and isinstance(found, KeyCreated):
-            limits.take_key(found.id)
-        if limits is not None and isinstance(found, Permit) and scope != "submit":
-            limits.take_player(found.actor.player or "")
+        if limits is not None and found is not None:
+            if not isinstance(found, Permit):
+                limits.take_key(found.id)
+            elif scope != "submit":
+                limits.take_player(found.actor.player or "")
         actor = self._authorize(found, scope, board)
         if limits is not None and scope == "submit" and actor.player is None:
             limits.take_players(players_of(request.body, board))
@@ -280,7 +281,7 @@ def _authorize_key(key: KeyCreated, scope: Scope, board: str | None) -> Actor:
 
 def _end_of(key: KeyCreated) -> float:
     """Return a key's expiry in seconds since 1970, infinity if it has none."""
-    expires = expiry_of(key)
+    expires = key.expiry
     return math.inf if expires is None else expires / 1_000_000
 
 

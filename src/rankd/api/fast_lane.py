@@ -16,6 +16,7 @@ from time import time
 from typing import Any
 
 from rankd.api.app import GZIP_BYTES_MIN, NO_CONTENT, App
+from rankd.api.auth import Permit
 from rankd.api.batching import Batching, Outcome
 from rankd.api.connection import ANSWERING, DEAD, IDLE, BoundedConnection
 from rankd.api.eager import EagerTask
@@ -71,8 +72,13 @@ class FastConnection(BoundedConnection):
             super().data_received(data)
 
     def _take(self, data: bytes) -> None:
+        size = 0 if self._head_bytes or self.phase is not IDLE else self._serve(data)
+        if size != len(data):
+            self._take_rest(data, size)
+
+    def _take_rest(self, data: bytes, size: int) -> None:
+        """Go on after the first request, of ``size`` bytes; 0 if it is left to uvicorn."""
         for _ in range(BURST_MAX):
-            size = 0 if self._head_bytes else self._serve(data)
             if not size:
                 self._feed(data)
                 return
@@ -83,16 +89,15 @@ class FastConnection(BoundedConnection):
                 if self.phase is not DEAD:
                     self._hold(data)
                 return
-        self._hold(data)
-        self.loop.call_soon(self._replay)
+            size = self._serve(data)
+        if rest := data[size:]:
+            self._hold(rest)
+            self.loop.call_soon(self._replay)
 
     def _serve(self, data: bytes) -> int:
         """Serve the first request of these bytes; return its size, 0 to leave it to uvicorn."""
-        if self.phase is not IDLE:
-            return 0
         head = parse_head(data, self._head_bytes_max, self._headers_max)
-        plan = None if head is None else self._plans.find(head)
-        if head is None or plan is None:
+        if head is None or (plan := self._plans.find(head)) is None:
             return 0
         size = head.end + head.length
         if head.length > plan.body_max or size > len(data):
@@ -109,25 +114,34 @@ class FastConnection(BoundedConnection):
     def _follow(self, plan: Plan, head: RequestHead, data: bytes) -> bool:
         """Answer a request by its plan; False if the handler has to answer."""
         admission = plan.admission(head, time())
-        given = None if admission is None else plan.read(head, data, admission)
-        if admission is None or given is None:
+        if admission is None:
             return False
-        try:
-            if self._auth.counts:
-                player = given.player if isinstance(plan.answering, BodyPlan) else None
-                self._auth.count_again(admission, self.client_address, head.forwarded_for, player)
-        except RankdError as exc:
-            request = plan.request(head, b"", self.client_address)
-            self._answer(self.rankd.refuse(exc, request, plan.route), request, head.plain)
+        given = plan.read(head, data, admission)
+        if given is None:
+            return False
+        if self._auth.counts and not self._count(plan, head, admission, given):
+            return True
+        if plan.batched:
+            self.phase, self._deadline = ANSWERING, None
+            self._batching.add(plan, self, given, head, data)
             return True
         answering = plan.answering
         if isinstance(answering, PagePlan):
             return self._send_page(plan, head, data)
+        assert isinstance(answering, RemotePlan)
         self.phase, self._deadline = ANSWERING, None
-        if isinstance(answering, RemotePlan):
-            self._ask(plan, answering, given, head, data)
-        else:
-            self._batching.add(plan, self, given, head, data)
+        self._ask(plan, answering, given, head, data)
+        return True
+
+    def _count(self, plan: Plan, head: RequestHead, admission: Permit, given: Any) -> bool:
+        """Count a request against the rate limits; False if it was refused, which is answered."""
+        player = given.player if isinstance(plan.answering, BodyPlan) else None
+        try:
+            self._auth.count_again(admission, self.client_address, head.forwarded_for, player)
+        except RankdError as exc:
+            request = plan.request(head, b"", self.client_address)
+            self._answer(self.rankd.refuse(exc, request, plan.route), request, head.plain)
+            return False
         return True
 
     def _send_page(self, plan: Plan, head: RequestHead, data: bytes) -> bool:

@@ -14,7 +14,7 @@ from rankd.api.messages import Request, Response
 from rankd.api.routing import Route
 from rankd.errors import FieldError, InvalidRequest, UnknownKey
 from rankd.model.board import BOARD_NAME_LENGTH_MAX, NAME, UNPRINTABLE
-from rankd.model.facts import ExpiringKeyCreated, KeyCreated, Position, expiry_of
+from rankd.model.facts import ExpiringKeyCreated, KeyCreated, Position
 from rankd.model.submission import read_instant
 from rankd.model.window import Instant, parse_duration
 
@@ -137,7 +137,7 @@ def _is_title(title: str) -> bool:
 
 def _opens_all(key: KeyCreated) -> bool:
     """Whether this key can create and revoke others, on all boards and without expiry."""
-    return "admin" in key.scopes and key.boards is None and expiry_of(key) is None
+    return "admin" in key.scopes and key.boards is None and key.expiry is None
 
 
 def show_key(
@@ -156,7 +156,7 @@ def show_key(
         key.title,
         show_time(state.keys_created.get(key.id)),
         show_time(max(uses, default=None)),
-        show_time(expiry_of(key)),
+        show_time(key.expiry),
         secret,
         position,
     )

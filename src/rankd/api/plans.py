@@ -9,7 +9,7 @@ Authorization (``Permit``), rate limits and expiry still apply to every request.
 dropped and made again by the next request.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from uvicorn.server import ServerState
@@ -19,7 +19,7 @@ from rankd.api.auth import Permit
 from rankd.api.messages import Request, Response
 from rankd.api.request_head import WORD_SEGMENT, RequestHead
 from rankd.api.response_writer import ResponseHeads
-from rankd.api.routing import BodyPlan, PagePlan, Route, RouteAnswering
+from rankd.api.routing import BodyPlan, PagePlan, Route, RouteAnswering, WordPlan
 from rankd.api.score_texts import wants_text
 from rankd.errors import RankdError
 
@@ -47,7 +47,9 @@ class Plan:
         "_date",
         "_page",
         "_page_bytes",
+        "_read_body",
         "answering",
+        "batched",
         "body_max",
         "given",
         "method",
@@ -75,7 +77,10 @@ class Plan:
         self.given: list[Any] = []
         """The value in which each waiting request differs from the others."""
         self.waiting: list[Any] = []
+        self.batched = False
+        """Whether requests that arrive together are answered together."""
         self._admissions: dict[bytes | None, Permit] = {}
+        self._read_body: Callable[[bytes, Any], Any] | None = None
         self._page: Response | None = None
         self._page_bytes = b""
         self._date: object = None
@@ -98,9 +103,8 @@ class Plan:
 
     def read(self, head: RequestHead, data: bytes, admission: Permit) -> Any:
         """Return the word or the submission of a request; None if the handler has to answer."""
-        answering = self.answering
-        if isinstance(answering, BodyPlan):
-            return answering.read(data[head.end :], admission.actor)
+        if self._read_body is not None:
+            return self._read_body(data[head.end :], admission.actor)
         return NO_WORD if head.word is None else head.word
 
     def page(self, heads: ResponseHeads, state: ServerState) -> bytes | None:
@@ -122,16 +126,22 @@ class Plan:
             return
         if self.answering is None or not self.answering.in_force():
             self.forget()
-            self.answering = self.route.plan(service, request)
+            self._answer_by(self.route.plan(service, request))
         if self.answering is None:
             return
         if len(self._admissions) >= ADMISSIONS_MAX:
             self._admissions.clear()
         self._admissions[credential] = admission
 
+    def _answer_by(self, answering: RouteAnswering | None) -> None:
+        self.answering = answering
+        self.batched = isinstance(answering, WordPlan | BodyPlan)
+        self._read_body = answering.read if isinstance(answering, BodyPlan) else None
+
     def forget(self) -> None:
         """Leave every request to the handler, until ``learn`` is called again."""
-        self.answering, self._page = None, None
+        self._answer_by(None)
+        self._page = None
         self._admissions.clear()
 
 

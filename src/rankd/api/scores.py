@@ -1,6 +1,6 @@
 """Handlers of submissions: one score, or a batch."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from hashlib import blake2b
@@ -26,9 +26,14 @@ from rankd.errors import (
     TooManySegmentValues,
     UnknownBoard,
 )
-from rankd.model.board import Writes
+from rankd.model.board import Board, Writes
 from rankd.model.facts import ScoreSubmitted
-from rankd.model.submission import SUBMISSION_KEY_BYTES_MAX, read_plain, takes_plain
+from rankd.model.submission import (
+    SUBMISSION_KEY_BYTES_MAX,
+    read_plain,
+    read_plain_batch,
+    takes_plain,
+)
 from rankd.templates import Form, PlaceholderKind, parts_of, placeholder
 
 BATCH_SCORES_MAX = 8_192
@@ -190,8 +195,8 @@ _RESULTS = Form(
 )
 
 
-def _results(service: ServiceContext, render: bytes) -> Response:
-    return Response(_RESULTS.fill_one((b"[%b]" % render, service.rankd.position)))
+def _results(service: ServiceContext, results: bytes) -> Response:
+    return Response(_RESULTS.fill_one((render.array_of(results), service.rankd.position)))
 
 
 # ------------------------------------------------------------------- plain batches
@@ -231,14 +236,11 @@ async def _submit_plain(service: ServiceContext, request: Request) -> Response |
     actor = ANYBODY
     for name in names:
         actor = service.auth.admit(request, "submit", name)
-    facts = [
-        read_plain(boards[item.board], item.player, item.score, item.key, actor=actor.name)
-        for item in items
-    ]
-    if None in facts:
+    facts = _plain_facts(boards, items, actor.name)
+    if facts is None:
         return None
     try:
-        answers = await service.writer.submit_read(facts, list(boards.values()))  # type: ignore[arg-type]
+        answers = await service.writer.submit_read(facts, list(boards.values()))
     except (DefinitionChanged, TooManySegmentValues):
         return None
     results = render_receipts.all_as_json(answers)
@@ -246,6 +248,21 @@ async def _submit_plain(service: ServiceContext, request: Request) -> Response |
         told = map(partial(_result, service), answers, [item.board for item in items])
         results = b",".join(told)
     return _results(service, results)
+
+
+def _plain_facts(
+    boards: Mapping[str, Board], items: Sequence[_PlainItem], actor: str | None
+) -> list[ScoreSubmitted] | None:
+    """Return the facts of plain items; None if one has to be read with care."""
+    if len(boards) == 1:
+        (board,) = boards.values()
+        columns = [(item.player, item.score, item.key) for item in items]
+        return read_plain_batch(board, columns, actor=actor)
+    facts = [
+        read_plain(boards[item.board], item.player, item.score, item.key, actor=actor)
+        for item in items
+    ]
+    return None if None in facts else facts  # type: ignore[return-value]
 
 
 def _plain_items(service: ServiceContext, request: Request) -> list[_PlainItem] | None:

@@ -20,10 +20,10 @@ from rankd.api.auth import Authenticator
 from rankd.api.context import ServiceContext
 from rankd.api.exposition import render
 from rankd.api.metrics import collect
-from rankd.core import managers
-from rankd.core.engine import running
-from rankd.core.recovery import SharedHome
-from rankd.core.shared_projector import SharedProjector
+from rankd.core.assembly import running
+from rankd.core.cluster import managers as cluster_managers
+from rankd.core.cluster.recovery import SharedHome
+from rankd.core.cluster.shared_projector import SharedProjector
 from rankd.errors import IndexUnavailable, LedgerUnavailable
 
 pytestmark = pytest.mark.anyio
@@ -36,7 +36,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(autouse=True)
 def _nobody_looks_at_the_index_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(managers, "MEND_SECONDS", 3_600.0)
+    monkeypatch.setattr(cluster_managers, "MEND_SECONDS", 3_600.0)
 
 
 @dataclass(frozen=True)

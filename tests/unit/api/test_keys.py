@@ -7,7 +7,6 @@ import pytest
 
 from rankd.api.keys import KEY_BOARDS_MAX, KEY_PREFIX, TITLE_LENGTH_MAX, NewKey, make_key
 from rankd.errors import InvalidRequest
-from rankd.model.facts import expiry_of
 
 DAY = 86_400_000_000
 NOW = 1_794_614_400_000_000
@@ -73,10 +72,10 @@ def test_what_a_key_cannot_be_is_refused(asked: dict[str, Any], field: str) -> N
 )
 def test_a_key_expires_after_a_duration_or_at_a_time(text: str, expires: int) -> None:
     fact, _ = make_key(NewKey(["read"], expires=text), actor=None, now=NOW)
-    assert expiry_of(fact) == expires
+    assert fact.expiry == expires
     assert fact.kind == "key_created.2", "an older version must not read past it"
 
 
 def test_a_key_that_never_expires_is_recorded_as_it_always_was() -> None:
     fact, _ = make_key(NewKey(["read"]), actor=None, now=NOW)
-    assert (fact.kind, expiry_of(fact)) == ("key_created.1", None)
+    assert (fact.kind, fact.expiry) == ("key_created.1", None)

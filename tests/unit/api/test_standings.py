@@ -13,11 +13,11 @@ from rankd.api import standings
 from rankd.api.auth import Authenticator
 from rankd.api.context import ServiceContext
 from rankd.api.messages import Request, Response
-from rankd.core import managers
-from rankd.core.engine import running
+from rankd.core.assembly import running
+from rankd.core.cluster import managers as cluster_managers
+from rankd.core.cluster.recovery import SharedHome
+from rankd.core.cluster.top_lists import TopListSettings, TopListWriter
 from rankd.core.reader import LOOKUP_PLAYERS_MAX
-from rankd.core.recovery import SharedHome
-from rankd.core.top_lists import TopListSettings, TopListWriter
 from rankd.errors import (
     IndexBehind,
     InvalidPage,
@@ -304,7 +304,7 @@ async def test_an_answer_from_what_is_kept_says_so_and_is_as_new_as_was_asked_fo
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Also if the index goes away after it had come far enough."""
-    monkeypatch.setattr(managers, "MEND_SECONDS", 3_600.0)
+    monkeypatch.setattr(cluster_managers, "MEND_SECONDS", 3_600.0)
     index, kept, clock, ledger = FarIndex(), MemoryArchive(), SetClock(), SharedLedger()
     async with running(
         ledger=ledger,
@@ -347,7 +347,7 @@ async def test_an_answer_from_what_is_kept_says_so_and_is_as_new_as_was_asked_fo
 
 
 async def test_tag_changes_when_the_same_rows_become_stale(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(managers, "MEND_SECONDS", 3_600.0)
+    monkeypatch.setattr(cluster_managers, "MEND_SECONDS", 3_600.0)
     index, kept, clock, ledger = FarIndex(), MemoryArchive(), SetClock(), SharedLedger()
     async with running(
         ledger=ledger,

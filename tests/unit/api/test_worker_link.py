@@ -300,9 +300,10 @@ async def test_a_writer_is_heard_of_without_commits_and_tells_what_it_lacks(
     heard = Heard()
     async with writer.worker(heard):
         await until(lambda: len(heard.positions) > 3)
-        writer.rankd.ledger_health.failure = LedgerUnavailable("its disk hangs", applied="no")
+        lost = LedgerUnavailable("its disk hangs", applied="no")
+        writer.rankd.ledger_watches = [SimpleNamespace(failure=lost)]
         await until(lambda: heard.failures == ["", "its disk hangs"])
-        writer.rankd.ledger_health.failure = None
+        writer.rankd.ledger_watches = ()
         await until(lambda: heard.failures == ["", "its disk hangs", ""])
 
 

@@ -28,6 +28,7 @@ from rankd.model.submission import (
     judge,
     read_facts,
     read_plain,
+    read_plain_batch,
     takes_plain,
     valid_player,
 )
@@ -621,3 +622,35 @@ def test_the_codes_of_rejected_verdicts_never_change() -> None:
 
 def test_a_held_submission_carries_its_reason() -> None:
     assert Held("gain_per_minute").reason == "gain_per_minute"
+
+
+# ------------------------------------------------------------------------ plain batches
+
+ITEMS: list[tuple[str, int, str | None]] = [
+    ("ann", 1, None),
+    ("p:42", 1_000_000, "k"),
+    ("zoë", 0, "k"),
+    ("a b", 7, None),
+    (" ", 7, None),
+    ("", 7, None),
+    ("x" * 128, 7, None),
+    ("x" * 1_000, 7, None),
+    ("a\nb", 7, None),
+    ("\u202eann", 7, None),
+    ("\u200b", 7, None),
+    ("ann", -1, None),
+    ("ann", 1_000_001, None),
+    ("ann", 7, ""),
+    ("ann", 7, "k" * 1_000),
+    ("ann", 7, "k\n"),
+]
+
+
+@pytest.mark.parametrize("item", ITEMS)
+def test_a_batch_is_read_as_each_of_its_items(item: tuple[str, int, str | None]) -> None:
+    board = Board.define("b", {"limits": {"score_min": 0, "score_max": 1_000_000}})
+    player, score, key = item
+    alone = read_plain(board, player, score, key, actor="a")
+    first = read_plain(board, "first", 3, None, actor="a")
+    read = read_plain_batch(board, [("first", 3, None), item], actor="a")
+    assert read == (None if alone is None else [first, alone])
