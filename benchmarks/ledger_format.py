@@ -27,7 +27,7 @@ import apsw
 
 from rankd.adapters.sqlite import SQLiteLedger
 from rankd.adapters.sqlite import ledger as adapter
-from rankd.model.facts import Fact, Position, ScoreSubmitted, decode, encode, fingerprint, key_of
+from rankd.model.facts import Fact, Position, ScoreSubmitted, decode, encode
 from rankd.model.window import Instant
 
 SIZES = (1, 100, 1_000, 10_000)
@@ -111,10 +111,10 @@ class Rows:
         assert isinstance(fact, ScoreSubmitted)
         kind, body = encode(fact)
         update(body)
-        key = key_of(fact)
+        key = fact.identity()
         if key is None:
             return NOW, kind, body, None, None, None
-        return NOW, kind, body, fact.board, key, fingerprint(fact)
+        return NOW, kind, body, fact.board, key, fact.fingerprint()
 
     async def read_all(self) -> int:
         rows = self.database.execute("SELECT position, at, kind, body FROM fact ORDER BY position")

@@ -25,13 +25,15 @@ from rankd.adapters.sqlite.offline import OfflineLedger
 from rankd.adapters.sqlite.read_only import ReadOnlyLedger
 from rankd.adapters.sqlite.spool import FOLDER as SPOOL
 from rankd.adapters.sqlite.spool import SpoolFile
-from rankd.core.engine import Engine, running, verify_saved
+from rankd.core.assembly import running
+from rankd.core.cluster.recovery import FILLED_ENTRIES_MAX, SharedHome
+from rankd.core.cluster.top_lists import TopListSettings
+from rankd.core.engine import Engine, verify_saved
 from rankd.core.follower import Follower, following
-from rankd.core.recovery import FILLED_ENTRIES_MAX, Build, IndexHome, SharedHome
+from rankd.core.recovery import Build, IndexHome
 from rankd.core.segment_values import SEGMENT_VALUES_MAX
 from rankd.core.steady_clock import LASTING_SECONDS
 from rankd.core.supervisor import Supervisor
-from rankd.core.top_lists import TopListSettings
 from rankd.core.transfer import Transfer, insist_on_copied
 from rankd.errors import InvalidSetting, LedgerInUse
 from rankd.model.facts import Position

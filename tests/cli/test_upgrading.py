@@ -16,7 +16,7 @@ import sys, rankd
 from rankd.model import facts
 
 facts.BoardRedefined.kind = "board_defined.99"
-facts._CODEC._decoders["board_defined.99"] = facts._CODEC._decoders["board_defined.2"]
+facts.CODEC._decoders["board_defined.99"] = facts.CODEC._decoders["board_defined.2"]
 with rankd.open(sys.argv[1]) as ranks:
     ranks.board("arena").redefine(windows=["all", "daily"])
 """

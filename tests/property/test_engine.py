@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -26,10 +26,13 @@ from hypothesis.stateful import (
 
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.ledger import MemoryLedger
-from rankd.core.engine import Engine, running
+from rankd.core.assembly import running
 from rankd.core.recovery import IndexHome
 from rankd.core.writer import WriteResult
 from rankd.errors import SubmissionKeyReused
+
+if TYPE_CHECKING:
+    from rankd.core.engine import Engine
 
 PLAYERS = st.sampled_from(["ann", "bob", "cyd", "dee", "eve"])
 SCORES = st.integers(-2, 3)

@@ -23,12 +23,14 @@ from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.ledger import MemoryLedger
 from rankd.adapters.memory.state_snapshots import MemoryStateSnapshots
 from rankd.adapters.sqlite.spool import SpoolFile
-from rankd.core.engine import Engine, running
-from rankd.core.managers import SpoolSender, StateSnapshotter
+from rankd.core.assembly import running
+from rankd.core.cluster.managers import SpoolSender, StateSnapshotter
+from rankd.core.cluster.recovery import SharedHome
+from rankd.core.cluster.shared_projector import LOOK_SECONDS, SharedProjector
+from rankd.core.engine import Engine
 from rankd.core.player_boards import PlayerBoards
 from rankd.core.projector import Projector
-from rankd.core.recovery import IndexHome, SharedHome, folded
-from rankd.core.shared_projector import LOOK_SECONDS, SharedProjector
+from rankd.core.recovery import IndexHome, folded
 from rankd.core.state import State
 from rankd.core.state_codec import VERSION, Heading, take_notes
 from rankd.errors import (

@@ -2,9 +2,10 @@
 
     python -m tests.simulation.clock_steps --steps 1000 --nodes 3
 
-Each round sets the clock of one node forward or back by minutes to years, lets it turn windows and
-take a score, and sets the clock right again. Several nodes share a ledger in PostgreSQL; now and
-then one of them starts while its clock is wrong. Prints figures; exits 1 if a window moved.
+Each round sets the clock of one node or of all forward or back by minutes to years, lets one of
+them turn windows and take a score, and sets the clocks right again. Several nodes share a ledger in
+PostgreSQL; now and then one of them starts while its clock is wrong. Prints figures; exits 1 if a
+window moved.
 """
 
 import argparse
@@ -29,6 +30,9 @@ DAY = 1_440 * MINUTE
 OFFSETS = (MINUTE, DAY, 60 * DAY, 3_653 * DAY)
 RESTART_EVERY = 10
 """How often the node whose clock steps is started with it."""
+
+ALL_SHARE = 0.3
+"""Of the rounds: those in which the clocks of all nodes step together."""
 
 BOARD = {
     "rule": "sum",
@@ -81,9 +85,12 @@ async def simulate(places: list[EngineConfig], steps: int, seed: int) -> Figures
             if len(nodes) > 1 and step % RESTART_EVERY == 0:
                 starts += 1
                 await start_wrong(places[number], offset)
-            clocks[number].offset = offset
+            stepped = clocks if draw.random() < ALL_SHARE else [clocks[number]]
+            for clock in stepped:
+                clock.offset = offset
             await play(nodes[number], step)
-            clocks[number].offset = 0
+            for clock in stepped:
+                clock.offset = 0
             await play(nodes[draw.randrange(len(nodes))], step)
         return Figures(steps, starts, *await counted(nodes[0]))
 

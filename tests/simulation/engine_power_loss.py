@@ -38,7 +38,8 @@ from rankd.adapters.memory.snapshot_folder import SnapshotFolder
 from rankd.adapters.sqlite import SQLiteLedger, recent_keys
 from rankd.adapters.sqlite import ledger as adapter
 from rankd.bootstrap import INDEX
-from rankd.core.engine import Engine, running
+from rankd.core.assembly import running
+from rankd.core.engine import Engine
 from rankd.core.recovery import IndexHome, recover
 from rankd.errors import RankdError
 from rankd.model.facts import Position

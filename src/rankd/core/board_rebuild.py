@@ -24,15 +24,12 @@ from rankd.model.board import Board, Scores
 from rankd.model.facts import (
     BoardDefined,
     OpenWindow,
-    PlayerErased,
-    PlayerProfiled,
     Position,
     Recorded,
     ScoreSubmitted,
-    WindowOpened,
-    WindowsCorrected,
-    WindowSealed,
     WrongTime,
+    is_definition,
+    is_submission,
     right_time,
 )
 from rankd.model.redefinition import Translator, changes_columns, refolded, scale
@@ -132,30 +129,19 @@ class BoardRebuild:
 
     async def _take_one(self, begun: MoveBatch, recorded: Recorded) -> None:
         fact, ours = recorded.fact, recorded.position >= self._since
-        match fact:
-            case ScoreSubmitted() if ours and fact.board == self.board.name:
-                if (fact.defined or self._since) >= self._since:
-                    await self._submit(begun, fact, recorded)
-            case ScoreSubmitted() if fact.attributes:
-                await self._fold.merge_attributes(begun, fact.player, fact.attributes)
-            case BoardDefined() if ours and fact.board == self.board.name:
-                self._translator.define(
-                    recorded.position, Board.define(fact.board, fact.definition)
-                )
-                self._page.terms.board = self._translator.board
-                self._admission.note(recorded)
-            case WindowOpened() | WindowSealed() | WindowsCorrected() if (
-                ours and fact.board == self.board.name
-            ):
-                self._admission.note(recorded)
-            case PlayerProfiled():
-                await self._fold.change_segments(begun, fact.player, fact.attributes or {})
-                self._state.note(recorded)
-            case PlayerErased():
-                await self._fold.change_segments(begun, fact.player, {})
-                self._state.note(recorded)
-            case _:
-                pass
+        ours = ours and getattr(fact, "board", None) == self.board.name
+        if is_submission(fact) and ours:
+            if (fact.defined or self._since) >= self._since:
+                await self._submit(begun, fact, recorded)
+            return
+        await self._fold.change_profile(begun, recorded)
+        if fact.about_player:
+            self._state.note(recorded)
+        elif ours:
+            self._admission.note(recorded)
+        if is_definition(fact) and ours:
+            self._translator.define(recorded.position, Board.define(fact.board, fact.definition))
+            self._page.terms.board = self._translator.board
 
     async def _submit(self, begun: MoveBatch, fact: ScoreSubmitted, recorded: Recorded) -> None:
         """Judge a submission anew in the windows that did not refuse it at its position."""
@@ -168,8 +154,7 @@ class BoardRebuild:
             if self._raises_decimals:
                 self._note_misfits(fact.player, begun.overflowed())
             return
-        if fact.attributes:
-            await self._fold.merge_attributes(begun, fact.player, fact.attributes)
+        await self._fold.change_profile(begun, recorded)
         if not refusal.everywhere:
             windows = [name for name in self._page.windows if name not in refusal.windows]
             self._note_loss(fact, windows)

@@ -71,8 +71,8 @@ def note_start(clock: SteadyClock, recorded: Instant) -> None:
     now = clock.now()
     if recorded and now - recorded > AHEAD_MICROSECONDS:
         _log.warning(
-            "the clock is %s against the last fact, and is believed: if it is wrong, stop, set it "
-            "and start again before scores are recorded",
+            "the clock is %s against the last fact, and is believed: if it is wrong, set it, then "
+            "take back what it did to windows: rankd clock correct",
             shown_span(now - recorded),
         )
     elif (problem := clock_problem(clock, max(now, recorded))) is not None:

@@ -14,7 +14,7 @@ import msgspec
 from rankd.core.board_rebuild import BoardRebuild
 from rankd.core.fold import MoveBatch
 from rankd.core.state import BoardState, State, name_of_window
-from rankd.model.facts import BoardRedefined, Position, WindowsCorrected
+from rankd.model.facts import Position, WindowsCorrected, is_definition
 from rankd.model.window import Instant
 from rankd.ports import LedgerReader, Progress, RankIndex
 
@@ -137,4 +137,4 @@ async def _refusals_final(ledger: LedgerReader, page: BoardState) -> bool:
     if not page.earlier:
         return True
     (recorded,) = await ledger.read(after=Position(page.defined_at - 1), limit=1)
-    return isinstance(recorded.fact, BoardRedefined)
+    return is_definition(recorded.fact) and recorded.fact.refusals_final

@@ -6,37 +6,22 @@ submit ─▶ writer ─▶ ledger ─▶ projector ─▶ index ◀─ reader �
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from rankd.core.board_rebuild import BoardRebuild
-from rankd.core.clock_monitor import ClockMonitor, note_start
 from rankd.core.managers import (
-    SAVE_AT_CLOSE_FACTS,
-    Archiver,
-    IndexRepair,
-    LedgerHealth,
-    LedgerReopener,
-    LedgerTail,
-    ReceiptRepair,
     Snapshotter,
-    SpoolSender,
-    StateSnapshotter,
     WindowSealer,
 )
 from rankd.core.preview import NOTHING, Preview, preview
 from rankd.core.projector import Projector, Tell
 from rankd.core.read_engine import ReadEngine, Spooled
-from rankd.core.recovery import Build, IndexHome, SharedHome, filling, folded, recover
-from rankd.core.replicas import Replicas
-from rankd.core.segment_values import SEGMENT_VALUES_MAX
-from rankd.core.shared_projector import SharedProjector
+from rankd.core.recovery import Build, IndexHome, folded, recover
 from rankd.core.state import BoardState, Profile
-from rankd.core.steady_clock import LASTING_SECONDS, ClockOffset, SteadyClock
-from rankd.core.supervisor import Supervisor
+from rankd.core.steady_clock import ClockOffset
 from rankd.core.time_correction import Corrected, TimeCorrector
-from rankd.core.top_lists import TopListSettings, TopListWriter
 from rankd.core.verification import IdleProjector, compare, fold_shadow
 from rankd.core.window_schedule import windows_at
 from rankd.core.writer import DefinitionChanged, HandedIn, Writer, WriteResult
@@ -69,6 +54,7 @@ from rankd.model.facts import (
     PlayerProfiled,
     Position,
     ScoreSubmitted,
+    is_submission,
 )
 from rankd.model.profile import (
     ProfileUpdate,
@@ -83,18 +69,11 @@ from rankd.model.redefinition import check_redefinition, new_columns, refolded
 from rankd.model.submission import Item, at_item, read_facts
 from rankd.model.window import Instant
 from rankd.ports import (
-    Archive,
     Clock,
     Ledger,
     LedgerReader,
-    Loop,
     Progress,
-    ReopenableLedger,
-    Spool,
 )
-
-if TYPE_CHECKING:
-    from rankd.core.index_rebuild import IndexRebuilder
 
 DRAFT_BEHIND_MAX = 1_000
 """How near a draft comes to the head before the writer waits for it."""
@@ -116,6 +95,27 @@ def _say_nothing(_progress: Progress) -> None:
     pass
 
 
+class LedgerWatch(Protocol):
+    """A loop that learns whether a ledger on a server can be reached."""
+
+    failure: RankdError | None
+    """Why it cannot, while that is so."""
+
+
+class Rebuilder(Protocol):
+    """Fills a shared index that is behind, or is to be made anew."""
+
+    async def refill(self, tell: Tell, *, anew: bool = False) -> None:
+        """Fill an index; ``anew`` in any case, from the ledger alone."""
+
+
+class SpoolCounts(Protocol):
+    """The counts of the loop that submits spooled submissions."""
+
+    handed_in: int
+    dropped: int
+
+
 class Engine(ReadEngine):
     """A leaderboard engine: boards, submissions and standings over one ledger and one index."""
 
@@ -133,8 +133,8 @@ class Engine(ReadEngine):
         super().__init__(writer.projector, clock)
         self.sealer = WindowSealer(writer, self.clock)
         self.snapshotter = Snapshotter(writer, lambda: self._home.snapshots, saved)
-        self.ledger_tail = LedgerTail(writer, ledger)
-        self.ledger_health = LedgerHealth(writer, ledger)  # type: ignore[arg-type] # Loop only where it is one.
+        self.ledger_watches: Sequence[LedgerWatch] = ()
+        """The loops that learn whether a ledger on a server can be reached."""
         self._ledger = ledger
         self._writer = writer
         self._build = build
@@ -143,9 +143,9 @@ class Engine(ReadEngine):
         self._defining = asyncio.Lock()
         self._corrector = TimeCorrector(ledger, writer, self.clock)
         self._owned: set[asyncio.Task[Any]] = set()
-        self.rebuilder: IndexRebuilder | None = None
-        """The rebuilder of a shared index; None over an index of one's own."""
-        self.spool_sender: SpoolSender | None = None
+        self.rebuilder: Rebuilder | None = None
+        """The rebuilder of a shared index; None over an index of this process."""
+        self.spool_sender: SpoolCounts | None = None
         """The sender of spooled submissions; None without a spool."""
 
     @property
@@ -161,21 +161,18 @@ class Engine(ReadEngine):
     @property
     def ledger_failure(self) -> RankdError | None:
         """Why the engine takes no writes, or does not see those of other nodes, if that is so."""
-        # The one who reads tries all the time, and knows the reason of this moment.
-        return self._writer.failure or self.ledger_tail.failure or self.ledger_health.failure
+        failures = (watch.failure for watch in self.ledger_watches)
+        return self._writer.failure or next(filter(None, failures), None)
 
     @property
     def index_failure(self) -> RankdError | None:
         """Why a shared index cannot be asked, or is behind, if that is so."""
-        return self.projector.failure if isinstance(self.projector, SharedProjector) else None
+        return self.projector.failure
 
     @property
     def readable(self) -> bool:
         """Whether reads are answered: from the index, a copy, or the fallback index."""
-        if self.index_failure is None:
-            return True
-        assert isinstance(self.projector, SharedProjector)
-        if self.projector.spare is not None:
+        if self.index_failure is None or self.projector.spare is not None:
             return True
         return self.projector.fallback is not None and self.ledger_failure is None
 
@@ -187,7 +184,7 @@ class Engine(ReadEngine):
     @property
     def notes(self) -> Sequence[str]:
         """Remarks on the server of a shared index, in sentences."""
-        return self.projector.shared.notes if isinstance(self.projector, SharedProjector) else ()
+        return self.projector.notes
 
     @property
     def ended(self) -> bool:
@@ -507,7 +504,7 @@ class Engine(ReadEngine):
                 refused.get(place) or await self._check(name, body, actor)
                 for place, (name, body) in enumerate(bodies)
             ]
-            facts = [fact for fact in checked if isinstance(fact, ScoreSubmitted)]
+            facts = [fact for fact in checked if isinstance(fact, Fact) and is_submission(fact)]
             lost = next((one for one in checked if isinstance(one, LedgerUnavailable)), None)
             if lost is not None and not facts:
                 raise lost
@@ -825,109 +822,3 @@ async def verify_saved(ledger: LedgerReader, build: Build, tell: Tell) -> AsyncI
         yield progress
     async for progress in compare(shadow, found):
         yield progress
-
-
-@asynccontextmanager
-async def running(  # noqa: PLR0913 - what it is put together from
-    *,
-    ledger: Ledger,
-    build: Build,
-    clock: Clock,
-    reading: AbstractContextManager[Any],
-    tell: Tell = _say_nothing,
-    shared: SharedHome | None = None,
-    spool: Spool | None = None,
-    archive: Archive | None = None,
-    listing: TopListSettings | None = None,
-    manages: bool = True,
-    supervisor: Supervisor | None = None,
-    lasting_seconds: float = LASTING_SECONDS,
-    segment_values_max: int = SEGMENT_VALUES_MAX,
-) -> AsyncIterator[Engine]:
-    """Recover from the ledger, serve, and stop once everything accepted has been answered.
-
-    With a ``shared`` index, the index of ``build`` is only for comparison. A node that does not
-    ``manage`` leaves work that is needed once to other nodes. ``supervisor`` runs the background
-    loops; that of the ledger, where it has some.
-    """
-    found = await recover(ledger, build, tell, shared=shared)
-    supervisor = supervisor or Supervisor()
-    recorded = found.projector.at
-    steady = SteadyClock(clock, lasting_seconds=lasting_seconds, recorded=recorded)
-    writer = Writer(
-        ledger=ledger,
-        projector=found.projector,
-        clock=steady,
-        reading=reading,
-        unstored=found.unstored,
-        spool=spool,
-        supervisor=supervisor,
-        segment_values_max=segment_values_max,
-    )
-    writer.link = found.link
-    rankd = Engine(
-        ledger=ledger,
-        writer=writer,
-        clock=steady,
-        build=build,
-        home=found.home,
-        saved=found.saved,
-        reading=reading,
-    )
-    if shared is not None and shared.index.replicas is not None:
-        rankd.replicas = Replicas(shared.index.replicas, shared.replicated)
-    rankd.supervisor = supervisor
-    monitor = ClockMonitor(steady, ledger, writer.now)
-    await monitor.look()
-    note_start(steady, recorded)
-    loops: dict[str, Loop] = {"snapshotter": rankd.snapshotter.run, "clock": monitor.run}
-    if isinstance(ledger, ReopenableLedger):
-        loops["reopener"] = LedgerReopener(writer, ledger).run
-        if ledger.failure is not None:
-            writer.pause(ledger.failure)
-    if manages:
-        loops["sealer"] = rankd.sealer.run
-    if shared is not None and isinstance(found.projector, SharedProjector):
-        rankd.rebuilder = filling(found.projector, ledger, build, shared, turn=writer.turn)
-        loops["index_repair"] = IndexRepair(writer, rankd.rebuilder).run
-    if shared is not None and shared.copies is not None:
-        loops["state_snapshotter"] = StateSnapshotter(writer, ledger, shared.copies).run
-    if spool is not None:
-        rankd.spool_sender = SpoolSender(writer, spool)
-        loops["spool_sender"] = rankd.spool_sender.run
-    if ledger.shared:
-        loops["ledger_tail"] = rankd.ledger_tail.run
-        loops["ledger_health"] = rankd.ledger_health.run
-        loops["receipt_repair"] = ReceiptRepair(writer, ledger).run
-    if archive is not None and manages:
-        loops["archiver"] = Archiver(rankd.reader, archive).run
-    if archive is not None and isinstance(found.projector, SharedProjector):
-        found.projector.set_fallback(archive, None if listing is None else listing.lists)
-        if listing is not None and manages:
-            loops["top_list_writer"] = TopListWriter(found.projector, listing).run
-    writer_task = supervisor.start("writer", writer.run)
-    managers = [supervisor.start(name, run) for name, run in loops.items()]
-    try:
-        yield rankd
-    finally:
-        await _stop(rankd, writer, writer_task, managers)
-
-
-async def _stop(
-    rankd: Engine,
-    writer: Writer,
-    writer_task: asyncio.Task[None],
-    managers: Sequence[asyncio.Task[None]],
-) -> None:
-    for manager in managers:
-        manager.cancel()
-    await asyncio.gather(*managers, return_exceptions=True)
-    await rankd.finish()
-    writer.close()
-    await rankd.supervisor.finish(writer_task)
-    await writer.finish()
-    if writer.failure is None and rankd.snapshotter.unsaved >= SAVE_AT_CLOSE_FACTS:
-        try:
-            await rankd.save()
-        except (RankdError, OSError) as exc:
-            _log.error("the index could not be saved: %s", exc)

@@ -25,7 +25,7 @@ from array import array
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -35,16 +35,16 @@ from rankd.model.board import ScoreRule, Scores
 from rankd.model.facts import (
     Attributes,
     BoardDefined,
+    BoardRedefined,
     BoardRetired,
     Fact,
-    PlayerErased,
-    PlayerProfiled,
     Position,
     Recorded,
     ScoreSubmitted,
     WindowDropped,
     WindowOpened,
     WindowsCorrected,
+    is_submission,
 )
 from rankd.model.receipt import InWindow, Receipt, VerdictName, is_rejected
 from rankd.model.redefinition import Translation
@@ -197,23 +197,21 @@ class Fold:
         bounded, cost = self._index.immediate, self._cost(facts[start].fact)
         for place in range(start + 1, len(facts)):
             before = facts[place - 1].fact
-            if isinstance(before, _ALONE) or isinstance(facts[place].fact, _ALONE):
+            if is_barrier(before) or is_barrier(facts[place].fact):
                 return place
             cost += self._cost(facts[place].fact) if bounded else 0
             if cost > IN_MOVES_COST_MAX and bounded:
                 return place
             long = place - start >= IN_MOVES_AT_LEAST
-            worth_it = self._index.judges and (long or not isinstance(before, ScoreSubmitted))
+            worth_it = self._index.judges and (long or not is_submission(before))
             if worth_it and self._plain_until(facts[place : place + 1], 0):
                 return place
         return len(facts)
 
     def _cost(self, fact: Fact) -> int:
         """Return about how many moves a fact makes, by the state before the part it belongs to."""
-        if not isinstance(fact, _OF_SEGMENTS):
-            return 1
         cost = 1 + sum(MOVES_TO_SEGMENT for _ in self._in_segments(fact))
-        page = self._state.boards.get(fact.board) if isinstance(fact, ScoreSubmitted) else None
+        page = self._state.boards.get(fact.board) if is_submission(fact) else None
         if page is not None:
             cost += len(page.windows) * (1 + len(page.board.segments))
         return cost
@@ -283,77 +281,41 @@ class Fold:
         likely: dict[Place, None] = {}
         for recorded in facts:
             fact = recorded.fact
-            if isinstance(fact, ScoreSubmitted) and fact.board in self._state.boards:
+            if is_submission(fact) and fact.board in self._state.boards:
                 for _, ranking, _ in self._state.boards[fact.board].windows.values():
                     likely[ranking, fact.player] = None
-            if isinstance(fact, _OF_SEGMENTS):
-                likely |= dict.fromkeys(self._in_segments(fact))
+            likely |= dict.fromkeys(self._in_segments(fact))
         places = list(likely)
         found = await self._index.order_keys(places, at=after)
         return dict(zip(places, found, strict=True))
 
-    def _in_segments(self, fact: "_OfSegments") -> Iterator[Place]:
+    def _in_segments(self, fact: Fact) -> Iterator[Place]:
         """Yield where a player is looked for if a fact changes the segments that it is in."""
-        player, known = fact.player, self._state.profile(fact.player).attributes
-        if isinstance(fact, ScoreSubmitted):
-            changed = set(self._state.news(player, fact.attributes or {}))
-        else:
-            changed = differing(known, getattr(fact, "attributes", None) or {})
-        for page in self._state.concerned(player, changed) if changed else ():
+        change = fact.profile_change()
+        if change is None:
+            return
+        known = self._state.profile(change.player).attributes
+        changed = differing(known, change.attributes_after(known))
+        for page in self._state.concerned(change.player, changed) if changed else ():
             for _, ranking, _ in page.windows.values():
-                yield ranking, player
+                yield ranking, change.player
 
     async def _fold_one(self, begun: MoveBatch, recorded: Recorded) -> None:
-        fact = recorded.fact
-        match fact:
-            case ScoreSubmitted():
-                await self.submit(begun, fact, recorded)
-            case PlayerProfiled():
-                await self.change_segments(begun, fact.player, fact.attributes or {})
-                self._state.note(recorded)
-            case PlayerErased():
-                await self.change_segments(begun, fact.player, {})
-                self._state.note(recorded)
-            case BoardDefined():
-                await self._define(begun, recorded, fact)
-            case BoardRetired():
-                self._state.note(recorded)
-                begun.dropped += await self._index.rankings(fact.board)
-            case WindowsCorrected():
-                await self._correct(begun, recorded, fact)
-            case WindowDropped() | WindowOpened() if self._is_stale(fact):
-                pass
-            case WindowDropped():
-                self._state.note(recorded)
-                begun.dropped += [
-                    ranking
-                    for ranking in await self._index.rankings(fact.board)
-                    if ranking.window == fact.window
-                ]
-            case WindowOpened():
-                if not self._knows_window(fact):
-                    begun.fresh.add(Ranking(fact.board, fact.window))
-                self._state.note(recorded)
-                self._make_room(begun, fact.board)
-            case _:
-                self._state.note(recorded)
-
-    def _is_stale(self, fact: WindowDropped | WindowOpened) -> bool:
-        page = self._state.boards.get(fact.board)
-        return page is not None and page.is_stale(fact)
-
-    def _knows_window(self, fact: WindowOpened) -> bool:
-        page = self._state.boards.get(fact.board)
-        if page is None or fact.window in page.sealed:
-            return page is not None
-        return any(opened.window.id == fact.window for opened in page.windows.values())
+        """Fold a fact by the handler of its kind; the others change profiles or the state alone."""
+        handler = _HANDLERS.get(type(recorded.fact))
+        if handler is not None:
+            await handler.fold(self, begun, recorded.fact, recorded)
+        else:
+            await self.change_profile(begun, recorded)
+            self._state.note(recorded)
 
     def _make_room(self, begun: MoveBatch, board: str) -> None:
         page = self._state.boards.get(board)
         for opened in () if page is None else page.windows.values():
             begun.opened[opened.ranking] = opened.terms.shape
 
-    async def _define(self, begun: MoveBatch, recorded: Recorded, fact: BoardDefined) -> None:
+    async def define(self, begun: MoveBatch, fact: BoardDefined, recorded: Recorded) -> None:
+        """Take a definition, under which some windows may have been folded again."""
         before, traced = self._state.boards.get(fact.board), False
         if before is not None:  # It needs the page as it was.
             traced = await self._redefine(begun, recorded) and not before.board.segments
@@ -365,7 +327,32 @@ class Fold:
             if opened.ranking not in drafted:
                 begun.opened[opened.ranking] = opened.terms.shape
 
-    async def _correct(self, begun: MoveBatch, recorded: Recorded, fact: WindowsCorrected) -> None:
+    async def retire(self, begun: MoveBatch, fact: BoardRetired, recorded: Recorded) -> None:
+        """Drop all rankings of a board."""
+        self._state.note(recorded)
+        begun.dropped += await self._index.rankings(fact.board)
+
+    async def open_window(self, begun: MoveBatch, fact: WindowOpened, recorded: Recorded) -> None:
+        """Make room for a window, which is empty unless it was there before."""
+        page = self._state.boards.get(fact.board)
+        if page is not None and page.is_stale(fact):
+            return
+        if page is None or not page.is_recorded(fact.window):
+            begun.fresh.add(Ranking(fact.board, fact.window))
+        self._state.note(recorded)
+        self._make_room(begun, fact.board)
+
+    async def drop_window(self, begun: MoveBatch, fact: WindowDropped, recorded: Recorded) -> None:
+        """Drop the rankings of a closed window."""
+        page = self._state.boards.get(fact.board)
+        if page is not None and page.is_stale(fact):
+            return
+        self._state.note(recorded)
+        every = await self._index.rankings(fact.board)
+        begun.dropped += [ranking for ranking in every if ranking.window == fact.window]
+
+    async def correct(self, begun: MoveBatch, fact: WindowsCorrected, recorded: Recorded) -> None:
+        """Take windows that were folded again by the right time."""
         if fact.board not in self._state.boards:
             return
         await self._redefine(begun, recorded)  # It needs the page as it was.
@@ -377,6 +364,36 @@ class Fold:
         for ranking, terms in made:
             if ranking not in drafted and ranking.window not in fact.kept:
                 begun.opened[ranking] = terms.shape
+
+    # ...... for handlers
+
+    def note(self, recorded: Recorded) -> None:
+        """Apply a fact to the state."""
+        self._state.note(recorded)
+
+    def open_windows(self, board: str) -> Sequence[OpenedWindow]:
+        """Return the open windows of a board; none if it is unknown."""
+        page = self._state.boards.get(board)
+        return [] if page is None else list(page.windows.values())
+
+    async def scores_of(self, begun: MoveBatch, opened: OpenedWindow, player: str) -> Scores | None:
+        """Return a player's scores in a window, as the facts so far have made them."""
+        return opened.terms.scores(await self._entry(begun, (opened.ranking, player)))
+
+    async def set_scores(
+        self,
+        begun: MoveBatch,
+        opened: OpenedWindow,
+        player: str,
+        scores: Scores,
+        position: Position,
+    ) -> None:
+        """Give a player other scores in a window; its metadata stays."""
+        page, place = self._state.boards[opened.ranking.board], (opened.ranking, player)
+        metadata = await self._beside(begun, place)
+        order_key = opened.terms.order.key(scores, position)
+        segments = self._state.segments(page, player)
+        self._place(begun, opened, player, order_key, metadata, segments)
 
     # ...... submissions
 
@@ -398,8 +415,7 @@ class Fold:
             return  # The board was retired while it waited: it is recorded, and counts nowhere.
         fact = in_terms_of(page, fact)
         self._state.enter(page, fact.player)
-        if fact.attributes:
-            await self.merge_attributes(begun, fact.player, fact.attributes)
+        await self.change_profile(begun, recorded)
         segments = self._state.segments(page, fact.player)
         outcomes: dict[str, _Outcome] = {}
         for name, opened in page.windows.items():
@@ -416,20 +432,33 @@ class Fold:
         position: Position,
         segments: Sequence[str],
     ) -> _Outcome:
-        window, ranking, terms = opened
-        place, board = (ranking, fact.player), terms.board
+        window, terms, place = opened.window, opened.terms, (opened.ranking, fact.player)
         order_key = await self._entry(begun, place)
         before = terms.scores(order_key)
-        verdict = judge(board, fact, before)
+        verdict = judge(terms.board, fact, before)
         if not isinstance(verdict, Counted):
-            asked = begun.ask(place, board.ties)
+            asked = begun.ask(place, terms.board.ties)
             return _Outcome(window.id, verdict, before, before, asked)
         if verdict.moved or order_key is None:
             order_key = terms.order.key(verdict.scores, position)
-        move = begun.put(place, order_key, fact.metadata, board.ties)
-        for segment in segments:
-            _put_in_segment(begun, opened, segment, fact.player, order_key, fact.metadata)
+        move = self._place(begun, opened, fact.player, order_key, fact.metadata, segments)
         return _Outcome(window.id, verdict, before, verdict.scores, move)
+
+    def _place(
+        self,
+        begun: MoveBatch,
+        opened: OpenedWindow,
+        player: str,
+        order_key: bytes,
+        metadata: bytes | None,
+        segments: Sequence[str],
+    ) -> int:
+        """Put an entry into a window and the segments of its player; return its first move."""
+        ties = opened.terms.board.ties
+        move = begun.put((opened.ranking, player), order_key, metadata, ties)
+        for segment in segments:
+            _put_in_segment(begun, opened, segment, player, order_key, metadata)
+        return move
 
     async def _entry(self, begun: MoveBatch, place: Place) -> bytes | None:
         if place not in begun.entries and place[0] in begun.fresh:
@@ -445,18 +474,27 @@ class Fold:
 
     # ...... segments
 
-    async def merge_attributes(self, begun: MoveBatch, player: str, attributes: Attributes) -> None:
-        """Merge a submission's attributes into the profile, and move it between segments."""
-        if news := self._state.news(player, attributes):
-            known = self._state.profile(player).attributes
-            await self.change_segments(begun, player, {**known, **news})
-            self._state.note_attributes(player, news)
+    async def change_profile(self, begun: MoveBatch, recorded: Recorded) -> None:
+        """Move a player between segments if a fact changes its attributes.
 
-    async def change_segments(self, begun: MoveBatch, player: str, attributes: Attributes) -> None:
+        Also notes the attributes that a submission tells, if they are news.
+        """
+        change = recorded.fact.profile_change()
+        if change is None:
+            return
+        known = self._state.profile(change.player).attributes
+        after = change.attributes_after(known)
+        if changed := differing(known, after):
+            await self._change_segments(begun, change.player, after, changed)
+            if is_submission(recorded.fact):
+                self._state.change_profile(change)
+
+    async def _change_segments(
+        self, begun: MoveBatch, player: str, attributes: Attributes, changed: Set[str]
+    ) -> None:
         """Move a player from the segments it was in to those it is in now, in every open window."""
         before = self._state.profile(player).attributes
-        changed = differing(before, attributes)
-        for page in self._state.concerned(player, changed) if changed else ():
+        for page in self._state.concerned(player, changed):
             old, new = segments_of(page.board, before), segments_of(page.board, attributes)
             if old == new:
                 continue
@@ -483,12 +521,6 @@ class Fold:
             if segment not in old:
                 _put_in_segment(begun, opened, segment, player, order_key, metadata)
 
-
-_OfSegments = ScoreSubmitted | PlayerProfiled | PlayerErased
-_OF_SEGMENTS = (ScoreSubmitted, PlayerProfiled, PlayerErased)
-"""Facts that may move a player from one segment to another."""
-
-_ALONE = (BoardDefined, BoardRetired, WindowDropped, WindowsCorrected)
 
 IN_MOVES_COST_MAX = 1_024
 """The cost of a part that goes in moves, in moves of a player in a ranking: some ten milliseconds.
@@ -576,6 +608,45 @@ def _put_in_segment(
     ranking = _in_segment(opened.ranking, segment)
     begun.opened[ranking] = opened.terms.shape
     begun.put((ranking, player), order_key, metadata)
+
+
+# ---------------------------------------------------------------- handlers of fact kinds
+
+Handle = Callable[[Fold, MoveBatch, Any, Recorded], Awaitable[None]]
+"""Adds the moves of a fact to a batch, and notes the fact in the state."""
+
+
+class FoldHandler(NamedTuple):
+    """The effect of a kind of facts on the rankings."""
+
+    fold: Handle
+    barrier: bool
+    """Whether it replaces or drops rankings, so that it is folded alone."""
+
+
+_HANDLERS: dict[type[Fact], FoldHandler] = {}
+
+
+def register_fold(*kinds: type[Fact], fold: Handle, barrier: bool = False) -> None:
+    """Register how some kinds of facts are folded.
+
+    Kinds without a handler move no entries, except between segments if they change a profile.
+    """
+    _HANDLERS.update(dict.fromkeys(kinds, FoldHandler(fold, barrier)))
+
+
+def is_barrier(fact: Fact) -> bool:
+    """Whether a fact is folded alone, because it replaces or drops rankings."""
+    handler = _HANDLERS.get(type(fact))
+    return handler is not None and handler.barrier
+
+
+register_fold(ScoreSubmitted, fold=Fold.submit)
+register_fold(BoardDefined, BoardRedefined, fold=Fold.define, barrier=True)
+register_fold(BoardRetired, fold=Fold.retire, barrier=True)
+register_fold(WindowOpened, fold=Fold.open_window)
+register_fold(WindowDropped, fold=Fold.drop_window, barrier=True)
+register_fold(WindowsCorrected, fold=Fold.correct, barrier=True)
 
 
 # ---------------------------------------------------------------------------- receipts

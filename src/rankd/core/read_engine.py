@@ -2,12 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from rankd.core.projector import Projector
 from rankd.core.reader import Reader
-from rankd.core.replicas import ReplicaReader, Replicas
-from rankd.core.state import State
+from rankd.core.state import BoardState, State
 from rankd.core.steady_clock import clock_problem, steady
 from rankd.core.supervisor import Supervisor
 from rankd.errors import IndexBehind, RankdError, SubmissionRejected
@@ -33,6 +32,16 @@ class Spooled(NamedTuple):
     Their clients were answered ``accepted``."""
 
 
+class BoardReplicas(Protocol):
+    """Replicas of a shared index, from which some boards may be read."""
+
+    def may_serve(self, board: str) -> bool:
+        """Whether this board may be read from them."""
+
+    def reader_of(self, page: BoardState, primary: Reader) -> Reader | None:
+        """Return a reader of one board's replicas; None if the primary has to be read."""
+
+
 class ReadEngine:
     """The readable half of an engine."""
 
@@ -40,7 +49,7 @@ class ReadEngine:
         self.projector = projector
         self.clock = steady(clock)
         self.reader = Reader(projector=projector, clock=self.clock)
-        self.replicas: Replicas | None = None
+        self.replicas: BoardReplicas | None = None
         """Of a shared index: some boards may be read from them."""
         self.supervisor = Supervisor()
         """Runs the background loops."""
@@ -68,10 +77,9 @@ class ReadEngine:
             or page is None
             or least is not None
             or projector.readable is not projector.index
-            or not replicas.serve(board)
         ):
             return self.reader
-        return ReplicaReader(self.reader, replicas, since=page.turned_since)
+        return replicas.reader_of(page, self.reader) or self.reader
 
     @property
     def position(self) -> Position:

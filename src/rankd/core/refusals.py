@@ -19,7 +19,13 @@ from rankd.core.fold import in_terms_of
 from rankd.core.state import BoardState, State
 from rankd.core.window_schedule import NEVER
 from rankd.model.board import Board, ScoreRule, Scores
-from rankd.model.facts import BoardDefined, BoardRedefined, Position, Recorded, ScoreSubmitted
+from rankd.model.facts import (
+    Position,
+    Recorded,
+    ScoreSubmitted,
+    is_definition,
+    is_submission,
+)
 from rankd.model.redefinition import Translator, refolded, scale
 from rankd.model.submission import Counted, Rejected, Verdict, judge
 from rankd.model.window import Instant
@@ -54,23 +60,26 @@ class RefusalReplay:
         self._name, self._since = page.board.name, page.since
         self._defined_at = [*(position for position, _ in page.earlier), page.defined_at]
         self._state = State()
+        self._page = page
+        """The board at the position that is reached; a retired one as it was."""
         self._reach = _Reach()
         self._totals: _Totals | None = None
 
     def note(self, recorded: Recorded) -> None:
-        """Take a definition of the board, or a turn of one of its windows."""
+        """Take a fact of the board that is no submission."""
         fact = recorded.fact
         before = self._state.boards.get(self._name)
-        if isinstance(fact, BoardDefined) and before is not None:
+        if is_definition(fact) and before is not None:
             self._reach.rescale(scale(before.board, Board.define(fact.board, fact.definition)))
         self._state.note(recorded)
+        self._page = self._state.boards.get(self._name, self._page)
         if self._totals is not None:
-            self._totals.turn(recorded, self._state.boards[self._name])
+            self._totals.turn(recorded, self._page)
 
     async def refusal(self, recorded: Recorded) -> WindowRefusal:
         """Return where a submission was refused at its own position."""
-        page, fact = self._state.boards[self._name], recorded.fact
-        assert isinstance(fact, ScoreSubmitted)
+        page, fact = self._page, recorded.fact
+        assert is_submission(fact)
         fact = in_terms_of(page, fact)
         if self._totals is None:
             self._reach.add(fact)
@@ -97,7 +106,7 @@ class RefusalReplay:
 
     def _replay(self, totals: "_Totals", state: State, recorded: Recorded) -> None:
         fact = recorded.fact
-        if not isinstance(fact, ScoreSubmitted):
+        if not is_submission(fact):
             state.note(recorded)
             totals.turn(recorded, state.boards[self._name])
         elif (fact.defined or self._since) >= self._since:
@@ -107,9 +116,9 @@ class RefusalReplay:
     async def _definition(self, position: Position) -> "_RecordedDefinition":
         (recorded,) = await self._ledger.read(after=Position(position - 1), limit=1)
         fact = recorded.fact
-        assert isinstance(fact, BoardDefined)
+        assert is_definition(fact)
         board = Board.define(fact.board, fact.definition)
-        return _RecordedDefinition(position, board, isinstance(fact, BoardRedefined))
+        return _RecordedDefinition(position, board, fact.refusals_final)
 
 
 def _depends_on_scores(board: Board, fact: ScoreSubmitted) -> bool:
@@ -166,7 +175,7 @@ class _Totals:
         self._entries = {
             opened.window.id: before.get(opened.window.id, {}) for opened in page.windows.values()
         }
-        if isinstance(recorded.fact, BoardDefined):
+        if is_definition(recorded.fact):
             self._define(recorded, page)
 
     def _define(self, recorded: Recorded, page: BoardState) -> None:
@@ -185,7 +194,7 @@ class _Totals:
         }
         refusal = _refusal_of(verdicts)
         original = recorded.fact
-        assert isinstance(original, ScoreSubmitted)
+        assert is_submission(original)
         for refolding in self._coming:
             refolding.submit(recorded.at, original, refusal)
         return refusal

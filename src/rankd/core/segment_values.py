@@ -10,12 +10,18 @@ empty: so values that come and go take no memory either.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from rankd.core.state import BoardState, State, differing, value_text
 from rankd.errors import IndexUnavailable, TooManySegmentValues
-from rankd.model.facts import Fact, PlayerProfiled, Position, ScoreSubmitted
+from rankd.model.facts import (
+    Attributes,
+    Fact,
+    Position,
+    ScoreSubmitted,
+    is_submission,
+)
 from rankd.ports import RankIndex, Ranking
 
 SEGMENT_VALUES_MAX = 10_000
@@ -48,6 +54,8 @@ class SegmentValues:
         """By the position of a board's first definition."""
         self._counted: dict[Position, float] = {}
         """When a board at the bound was counted again."""
+        self._pending: dict[Position, Values] = {}
+        """Values of the facts being checked: the index does not have them yet."""
         self._brought = 0
         """How many values were brought since all were counted in the index."""
         self._brought_max = 0
@@ -55,6 +63,7 @@ class SegmentValues:
 
     async def begin(self, state: State, index: RankIndex) -> "PendingValues":
         """Return a check of facts that are about to be recorded together."""
+        self._pending = {}
         if self._brought >= self._brought_max:
             with suppress(IndexUnavailable):  # It is counted another time.
                 self._values = _values_of(state, await index.shapes())
@@ -67,7 +76,9 @@ class SegmentValues:
     async def take(self, page: BoardState, segment: str, value: str, index: RankIndex) -> None:
         """Count a value. Raises TooManySegmentValues."""
         values = self._values.setdefault(page.since, {}).setdefault(segment, set())
+        pending = self._pending.setdefault(page.since, {}).setdefault(segment, set())
         if value in values:
+            pending.add(value)
             return
         if len(values) >= self._values_max and self._may_recount(page.since):
             values = await self._recount(page, segment, index)
@@ -76,6 +87,7 @@ class SegmentValues:
                 board=page.board.name, segment=segment, values_max=self._values_max
             )
         values.add(value)
+        pending.add(value)
         self._brought += 1
 
     def _may_recount(self, since: Position) -> bool:
@@ -87,7 +99,10 @@ class SegmentValues:
 
     async def _recount(self, page: BoardState, segment: str, index: RankIndex) -> set[str]:
         with suppress(IndexUnavailable):  # Then those counted before stand.
-            self._values[page.since] = _values_on(page, await index.rankings(page.board.name))
+            counted = _values_on(page, await index.rankings(page.board.name))
+            for name, values in self._pending[page.since].items():
+                counted.setdefault(name, set()).update(values)
+            self._values[page.since] = counted
         return self._values[page.since].setdefault(segment, set())
 
     def forget_retired(self, state: State) -> None:
@@ -103,7 +118,7 @@ class PendingValues:
 
     def __init__(self, values: SegmentValues, state: State, index: RankIndex) -> None:
         self._values, self._state, self._index = values, state, index
-        self._attributes: dict[str, Mapping[str, str | int | bool]] = {}
+        self._attributes: dict[str, Attributes] = {}
         self._entered: dict[str, dict[Position, BoardState]] = {}
         self._checked = 0
         """How many facts and values, since others had their turn."""
@@ -134,22 +149,22 @@ class PendingValues:
 
     def _brought(self, fact: Fact) -> Iterator[tuple[BoardState, str, str]]:
         """Yield the boards, segments and values that a fact may place a player in."""
-        if isinstance(fact, ScoreSubmitted):
-            yield from self._submitted(fact)
-        elif isinstance(fact, PlayerProfiled):
-            yield from self._changed(fact.player, fact.attributes or {})
+        change = fact.profile_change()
+        if is_submission(fact):
+            yield from self._entered_by(fact)
+        if change is not None and change.attributes is not None:
+            known = self._known(change.player)
+            yield from self._changed(change.player, change.attributes_after(known))
 
-    def _submitted(self, fact: ScoreSubmitted) -> Iterator[tuple[BoardState, str, str]]:
+    def _entered_by(self, fact: ScoreSubmitted) -> Iterator[tuple[BoardState, str, str]]:
         known = self._known(fact.player)
         page = self._state.boards.get(fact.board)
         if page is not None and page.board.segments:
             self._entered.setdefault(fact.player, {})[page.since] = page
             yield from _in_segments(page, page.board.segments, {**known, **(fact.attributes or {})})
-        if fact.attributes:
-            yield from self._changed(fact.player, {**known, **fact.attributes})
 
     def _changed(
-        self, player: str, attributes: Mapping[str, str | int | bool]
+        self, player: str, attributes: Attributes
     ) -> Iterator[tuple[BoardState, str, str]]:
         changed = differing(self._known(player), attributes)
         self._attributes[player] = attributes
@@ -159,13 +174,13 @@ class PendingValues:
         for page in (*self._state.concerned(player, changed), *entered):
             yield from _in_segments(page, changed.intersection(page.board.segments), attributes)
 
-    def _known(self, player: str) -> Mapping[str, str | int | bool]:
+    def _known(self, player: str) -> Attributes:
         known = self._attributes.get(player)
         return self._state.profile(player).attributes if known is None else known
 
 
 def _in_segments(
-    page: BoardState, names: Iterable[str], attributes: Mapping[str, str | int | bool]
+    page: BoardState, names: Iterable[str], attributes: Attributes
 ) -> Iterator[tuple[BoardState, str, str]]:
     return ((page, name, value_text(attributes[name])) for name in names if name in attributes)
 

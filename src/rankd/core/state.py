@@ -7,34 +7,31 @@ content of facts.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
 from copy import copy
 from dataclasses import replace
 from datetime import timedelta
 from itertools import chain
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from rankd.core.player_boards import PlayerBoards
 from rankd.errors import UnknownBoard, UnknownWindow
 from rankd.model.board import Board, Scores
 from rankd.model.facts import (
     Attributes,
-    AttributesSet,
     BoardDefined,
+    BoardRedefined,
     BoardRetired,
     ClosedWindow,
+    ExpiringKeyCreated,
     Fact,
-    FriendsSet,
     KeyCreated,
     KeyRevoked,
     KeysUsed,
-    NameSet,
     OpenWindow,
-    PlayerErased,
-    PlayerProfiled,
     Position,
+    ProfileChange,
     Recorded,
-    ScoreSubmitted,
     TimeCorrected,
     WindowDropped,
     WindowOpened,
@@ -53,8 +50,6 @@ from rankd.model.window import (
     show_instant,
 )
 from rankd.ports import Ranking, RankingShape
-
-T = TypeVar("T")
 
 EDITION = "~"
 """Parts a window's id from the number of its edition, where the id was used before."""
@@ -313,6 +308,46 @@ class BoardState:
         self.windows = {name_of_window(one.window): self.opened(one) for one in fact.windows}
         self.corrected_at = position
 
+    def redefine(self, board: Board, fact: BoardDefined, recorded: Recorded) -> None:
+        """Adopt a new definition, and seal the windows that do not go on under it."""
+        going_on = {window.window for window in fact.windows}
+        for window, *_ in list(self.windows.values()):
+            if window.id not in going_on:
+                self._seal(window.id, recorded)
+        self.earlier.append((self.defined_at, self.board))
+        self.traced = self.traced and bool(self.board.segments)
+        self.adopt(board, recorded.position)
+
+    def open_defined(self, fact: BoardDefined) -> None:
+        """Have the open windows that a definition tells."""
+        windows = [self.opened(window) for window in fact.windows]
+        self.windows = {opened.window.name: opened for opened in windows}
+        for opened in windows:
+            self.sealed.pop(opened.window.id, None)  # Taken out earlier, and put back now.
+
+    def turn(self, fact: WindowOpened | WindowSealed | WindowDropped, recorded: Recorded) -> None:
+        """Take a step in the life of one window."""
+        match fact:
+            case WindowOpened():
+                self._open(fact)
+            case WindowSealed():
+                self._seal(fact.window, recorded)
+            case WindowDropped():
+                self.sealed.pop(fact.window, None)
+
+    def _open(self, fact: WindowOpened) -> None:
+        opened = self.opened(OpenWindow(fact.window, fact.start, fact.end))
+        windows = {**self.windows, opened.window.name: opened}
+        self.windows = {name: windows[name] for name in self.names if name in windows}
+
+    def _seal(self, id: str, recorded: Recorded) -> None:
+        name = name_of_window(id)
+        if name not in self.windows or self.windows[name].window.id != id:
+            return
+        open_until_now = self.windows[name]
+        self.windows = {key: value for key, value in self.windows.items() if key != name}
+        self.sealed[id] = SealedWindow(*open_until_now, recorded.position, recorded.at)
+
     def over(self, now: Instant) -> Iterator[Window]:
         """Yield the open windows whose time is over."""
         for window, *_ in self.windows.values():
@@ -492,15 +527,11 @@ def name_of_window(text: str) -> str:
     return text.partition(":")[0].partition(EDITION)[0]
 
 
-Known = Mapping[str, str | int | bool]
-"""Attributes of a player, by name."""
-
-
 class Profile(NamedTuple):
     """A player's display name and attributes."""
 
     name: str | None
-    attributes: Known
+    attributes: Attributes
 
 
 NO_PLAYER = Profile(None, {})
@@ -531,6 +562,8 @@ class State:
         """The position of the last profile change, for caches of display names."""
         self.wrong_times: tuple[WrongTime, ...] = ()
         """The stretches of the ledger whose times were corrected, in the order of that."""
+        self.journal: Journal | None = None
+        """The values before the changes since the last savepoint; None if there is none."""
         self.revision = 0
         """Grows with every fact noted that is not about a player, and when reads begin or end to be
         stale: plans of requests go by it."""
@@ -542,6 +575,7 @@ class State:
         state.profiles, state.friends = dict(self.profiles), dict(self.friends)
         state.keys, state.player_boards = dict(self.keys), self.player_boards.copy()
         state.keys_created, state.keys_used = dict(self.keys_created), dict(self.keys_used)
+        state.journal = None
         state.forget_segmented()
         return state
 
@@ -606,205 +640,217 @@ class State:
         known = self.profile(player).attributes
         return {name: value for name, value in attributes.items() if differs(known, name, value)}
 
-    def note_attributes(self, player: str, attributes: Attributes) -> None:
-        """Merge a submission's attributes into a player's profile."""
-        known = self.profile(player)
-        self.profiles[player] = Profile(known.name, {**known.attributes, **attributes})
-
     def note(self, recorded: Recorded) -> None:
-        """Apply a fact. Submissions do not change the state."""
-        fact, position = recorded.fact, recorded.position
-        self.revision += not isinstance(fact, PlayerProfiled | NameSet | FriendsSet | PlayerErased)
-        match fact:
-            case BoardDefined():
-                self._define(fact, position, recorded.at)
-            case BoardRetired():
-                self._retire(fact)
-            case WindowOpened() | WindowSealed() | WindowDropped():
-                self._turn(fact, position, recorded.at)
-            case TimeCorrected():
-                self.wrong_times = (*self.wrong_times, fact.wrong)
-            case WindowsCorrected():
-                if (page := self.boards.get(fact.board)) is not None:
-                    page.correct(fact, position)
-            case PlayerProfiled() | NameSet():
-                self._profile(fact)
-                self.profiled_at = position
-            case FriendsSet():
-                self.friends[fact.player] = fact.friends
-            case PlayerErased():
-                self.profiles.pop(fact.player, None)
-                self.friends.pop(fact.player, None)
-                self.profiled_at = position
-            case KeyCreated() | KeysUsed() | KeyRevoked():
-                self._note_key(fact, recorded.at)
-            case _:
-                pass
+        """Apply a fact, by the handler of its kind. Kinds without one do not change the state."""
+        fact = recorded.fact
+        self.revision += not fact.about_player
+        if (change := fact.profile_change()) is not None and fact.about_player:
+            self.change_profile(change, recorded.position)
+        if (handler := _HANDLERS.get(type(fact))) is not None:
+            handler(self, fact, recorded)
 
-    def _note_key(self, fact: KeyCreated | KeysUsed | KeyRevoked, at: Instant) -> None:
-        match fact:
-            case KeyCreated():
-                self.keys[fact.digest] = fact
-                self.keys_created[fact.id] = at
-                self.locked = True
-            case KeysUsed():
-                for key in self.keys.values():
-                    if (used := fact.used.get(key.id)) is not None:
-                        self.keys_used[key.id] = max(used, self.keys_used.get(key.id, used))
-            case KeyRevoked():
-                self.keys = {digest: key for digest, key in self.keys.items() if key.id != fact.id}
-                self.keys_created.pop(fact.id, None)
-                self.keys_used.pop(fact.id, None)
+    # ...... changes, which a savepoint undoes
 
-    def _turn(
-        self, fact: WindowOpened | WindowSealed | WindowDropped, position: Position, at: Instant
-    ) -> None:
-        page = self.boards.get(fact.board)
-        if page is None or page.is_stale(fact):
-            return
-        match fact:
-            case WindowOpened():
-                self._open(page, fact)
-            case WindowSealed():
-                self._seal(page, fact.window, position, at)
-            case WindowDropped():
-                page.sealed.pop(fact.window, None)
+    def change_profile(self, change: ProfileChange, position: Position | None = None) -> None:
+        """Apply the effect of a fact on a profile; ``position`` if its name may change."""
+        player, known = change.player, self.profile(change.player)
+        if change.erases:
+            self.remove("profiles", player)
+            self.remove("friends", player)
+        elif change.names or change.attributes is not None:
+            attributes = change.attributes_after(known.attributes)
+            self.put("profiles", player, Profile(change.name_after(known.name), attributes))
+        if change.friends is not None:
+            self.put("friends", player, change.friends)
+        elif position is not None:
+            self.assign("profiled_at", position)
 
-    def _profile(self, fact: PlayerProfiled | NameSet) -> None:
-        """Apply a profile fact; fields that it does not set stay."""
-        known = self.profile(fact.player)
-        name = known.name if isinstance(fact, AttributesSet) else fact.name
-        attributes = known.attributes if isinstance(fact, NameSet) else fact.attributes or {}
-        self.profiles[fact.player] = Profile(name, attributes)
+    def change_board(self, name: str) -> BoardState | None:
+        """Return a board's page to be changed; None if there is no such board."""
+        page = self.boards.get(name)
+        if page is not None and self.journal is not None:
+            self.journal.keep_page(self.boards, name, page)
+        return page
 
-    def _retire(self, fact: BoardRetired) -> None:
-        page = self.boards.pop(fact.board, None)
-        if page is not None:
-            self.player_boards.retire(page.since)
-            self.forget_segmented()
+    def put(self, table: str, key: Hashable, value: object) -> None:
+        """Set an item of one of the dictionaries."""
+        rows = getattr(self, table)
+        if self.journal is not None:
+            self.journal.keep(rows, key)
+        rows[key] = value
 
-    def _define(self, fact: BoardDefined, position: Position, at: Instant) -> None:
-        board = Board.define(fact.board, fact.definition)
-        self.forget_segmented()
-        page = self.boards.get(fact.board)
-        if page is None:
-            page = self.boards[fact.board] = BoardState(board, position)
-        else:
-            going_on = {window.window for window in fact.windows}
-            for window, *_ in list(page.windows.values()):
-                if window.id not in going_on:
-                    self._seal(page, window.id, position, at)
-            page.earlier.append((page.defined_at, page.board))
-            page.traced = page.traced and bool(page.board.segments)
-            page.adopt(board, position)
-        windows = [page.opened(window) for window in fact.windows]
-        page.windows = {opened.window.name: opened for opened in windows}
-        for opened in windows:
-            page.sealed.pop(opened.window.id, None)  # Taken out earlier, and put back now.
+    def remove(self, table: str, key: Hashable) -> None:
+        """Remove an item of one of the dictionaries, if it is there."""
+        rows = getattr(self, table)
+        if self.journal is not None:
+            self.journal.keep(rows, key)
+        rows.pop(key, None)
 
-    def _open(self, page: BoardState, fact: WindowOpened) -> None:
-        opened = page.opened(OpenWindow(fact.window, fact.start, fact.end))
-        windows = {**page.windows, opened.window.name: opened}
-        names = (recurrence.name for recurrence in page.board.windows)
-        page.windows = {name: windows[name] for name in names if name in windows}
+    def assign(self, name: str, value: object) -> None:
+        """Set an attribute."""
+        if self.journal is not None:
+            self.journal.keep(vars(self), name)
+        setattr(self, name, value)
 
-    def _seal(self, page: BoardState, id: str, position: Position, at: Instant) -> None:
-        name = name_of_window(id)
-        if name not in page.windows or page.windows[name].window.id != id:
-            return
-        open_until_now = page.windows[name]
-        page.windows = {key: value for key, value in page.windows.items() if key != name}
-        page.sealed[id] = SealedWindow(*open_until_now, position, at)
+
+class Journal:
+    """The values that changes of a state replaced, oldest first."""
+
+    def __init__(self) -> None:
+        self._before: list[tuple[dict[Any, Any], Hashable, object]] = []
+        self._pages: set[str] = set()
+
+    def keep(self, rows: dict[Any, Any], key: Hashable) -> None:
+        """Keep an item, or its absence, before it is changed."""
+        self._before.append((rows, key, rows.get(key, _ABSENT)))
+
+    def keep_page(self, boards: dict[str, BoardState], name: str, page: BoardState) -> None:
+        """Keep a copy of a page, the first time it is to be changed."""
+        if name not in self._pages:
+            self._pages.add(name)
+            self._before.append((boards, name, page.copy()))
+
+    def undo(self) -> None:
+        """Put all values back, newest first."""
+        for rows, key, value in reversed(self._before):
+            if value is _ABSENT:
+                rows.pop(key, None)
+            else:
+                rows[key] = value
+
+
+_ABSENT = object()
 
 
 class Savepoint:
-    """A savepoint: the parts of the state that some facts change, as they were before.
+    """A state as it was, as long as this is the last savepoint of that state.
 
-    Its cost is that of the change: none for plain submissions, by far the most facts.
+    Its cost is that of the changes since: none for plain submissions, by far the most facts.
     """
 
-    __slots__ = (
-        "_boards",
-        "_friends",
-        "_keys",
-        "_pages",
-        "_profiled_at",
-        "_profiles",
-        "_state",
-        "_wrong_times",
-    )
+    __slots__ = ("_journal", "_state")
 
-    def __init__(self, state: State, facts: Iterable[Recorded]) -> None:
+    def __init__(self, state: State) -> None:
         self._state = state
-        self._profiled_at, self._wrong_times = state.profiled_at, state.wrong_times
-        self._profiles: dict[str, Profile | None] = {}
-        self._friends: dict[str, tuple[str, ...] | None] = {}
-        self._boards: dict[str, BoardState] | None = None
-        self._pages: dict[str, BoardState] = {}
-        self._keys: (
-            tuple[dict[bytes, KeyCreated], dict[str, Instant], dict[str, Instant], bool] | None
-        ) = None
-        for recorded in facts:
-            self._keep(recorded.fact)
-
-    def _keep(self, fact: Fact) -> None:
-        state = self._state
-        match fact:
-            case ScoreSubmitted():
-                if fact.attributes:
-                    self._profiles[fact.player] = state.profiles.get(fact.player)
-            case PlayerProfiled() | NameSet() | PlayerErased() | FriendsSet():
-                self._profiles[fact.player] = state.profiles.get(fact.player)
-                self._friends[fact.player] = state.friends.get(fact.player)
-            case KeyCreated() | KeyRevoked() | KeysUsed():
-                created, used = dict(state.keys_created), dict(state.keys_used)
-                self._keys = dict(state.keys), created, used, state.locked
-            case (
-                BoardDefined()
-                | BoardRetired()
-                | WindowOpened()
-                | WindowSealed()
-                | WindowDropped()
-                | WindowsCorrected()
-            ):
-                self._boards = dict(state.boards)
-                if fact.board not in self._pages and (page := state.boards.get(fact.board)):
-                    self._pages[fact.board] = page.copy()
+        self._journal = state.journal = Journal()
 
     def go_back(self) -> None:
-        """Undo the facts, as many of them as were applied."""
+        """Undo the facts that were applied since."""
         state = self._state
-        state.profiled_at, state.wrong_times = self._profiled_at, self._wrong_times
-        _put_back(state.profiles, self._profiles)
-        _put_back(state.friends, self._friends)
-        if self._keys is not None:
-            state.keys, state.keys_created, state.keys_used, state.locked = self._keys
-        if self._boards is not None:
-            state.boards = self._boards | self._pages
-            state.forget_segmented()
+        assert state.journal is self._journal, "another savepoint was made since"
+        self._journal.undo()
+        self.release()
+        # A board that was retired is back, but at the end: boards are in the order of their start.
+        state.boards = dict(sorted(state.boards.items(), key=lambda item: item[1].since))
+        state.forget_segmented()
+
+    def release(self) -> None:
+        """Keep the changes, and forget the values before them."""
+        if self._state.journal is self._journal:
+            self._state.journal = None
 
 
-def _put_back(noted: dict[str, T], before: Mapping[str, T | None]) -> None:
-    for id, known in before.items():
-        if known is None:
-            noted.pop(id, None)
-        else:
-            noted[id] = known
+# ---------------------------------------------------------------- handlers of fact kinds
+
+StateHandler = Callable[[State, Any, Recorded], None]
+"""Applies a fact to a state, by the methods of the state that a savepoint undoes."""
+
+H = TypeVar("H", bound=StateHandler)
+_HANDLERS: dict[type[Fact], StateHandler] = {}
 
 
-def differs(known: Known, name: str, value: str | int | bool) -> bool:
+def state_handler(*kinds: type[Fact]) -> Callable[[H], H]:
+    """Register a function as the handler of some kinds of facts."""
+
+    def register(handler: H) -> H:
+        _HANDLERS.update(dict.fromkeys(kinds, handler))
+        return handler
+
+    return register
+
+
+@state_handler(BoardDefined, BoardRedefined)
+def _define(state: State, fact: BoardDefined, recorded: Recorded) -> None:
+    board, position = Board.define(fact.board, fact.definition), recorded.position
+    state.forget_segmented()
+    page = state.change_board(fact.board)
+    if page is None:
+        page = BoardState(board, position)
+        state.put("boards", fact.board, page)
+    else:
+        page.redefine(board, fact, recorded)
+    page.open_defined(fact)
+
+
+@state_handler(BoardRetired)
+def _retire(state: State, fact: BoardRetired, _recorded: Recorded) -> None:
+    page = state.boards.get(fact.board)
+    if page is not None:
+        state.remove("boards", fact.board)
+        state.player_boards.retire(page.since)
+        state.forget_segmented()
+
+
+@state_handler(WindowOpened, WindowSealed, WindowDropped)
+def _turn(
+    state: State, fact: WindowOpened | WindowSealed | WindowDropped, recorded: Recorded
+) -> None:
+    page = state.change_board(fact.board)
+    if page is not None and not page.is_stale(fact):
+        page.turn(fact, recorded)
+
+
+@state_handler(WindowsCorrected)
+def _correct_windows(state: State, fact: WindowsCorrected, recorded: Recorded) -> None:
+    page = state.change_board(fact.board)
+    if page is not None:
+        page.correct(fact, recorded.position)
+
+
+@state_handler(TimeCorrected)
+def _correct_time(state: State, fact: TimeCorrected, _recorded: Recorded) -> None:
+    state.assign("wrong_times", (*state.wrong_times, fact.wrong))
+
+
+@state_handler(KeyCreated, ExpiringKeyCreated)
+def _create_key(state: State, fact: KeyCreated, recorded: Recorded) -> None:
+    state.put("keys", fact.digest, fact)
+    state.put("keys_created", fact.id, recorded.at)
+    state.assign("locked", True)
+
+
+@state_handler(KeysUsed)
+def _use_keys(state: State, fact: KeysUsed, _recorded: Recorded) -> None:
+    for key in state.keys.values():
+        if (used := fact.used.get(key.id)) is not None:
+            state.put("keys_used", key.id, max(used, state.keys_used.get(key.id, used)))
+
+
+@state_handler(KeyRevoked)
+def _revoke_key(state: State, fact: KeyRevoked, _recorded: Recorded) -> None:
+    left = {digest: key for digest, key in state.keys.items() if key.id != fact.id}
+    state.assign("keys", left)
+    for table in ("keys_created", "keys_used"):
+        times = getattr(state, table)
+        state.assign(table, {id: at for id, at in times.items() if id != fact.id})
+
+
+# -------------------------------------------------------------------------- attributes
+
+
+def differs(known: Attributes, name: str, value: str | int | bool) -> bool:
     """Whether a value is another one than the known. True and 1 are two values."""
     before = known.get(name)
     return before != value or type(before) is not type(value)
 
 
-def differing(before: Known, after: Known) -> set[str]:
+def differing(before: Attributes, after: Attributes) -> set[str]:
     """Return the names of the attributes that differ, or that only one of the two has."""
     changed = {name for name, value in after.items() if differs(before, name, value)}
     return changed | (before.keys() - after.keys())
 
 
-def segments_of(board: Board, attributes: Known) -> list[str]:
+def segments_of(board: Board, attributes: Attributes) -> list[str]:
     """Return the segments of a board that a player with these attributes is in."""
     return [
         f"{name}:{value_text(attributes[name])}" for name in board.segments if name in attributes

@@ -29,13 +29,14 @@ from rankd.model.facts import (
     OpenWindow,
     Position,
     Recorded,
-    ScoreSubmitted,
     TimeCorrected,
     WindowDropped,
     WindowOpened,
     WindowsCorrected,
     WindowSealed,
     WrongTime,
+    is_definition,
+    is_submission,
     right_time,
 )
 from rankd.model.window import Instant
@@ -110,7 +111,7 @@ class RightPages:
         at = recorded.at
         if recorded.position <= self.wrong.last:
             at = self.wrong.right(at)
-            self.submissions += isinstance(recorded.fact, ScoreSubmitted)
+            self.submissions += is_submission(recorded.fact)
         self.time = max(self.time, at)
         self._turn(recorded.position)
         if isinstance(recorded.fact, TimeCorrected) and recorded.fact.wrong == self.wrong:
@@ -161,7 +162,7 @@ class RightPages:
             if not self._recorded:
                 return  # It was made by an earlier correction of the same stretch.
             self._corrected.add(board)
-        elif isinstance(fact, BoardDefined) and board not in self._corrected:
+        elif is_definition(fact) and board not in self._corrected:
             if self._recorded and board not in self._state.boards:
                 self._corrected.add(board)
             recorded = Recorded(recorded.position, recorded.at, self._redated(fact))

@@ -46,7 +46,7 @@ from rankd.errors import (
     TooManySegmentValues,
 )
 from rankd.model.board import Board
-from rankd.model.facts import Fact, Position, Recorded, ScoreSubmitted, fingerprints
+from rankd.model.facts import Fact, Position, Recorded, ScoreSubmitted, is_submission
 from rankd.model.receipt import Receipt
 from rankd.model.window import Instant
 from rankd.ports import Appended, Clock, FirstUse, Ledger, ReopenableLedger, Spool, StoredReceipt
@@ -425,7 +425,7 @@ class Writer:
     def _marked(self, fact: Fact) -> Fact:
         """Say in a submission which definition it was read under: others may append before it."""
         page = self.projector.state.boards.get(getattr(fact, "board", ""))
-        if page is None or not isinstance(fact, ScoreSubmitted):
+        if page is None or not is_submission(fact):
             return fact
         return msgspec.structs.replace(fact, defined=page.defined_at)
 
@@ -658,7 +658,7 @@ class Writer:
             msgspec.structs.replace(answer, pending=fact)
             if answer.receipt is None
             and answer.error is None
-            and isinstance(fact, ScoreSubmitted)
+            and is_submission(fact)
             and counts_on(boards.get(fact.board), fact)
             else answer
             for answer, fact in zip(answers, facts, strict=True)
@@ -707,7 +707,7 @@ def _may_bring_values(request: _PendingWrite) -> bool:
 
 def _waits(request: _PendingWrite) -> bool:
     """Whether these may be counted later than they were made: submissions, but not for a prize."""
-    return all(isinstance(fact, ScoreSubmitted) for fact in request.facts) and not any(
+    return all(is_submission(fact) for fact in request.facts) and not any(
         board.prize for board in request.boards
     )
 
@@ -717,7 +717,7 @@ def _pending(request: _PendingWrite) -> Sequence[WriteResult]:
 
 
 def _with_key(fact: Fact) -> Fact:
-    assert isinstance(fact, ScoreSubmitted)
+    assert is_submission(fact)
     if fact.key is not None:
         return fact
     return msgspec.structs.replace(fact, key=f"spool:{uuid4().hex}")
@@ -759,10 +759,10 @@ class _Receipts:
 def _answer(
     fact: Fact, position: Position, first: FirstUse | None, receipts: _Receipts
 ) -> WriteResult:
-    if first is None or not isinstance(fact, ScoreSubmitted):
+    if first is None or not is_submission(fact):
         return WriteResult(position, receipts.fresh.get(position), duplicate=first is not None)
     assert fact.key is not None
-    if first.fingerprint not in fingerprints(fact):
+    if first.fingerprint not in fact.fingerprints():
         return WriteResult(
             position, None, error=SubmissionKeyReused(board=fact.board, key=fact.key)
         )

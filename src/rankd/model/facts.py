@@ -19,6 +19,10 @@ the format. It is pinned by golden bytes in the tests.
   is written once, against the version that followed its own, and never touched again.
 - A new kind is a new class, listed in ``FACTS`` at the end of this file.
 
+A class declares everything that ledgers need to know of its kind: the identity under which it is
+taken once, its fingerprint, its effect on a player's profile. So no ledger asks for a class. The
+effects of a kind on state and rankings are handlers, registered in ``rankd.core``.
+
 Times are ``Instant``: whole microseconds since 1970, UTC, which every store can keep and compare
 without a library for dates.
 """
@@ -26,7 +30,7 @@ without a library for dates.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from operator import attrgetter
-from typing import Any, ClassVar, NewType
+from typing import Any, ClassVar, NamedTuple, NewType, TypeGuard
 
 import msgspec
 
@@ -43,10 +47,65 @@ FINGERPRINT_BYTES = 16
 """Wide enough that no two bodies under one key will ever agree by chance."""
 
 
+class Identity(NamedTuple):
+    """A board and a key under which the board takes a fact only once."""
+
+    board: str
+    key: str
+
+
+class ProfileChange(NamedTuple):
+    """The effect of a fact on its player's profile and friends. Fields that it leaves out stay."""
+
+    player: str
+    names: bool = False
+    """Whether ``name`` replaces the name."""
+    name: str | None = None
+    attributes: Attributes | None = None
+    merges: bool = False
+    """Whether other attributes stay beside ``attributes``."""
+    friends: tuple[str, ...] | None = None
+    erases: bool = False
+    """Whether nothing is left of the profile and the friends."""
+
+    def name_after(self, known: str | None) -> str | None:
+        """Return the player's name after the change."""
+        return self.name if self.names else known
+
+    def attributes_after(self, known: Attributes) -> Attributes:
+        """Return the player's attributes after the change."""
+        if self.attributes is None:
+            return {} if self.erases else known
+        return {**known, **self.attributes} if self.merges else self.attributes
+
+
 class Fact(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Something that happened. Immutable, as the past is."""
 
     kind: ClassVar[str]
+    about_player: ClassVar[bool] = False
+    """Whether it leaves boards, windows and keys as they are."""
+    hidden: ClassVar[frozenset[str]] = frozenset()
+    """Fields of which the audit trail shows the first characters only."""
+
+    def identity(self) -> Identity | None:
+        """Return the board and key under which it is taken once; None if it may repeat."""
+        return None
+
+    def fingerprint(self) -> bytes:
+        """Return a digest of its body, to tell two bodies under one key apart.
+
+        Empty if its identity says all of it.
+        """
+        return b""
+
+    def fingerprints(self) -> tuple[bytes, ...]:
+        """Return every fingerprint that a ledger may keep of this body, today's first."""
+        return (self.fingerprint(),)
+
+    def profile_change(self) -> ProfileChange | None:
+        """Return its effect on a player's profile; None if it has none."""
+        return None
 
 
 # ------------------------------------------------------------------------------- kinds
@@ -84,6 +143,30 @@ class ScoreSubmitted(Fact, frozen=True):
     """Where the definition came into force that it was read under; None if no other can be in force
     at its own position. A node may append before it has read another node's definition."""
 
+    def identity(self) -> Identity | None:
+        """Return the board and the client's key, if there is one."""
+        return None if self.key is None else Identity(self.board, self.key)
+
+    def fingerprint(self) -> bytes:
+        """Return a digest of the body.
+
+        Absent fields leave no trace, so a field added in later years does not change the
+        fingerprint of the bodies before it. The client's time is left out: it is data which decides
+        nothing, and many a client stamps each try anew.
+        """
+        return _fingerprint(self if self.at is None else msgspec.structs.replace(self, at=None))
+
+    def fingerprints(self) -> tuple[bytes, ...]:
+        """Return today's fingerprint, and that of older versions, which included the time."""
+        today = self.fingerprint()
+        return (today,) if self.at is None else (today, _fingerprint(self))
+
+    def profile_change(self) -> ProfileChange | None:
+        """Merge the attributes into those that are known."""
+        if not self.attributes:
+            return None
+        return ProfileChange(self.player, attributes=self.attributes, merges=True)
+
 
 class OpenWindow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A window that counts scores: its id and its time, as WindowOpened has them."""
@@ -97,6 +180,8 @@ class BoardDefined(Fact, frozen=True):
     """A board exists from here on, or from here on means something else."""
 
     kind = "board_defined.1"
+    refusals_final: ClassVar[bool] = False
+    """Whether submissions that were refused before it stay refused."""
 
     board: str
     definition: dict[str, Any]
@@ -115,6 +200,7 @@ class BoardRedefined(BoardDefined, frozen=True):
     """
 
     kind = "board_defined.2"
+    refusals_final = True
 
 
 class BoardRetired(Fact, frozen=True):
@@ -127,7 +213,20 @@ class BoardRetired(Fact, frozen=True):
     reason: str | None = None
 
 
-class WindowOpened(Fact, frozen=True):
+class WindowFact(Fact, frozen=True):
+    """A step in the life of one window. Two managers that wake together record it once."""
+
+    def identity(self) -> Identity | None:
+        """Return a key for each window of a definition."""
+        board, window, since = _turn_of(self)
+        return Identity(board, f"{_OURS}{self.kind.partition('.')[0]}:{window}:{since}")
+
+
+_OURS = "\x1f"  # A client's key holds no control character, so no client can take one of ours.
+_turn_of = attrgetter("board", "window", "since")
+
+
+class WindowOpened(WindowFact, frozen=True):
     """A window of a board counts scores from here on."""
 
     kind = "window_opened.1"
@@ -143,7 +242,7 @@ class WindowOpened(Fact, frozen=True):
     """Where the definition in force was recorded: under another, the same id may turn again."""
 
 
-class WindowSealed(Fact, frozen=True):
+class WindowSealed(WindowFact, frozen=True):
     """A window of a board is closed for good: the standings before this position are final."""
 
     kind = "window_sealed.1"
@@ -157,7 +256,7 @@ class WindowSealed(Fact, frozen=True):
     """As WindowOpened has it."""
 
 
-class WindowDropped(Fact, frozen=True):
+class WindowDropped(WindowFact, frozen=True):
     """A closed window is kept no longer: its time of retention is over."""
 
     kind = "window_dropped.1"
@@ -238,56 +337,79 @@ class PlayerProfiled(Fact, frozen=True):
     """The whole profile of a player: fields absent here are removed."""
 
     kind = "player_profiled.1"
+    about_player = True
 
     player: str
     name: str | None = None
     attributes: Attributes | None = None
     actor: str | None = None
 
+    def profile_change(self) -> ProfileChange | None:
+        """Replace name and attributes."""
+        attributes = self.attributes or {}
+        return ProfileChange(self.player, names=True, name=self.name, attributes=attributes)
+
 
 class AttributesSet(PlayerProfiled, frozen=True):
-    """A player's attributes are now these and no others. Its name stays, and is absent here.
-
-    Code that reads attributes treats it as a PlayerProfiled.
-    """
+    """A player's attributes are now these and no others. Its name stays, and is absent here."""
 
     kind = "attributes_set.1"
+
+    def profile_change(self) -> ProfileChange | None:
+        """Replace the attributes."""
+        return ProfileChange(self.player, attributes=self.attributes or {})
 
 
 class NameSet(Fact, frozen=True):
     """A player is called this now, or nothing if it is absent. Its attributes stay."""
 
     kind = "name_set.1"
+    about_player = True
 
     player: str
     name: str | None = None
     actor: str | None = None
+
+    def profile_change(self) -> ProfileChange | None:
+        """Replace the name."""
+        return ProfileChange(self.player, names=True, name=self.name)
 
 
 class FriendsSet(Fact, frozen=True):
     """A player's friends are now these and no others."""
 
     kind = "friends_set.1"
+    about_player = True
 
     player: str
     friends: tuple[str, ...]
     actor: str | None = None
+
+    def profile_change(self) -> ProfileChange | None:
+        """Replace the friends."""
+        return ProfileChange(self.player, friends=self.friends)
 
 
 class PlayerErased(Fact, frozen=True):
     """A person asked to be forgotten: profile and friends go, the entry stays without a name."""
 
     kind = "player_erased.1"
+    about_player = True
 
     player: str
     actor: str | None = None
     reason: str | None = None
+
+    def profile_change(self) -> ProfileChange | None:
+        """Remove the whole profile."""
+        return ProfileChange(self.player, erases=True)
 
 
 class KeyCreated(Fact, frozen=True):
     """A key, which permits its holder the operations of its scopes."""
 
     kind = "key_created.1"
+    hidden = frozenset({"digest"})
 
     id: str
     """The key's id in answers, logs and facts."""
@@ -298,6 +420,11 @@ class KeyCreated(Fact, frozen=True):
     """The boards it is for; absent for all."""
     title: str | None = None
     actor: str | None = None
+
+    @property
+    def expiry(self) -> Instant | None:
+        """When it expires; None if it does not."""
+        return None
 
 
 class ExpiringKeyCreated(KeyCreated, frozen=True):
@@ -310,10 +437,10 @@ class ExpiringKeyCreated(KeyCreated, frozen=True):
 
     expires: Instant | None = None
 
-
-def expiry_of(key: KeyCreated) -> Instant | None:
-    """Return when a key expires; None if it does not."""
-    return key.expires if isinstance(key, ExpiringKeyCreated) else None
+    @property
+    def expiry(self) -> Instant | None:
+        """When it expires; None if it does not."""
+        return self.expires
 
 
 class KeysUsed(Fact, frozen=True):
@@ -355,23 +482,17 @@ def right_time(recorded: Recorded, stretches: Sequence[WrongTime]) -> Instant:
     return recorded.at
 
 
-# ------------------------------------------------------------------ counted once, by key
+def is_submission(fact: Fact) -> TypeGuard[ScoreSubmitted]:
+    """Whether a fact asks for a score to be counted. Such facts have receipts."""
+    return isinstance(fact, ScoreSubmitted)
 
-_OURS = "\x1f"  # A client's key holds no control character, so no client can take one of ours.
+
+def is_definition(fact: Fact) -> TypeGuard[BoardDefined]:
+    """Whether a fact defines its board, for the first time or anew."""
+    return isinstance(fact, BoardDefined)
 
 
-def key_of(fact: Fact) -> str | None:
-    """Return the key under which a board takes this fact only once, or None if it may repeat.
-
-    Windows have keys of their own, so two managers that wake together open and seal once.
-    """
-    match fact:
-        case ScoreSubmitted():
-            return fact.key
-        case WindowOpened() | WindowSealed() | WindowDropped():
-            return f"{_OURS}{fact.kind.partition('.')[0]}:{fact.window}:{fact.since}"
-        case _:
-            return None
+# ------------------------------------------------------------------------- fingerprints
 
 
 class _Body(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -390,25 +511,6 @@ class _Body(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 _body_of = attrgetter(*_Body.__struct_fields__)
-
-
-def fingerprint(fact: ScoreSubmitted) -> bytes:
-    """Return a digest of a submission's body, to tell two bodies under one key apart.
-
-    Absent fields leave no trace, so a field added in later years does not change the fingerprint
-    of the bodies before it. When the client says it happened is left out: that is data which
-    decides nothing, and many a client stamps each try anew.
-    """
-    return _fingerprint(fact if fact.at is None else msgspec.structs.replace(fact, at=None))
-
-
-def fingerprints(fact: ScoreSubmitted) -> tuple[bytes, ...]:
-    """Return every fingerprint that a ledger may keep of this body, today's first.
-
-    Older versions included the client's time, and their ledgers keep those fingerprints.
-    """
-    today = fingerprint(fact)
-    return (today,) if fact.at is None else (today, _fingerprint(fact))
 
 
 def _fingerprint(fact: ScoreSubmitted) -> bytes:
@@ -435,12 +537,18 @@ class Codec:
     def __init__(
         self, facts: Iterable[type[Fact]], upcasters: Mapping[str, Upcaster] | None = None
     ) -> None:
-        self._decoders = {fact.kind: msgspec.msgpack.Decoder(fact) for fact in facts}
+        self._decoders: dict[str, msgspec.msgpack.Decoder[Fact]] = {}
+        for fact in facts:
+            self.add(fact)
         self._upcasters = dict(upcasters or {})
         for kind, step in self._upcasters.items():
             assert kind not in self._decoders, f"{kind} is current and needs no upcaster"
             assert step.to in self._decoders or step.to in self._upcasters, f"{kind} leads nowhere"
             assert _version(step.to) > _version(kind), f"{kind} leads backwards"
+
+    def add(self, fact: type[Fact]) -> None:
+        """Read one more kind."""
+        self._decoders[fact.kind] = msgspec.msgpack.Decoder(fact)
 
     def encode(self, fact: Fact) -> tuple[str, bytes]:
         """Return the kind and the body, which the ledger keeps side by side."""
@@ -493,7 +601,7 @@ FACTS: tuple[type[Fact], ...] = (
 KINDS: tuple[str, ...] = tuple(dict.fromkeys(fact.kind.partition(".")[0] for fact in FACTS))
 """The names of all fact kinds, without their versions."""
 
-_CODEC = Codec(FACTS)
+CODEC = Codec(FACTS)
 
-encode = _CODEC.encode
-decode = _CODEC.decode
+encode = CODEC.encode
+decode = CODEC.decode

@@ -14,7 +14,8 @@ from typing import Any, ClassVar, Literal, overload
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.ledger import MemoryLedger
 from rankd.adapters.memory.snapshot_folder import SnapshotFolder
-from rankd.core.engine import Engine, running
+from rankd.core.assembly import running
+from rankd.core.engine import Engine
 from rankd.core.projector import Projector
 from rankd.core.recovery import Build, IndexHome
 from rankd.core.state import BoardState

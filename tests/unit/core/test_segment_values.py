@@ -10,8 +10,9 @@ from tests.unit.core.doubles import FarIndex, SetClock, SharedLedger, kept_in
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.ledger import MemoryLedger
 from rankd.core import segment_values
-from rankd.core.engine import Engine, running
-from rankd.core.recovery import SharedHome
+from rankd.core.assembly import running
+from rankd.core.cluster.recovery import SharedHome
+from rankd.core.engine import Engine
 from rankd.core.segment_values import SegmentValues
 from rankd.errors import TooManySegmentValues
 from rankd.ports import Ranking
@@ -152,6 +153,15 @@ async def test_of_a_batch_only_what_is_beyond_the_bound_is_refused(rankd: Engine
     assert await rankd.reader.projector.index.count(Ranking("arena", "all")) == VALUES_MAX + 2
 
 
+async def test_one_batch_does_not_bring_more_values_than_the_bound(rankd: Engine) -> None:
+    await rankd.submit("arena", [item("p0", "c0")])
+    told = await rankd.submit_each(
+        [("arena", item(f"q{n}", f"d{n}")) for n in range(2 * VALUES_MAX)]
+    )
+    assert sum(isinstance(one, TooManySegmentValues) for one in told) == VALUES_MAX + 1
+    assert len(await clans(rankd)) == VALUES_MAX
+
+
 async def test_values_are_known_after_a_start(tmp_path: Path) -> None:
     ledger = MemoryLedger()
     for started in range(2):
@@ -193,10 +203,12 @@ async def test_values_are_recounted_once_in_a_while(
     await values.begin(state, index)
     page = state.page("arena")
     await values.take(page, "clan", "a", index)
+    await values.begin(state, index)
     await values.take(page, "clan", "b", index)  # It is counted again: nobody is in a.
     with pytest.raises(TooManySegmentValues):
         await values.take(page, "clan", "c", index)
     time[0] += 1.0
+    await values.begin(state, index)
     await values.take(page, "clan", "c", index)
 
 

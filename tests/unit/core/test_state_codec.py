@@ -10,7 +10,7 @@ from tests.unit.core.doubles import FaultyLedger, SetClock, engine, page_of
 from tests.unit.core.histories import STEPS, History, Step
 
 from rankd.core import state_codec
-from rankd.core.state import State
+from rankd.core.state import Profile, State
 from rankd.core.state_codec import VERSION, Heading, read_notes, take_notes
 from rankd.errors import SnapshotDamaged
 from rankd.model.facts import (
@@ -69,7 +69,7 @@ def test_players_are_noted_however_many_frames_they_fill(monkeypatch: pytest.Mon
     monkeypatch.setattr(state_codec, "PLAYERS_PER_FRAME", 3)
     state = State()
     for number in range(10):
-        state.note_attributes(f"p{number}", {"region": "eu"})
+        state.profiles[f"p{number}"] = Profile(None, {"region": "eu"})
         state.friends[f"p{number}"] = ("ann",)
         state.player_boards.add(f"p{number}", Position(1))
     state.note(Recorded(Position(1), 0, BoardDefined("b", DEFINITION)))

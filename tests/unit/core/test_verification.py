@@ -7,9 +7,11 @@ import pytest
 from tests.unit.core.doubles import FaultyLedger, SetClock, SharedLedger, bare, engine, verified
 
 from rankd.adapters.redis import RedisIndex
-from rankd.core import managers, verification
-from rankd.core.engine import Engine, running
-from rankd.core.recovery import SharedHome
+from rankd.core import verification
+from rankd.core.assembly import running
+from rankd.core.cluster import managers as cluster_managers
+from rankd.core.cluster.recovery import SharedHome
+from rankd.core.engine import Engine
 from rankd.errors import IndexUnavailable
 from rankd.testing.redis_servers import say
 from rankd.testing.servers import RedisServer, redis_server
@@ -53,7 +55,7 @@ async def test_an_index_is_compared_while_another_node_writes(
 async def test_an_index_that_is_behind_is_not_called_wrong(
     server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(managers, "MEND_SECONDS", 3_600.0)
+    monkeypatch.setattr(cluster_managers, "MEND_SECONDS", 3_600.0)
     ledger = SharedLedger()
     async with RedisIndex.open(f"{server.url}?prefix=behind") as index, over(ledger, index) as node:
         await node.define("b", {})

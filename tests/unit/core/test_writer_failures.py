@@ -192,7 +192,8 @@ async def test_reads_say_that_the_ledger_is_lost_as_soon_as_it_is_known() -> Non
             while not rankd.stale:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0)
         revision = rankd.state.revision
-        assert isinstance(rankd.failure, LedgerUnavailable) and rankd.ledger_tail.failure is None
+        tail, _ = rankd.ledger_watches
+        assert isinstance(rankd.failure, LedgerUnavailable) and tail.failure is None
         ledger.find()
         async with asyncio.timeout(30):
             while rankd.stale:  # noqa: ASYNC110 - nobody tells

@@ -11,6 +11,7 @@ from tests.unit.core.doubles import DAY, ReopenableLedger, SetClock, engine, ver
 
 from rankd import ports
 from rankd.core import managers
+from rankd.core.cluster import managers as cluster_managers
 from rankd.core.projector import Projector
 from rankd.errors import LedgerCorrupt, LedgerUnavailable
 
@@ -24,7 +25,9 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(managers, "REOPEN_SECONDS_MIN", 0.001)
     monkeypatch.setattr(managers, "REOPEN_SECONDS_MAX", 0.001)
     monkeypatch.setattr(managers, "SLEEP_SECONDS_MAX", 0.001)
+    monkeypatch.setattr(cluster_managers, "SLEEP_SECONDS_MAX", 0.001)
     monkeypatch.setattr(managers, "RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(cluster_managers, "RETRY_SECONDS", 0.001)
 
 
 async def until(true: Callable[[], bool]) -> None:

@@ -9,21 +9,16 @@ from typing import ClassVar, overload
 from rankd.errors import LedgerCorrupt
 from rankd.model.facts import (
     Fact,
+    Identity,
     Position,
     Recorded,
-    ScoreSubmitted,
-    WindowDropped,
-    WindowOpened,
-    WindowSealed,
     corrects_time,
     encode,
-    fingerprint,
-    key_of,
+    is_submission,
 )
 from rankd.model.window import Instant
 from rankd.ports import Appended, FirstUse, Progress, StoredReceipt
 
-Name = tuple[str, str]
 """A board and one of its keys."""
 
 _VERIFIED_PER_STEP = 10_000
@@ -43,7 +38,7 @@ class MemoryLedger:
         self._links: dict[Position, bytes] = {}
         """The hash chain's links, by the last position of each append."""
         self._chain = bytes(32)
-        self._positions: dict[Name, Position] = {}
+        self._positions: dict[Identity, Position] = {}
         self._receipts: dict[Position, bytes] = {}
         self._receipts_through = Position(0)
         self._at = Instant(0)
@@ -85,7 +80,7 @@ class MemoryLedger:
         positions: list[Position] = []
         first_uses: dict[int, FirstUse] = {}
         for place, (fact, digest) in enumerate(zip(facts, encoded, strict=True)):
-            name = _name(fact)
+            name = fact.identity()
             if name is not None and name in self._positions:
                 first_uses[place] = self._first_use(name)
                 positions.append(self._positions[name])
@@ -118,7 +113,8 @@ class MemoryLedger:
         return self._links.get(position)
 
     async def first_use(self, *, board: str, key: str) -> FirstUse | None:
-        return self._first_use((board, key)) if (board, key) in self._positions else None
+        name = Identity(board, key)
+        return self._first_use(name) if name in self._positions else None
 
     async def keep_receipts(self, receipts: Sequence[StoredReceipt]) -> None:
         await self.append((), now=self._at, receipts=receipts)
@@ -167,23 +163,14 @@ class MemoryLedger:
         self._chain = hashlib.sha256(self._chain + place + digests).digest()
         self._links[Position(len(self._recorded))] = self._chain
 
-    def _first_use(self, name: Name) -> FirstUse:
+    def _first_use(self, name: Identity) -> FirstUse:
         position = self._positions[name]
         fact = self._recorded[position - 1].fact
-        first = fingerprint(fact) if isinstance(fact, ScoreSubmitted) else b""
-        return FirstUse(position, first, self._receipts.get(position))
-
-
-def _name(fact: Fact) -> Name | None:
-    key = key_of(fact)
-    if key is None:
-        return None
-    assert isinstance(fact, ScoreSubmitted | WindowOpened | WindowSealed | WindowDropped)
-    return fact.board, key
+        return FirstUse(position, fact.fingerprint(), self._receipts.get(position))
 
 
 def _has_key(fact: Fact) -> bool:
-    return isinstance(fact, ScoreSubmitted) and fact.key is not None
+    return is_submission(fact) and fact.key is not None
 
 
 def _digest(fact: Fact) -> bytes:

@@ -17,11 +17,8 @@ from rankd.adapters.postgres.rows import (
     SCORE_RANGE,
     checksum,
     digest,
-    fingerprint_of,
     is_plain,
-    name_of,
     row_of,
-    tells_of_player,
     without_nul,
 )
 from rankd.model.facts import Fact, Position, ScoreSubmitted, encode
@@ -63,7 +60,7 @@ class AppendBatch(NamedTuple):
 
 def prepared(facts: Sequence[Fact]) -> AppendBatch:
     """Encode facts for an append. Raises UnicodeError for text that PostgreSQL cannot store."""
-    names = [name_of(fact) for fact in facts]
+    names = [fact.identity() for fact in facts]
     repeats = _repeats(names)
     sent = [fact for place, fact in enumerate(facts) if place not in repeats] if repeats else facts
     encoded = [encode(fact) for fact in sent]
@@ -73,11 +70,11 @@ def prepared(facts: Sequence[Fact]) -> AppendBatch:
         kept = [name for place, name in enumerate(names) if place not in repeats]
         keys = [None if name is None else name[1] for name in kept]
         fingerprints = [
-            None if name is None else fingerprint_of(fact)
+            None if name is None else fact.fingerprint()
             for name, fact in zip(kept, sent, strict=True)
         ]
     readable = _readable(sent)
-    telling = [tells_of_player(fact) for fact in sent]
+    telling = [fact.profile_change() is not None for fact in sent]
     columns = (
         digest(kinds, bodies),
         kinds,
@@ -231,4 +228,4 @@ def _with_care(batch: AppendBatch, answer: _AppendResult) -> Appended:
 
 
 def _in_this_append(batch: AppendBatch, place: int, position: Position) -> FirstUse:
-    return FirstUse(position, fingerprint_of(batch.facts[place]), None)
+    return FirstUse(position, batch.facts[place].fingerprint(), None)

@@ -4,21 +4,11 @@ The server maintains the table in the transaction of the facts (``rankd.project`
 fold in Python.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from rankd.adapters.postgres.rows import row_of, tells_of_player
-from rankd.model.facts import (
-    AttributesSet,
-    Fact,
-    FriendsSet,
-    NameSet,
-    PlayerErased,
-    PlayerProfiled,
-    Position,
-    ScoreSubmitted,
-)
+from rankd.model.facts import Attributes, Position, ProfileChange
 
 
 class PostgresPlayerRow(NamedTuple):
@@ -31,56 +21,36 @@ class PostgresPlayerRow(NamedTuple):
     """Position of the last fact that changed it."""
 
 
-class ProfileRowChange(NamedTuple):
-    """Change of a player made by a fact, as its row shows it."""
-
-    fact: Fact
-    player: str
-    details: dict[str, Any]
-
-
-_load = msgspec.json.Decoder(dict[str, Any]).decode
+_load = msgspec.json.Decoder(Attributes).decode
 _dump = msgspec.json.Encoder(order="deterministic").encode
 
 
-def told_by(fact: Fact) -> ProfileRowChange | None:
-    """Return the change that a fact makes to its player; None if it makes none."""
-    if not tells_of_player(fact):
-        return None
-    row = row_of(fact)
-    assert row.player is not None
-    return ProfileRowChange(fact, row.player, _load(row.details or "{}"))
-
-
 def fold(
-    players: dict[str, PostgresPlayerRow], position: Position, told: ProfileRowChange | None
+    players: dict[str, PostgresPlayerRow], position: Position, change: ProfileChange | None
 ) -> None:
     """Apply the next change to the players."""
-    if told is None:
+    if change is None:
         return
-    if isinstance(told.fact, PlayerErased):
-        players.pop(told.player, None)
+    if change.erases:
+        players.pop(change.player, None)
         return
-    before = players.get(told.player)
+    before = players.get(change.player)
     known = before or PostgresPlayerRow(None, "{}", "[]", position)
-    after = _after(known, told)
+    after = _after(known, change)
     if before is None or after[:3] != known[:3]:
-        players[told.player] = after._replace(position=position)
+        players[change.player] = after._replace(position=position)
 
 
-def _after(known: PostgresPlayerRow, told: ProfileRowChange) -> PostgresPlayerRow:
-    details = told.details
-    if isinstance(told.fact, ScoreSubmitted):
-        return known._replace(attributes=_text(_load(known.attributes) | details["attributes"]))
-    if isinstance(told.fact, NameSet):
-        return known._replace(name=details.get("name"))
-    if isinstance(told.fact, PlayerProfiled):
-        after = known._replace(attributes=_text(details.get("attributes", {})))
-        kept = isinstance(told.fact, AttributesSet)
-        return after if kept else after._replace(name=details.get("name"))
-    assert isinstance(told.fact, FriendsSet)
-    return known._replace(friends=_text(details["friends"]))
+def _after(known: PostgresPlayerRow, change: ProfileChange) -> PostgresPlayerRow:
+    """Return a row after a change, with the position that it had."""
+    name, attributes, friends, position = known
+    if change.attributes is not None:
+        attributes = _text(change.attributes_after(_load(attributes)))
+    if change.friends is not None:
+        friends = _text(change.friends)
+    return PostgresPlayerRow(change.name_after(name), attributes, friends, position)
 
 
 def _text(value: object) -> str:
-    return _dump(value).decode()
+    """Return JSON as the server shows it, which cannot hold U+0000."""
+    return _dump(value).decode().replace("\\u0000", "\ufffd")

@@ -16,20 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rankd.model.facts import (
-    Fact,
-    FriendsSet,
-    NameSet,
-    PlayerErased,
-    PlayerProfiled,
-    ScoreSubmitted,
-    WindowDropped,
-    WindowOpened,
-    WindowSealed,
-    fingerprint,
-    fingerprints,
-    key_of,
-)
+from rankd.model.facts import Fact, ScoreSubmitted
 
 GENESIS = bytes(32)
 """Link before the first append."""
@@ -44,7 +31,6 @@ _PLACE = struct.Struct(">qqq")
 _LENGTH = struct.Struct(">i")
 _NUL, _SHOWN_NUL = b"\\u0000", b"\\ufffd"
 _json = msgspec.json.Encoder(order="deterministic").encode
-_TELLING = (PlayerProfiled, NameSet, FriendsSet, PlayerErased)
 
 
 class FactRow(NamedTuple):
@@ -95,34 +81,6 @@ def is_plain(fact: Fact) -> bool:
         and fact.at is None
         and fact.run is None
     )
-
-
-def tells_of_player(fact: Fact) -> bool:
-    """Whether a fact may change the player table."""
-    if type(fact) is ScoreSubmitted:
-        return bool(fact.attributes)
-    return isinstance(fact, _TELLING)
-
-
-def name_of(fact: Fact) -> tuple[str, str] | None:
-    """Return the board and the key under which a fact counts once; None if it may repeat."""
-    if type(fact) is ScoreSubmitted:
-        return None if fact.key is None else (fact.board, fact.key)
-    key = key_of(fact)
-    if key is None:
-        return None
-    assert isinstance(fact, WindowOpened | WindowSealed | WindowDropped)
-    return fact.board, key
-
-
-def fingerprint_of(fact: Fact) -> bytes:
-    """Return the digest that distinguishes submissions with one key; empty for other facts."""
-    return fingerprint(fact) if isinstance(fact, ScoreSubmitted) else b""
-
-
-def fingerprints_of(fact: Fact) -> tuple[bytes, ...]:
-    """Return every fingerprint that the key table may hold for a fact."""
-    return fingerprints(fact) if isinstance(fact, ScoreSubmitted) else (b"",)
 
 
 def _defaults(kind: type[Fact]) -> dict[str, Any]:

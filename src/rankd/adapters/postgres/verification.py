@@ -23,19 +23,23 @@ import msgspec
 
 from rankd.adapters.postgres.batch import as_instant
 from rankd.adapters.postgres.database import DriverConnection, PostgresAddress
-from rankd.adapters.postgres.players import PostgresPlayerRow, fold, told_by
+from rankd.adapters.postgres.players import PostgresPlayerRow, fold
 from rankd.adapters.postgres.queries import QUERIES
 from rankd.adapters.postgres.rows import (
     GENESIS,
     AppendDigest,
     checksum,
-    fingerprints_of,
     link,
-    name_of,
     row_of,
 )
 from rankd.errors import Corrupt, LedgerCorrupt
-from rankd.model.facts import Fact, Position, ScoreSubmitted, TimeCorrected, decode
+from rankd.model.facts import (
+    Fact,
+    Position,
+    corrects_time,
+    decode,
+    is_submission,
+)
 from rankd.ports import Progress
 
 PAGE_ROWS = 2_000
@@ -132,14 +136,14 @@ class _Walk:
         if position != self.reached + 1 or row["at"] != append.at:
             raise LedgerCorrupt("the fact does not follow the one before", position=position)
         fact = _readable(row)
-        if isinstance(fact, TimeCorrected) != (position == self._corrected):
+        if corrects_time([fact]) != (position == self._corrected):
             raise LedgerCorrupt("the time was not corrected there", position=position)
         self.reached, self._time = position, row["at"]
         self._digest.add(row["kind"], row["body"])
-        name = name_of(fact)
+        name = fact.identity()
         if name is not None:
             self.keyed += 1
-            self._earning += isinstance(fact, ScoreSubmitted)
+            self._earning += is_submission(fact)
         if position == append.last:
             self._close(append)
         return None if name is None else (position, fact)
@@ -175,13 +179,13 @@ class _Walk:
 
     async def _check_keys(self, keyed: Sequence[tuple[Position, Fact]]) -> None:
         """Check that each key is in the table of keys."""
-        names = [name_of(fact) for _, fact in keyed]
+        names = [fact.identity() for _, fact in keyed]
         boards, keys = [name[0] for name in names if name], [name[1] for name in names if name]
         rows = await self._connection.fetch(self._address.sql(QUERIES["find_uses"]), boards, keys)
         found = {row["place"] - 1: (row["first_at"], row["fingerprint"]) for row in rows}
         for place, (position, fact) in enumerate(keyed):
             first_at, kept = found.get(place, (None, None))
-            if first_at != position or kept not in fingerprints_of(fact):
+            if first_at != position or kept not in fact.fingerprints():
                 raise LedgerCorrupt("the key is not in the key table", position=position)
 
 
@@ -243,7 +247,7 @@ async def _check_part(
         address.sql(QUERIES["told_of_players"]), parts, part, prefetch=PAGE_ROWS
     )
     async for position, kind, body in told:
-        fold(players, position, told_by(decode(kind, body)))
+        fold(players, position, decode(kind, body).profile_change())
     rows = connection.cursor(address.sql(QUERIES["read_players"]), parts, part, prefetch=PAGE_ROWS)
     async for player, name, attributes, friends, position in rows:
         found = PostgresPlayerRow(name, _loaded(attributes), _loaded(friends), position)

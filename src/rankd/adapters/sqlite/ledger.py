@@ -47,13 +47,20 @@ from rankd.adapters.sqlite.database import (
     translated,
 )
 from rankd.adapters.sqlite.db_thread import DatabaseThread
-from rankd.adapters.sqlite.keys import Name, fingerprint_of, hash_of, name_of, names_of, plain
+from rankd.adapters.sqlite.keys import hash_of, identities_of, plain
 from rankd.adapters.sqlite.players import Changes, changes, project
 from rankd.adapters.sqlite.queries import QUERIES, fetch
 from rankd.adapters.sqlite.recent_keys import RecentKeys
 from rankd.adapters.sqlite.verification import checksum, verification
 from rankd.errors import LedgerCorrupt, LedgerNotCopied, LedgerUnavailable, RankdError
-from rankd.model.facts import Fact, Position, Recorded, ScoreSubmitted, corrects_time
+from rankd.model.facts import (
+    Fact,
+    Identity,
+    Position,
+    Recorded,
+    corrects_time,
+    is_submission,
+)
 from rankd.model.window import Instant
 from rankd.ports import Appended, FirstUse, Progress, StoredReceipt
 
@@ -428,11 +435,11 @@ class SQLiteLedger:
         return rows[0][0] if rows else None
 
     async def first_use(self, *, board: str, key: str) -> FirstUse | None:
-        names = {(board, key): hash_of(board, key)}
+        names = {Identity(board, key): hash_of(board, key)}
         found = await self._read(
             partial(used_before, recent=self._recent, head=self._tail.head, names=names)
         )
-        return found.get((board, key))
+        return found.get(Identity(board, key))
 
     async def receipts_through(self) -> Position:
         ((last,),) = await self._read(partial(fetch, query=QUERIES["last_receipt"]))
@@ -540,12 +547,12 @@ class _NewFacts(NamedTuple):
 def _number(
     facts: Sequence[Fact],
     head: Position,
-    used_before: Callable[[Mapping[Name, int]], Mapping[Name, FirstUse]],
+    used_before: Callable[[Mapping[Identity, int]], Mapping[Identity, FirstUse]],
 ) -> _NewFacts:
     """Assign a position to each fact, unless its key was used before."""
     if plain(facts):
         return _NewFacts(facts, (), (), _positions(head, len(facts)), {})
-    names = names_of(facts)
+    names = identities_of(facts)
     hashes = {name: hash_of(*name) for name in names if name is not None}
     uses = dict(used_before(hashes)) if hashes else {}
     if not uses and len(hashes) == len(names) - names.count(None):
@@ -557,10 +564,10 @@ def _number(
 
 def _number_with_care(
     facts: Sequence[Fact],
-    names: Sequence[Name | None],
-    hashes: Mapping[Name, int],
+    names: Sequence[Identity | None],
+    hashes: Mapping[Identity, int],
     head: Position,
-    uses: dict[Name, FirstUse],
+    uses: dict[Identity, FirstUse],
 ) -> _NewFacts:
     first = Position(head + 1)
     fresh: list[Fact] = []
@@ -577,7 +584,7 @@ def _number_with_care(
         fresh_hashes.append(None if name is None else hashes[name])
         positions.append(head)
         if name is not None:
-            uses[name] = FirstUse(head, fingerprint_of(fact), None)
+            uses[name] = FirstUse(head, fact.fingerprint(), None)
     return _NewFacts(fresh, fresh_hashes, changes(fresh, first=first), positions, first_uses)
 
 
@@ -586,8 +593,8 @@ def _positions(head: Position, count: int) -> Sequence[Position]:
 
 
 def used_before(
-    database: apsw.Connection, recent: RecentKeys, head: Position, names: Mapping[Name, int]
-) -> Mapping[Name, FirstUse]:
+    database: apsw.Connection, recent: RecentKeys, head: Position, names: Mapping[Identity, int]
+) -> Mapping[Identity, FirstUse]:
     """Return the keys used in the ledger up to a position, each with its first use.
 
     Later ones are not committed yet, though the writer holds them in memory.
@@ -600,15 +607,15 @@ def used_before(
 
 
 def _first_uses(
-    database: apsw.Connection, names: Mapping[Name, int], positions: Sequence[Position]
-) -> Mapping[Name, FirstUse]:
+    database: apsw.Connection, names: Mapping[Identity, int], positions: Sequence[Position]
+) -> Mapping[Identity, FirstUse]:
     listed = msgspec.json.encode(positions).decode()
     receipts = dict(fetch(database, QUERIES["read_receipts"], positions=listed))
-    uses: dict[Name, FirstUse] = {}
+    uses: dict[Identity, FirstUse] = {}
     for position, fact in zip(positions, facts_at(database, positions), strict=True):
-        name = name_of(fact)
+        name = fact.identity()
         if name is not None and name in names and name not in uses:
-            uses[name] = FirstUse(position, fingerprint_of(fact), receipts.get(position))
+            uses[name] = FirstUse(position, fact.fingerprint(), receipts.get(position))
     return uses
 
 
@@ -624,7 +631,7 @@ def lacking_receipts(
 
 
 def _has_key(fact: Fact) -> bool:
-    return isinstance(fact, ScoreSubmitted) and fact.key is not None
+    return is_submission(fact) and fact.key is not None
 
 
 async def look_for(

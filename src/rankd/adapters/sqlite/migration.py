@@ -11,10 +11,10 @@ import apsw
 
 from rankd.adapters.sqlite.block_reader import blocks_after
 from rankd.adapters.sqlite.blocks import unpack
-from rankd.adapters.sqlite.keys import hash_of, name_of
+from rankd.adapters.sqlite.keys import hash_of
 from rankd.adapters.sqlite.players import changes, project
 from rankd.adapters.sqlite.queries import MIGRATIONS, QUERIES, SCHEMA_VERSION
-from rankd.model.facts import Position, ScoreSubmitted
+from rankd.model.facts import Position, is_submission
 
 APPLICATION_ID = 0x72616E6B
 """``rank`` in ASCII: marks an SQLite file as a ledger of rankd."""
@@ -46,7 +46,7 @@ def _fill_players(database: apsw.Connection) -> None:
         facts = unpack(block)
         project(database, changes(facts, first=block.first))
         for position, fact in enumerate(facts, block.first):
-            name = None if type(fact) is ScoreSubmitted else name_of(fact)
+            name = None if is_submission(fact) else fact.identity()
             if name is not None:
                 board, key = name
                 old = hash_of(board, key.rpartition(":")[0])

@@ -15,20 +15,9 @@ import apsw
 import msgspec
 
 from rankd.adapters.sqlite.queries import QUERIES, fetch
-from rankd.model.facts import (
-    Attributes,
-    AttributesSet,
-    Fact,
-    FriendsSet,
-    NameSet,
-    PlayerErased,
-    PlayerProfiled,
-    Position,
-    ScoreSubmitted,
-)
+from rankd.model.facts import Attributes, Fact, Position, ProfileChange
 
-PlayerFact: TypeAlias = ScoreSubmitted | PlayerProfiled | NameSet | FriendsSet | PlayerErased
-Changes: TypeAlias = Sequence[tuple[Position, PlayerFact]]
+Changes: TypeAlias = Sequence[tuple[Position, ProfileChange]]
 
 
 class SQLitePlayerRow(NamedTuple):
@@ -42,52 +31,41 @@ class SQLitePlayerRow(NamedTuple):
     """Position of the last fact that changed it."""
 
 
-_TELLING = (ScoreSubmitted, PlayerProfiled, NameSet, FriendsSet, PlayerErased)
 _attributes = msgspec.json.Decoder(Attributes).decode
 _as_json = msgspec.json.Encoder(order="deterministic").encode
 
 
 def changes(facts: Sequence[Fact], *, first: Position) -> Changes:
-    """Return the facts that may change a player, with their positions."""
+    """Return the changes that facts make to players, with their positions."""
     return [
-        (Position(position), fact)
+        (Position(position), change)
         for position, fact in enumerate(facts, first)
-        if (type(fact) is not ScoreSubmitted or fact.attributes) and isinstance(fact, _TELLING)
+        if (change := fact.profile_change()) is not None
     ]
 
 
 def fold(players: dict[str, SQLitePlayerRow], changes: Changes) -> None:
     """Apply the changes to the players, in order."""
-    for position, fact in changes:
-        if isinstance(fact, PlayerErased):
-            players.pop(fact.player, None)
+    for position, change in changes:
+        if change.erases:
+            players.pop(change.player, None)
             continue
-        before = players.get(fact.player)
-        known = before or SQLitePlayerRow(fact.player, None, "{}", "[]", position)
-        told = _told(known, fact)
-        if before is None or told != known[1:4]:
-            players[fact.player] = SQLitePlayerRow(fact.player, *told, position)
+        before = players.get(change.player)
+        known = before or SQLitePlayerRow(change.player, None, "{}", "[]", position)
+        after = _after(known, change)
+        if before is None or after[:4] != known[:4]:
+            players[change.player] = after._replace(position=position)
 
 
-def _told(
-    known: SQLitePlayerRow, fact: ScoreSubmitted | PlayerProfiled | NameSet | FriendsSet
-) -> tuple[str | None, str, str]:
-    """Return name, attributes and friends after a fact."""
-    _, name, attributes, friends, _ = known
-    if type(fact) is ScoreSubmitted:
-        return name, _merged(attributes, fact.attributes or {}), friends
-    if type(fact) is NameSet:
-        return fact.name, attributes, friends
-    if type(fact) is AttributesSet:
-        return name, _text(fact.attributes or {}), friends
-    if type(fact) is PlayerProfiled:
-        return fact.name, _text(fact.attributes or {}), friends
-    assert type(fact) is FriendsSet
-    return name, attributes, _text(fact.friends)
-
-
-def _merged(known: str, told: Attributes) -> str:
-    return _text(_attributes(known) | told)
+def _after(known: SQLitePlayerRow, change: ProfileChange) -> SQLitePlayerRow:
+    """Return a row after a change, with the position that it had."""
+    attributes, friends = known.attributes, known.friends
+    if change.attributes is not None:
+        attributes = _text(change.attributes_after(_attributes(attributes)))
+    if change.friends is not None:
+        friends = _text(change.friends)
+    name = change.name_after(known.name)
+    return known._replace(name=name, attributes=attributes, friends=friends)
 
 
 def _text(value: object) -> str:
@@ -98,7 +76,7 @@ def project(database: apsw.Connection, changes: Changes) -> None:
     """Update the table, within the transaction of the facts."""
     if not changes:
         return
-    touched = {fact.player for _, fact in changes}
+    touched = {change.player for _, change in changes}
     before = _rows_of(database, touched)
     after = dict(before)
     fold(after, changes)

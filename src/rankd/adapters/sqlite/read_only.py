@@ -34,7 +34,7 @@ from rankd.adapters.sqlite.ledger import (
 from rankd.adapters.sqlite.online_copy import transcribing
 from rankd.adapters.sqlite.queries import QUERIES, fetch
 from rankd.adapters.sqlite.recent_keys import RecentKeys
-from rankd.model.facts import Position, Recorded
+from rankd.model.facts import Identity, Position, Recorded
 from rankd.ports import FirstUse, Progress
 
 T = TypeVar("T")
@@ -68,10 +68,10 @@ class ReadOnlyLedger:
         return await self._run(last_position)
 
     async def first_use(self, *, board: str, key: str) -> FirstUse | None:
-        names = {(board, key): hash_of(board, key)}
+        names = {Identity(board, key): hash_of(board, key)}
         head, recent = await self.head(), RecentKeys()
         found = await self._run(partial(used_before, recent=recent, head=head, names=names))
-        return found.get((board, key))
+        return found.get(Identity(board, key))
 
     async def receipts_through(self) -> Position:
         ((last,),) = await self._run(partial(fetch, query=QUERIES["last_receipt"]))

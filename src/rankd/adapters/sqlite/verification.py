@@ -25,7 +25,7 @@ import msgspec
 
 from rankd.adapters.sqlite.block_reader import blocks_after, facts_at
 from rankd.adapters.sqlite.blocks import GENESIS, Block, follows, unpack
-from rankd.adapters.sqlite.keys import hash_of, name_of, names_of, plain
+from rankd.adapters.sqlite.keys import hash_of, identities_of, plain
 from rankd.adapters.sqlite.players import SQLitePlayerRow, changes, fold
 from rankd.adapters.sqlite.queries import MIGRATIONS, QUERIES, fetch
 from rankd.errors import LedgerCorrupt
@@ -116,7 +116,7 @@ def _check_facts(
     if plain(facts):
         return 0
     fold(players, changes(facts, first=block.first))
-    hashes = [None if name is None else hash_of(*name) for name in names_of(facts)]
+    hashes = [None if name is None else hash_of(*name) for name in identities_of(facts)]
     listed = msgspec.json.encode(hashes).decode()
     rows = fetch(database, QUERIES["check_keys"], hashes=listed, first=block.first)
     keyed = {block.first + offset for offset, hashed in enumerate(hashes) if hashed is not None}
@@ -189,7 +189,7 @@ def _no_such_fact(position: int) -> LedgerCorrupt:
 
 
 def _check_different_keys(database: apsw.Connection, first: int, second: int) -> None:
-    names = {name_of(fact) for fact in facts_at(database, sorted((first, second)))}
+    names = {fact.identity() for fact in facts_at(database, sorted((first, second)))}
     if len(names) != 2:
         first, second = sorted((first, second))
         raise LedgerCorrupt(f"the key was used at {first} already", position=second)

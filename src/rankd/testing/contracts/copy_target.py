@@ -13,7 +13,6 @@ from rankd.model.facts import (
     Recorded,
     ScoreSubmitted,
     WindowOpened,
-    fingerprint,
 )
 from rankd.model.window import Instant
 from rankd.ports import CopyTarget, FirstUse, StoredReceipt
@@ -62,7 +61,7 @@ class CopyTargetContract:
 
         assert await read_all(ledger) == facts
         assert list(await ledger.kept_receipts(after=Position(0), limit=9)) == kept
-        use = FirstUse(Position(2), fingerprint(keyed), b"told")
+        use = FirstUse(Position(2), keyed.fingerprint(), b"told")
         assert await ledger.first_use(board="b", key="k") == use
         again = await ledger.append([keyed, submitted()], now=NOW)
         assert (list(again.positions), dict(again.first_uses)) == ([2, 8], {0: use})

@@ -25,7 +25,6 @@ from rankd.model.facts import (
     WindowSealed,
     WrongTime,
     encode,
-    fingerprint,
 )
 from rankd.model.window import Instant
 from rankd.ports import FirstUse, Ledger, StoredReceipt
@@ -94,7 +93,7 @@ class LedgerContract:
 
         assert await read_all(ledger) == before
         assert await ledger.head() == before[-1].position
-        use = FirstUse(Position(1), fingerprint(first), b"r")
+        use = FirstUse(Position(1), first.fingerprint(), b"r")
         assert await ledger.first_use(board="b", key="k") == use
         again = await ledger.append([submitted(key="k"), submitted()], now=NOW)
         assert again.first_uses == {0: use}
@@ -176,7 +175,7 @@ class LedgerContract:
 
         appended = await ledger.append(others, now=NOW)
 
-        assert appended.first_uses == {1: FirstUse(Position(2), fingerprint(first), None)}
+        assert appended.first_uses == {1: FirstUse(Position(2), first.fingerprint(), None)}
         assert appended.positions[1] == 2
         facts = await facts_of(ledger)
         assert facts[1:] == [first, others[0], others[2]]
@@ -187,7 +186,7 @@ class LedgerContract:
     ) -> None:
         a, b, c = submitted(key="k"), submitted(), submitted(key="k")
         appended = await ledger.append([a, b, c], now=NOW)
-        assert appended.first_uses == {2: FirstUse(Position(1), fingerprint(a), None)}
+        assert appended.first_uses == {2: FirstUse(Position(1), a.fingerprint(), None)}
         assert appended.positions[2] == 1
         assert await facts_of(ledger) == [a, b]
 

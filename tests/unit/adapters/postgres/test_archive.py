@@ -12,7 +12,7 @@ from tests.unit.core.doubles import DAY, SetClock, bare
 from rankd.adapters.postgres import PostgresLedger
 from rankd.adapters.postgres.queries import QUERIES
 from rankd.core import managers
-from rankd.core.engine import running
+from rankd.core.assembly import running
 from rankd.errors import LedgerCorrupt, LedgerUnavailable
 from rankd.model.facts import Position
 from rankd.model.standing import Rank

@@ -13,7 +13,6 @@ from rankd.adapters.postgres.batch import (
     prepared,
     receipt_columns,
 )
-from rankd.adapters.postgres.rows import fingerprint_of
 from rankd.model.facts import Fact, Position, ScoreSubmitted
 from rankd.model.window import Instant
 from rankd.ports import FirstUse, StoredReceipt
@@ -36,7 +35,7 @@ def test_of_two_with_one_key_the_first_is_sent() -> None:
 
     told = appended(batch, answer(5, 7))
     assert list(told.positions) == [5, 6, 5, 7]
-    assert told.first_uses == {2: FirstUse(Position(5), fingerprint_of(a), None)}
+    assert told.first_uses == {2: FirstUse(Position(5), a.fingerprint(), None)}
 
 
 def test_those_that_were_left_out_are_told_who_was_first() -> None:

@@ -19,7 +19,6 @@ from rankd.model.facts import (
     ScoreSubmitted,
     WindowOpened,
     encode,
-    fingerprints,
 )
 from rankd.model.window import Instant
 from rankd.ports import StoredReceipt
@@ -94,9 +93,9 @@ async def test_a_fingerprint_that_holds_the_clients_time_is_from_before(
     await ledger.append([fact], now=Instant(NOW + 2 * MONTH))
     await verified(ledger)
     put = "UPDATE rankd.keys SET fingerprint = '\\x{}' WHERE key = 'k4'"
-    await edit(ledger, put.format(fingerprints(fact)[1].hex()))
+    await edit(ledger, put.format(fact.fingerprints()[1].hex()))
     await verified(ledger)
-    await edit(ledger, put.format(fingerprints(replace(fact, at=Instant(6)))[1].hex()))
+    await edit(ledger, put.format(replace(fact, at=Instant(6)).fingerprints()[1].hex()))
     with pytest.raises(LedgerCorrupt):
         await verified(ledger)
 

@@ -214,4 +214,4 @@ def test_what_tells_nothing_of_players_is_not_looked_at_twice() -> None:
     assert not changes([*plain, BoardRetired("b")], first=Position(1))
     assert not changes([ScoreSubmitted("b", "p", scores=(1,), attributes={})], first=Position(1))
     friends = FriendsSet("p", ())
-    assert list(changes([*plain, friends], first=Position(5))) == [(7, friends)]
+    assert list(changes([*plain, friends], first=Position(5))) == [(7, friends.profile_change())]

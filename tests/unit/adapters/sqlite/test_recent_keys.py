@@ -16,7 +16,7 @@ from rankd.adapters.sqlite.keys import hash_of
 from rankd.adapters.sqlite.players import project
 from rankd.adapters.sqlite.read_only import ReadOnlyLedger
 from rankd.errors import LedgerCorrupt, LedgerNotCopied, LedgerUnavailable
-from rankd.model.facts import Position, Recorded, ScoreSubmitted
+from rankd.model.facts import Identity, Position, Recorded, ScoreSubmitted
 from rankd.model.window import Instant
 
 pytestmark = pytest.mark.anyio
@@ -175,7 +175,7 @@ async def test_a_reader_is_not_told_of_what_is_under_way(
         seen = []
 
         def looked(database: apsw.Connection, *rest: object) -> None:
-            names = {("b", "k"): hash_of("b", "k")}
+            names = {Identity("b", "k"): hash_of("b", "k")}
             assert ledger._recent.find(database, list(names.values())) == [1]
             reader = apsw.Connection(str(tmp_path / FILE), flags=apsw.SQLITE_OPEN_READONLY)
             seen.append(adapter.used_before(reader, ledger._recent, ledger._tail.head, names))

@@ -9,10 +9,12 @@ import pytest
 from tests.unit.core.doubles import SetClock, SharedLedger, bare, verified
 
 from rankd.adapters.redis import RedisIndex
-from rankd.core import managers, shared_projector
-from rankd.core.engine import Engine, running
-from rankd.core.recovery import SharedHome
-from rankd.core.shared_projector import SharedProjector
+from rankd.core.assembly import running
+from rankd.core.cluster import managers as cluster_managers
+from rankd.core.cluster import shared_projector
+from rankd.core.cluster.recovery import SharedHome
+from rankd.core.cluster.shared_projector import SharedProjector
+from rankd.core.engine import Engine
 from rankd.errors import InvalidSetting
 from rankd.testing.redis_servers import say
 from rankd.testing.servers import RedisServer, redis_server
@@ -35,7 +37,7 @@ def url(server: RedisServer) -> str:
 @pytest.fixture(autouse=True)
 def _nobody_mends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looking after the index is done by hand here, when it is due."""
-    monkeypatch.setattr(managers, "MEND_SECONDS", 3_600.0)
+    monkeypatch.setattr(cluster_managers, "MEND_SECONDS", 3_600.0)
 
 
 def over(ledger: SharedLedger, index: RedisIndex) -> AbstractAsyncContextManager[Engine]:

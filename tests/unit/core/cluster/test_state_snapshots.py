@@ -7,9 +7,9 @@ import pytest
 
 from rankd.adapters.memory.ledger import MemoryLedger
 from rankd.adapters.memory.state_snapshots import MemoryStateSnapshots
+from rankd.core.cluster.state_snapshots import newest_copy
 from rankd.core.state import State
 from rankd.core.state_codec import VERSION, Heading, take_notes
-from rankd.core.state_snapshots import newest_copy
 from rankd.errors import SnapshotDamaged
 from rankd.model.facts import PlayerProfiled, Position
 from rankd.model.window import Instant

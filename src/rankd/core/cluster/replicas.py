@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Collection
 
 from rankd.core.reader import RankingView, Reader
+from rankd.core.state import BoardState
 from rankd.errors import IndexForgot
 from rankd.model.facts import Position
 from rankd.ports import Ranked, RankIndex
@@ -34,6 +35,12 @@ class Replicas:
     def serve(self, board: str) -> bool:
         """Whether it may, and they answer as far as is known."""
         return self.may_serve(board) and asyncio.get_running_loop().time() >= self._rests_until
+
+    def reader_of(self, page: BoardState, primary: Reader) -> Reader | None:
+        """Return a reader of one board's replicas; None if the primary has to be read."""
+        if not self.serve(page.board.name):
+            return None
+        return ReplicaReader(primary, self, since=page.turned_since)
 
     def rest(self) -> None:
         """Leave them alone for a while."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from rankd.core.shared_projector import SharedProjector
+from rankd.core.cluster.shared_projector import SharedProjector
 from rankd.errors import IndexForgot, IndexUnavailable, RankdError
 from rankd.model.facts import Position
 from rankd.model.standing import PAGE_LIMIT_MAX, Rank

@@ -15,13 +15,15 @@ import pytest
 from tests.unit.core.doubles import DAY, FarIndex, SetClock, SharedLedger, bare
 
 from rankd.adapters.memory.archive import MemoryArchive
-from rankd.core import fetch_cache, managers
-from rankd.core.engine import Engine, running
+from rankd.core.assembly import running
+from rankd.core.cluster import fetch_cache
+from rankd.core.cluster import managers as cluster_managers
+from rankd.core.cluster.recovery import SharedHome
+from rankd.core.cluster.shared_projector import SharedProjector
+from rankd.core.cluster.top_lists import TopListSettings, TopListWriter
+from rankd.core.engine import Engine
 from rankd.core.managers import Archiver
 from rankd.core.reader import FoundStandings, Page, Reader
-from rankd.core.recovery import SharedHome
-from rankd.core.shared_projector import SharedProjector
-from rankd.core.top_lists import TopListSettings, TopListWriter
 from rankd.errors import (
     IndexBehind,
     IndexUnavailable,
@@ -50,13 +52,13 @@ def _nothing_is_believed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _nobody_looks_at_the_index_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(managers, "MEND_SECONDS", 3_600.0)
+    monkeypatch.setattr(cluster_managers, "MEND_SECONDS", 3_600.0)
 
 
 @pytest.fixture
 def mended(monkeypatch: pytest.MonkeyPatch, _nobody_looks_at_the_index_unasked: None) -> None:
     """Somebody does, all the time."""
-    monkeypatch.setattr(managers, "MEND_SECONDS", 0.001)
+    monkeypatch.setattr(cluster_managers, "MEND_SECONDS", 0.001)
 
 
 class World:
@@ -254,7 +256,7 @@ async def test_a_closed_window_is_true_at_every_later_position() -> None:
 
 async def test_rows_of_a_closed_window_are_fetched_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """They never change; and no fetch is longer than it may be."""
-    monkeypatch.setattr("rankd.core.fallback_index.ROWS_TOGETHER", 4)
+    monkeypatch.setattr("rankd.core.cluster.fallback_index.ROWS_TOGETHER", 4)
     clock = SetClock()
     async with world("dense", clock=clock) as found:
         clock.time += DAY

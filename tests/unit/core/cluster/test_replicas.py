@@ -8,9 +8,9 @@ import pytest
 from tests.unit.core.doubles import FaultyLedger, engine
 
 from rankd.adapters.memory.index import NativeIndex
+from rankd.core.cluster.replicas import EVERY_BOARD, ReplicaReader, Replicas
 from rankd.core.engine import Engine
 from rankd.core.recovery import IndexHome, folded
-from rankd.core.replicas import EVERY_BOARD, ReplicaReader, Replicas
 from rankd.errors import IndexUnavailable, NotRanked
 
 pytestmark = pytest.mark.anyio
@@ -116,7 +116,7 @@ async def test_replicas_that_do_not_answer_are_left_alone_for_a_while() -> None:
         assert copy.asked == 1
         for _ in range(3):
             assert await players(rankd) == ["bob", "ann"]
-        assert copy.asked == 1 and rankd.replicas is not None
+        assert copy.asked == 1 and isinstance(rankd.replicas, Replicas)
         rankd.replicas._rests_until = 0.0  # So much later.
         copy.failing = False
         assert await players(rankd) == ["ann"]

@@ -11,13 +11,16 @@ from tests.unit.core.doubles import NOON, SetClock, SharedLedger, bare
 
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.redis import RedisIndex
-from rankd.core import managers, shared_projector
+from rankd.core.assembly import running
 from rankd.core.board_rebuild import BoardRebuild
-from rankd.core.engine import Engine, running
+from rankd.core.cluster import managers as cluster_managers
+from rankd.core.cluster import shared_projector
+from rankd.core.cluster.index_rebuild import IndexRebuilder
+from rankd.core.cluster.recovery import SharedHome
+from rankd.core.cluster.shared_projector import SharedProjector
+from rankd.core.engine import Engine
 from rankd.core.fold import MoveBatch
-from rankd.core.index_rebuild import IndexRebuilder
-from rankd.core.recovery import IndexHome, SharedHome, folded
-from rankd.core.shared_projector import SharedProjector
+from rankd.core.recovery import IndexHome, folded
 from rankd.core.window_schedule import windows_at
 from rankd.errors import IndexUnavailable
 from rankd.model.board import Board
@@ -161,7 +164,7 @@ async def test_every_key_still_has_its_receipt(server: RedisServer, url: str, sp
         say(server, "FLUSHALL")
         await play(rankd, first=100, many=100)  # Some of them while the index is gone.
         await until_mended(rankd) if joint_of(rankd).failure else None
-        await asyncio.sleep(2 * managers.MEND_SECONDS)
+        await asyncio.sleep(2 * cluster_managers.MEND_SECONDS)
         for n in range(200):
             body = {"player": f"p{n % 150}", "score": (n * 37) % 90, "key": f"k{n}"}
             (answer,) = await rankd.submit("b", [body])
@@ -203,7 +206,7 @@ async def test_of_several_nodes_one_fills_and_the_others_wait(
     server: RedisServer, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "rankd.core.index_rebuild.CLAIM_SECONDS", 60.0
+        "rankd.core.cluster.index_rebuild.CLAIM_SECONDS", 60.0
     )  # Whatever the machine does.
     ledger = SharedLedger()
     async with AsyncExitStack() as stack:
@@ -342,8 +345,8 @@ async def test_what_a_node_left_behind_is_swept_by_the_next(server: RedisServer,
 async def test_a_claim_is_kept_up_while_it_is_needed(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rankd.core.index_rebuild.CLAIM_SECONDS", 1.0)
-    monkeypatch.setattr(managers, "MEND_SECONDS", 3_600)  # Neither tidies up meanwhile.
+    monkeypatch.setattr("rankd.core.cluster.index_rebuild.CLAIM_SECONDS", 1.0)
+    monkeypatch.setattr(cluster_managers, "MEND_SECONDS", 3_600)  # Neither tidies up meanwhile.
     ledger = SharedLedger()
     async with node(ledger, url) as one, node(ledger, url) as two:
         rebuilder = one.rebuilder

@@ -25,15 +25,15 @@ from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import msgspec
 
-from rankd.core.fallback_index import FallbackIndex
+from rankd.core.cluster.fallback_index import FallbackIndex
+from rankd.core.cluster.state_snapshots import newest_copy
 from rankd.core.fold import MoveBatch, Receipts, counts_on, merged
 from rankd.core.projector import FACTS_TOGETHER_MAX, UNREAD, Projector, Tell, keyed
 from rankd.core.receipt_columns import encoded
 from rankd.core.state import Savepoint, State
 from rankd.core.state_codec import DecodedState, placeholder
-from rankd.core.state_snapshots import newest_copy
 from rankd.errors import IndexForgot, IndexUnavailable, LedgerUnavailable
-from rankd.model.facts import Position, Recorded, ScoreSubmitted, encode
+from rankd.model.facts import Position, Recorded, encode, is_submission
 from rankd.model.window import Instant
 from rankd.ports import (
     Archive,
@@ -131,9 +131,8 @@ class SharedProjector(Projector):
         )
         self.shared = index
         self._copies = copies
-        self.spare = None if spare is None else Projector(ledger=ledger, index=spare, state=State())
-        """A copy of one's own, to read from while the index cannot be reached."""
-        if self.spare is not None:
+        if spare is not None:
+            self.spare = Projector(ledger=ledger, index=spare, state=State())
             self.spare.at_a_stretch = True
         self.spare_waits = False
         """Whether the copy stands still for a while: it is being copied."""
@@ -141,8 +140,6 @@ class SharedProjector(Projector):
         self.touched: dict[str | None, Position] = {}
         """Where a fact spoke of each board last, as far as this node read; None stands for facts
         about players, which may concern every segment."""
-        self.failure: IndexUnavailable | None = None
-        """Why the index is behind the ledger, while that is so."""
         self.late: dict[Position, bytes] = {}
         """Receipts of keyed submissions that came too late for their callers."""
         self.patience_seconds = 0.0
@@ -156,6 +153,10 @@ class SharedProjector(Projector):
         """The id of the ledger; empty as long as it has no fact."""
         self._is_ours = False
         """Whether the index is known to be made from it."""
+
+    async def fallback_moment(self, index: RankIndex, ranking: Ranking) -> Position | None:
+        """Return the position at which a fallback index knows a ranking; None for other indexes."""
+        return await index.moment(ranking) if isinstance(index, FallbackIndex) else None
 
     def set_fallback(self, archive: Archive, lists: TopLists | None) -> None:
         """Answer reads from the fallback index, unless this node has a copy of its own."""
@@ -222,6 +223,10 @@ class SharedProjector(Projector):
         if isinstance(self.readable, FallbackIndex):
             return await self.readable.moment(ranking)
         return self.shown_to
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return self.shared.notes
 
     async def check_fresh(self, as_of: Position | None, floor: Position) -> None:
         """Raise IndexUnavailable for an answer of an index that has lost entries."""
@@ -440,7 +445,7 @@ class SharedProjector(Projector):
 
     async def _try(self, behind: Projector, facts: Sequence[Recorded]) -> Receipts | None:
         """Fold facts into the index; None if it is not their turn, and then none is noted."""
-        after, mark = behind.checkpoint, Savepoint(behind.state, facts)
+        after, mark = behind.checkpoint, Savepoint(behind.state)
         try:
             entries = await behind.entries_of(facts, after=after)
             begun = await behind.begin(facts, entries, after=after)
@@ -465,6 +470,7 @@ class SharedProjector(Projector):
         if receipts is None:
             mark.go_back()
         else:
+            mark.release()
             self._reach_behind(behind, facts[-1])
         return receipts
 
@@ -573,12 +579,13 @@ def note_all(state: State, facts: Sequence[Recorded]) -> None:
     """Note facts in a state as folding them does, without an index."""
     for recorded in facts:
         fact = recorded.fact
-        if not isinstance(fact, ScoreSubmitted):
+        if not is_submission(fact):
             state.note(recorded)
             continue
         page = state.boards.get(fact.board)
         if page is None or not counts_on(page, fact):
             continue
         state.enter(page, fact.player)
-        if fact.attributes and (news := state.news(fact.player, fact.attributes)):
-            state.note_attributes(fact.player, news)
+        change = fact.profile_change()
+        if change is not None and state.news(fact.player, fact.attributes or {}):
+            state.change_profile(change)

@@ -18,8 +18,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 
+from rankd.core.cluster.shared_projector import SharedProjector
 from rankd.core.projector import Projector, Tell
-from rankd.core.shared_projector import SharedProjector
 from rankd.core.state import State
 from rankd.errors import IndexUnavailable, LedgerUnavailable
 from rankd.model.facts import Position

@@ -9,16 +9,18 @@ import pytest
 from tests.unit.core.doubles import DAY, FarIndex, SetClock, SharedLedger, bare
 
 from rankd.adapters.memory.archive import MemoryArchive
-from rankd.core import managers, top_lists
-from rankd.core.engine import Engine, running
-from rankd.core.recovery import SharedHome
-from rankd.core.top_lists import TopListSettings, TopListWriter
+from rankd.core.assembly import running
+from rankd.core.cluster import managers as cluster_managers
+from rankd.core.cluster import top_lists
+from rankd.core.cluster.recovery import SharedHome
+from rankd.core.cluster.top_lists import TopListSettings, TopListWriter
+from rankd.core.engine import Engine
 from rankd.errors import IndexForgot, IndexUnavailable
 from rankd.model.facts import Position
 from rankd.ports import Ranking, TopList
 
 if TYPE_CHECKING:
-    from rankd.core.shared_projector import SharedProjector
+    from rankd.core.cluster.shared_projector import SharedProjector
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +32,7 @@ DAILY = "daily:2026-11-14"
 
 @pytest.fixture(autouse=True)
 def _nobody_looks_at_the_index_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(managers, "MEND_SECONDS", 3_600.0)
+    monkeypatch.setattr(cluster_managers, "MEND_SECONDS", 3_600.0)
 
 
 class Kept(MemoryArchive):

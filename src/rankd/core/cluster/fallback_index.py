@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Protocol
 
-from rankd.core.fetch_cache import FetchCache
+from rankd.core.cluster.fetch_cache import FetchCache
 from rankd.core.state import BoardState, SealedWindow, State
 from rankd.errors import IndexForgot, NotKept
 from rankd.model.facts import Position

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rankd.core import fetch_cache
-from rankd.core.fetch_cache import FetchCache
+from rankd.core.cluster import fetch_cache
+from rankd.core.cluster.fetch_cache import FetchCache
 from rankd.errors import IndexUnavailable, LedgerUnavailable
 
 pytestmark = pytest.mark.anyio

@@ -1,0 +1,163 @@
+"""Assembly of an engine: recovery, the writer, and the background loops under one supervisor.
+
+The only module of the core beside ``core.cluster`` that knows of nodes which share an index.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
+from typing import Any
+
+from rankd.core.clock_monitor import ClockMonitor, note_start
+from rankd.core.cluster.managers import (
+    IndexRepair,
+    LedgerHealth,
+    LedgerTail,
+    ReceiptRepair,
+    SpoolSender,
+    StateSnapshotter,
+)
+from rankd.core.cluster.recovery import SharedHome, filling, join
+from rankd.core.cluster.replicas import Replicas
+from rankd.core.cluster.shared_projector import SharedProjector
+from rankd.core.cluster.top_lists import TopListSettings, TopListWriter
+from rankd.core.engine import Engine
+from rankd.core.managers import SAVE_AT_CLOSE_FACTS, Archiver, LedgerReopener
+from rankd.core.projector import Tell
+from rankd.core.recovery import Build, Recovered, recover
+from rankd.core.segment_values import SEGMENT_VALUES_MAX
+from rankd.core.steady_clock import LASTING_SECONDS, SteadyClock
+from rankd.core.supervisor import Supervisor
+from rankd.core.writer import Writer
+from rankd.errors import (
+    RankdError,
+)
+from rankd.ports import (
+    Archive,
+    Clock,
+    Ledger,
+    Loop,
+    ReopenableLedger,
+    Spool,
+)
+
+_log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def running(  # noqa: PLR0913 - what it is put together from
+    *,
+    ledger: Ledger,
+    build: Build,
+    clock: Clock,
+    reading: AbstractContextManager[Any],
+    tell: Tell = lambda _: None,
+    shared: SharedHome | None = None,
+    spool: Spool | None = None,
+    archive: Archive | None = None,
+    listing: TopListSettings | None = None,
+    manages: bool = True,
+    supervisor: Supervisor | None = None,
+    lasting_seconds: float = LASTING_SECONDS,
+    segment_values_max: int = SEGMENT_VALUES_MAX,
+) -> AsyncIterator[Engine]:
+    """Recover from the ledger, serve, and stop once everything accepted has been answered.
+
+    With a ``shared`` index, the index of ``build`` is only for comparison. A node that does not
+    ``manage`` leaves work that is needed once to other nodes. ``supervisor`` runs the background
+    loops; that of the ledger, where it has some.
+    """
+    found = await _recover(ledger, build, tell, shared)
+    supervisor = supervisor or Supervisor()
+    recorded = found.projector.at
+    steady = SteadyClock(clock, lasting_seconds=lasting_seconds, recorded=recorded)
+    writer = Writer(
+        ledger=ledger,
+        projector=found.projector,
+        clock=steady,
+        reading=reading,
+        unstored=found.unstored,
+        spool=spool,
+        supervisor=supervisor,
+        segment_values_max=segment_values_max,
+    )
+    writer.link = found.link
+    rankd = Engine(
+        ledger=ledger,
+        writer=writer,
+        clock=steady,
+        build=build,
+        home=found.home,
+        saved=found.saved,
+        reading=reading,
+    )
+    if shared is not None and shared.index.replicas is not None:
+        rankd.replicas = Replicas(shared.index.replicas, shared.replicated)
+    rankd.supervisor = supervisor
+    monitor = ClockMonitor(steady, ledger, writer.now)
+    await monitor.look()
+    note_start(steady, recorded)
+    loops: dict[str, Loop] = {"snapshotter": rankd.snapshotter.run, "clock": monitor.run}
+    if isinstance(ledger, ReopenableLedger):
+        loops["reopener"] = LedgerReopener(writer, ledger).run
+        if ledger.failure is not None:
+            writer.pause(ledger.failure)
+    if manages:
+        loops["sealer"] = rankd.sealer.run
+    if shared is not None and isinstance(found.projector, SharedProjector):
+        rebuilder = filling(found.projector, ledger, build, shared, turn=writer.turn)
+        rankd.rebuilder = rebuilder
+        loops["index_repair"] = IndexRepair(writer, rebuilder).run
+    if shared is not None and shared.copies is not None:
+        loops["state_snapshotter"] = StateSnapshotter(writer, ledger, shared.copies).run
+    if spool is not None:
+        rankd.spool_sender = SpoolSender(writer, spool)
+        loops["spool_sender"] = rankd.spool_sender.run
+    if ledger.shared:
+        tail = LedgerTail(writer, ledger)
+        health = LedgerHealth(writer, ledger)  # type: ignore[arg-type] # Shared: it is one.
+        # The tail reads all the time, and knows the reason of this moment.
+        rankd.ledger_watches = tail, health
+        loops["ledger_tail"], loops["ledger_health"] = tail.run, health.run
+        loops["receipt_repair"] = ReceiptRepair(writer, ledger).run
+    if archive is not None and manages:
+        loops["archiver"] = Archiver(rankd.reader, archive).run
+    if archive is not None and isinstance(found.projector, SharedProjector):
+        found.projector.set_fallback(archive, None if listing is None else listing.lists)
+        if listing is not None and manages:
+            loops["top_list_writer"] = TopListWriter(found.projector, listing).run
+    writer_task = supervisor.start("writer", writer.run)
+    managers = [supervisor.start(name, run) for name, run in loops.items()]
+    try:
+        yield rankd
+    finally:
+        await _stop(rankd, writer, writer_task, managers)
+
+
+async def _stop(
+    rankd: Engine,
+    writer: Writer,
+    writer_task: asyncio.Task[None],
+    managers: Sequence[asyncio.Task[None]],
+) -> None:
+    for manager in managers:
+        manager.cancel()
+    await asyncio.gather(*managers, return_exceptions=True)
+    await rankd.finish()
+    writer.close()
+    await rankd.supervisor.finish(writer_task)
+    await writer.finish()
+    if writer.failure is None and rankd.snapshotter.unsaved >= SAVE_AT_CLOSE_FACTS:
+        try:
+            await rankd.save()
+        except (RankdError, OSError) as exc:
+            _log.error("the index could not be saved: %s", exc)
+
+
+async def _recover(
+    ledger: Ledger, build: Build, tell: Tell, shared: SharedHome | None
+) -> Recovered:
+    if shared is None:
+        return await recover(ledger, build, tell)
+    return await join(ledger, build, tell, shared)
