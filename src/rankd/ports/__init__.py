@@ -1,0 +1,99 @@
+"""The ports: the protocols between the core and its adapters, with their numbered contracts.
+
+    writer ──append──▶ Ledger ──read──▶ projector ──apply──▶ RankIndex ◀──read── reader
+                                                    Clock
+
+Each numbered rule has a test in ``rankd.testing.contracts``. An adapter is a class that passes them
+and raises only errors of ``rankd.errors``, never those of its driver.
+
+Calls are asynchronous because a ledger waits for a disk and an index may be across a network. They
+take batches because a round trip costs the same for one item as for a thousand. An adapter with
+``immediate`` set never suspends, and callers rely on that.
+"""
+
+from rankd.ports.archive import Archive, SealedName, SealedRow, TopList, TopListAge, TopLists
+from rankd.ports.clock import Clock, CountingClock
+from rankd.ports.entries import (
+    COUNTED,
+    DRAFT,
+    NOT_BETTER,
+    OUT_OF_BOUNDS,
+    OVERFLOW,
+    STAY,
+    EntryColumns,
+    EntryRange,
+    Move,
+    Moved,
+    Placed,
+    Places,
+    Ranked,
+    Ranking,
+    RankingShape,
+    Run,
+    Verdicts,
+)
+from rankd.ports.index import APPLIES_REMEMBERED, ImmediateIndex, RankIndex, SharedIndex
+from rankd.ports.ledger import (
+    Appended,
+    CopyTarget,
+    FirstUse,
+    Ledger,
+    LedgerReader,
+    ReopenableLedger,
+    SharedLedger,
+    Spool,
+    StoredReceipt,
+    TimeServer,
+)
+from rankd.ports.operations import Finding, Loop, Progress, StartLoop
+from rankd.ports.snapshots import COPIES_KEPT, NOTHING_HELD, Snapshots, StateSnapshots
+
+__all__ = [
+    "APPLIES_REMEMBERED",
+    "COPIES_KEPT",
+    "COUNTED",
+    "DRAFT",
+    "NOTHING_HELD",
+    "NOT_BETTER",
+    "OUT_OF_BOUNDS",
+    "OVERFLOW",
+    "STAY",
+    "Appended",
+    "Archive",
+    "Clock",
+    "CopyTarget",
+    "CountingClock",
+    "EntryColumns",
+    "EntryRange",
+    "Finding",
+    "FirstUse",
+    "ImmediateIndex",
+    "Ledger",
+    "LedgerReader",
+    "Loop",
+    "Move",
+    "Moved",
+    "Placed",
+    "Places",
+    "Progress",
+    "RankIndex",
+    "Ranked",
+    "Ranking",
+    "RankingShape",
+    "ReopenableLedger",
+    "Run",
+    "SealedName",
+    "SealedRow",
+    "SharedIndex",
+    "SharedLedger",
+    "Snapshots",
+    "Spool",
+    "StartLoop",
+    "StateSnapshots",
+    "StoredReceipt",
+    "TimeServer",
+    "TopList",
+    "TopListAge",
+    "TopLists",
+    "Verdicts",
+]
