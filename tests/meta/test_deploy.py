@@ -38,8 +38,9 @@ from rankd.testing.servers import (
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
-SEVERAL = ROOT / "docs" / "operating" / "several-nodes.md"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "operating").glob("*.md"))]
+OPERATING = ROOT / "docs" / "operating"
+SETTING_UP = OPERATING / "setting-up.md"
+PAGES = [ROOT / "README.md", *sorted(OPERATING.glob("*.md"))]
 COMPOSE = sorted(DEPLOY.glob("compose.*.yml"))
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 
@@ -253,7 +254,7 @@ def test_nodes_that_are_enabled_come_back_with_the_machine(tmp_path: Path) -> No
 
 
 def test_what_the_page_installs_is_there_and_where_units_look_for_it() -> None:
-    (steps,) = [fence for fence in fences(SEVERAL.read_text(), "sh") if "sysusers" in fence]
+    (steps,) = [fence for fence in fences(SETTING_UP.read_text(), "sh") if "sysusers" in fence]
     words = [shlex.split(line, comments=True) for line in steps.splitlines()]
     installed: dict[str, str] = {}
     for line in words:
@@ -373,9 +374,8 @@ INSERT INTO rankd.sealed_windows VALUES ('arena', 'daily:' || {YESTERDAY}, 1, 4)
 
 
 def test_the_sql_of_the_page_is_answered_as_it_says() -> None:
-    before, _, analysts = SEVERAL.read_text().partition("\n## For analysts\n")
-    (founding,) = fences(before, "sql")
-    granting, *questions = fences(analysts, "sql")
+    (founding,) = fences(SETTING_UP.read_text(), "sql")
+    granting, *questions = fences((OPERATING / "analysts.md").read_text(), "sql")
     assert len(questions) == 4
     with postgres_server(durable=True) as server:
         asyncio.run(_execute(server.url, founding.replace("rankd", "games")))
@@ -409,10 +409,9 @@ def test_a_back_up_is_made_and_restored_as_the_page_prints_it(tmp_path: Path) ->
     programs = postgres_programs()
     if not (programs / "pg_restore").exists():
         not_tested("a back-up by pg_dump", "there are no tools of PostgreSQL beside the server")
-    before, _, rest = SEVERAL.read_text().partition("\n## Back-up\n")
-    backing_up, _, analysts = rest.partition("\n## For analysts\n")
-    (founding,), (granting, *_) = fences(before, "sql"), fences(analysts, "sql")
-    dumping, restoring = fences(backing_up, "sh")
+    (founding,) = fences(SETTING_UP.read_text(), "sql")
+    granting, *_ = fences((OPERATING / "analysts.md").read_text(), "sql")
+    dumping, restoring, *_ = fences((OPERATING / "back-up.md").read_text(), "sh")
     with postgres_server(durable=True) as server, postgres_server(durable=True) as other:
         for each in (server, other):
             asyncio.run(_execute(each.url, founding.replace("rankd", "games")))

@@ -14,6 +14,24 @@ Merge = Literal["sum", "min", "writer", "each"]
 writer's only, or not at all because labels distinguish the processes."""
 
 
+class Metric(msgspec.Struct, frozen=True):
+    """The definition of one metric."""
+
+    name: str
+    kind: Kind
+    merge: Merge
+    help: str
+    labels: tuple[str, ...] = ()
+
+    def family(self, samples: Mapping[str, int | float]) -> "Family":
+        """Return samples of this metric by their rendered labels."""
+        return Family(self.name, self.kind, self.merge, self.help, samples)
+
+    def sample(self, value: int | float) -> "Family":
+        """Return the one sample of a metric without labels."""
+        return self.family({"": value})
+
+
 class Family(msgspec.Struct, array_like=True, frozen=True):
     """All samples of one name."""
 
@@ -35,11 +53,6 @@ class WorkerFigures(msgspec.Struct, frozen=True):
     """As of its last answer; empty while it is not connected."""
     retired: Sequence[Family] = ()
     """Counters of ended processes that it replaced."""
-
-
-def one(name: str, kind: Kind, merge: Merge, help: str, value: int | float) -> Family:
-    """Return a family with one sample and no label."""
-    return Family(name, kind, merge, help, {"": value})
 
 
 def label(**values: str) -> str:
@@ -103,10 +116,12 @@ def retire(families: Iterable[Family], retired: Sequence[Family]) -> list[Family
     return list(merged.values())
 
 
+PROCESS_UP = Metric("rankd_process_up", "gauge", "each", "1 while a process answers.", ("process",))
+
+
 def process_up(up: Mapping[str, bool]) -> Family:
-    """Return the family ``rankd_process_up``."""
-    samples = {label(process=name): int(up[name]) for name in up}
-    return Family("rankd_process_up", "gauge", "each", "1 while a process answers.", samples)
+    """Return the samples of ``PROCESS_UP``."""
+    return PROCESS_UP.family({label(process=name): int(up[name]) for name in up})
 
 
 # ------------------------------------------------------------------------------- rendering

@@ -1,4 +1,7 @@
-"""Metrics for Prometheus: of this process, and merged over all processes of the service."""
+"""Metrics for Prometheus: of this process, and merged over all processes of the service.
+
+``METRICS`` defines each; docs/reference/metrics.md is made from it.
+"""
 
 import os
 import resource
@@ -7,8 +10,87 @@ from collections.abc import Iterator, Sequence
 from rankd._version import __version__
 from rankd.api import exposition
 from rankd.api.context import ServiceContext
-from rankd.api.exposition import Family, label, one
+from rankd.api.exposition import PROCESS_UP, Family, Metric, label
 from rankd.core.supervisor import ManagerState
+
+INFO = Metric(
+    "rankd_info",
+    "gauge",
+    "each",
+    "Always 1: a process that serves.",
+    ("version", "node", "role", "process", "pid"),
+)
+POSITION = Metric("rankd_position", "counter", "writer", "The position of the last folded fact.")
+BOARDS = Metric("rankd_boards", "gauge", "writer", "Boards that are defined.")
+PROFILES = Metric("rankd_profiles", "gauge", "writer", "Players with a profile.")
+UP = Metric("rankd_up", "gauge", "min", "1 while scores are taken.")
+LEDGER_UP = Metric("rankd_ledger_up", "gauge", "min", "1 while the ledger can be reached.")
+INDEX_UP = Metric("rankd_index_up", "gauge", "min", "1 while the index is there.")
+WAITING = Metric("rankd_waiting_facts", "gauge", "writer", "Facts that wait for a commit.")
+COMMITS = Metric("rankd_commits_total", "counter", "writer", "Appends to the ledger.")
+UNSAVED = Metric(
+    "rankd_unsaved_facts",
+    "gauge",
+    "writer",
+    "Facts since the last snapshot of the index, which a start folds again.",
+)
+CLOCK_OFFSET = Metric(
+    "rankd_clock_offset_seconds", "gauge", "writer", "Ledger time minus this machine's clock."
+)
+SPOOLED = Metric("rankd_spooled_facts", "gauge", "writer", "Scores that wait in the spool.")
+SPOOLED_TOTAL = Metric(
+    "rankd_spooled_total", "counter", "writer", "Scores that were written into the spool."
+)
+HANDED_IN = Metric(
+    "rankd_handed_in_total",
+    "counter",
+    "writer",
+    "Scores from the spool that were handed in to the ledger.",
+)
+DROPPED = Metric(
+    "rankd_dropped_total",
+    "counter",
+    "writer",
+    "Scores from the spool that count nowhere: their key was used before, or their board is gone.",
+)
+MANAGER_UP = Metric(
+    "rankd_manager_up", "gauge", "min", "0 while a background loop fails.", ("manager",)
+)
+MANAGER_RESTARTS = Metric(
+    "rankd_manager_restarts_total",
+    "counter",
+    "sum",
+    "Restarts of background loops that failed.",
+    ("manager",),
+)
+CPU_SECONDS = Metric("process_cpu_seconds_total", "counter", "sum", "Processor time.")
+PEAK_MEMORY = Metric(
+    "process_resident_memory_max_bytes", "gauge", "sum", "Most memory ever held at once."
+)
+
+METRICS = (
+    INFO,
+    POSITION,
+    BOARDS,
+    PROFILES,
+    UP,
+    LEDGER_UP,
+    INDEX_UP,
+    WAITING,
+    COMMITS,
+    UNSAVED,
+    CLOCK_OFFSET,
+    SPOOLED,
+    SPOOLED_TOTAL,
+    HANDED_IN,
+    DROPPED,
+    MANAGER_UP,
+    MANAGER_RESTARTS,
+    CPU_SECONDS,
+    PEAK_MEMORY,
+    PROCESS_UP,
+)
+"""Every metric, in the order of the text."""
 
 
 async def scrape(service: ServiceContext) -> bytes:
@@ -21,7 +103,7 @@ async def scrape(service: ServiceContext) -> bytes:
 
 def collect(service: ServiceContext) -> Iterator[Family]:
     """Yield the current metrics of this process."""
-    yield Family("rankd_info", "gauge", "each", "The processes that serve.", {_labels(service): 1})
+    yield INFO.family({_labels(service): 1})
     yield from _engine(service)
     yield from _spool(service)
     yield from _managers(list(service.rankd.supervisor.states()))
@@ -30,51 +112,38 @@ def collect(service: ServiceContext) -> Iterator[Family]:
 
 def _engine(service: ServiceContext) -> Iterator[Family]:
     rankd = service.rankd
-    boards, profiles = len(rankd.state.boards), len(rankd.state.profiles)
-    ledger_up, index_up = rankd.ledger_failure is None, rankd.index_failure is None
-    offset = round(rankd.clock_offset / 1_000_000, 3)
-    yield one("rankd_position", "counter", "writer", "The last position folded.", rankd.position)
-    yield one("rankd_boards", "gauge", "writer", "Boards that are defined.", boards)
-    yield one("rankd_profiles", "gauge", "writer", "Players with a profile.", profiles)
-    yield one("rankd_up", "gauge", "min", "1 while scores are taken.", int(service.writable))
-    help = "1 while the ledger can be reached."
-    yield one("rankd_ledger_up", "gauge", "min", help, int(ledger_up))
-    yield one("rankd_index_up", "gauge", "min", "1 while the index is there.", int(index_up))
-    help = "Facts that wait for a commit."
-    yield one("rankd_waiting_facts", "gauge", "writer", help, rankd.waiting)
-    yield one("rankd_commits_total", "counter", "writer", "Appends to the ledger.", rankd.commits)
-    yield one("rankd_unsaved_facts", "gauge", "writer", "A start folds so many.", rankd.unsaved)
-    help = "Ledger time minus this machine's clock."
-    yield one("rankd_clock_offset_seconds", "gauge", "writer", help, offset)
+    yield POSITION.sample(rankd.position)
+    yield BOARDS.sample(len(rankd.state.boards))
+    yield PROFILES.sample(len(rankd.state.profiles))
+    yield UP.sample(int(service.writable))
+    yield LEDGER_UP.sample(int(rankd.ledger_failure is None))
+    yield INDEX_UP.sample(int(rankd.index_failure is None))
+    yield WAITING.sample(rankd.waiting)
+    yield COMMITS.sample(rankd.commits)
+    yield UNSAVED.sample(rankd.unsaved)
+    yield CLOCK_OFFSET.sample(round(rankd.clock_offset / 1_000_000, 3))
 
 
 def _spool(service: ServiceContext) -> Iterator[Family]:
     waiting, taken, handed_in, dropped = service.rankd.spooled or (0, 0, 0, 0)
-    yield one("rankd_spooled_facts", "gauge", "writer", "Scores that wait on disk.", waiting)
-    help = "Scores that had to wait on disk."
-    yield one("rankd_spooled_total", "counter", "writer", help, taken)
-    yield one("rankd_handed_in_total", "counter", "writer", "Scores that wait no more.", handed_in)
-    help = "Of these, those that count nowhere."
-    yield one("rankd_dropped_total", "counter", "writer", help, dropped)
+    yield SPOOLED.sample(waiting)
+    yield SPOOLED_TOTAL.sample(taken)
+    yield HANDED_IN.sample(handed_in)
+    yield DROPPED.sample(dropped)
 
 
 def _managers(states: Sequence[ManagerState]) -> Iterator[Family]:
     names = [label(manager=state.name) for state in states]
-    up = dict(zip(names, [int(state.failure is None) for state in states], strict=True))
-    restarts = dict(zip(names, [state.restarts for state in states], strict=True))
-    help = "0 while a background loop fails."
-    yield Family("rankd_manager_up", "gauge", "min", help, up)
-    help = "Restarts of background loops that failed."
-    yield Family("rankd_manager_restarts_total", "counter", "sum", help, restarts)
+    up = [int(state.failure is None) for state in states]
+    restarts = [state.restarts for state in states]
+    yield MANAGER_UP.family(dict(zip(names, up, strict=True)))
+    yield MANAGER_RESTARTS.family(dict(zip(names, restarts, strict=True)))
 
 
 def _process() -> Iterator[Family]:
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    cpu = round(usage.ru_utime + usage.ru_stime, 2)
-    yield one("process_cpu_seconds_total", "counter", "sum", "Processor time.", cpu)
-    help = "Most memory ever held."
-    peak = usage.ru_maxrss * 1024
-    yield one("process_resident_memory_max_bytes", "gauge", "sum", help, peak)
+    yield CPU_SECONDS.sample(round(usage.ru_utime + usage.ru_stime, 2))
+    yield PEAK_MEMORY.sample(usage.ru_maxrss * 1024)
 
 
 def _labels(service: ServiceContext) -> str:

@@ -1,16 +1,25 @@
 """Metric families: one sample of several processes, and the text of it."""
 
-from rankd.api.exposition import Family, WorkerFigures, label, merge, one, partial, render, retire
+from rankd.api.exposition import (
+    Family,
+    Metric,
+    WorkerFigures,
+    label,
+    merge,
+    partial,
+    render,
+    retire,
+)
 
 
 def own(*, restarts: int, up: int, position: int) -> list[Family]:
     """Return a family of each way to merge."""
     pid = label(pid=str(position))
     return [
-        one("restarts_total", "counter", "sum", "Restarts.", restarts),
-        one("bytes", "gauge", "sum", "Memory.", 10),
-        one("up", "gauge", "min", "1 while it is.", up),
-        one("position", "counter", "writer", "Position.", position),
+        Metric("restarts_total", "counter", "sum", "Restarts.").sample(restarts),
+        Metric("bytes", "gauge", "sum", "Memory.").sample(10),
+        Metric("up", "gauge", "min", "1 while it is.").sample(up),
+        Metric("position", "counter", "writer", "Position.").sample(position),
         Family("info", "gauge", "each", "Processes.", {pid: 1}),
     ]
 
@@ -78,8 +87,8 @@ def test_a_worker_alone_tells_nothing_that_needs_the_others() -> None:
 
 
 def test_numbers_are_written_as_they_are_meant() -> None:
-    whole = one("position", "counter", "writer", "Position.", 2**53 + 1)
-    parts = one("seconds", "gauge", "sum", "Seconds.", 0.1 + 0.2)
+    whole = Metric("position", "counter", "writer", "Position.").sample(2**53 + 1)
+    parts = Metric("seconds", "gauge", "sum", "Seconds.").sample(0.1 + 0.2)
     assert render([whole, parts]) == (
         b"# HELP position Position.\n# TYPE position counter\nposition 9007199254740993\n"
         b"# HELP seconds Seconds.\n# TYPE seconds gauge\nseconds 0.3\n"

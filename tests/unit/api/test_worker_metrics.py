@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from rankd.api import worker_metrics
-from rankd.api.exposition import Family, one
+from rankd.api.exposition import Family, Metric
 from rankd.api.worker_metrics import WorkerMetrics, WorkerSession
 
 pytestmark = pytest.mark.anyio
@@ -19,7 +19,7 @@ def anyio_backend() -> str:
 
 
 def restarts(value: int) -> list[Family]:
-    return [one("restarts_total", "counter", "sum", "Restarts.", value)]
+    return [Metric("restarts_total", "counter", "sum", "Restarts.").sample(value)]
 
 
 class Worker:
