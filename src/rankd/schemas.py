@@ -20,9 +20,6 @@ Score = int | Decimal
 encode = msgspec.json.Encoder(decimal_format="number").encode
 """Return a schema's JSON."""
 
-decode_any = msgspec.json.Decoder(float_hook=Decimal).decode
-"""Return JSON as plain values; numbers with a decimal point become exact Decimals."""
-
 
 class OptionalFields(Struct, gc=False):
     """A schema with fields that may be absent (UNSET)."""
@@ -194,13 +191,6 @@ class Receipt(OptionalFields, gc=False):
     """True if the key was used before; the rest is then the first response."""
     columns: Mapping[str, Score | None] | UnsetType = UNSET
     """Every column by its name, from the window that also gives ``score`` and ``rank``."""
-
-
-class BatchItem(Struct):
-    """One submission of a batch, with the same optional fields as a single one."""
-
-    board: str
-    player: str
 
 
 class Batch(Struct, forbid_unknown_fields=True):

@@ -11,7 +11,6 @@ nodes split, lend and merge; a test proves that it gets there.
 
 import random
 import re
-import tempfile
 from array import array
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +29,7 @@ from hypothesis.stateful import (
 )
 from tests.standins import NO_NATIVE_PART, PURE, native_part
 
-from rankd.rank import oracle, snapshot
+from rankd.rank import oracle
 
 if PURE:
     pytest.skip(NO_NATIVE_PART, allow_module_level=True)
@@ -236,7 +235,7 @@ class SmallMachine(RuleBasedStateMachine):
         assert list(pair.native) == list(pair.oracle)
         assert list(pair.native.blocks(size)) == list(pair.oracle.blocks(size))
 
-    # -- from pieces and files --
+    # -- from pieces --
 
     @rule(data=st.data(), size=st.integers(1, 90))
     def reload(self, data: st.DataObject, size: int) -> None:
@@ -245,21 +244,6 @@ class SmallMachine(RuleBasedStateMachine):
         again = Pair(pair.width, dense=pair.dense, tables=pair.shared_tables())
         again.native.load(pair.oracle.blocks(size))
         again.oracle.load(pair.native.blocks(size))
-        self._replace(pair, again)
-
-    @rule(data=st.data())
-    def save_and_load(self, data: st.DataObject) -> None:
-        """Each from the other's file."""
-        pair = self._pair(data)
-        again = Pair(pair.width, dense=pair.dense, tables=pair.shared_tables())
-        with tempfile.TemporaryDirectory() as folder:
-            ours, theirs = Path(folder, "native"), Path(folder, "oracle")
-            snapshot.save_list(pair.native, ours)
-            snapshot.save_list(pair.oracle, theirs)  # type: ignore[arg-type]  # by design alike
-            assert ours.read_bytes() == theirs.read_bytes()
-            again.native = snapshot.load_list(theirs, pair.tables[0])
-            make: Any = oracle.RankList
-            again.oracle = snapshot.load_list(ours, pair.tables[1], make=make)  # type: ignore[assignment]
         self._replace(pair, again)
 
     @rule(data=st.data())

@@ -7,18 +7,15 @@ leaked, and the same operation then succeeds with the same result. (A few alloca
 later operations faster. One that goes on without them must do so with the same result.)
 """
 
-import contextlib
 import gc
 import random
 from array import array
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from tests.standins import NO_NATIVE_PART, PURE, native_part
 
-from rankd.rank import snapshot
 from rankd.rank.rules import SUM, Rules
 
 if PURE:
@@ -340,27 +337,6 @@ def test_loading_a_table(count: int) -> None:
         return World(table, native.RankList(players=table))
 
     assert try_every_refusal(empty, lambda w: w.table.load(blocks)) >= 3
-
-
-@pytest.mark.parametrize("dense", [False, True])
-def test_loading_a_snapshot(tmp_path: Path, dense: bool) -> None:
-    made = world(300, dense=dense)
-    snapshot.save_players(made.table, tmp_path / "players")
-    snapshot.save_list(made.ranks, tmp_path / "list")
-    in_use = native.bytes_in_use()
-    for load in (
-        lambda: snapshot.load_players(tmp_path / "players"),
-        lambda: snapshot.load_list(tmp_path / "list", made.table),
-    ):
-        total = allocations_of(load)
-        assert total > 10
-        for k in range(1, total + 1):
-            native.fail_allocation(k)
-            with contextlib.suppress(MemoryError):
-                load()
-            native.fail_allocation(0)
-            assert native.bytes_in_use() == in_use
-    assert list(snapshot.load_list(tmp_path / "list", made.table)) == list(made.ranks)
 
 
 # ---- What never allocates ----------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The rank list: an ordered set of entries that knows the rank of each.
 
 It knows keys and numbers, nothing of boards. `RankList` is one ranking; `PlayerTable` gives the
-players of all rankings their numbers; `snapshot` writes both to files and reads them back.
+players of all rankings their numbers.
 
 The native list serves when it was built. Otherwise, or with RANKD_PURE=1, the oracle does, which
 is the same list in plain Python: right, and for more than a few thousand players far too slow.

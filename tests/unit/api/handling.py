@@ -2,8 +2,10 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from decimal import Decimal
 from typing import Any, NamedTuple
 
+import msgspec
 from tests.unit.core.doubles import FaultyLedger, SetClock, engine
 
 from rankd import schemas
@@ -12,6 +14,7 @@ from rankd.api.context import ServiceContext
 from rankd.api.messages import Request, Response
 from rankd.api.routes import ROUTES
 
+DECODER = msgspec.json.Decoder(float_hook=Decimal)
 BY_OPERATION = {route.operation: route for route in ROUTES}
 
 
@@ -44,7 +47,7 @@ class Working(NamedTuple):
 
     async def told(self, operation: str, *given: Any, **query: Any) -> Any:
         """Return the body of an answer, numbers with a point as they are written."""
-        return schemas.decode_any((await self.ask(operation, *given, **query)).body)
+        return DECODER.decode((await self.ask(operation, *given, **query)).body)
 
     async def define(self, name: str = "b", **definition: Any) -> Any:
         return await self.told("put_board", {"board": name}, definition)
