@@ -77,7 +77,7 @@ async def running(  # noqa: PLR0913 - what it is put together from
         projector=found.projector,
         clock=steady,
         reading=reading,
-        unstored=found.unstored,
+        receipts=found.receipts,
         spool=spool,
         supervisor=supervisor,
         segment_values_max=segment_values_max,
@@ -120,7 +120,7 @@ async def running(  # noqa: PLR0913 - what it is put together from
         # The tail reads all the time, and knows the reason of this moment.
         rankd.ledger_watches = tail, health
         loops["ledger_tail"], loops["ledger_health"] = tail.run, health.run
-        loops["receipt_repair"] = ReceiptRepair(writer, ledger).run
+        loops["receipt_repair"] = ReceiptRepair(found.receipts, ledger).run
     if archive is not None and manages:
         loops["archiver"] = Archiver(rankd.reader, archive).run
     if archive is not None and isinstance(found.projector, SharedProjector):

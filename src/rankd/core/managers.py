@@ -160,14 +160,13 @@ class Snapshotter:
 
     def _heading(self) -> Heading:
         projector = self._writer.projector
-        unstored = self._writer.others | self._writer.unstored
         return Heading(
             VERSION,
             projector.checkpoint,
             projector.at,
             self._writer.link,
             projector.state.profiled_at,
-            {int(position): body for position, body in unstored.items()},
+            {int(position): receipt for position, receipt in self._writer.receipts},
         )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rankd.core.board_rebuild import BoardRebuild
 from rankd.core.corrected_windows import CorrectedWindows
 from rankd.core.fold import Fold, MoveBatch, Receipts, merged
+from rankd.core.receipt_buffer import Collect
 from rankd.core.receipt_columns import encoded
 from rankd.core.state import State
 from rankd.model.board import Board
@@ -160,12 +161,12 @@ class Projector:
         through: Position,
         tell: Tell = lambda _: None,
         receipts_after: Position = BEGINNING,
-        receipts: dict[Position, bytes] | None = None,
+        collect: Collect | None = None,
     ) -> None:
         """Fold the ledger up to a position.
 
-        The receipts of keyed submissions after ``receipts_after`` are added to ``receipts``, also
-        of those folded before a failure of the ledger.
+        ``collect`` gets the receipts of keyed submissions after ``receipts_after``, also of those
+        folded before a failure of the ledger.
         """
         while self.checkpoint < through:
             limit = min(FACTS_TOGETHER_MAX, through - self.checkpoint)
@@ -174,8 +175,8 @@ class Projector:
             if not facts:
                 break
             told = await self.fold(facts)
-            if receipts is not None and facts[-1].position > receipts_after:
-                receipts.update(keyed(facts, told, after=receipts_after))
+            if collect is not None and facts[-1].position > receipts_after:
+                collect(keyed(facts, told, after=receipts_after))
             tell(Progress(self.checkpoint, through, "folding", "fact"))
 
     async def count_entries(self) -> int:

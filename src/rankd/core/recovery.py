@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from rankd.core.projector import Projector, Tell
+from rankd.core.receipt_buffer import ReceiptBuffer
 from rankd.core.state import State
 from rankd.core.state_codec import DecodedState, read_notes
 from rankd.errors import SnapshotDamaged
@@ -45,8 +46,7 @@ class Recovered(NamedTuple):
     projector: Projector
     saved: Position
     """The position of the last snapshot; 0 without one."""
-    unstored: dict[Position, bytes]
-    """Receipts of submissions with a key that the ledger does not keep yet."""
+    receipts: ReceiptBuffer
     link: bytes
 
 
@@ -58,7 +58,7 @@ async def recover(ledger: LedgerReader, build: Build, tell: Tell) -> Recovered:
     head = await ledger.head()  # Only now: another process may have saved past an earlier one.
     if noted is None:
         home = build()
-        projector, unstored, saved = folded(ledger, home), {}, Position(0)
+        projector, saved, receipts = folded(ledger, home), Position(0), ReceiptBuffer()
     else:
         heading = noted.heading
         saved = heading.checkpoint
@@ -70,10 +70,11 @@ async def recover(ledger: LedgerReader, build: Build, tell: Tell) -> Recovered:
             at=heading.at,
         )
         unstored = {Position(at): body for at, body in heading.unstored.items() if at > kept}
+        receipts = ReceiptBuffer(unstored)
         await find_entrants(noted.state, home.index)
-    await projector.catch_up(through=head, tell=tell, receipts_after=kept, receipts=unstored)
+    await projector.catch_up(through=head, tell=tell, receipts_after=kept, collect=receipts.add)
     link = await ledger.link_at(head) or NOTHING_LINKED
-    return Recovered(home, projector, saved, unstored, link)
+    return Recovered(home, projector, saved, receipts, link)
 
 
 def folded(ledger: LedgerReader, home: IndexHome) -> Projector:

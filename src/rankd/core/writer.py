@@ -19,7 +19,7 @@ requests behind that one were certainly not appended.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -34,6 +34,7 @@ import msgspec
 
 from rankd.core.fold import Receipts, counts_on
 from rankd.core.projector import Projector, keyed
+from rankd.core.receipt_buffer import ReceiptBuffer
 from rankd.core.segment_values import SEGMENT_VALUES_MAX, SegmentValues
 from rankd.core.steady_clock import steady
 from rankd.core.supervisor import Supervisor
@@ -124,7 +125,7 @@ class Writer:
         projector: Projector,
         clock: Clock,
         reading: AbstractContextManager[Any],
-        unstored: dict[Position, bytes],
+        receipts: ReceiptBuffer,
         spool: Spool | None = None,
         supervisor: Supervisor | None = None,
         waiting_max: int = WAITING_FACTS_MAX,
@@ -132,10 +133,7 @@ class Writer:
         segment_values_max: int = SEGMENT_VALUES_MAX,
     ) -> None:
         self.projector = projector
-        self.unstored = unstored
-        """Receipts of submissions with a key that the ledger does not keep yet."""
-        self.others: dict[Position, bytes] = {}
-        """Receipts of keyed submissions of other nodes, until they are known to be stored."""
+        self.receipts = receipts
         self.link = b""
         """The ledger's hash chain at the last append."""
         self.commits = 0
@@ -240,7 +238,7 @@ class Writer:
     def standstill(self) -> AbstractAsyncContextManager[None]:
         """The writer between two batches, also of an writer that takes nothing any more.
 
-        The projector is at the end of an append then, and ``link`` and ``unstored`` belong to it.
+        The projector is at the end of an append then, and ``link`` and ``receipts`` belong to it.
         """
         return self._turn
 
@@ -292,7 +290,7 @@ class Writer:
         while not (self._closing and not self._waiting):
             if not self._waiting:
                 self._wake.clear()
-                if self._ledger.shared and self.unstored:
+                if self._ledger.shared and self.receipts.due:
                     await self._hand_in_receipts()
                 await self._free_dropped()
                 await self._wake.wait()
@@ -345,7 +343,7 @@ class Writer:
         Clients may ask another node for them.
         """
         async with self._turn:
-            with suppress(LedgerUnavailable):  # They stay unstored.
+            with suppress(LedgerUnavailable):  # They stay in the buffer.
                 await self.record([])
 
     async def finish(self) -> None:
@@ -356,7 +354,7 @@ class Writer:
         stopped = LedgerUnavailable("the engine has stopped", applied="no")
         while requests := self._gather():
             self._refuse(requests, stopped)
-        if self._ledger.shared and self.failure is None and self.unstored:
+        if self._ledger.shared and self.failure is None and self.receipts.due:
             await self._hand_in_receipts()
 
     def close(self) -> None:
@@ -529,7 +527,7 @@ class Writer:
         target = await self._ledger.head() if through is None else through
         if projector.checkpoint < target:
             with self._reading:
-                await projector.catch_up(through=target, receipts=self.others)
+                await projector.catch_up(through=target, collect=self.receipts.add_others)
             if through is None:  # Otherwise what is about to be folded brings its own link.
                 self.link = await self._ledger.link_at(projector.checkpoint) or b""
             self._look_ahead(self.now())
@@ -593,7 +591,7 @@ class Writer:
     async def _resume(self) -> None:
         head = await self._ledger.head()
         with self._reading:
-            await self.projector.catch_up(through=head, receipts=self.unstored)
+            await self.projector.catch_up(through=head, collect=self.receipts.add)
         self.link = await self._ledger.link_at(head) or b""
         self._look_ahead(self.now())
         self._note(None)
@@ -602,17 +600,15 @@ class Writer:
     async def _record(
         self, batch: Sequence[Fact], now: Instant, *, skipped: int, after: Position | None
     ) -> Sequence[WriteResult] | None:
-        unstored = self.unstored
-        if not batch and not unstored:
+        sent = self.receipts.outgoing()
+        if not batch and not sent:
             self._look_ahead(now, boards=())
             return []
-        handed_in = [StoredReceipt(position, receipt) for position, receipt in unstored.items()]
         # The ledger sees to it that time does not go back, and knows of corrections before us.
         at = min(now, self._clock.now()) if self._ledger.shared else now
-        appended = await self._append(batch, at, handed_in, after)
+        appended = await self._append(batch, at, sent, after)
         if appended is None:
             return None
-        self.unstored = {}
         self.commits += 1
         self._at = appended.at
         try:
@@ -628,11 +624,12 @@ class Writer:
         if not appended.first_uses:
             answers = WriteResults(appended.positions[skipped:], receipts)
         else:
-            found, uses = _Receipts(receipts, unstored, self.others), appended.first_uses
+            found, uses = _Answers(receipts, self.receipts), appended.first_uses
             answers = [
-                _answer(batch[place], appended.positions[place], uses.get(place), found)
+                found.of(batch[place], appended.positions[place], uses.get(place))
                 for place in range(skipped, len(batch))
             ]
+        self.receipts.stored([position for position, _ in sent])
         return self._with_pending(answers, batch[skipped:]) if self._ledger.shared else answers
 
     async def _append(
@@ -677,7 +674,7 @@ class Writer:
             return {}
         # Readers of other threads wait for each part; an index in memory never does.
         receipts = await self.projector.fold(recorded, reading=self._reading)
-        self.unstored = keyed(recorded, receipts)
+        self.receipts.add(keyed(recorded, receipts))
         return receipts
 
     async def _reach(self, appended: Appended, recorded: Sequence[Recorded]) -> None:
@@ -734,39 +731,29 @@ def _broken(error: BaseException) -> RankdError:
     return LedgerUnavailable(f"the engine failed: {error!r}", applied="unknown")
 
 
-class _Receipts:
-    """Where the answer to a submission may be, if the ledger did not have it."""
+class _Answers:
+    """The results of facts, some of them recorded earlier."""
 
-    def __init__(
-        self,
-        fresh: Mapping[Position, Receipt],
-        handed_in: Mapping[Position, bytes],
-        others: Mapping[Position, bytes],
-    ) -> None:
-        self.fresh = fresh
-        self.handed_in = handed_in
-        self.others = others
+    def __init__(self, fresh: Receipts, buffer: ReceiptBuffer) -> None:
+        self._fresh = fresh
+        self._buffer = buffer
 
-    def find(self, first: FirstUse) -> Receipt | None:
-        found = self.fresh.get(first.position)
+    def of(self, fact: Fact, position: Position, first: FirstUse | None) -> WriteResult:
+        """Return the result of a fact, or of its first use."""
+        if first is None or not is_submission(fact):
+            return WriteResult(position, self._fresh.get(position), duplicate=first is not None)
+        assert fact.key is not None
+        if first.fingerprint not in fact.fingerprints():
+            reused = SubmissionKeyReused(board=fact.board, key=fact.key)
+            return WriteResult(position, None, error=reused)
+        return WriteResult(position, self._first(first), duplicate=True)
+
+    def _first(self, use: FirstUse) -> Receipt | None:
+        found = self._fresh.get(use.position)
         if found is None:
-            at = first.position
-            kept = first.receipt or self.handed_in.get(at) or self.others.get(at)
-            found = None if kept is None else Receipt.decode(kept)
+            stored = use.receipt or self._buffer.find(use.position)
+            found = None if stored is None else Receipt.decode(stored)
         return None if found is None else msgspec.structs.replace(found, duplicate=True)
-
-
-def _answer(
-    fact: Fact, position: Position, first: FirstUse | None, receipts: _Receipts
-) -> WriteResult:
-    if first is None or not is_submission(fact):
-        return WriteResult(position, receipts.fresh.get(position), duplicate=first is not None)
-    assert fact.key is not None
-    if first.fingerprint not in fact.fingerprints():
-        return WriteResult(
-            position, None, error=SubmissionKeyReused(board=fact.board, key=fact.key)
-        )
-    return WriteResult(position, receipts.find(first), duplicate=True)
 
 
 def _tell(request: _PendingWrite, told: Sequence[WriteResult] | Exception) -> None:

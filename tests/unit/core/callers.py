@@ -11,6 +11,7 @@ from tests.unit.core.doubles import FaultyLedger, SetClock
 from rankd.adapters.memory.index import NativeIndex
 from rankd.core.engine import Engine
 from rankd.core.projector import Projector
+from rankd.core.receipt_buffer import ReceiptBuffer
 from rankd.core.state import State
 from rankd.core.writer import Writer, WriteResult
 from rankd.errors import LedgerUnavailable
@@ -42,7 +43,7 @@ def intake_of(ledger: FaultyLedger, *, waiting_max: int = 100, batch_max: int = 
         projector=Projector(ledger=ledger, index=NativeIndex(), state=State()),
         clock=SetClock(),
         reading=nullcontext(),
-        unstored={},
+        receipts=ReceiptBuffer(),
         waiting_max=waiting_max,
         batch_max=batch_max,
     )

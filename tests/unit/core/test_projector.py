@@ -53,7 +53,7 @@ async def test_catching_up_in_steps_of_any_size_comes_to_the_same(
         projector = fresh(ledger)
         unstored.append({})
         await projector.catch_up(
-            through=Position(21), receipts_after=Position(15), receipts=unstored[-1]
+            through=Position(21), receipts_after=Position(15), collect=unstored[-1].update
         )
         states.append(state_of(projector))
     assert states[0] == states[1] == states[2]

@@ -96,9 +96,9 @@ async def test_receipts_owed_at_a_crash_are_folded_again() -> None:
         await rankd.define("b", BOARD)
         answers = [await submit(rankd, number, f"k{number}") for number in range(3)]
     found = await recover(ledger.anew(), bare, ignore)
-    assert list(found.unstored) == [answers[-1].position]  # The others were handed in.
+    assert list(dict(found.receipts)) == [answers[-1].position]  # The others were handed in.
     assert answers[-1].receipt is not None
-    assert Receipt.decode(found.unstored[answers[-1].position]) == answers[-1].receipt
+    assert Receipt.decode(dict(found.receipts)[answers[-1].position]) == answers[-1].receipt
 
 
 async def test_a_receipt_is_that_of_its_moment_however_much_came_after_it() -> None:
@@ -257,7 +257,7 @@ async def lives(steps: Sequence[Sequence[Step]], ends: Sequence[int], folder: Pa
         assert state_of(found.projector) == living
         again = await recover(ledger, bare, ignore)
         assert state_of(again.projector) == living
-        assert found.unstored == again.unstored
+        assert dict(found.receipts) == dict(again.receipts)
 
 
 @settings(max_examples=40)
@@ -310,7 +310,7 @@ async def test_a_save_waits_for_the_end_of_a_batch(tmp_path: Path) -> None:
         await submitting
         assert await saving == 1 + many
     found = await recover(ledger.anew(), kept_in(tmp_path), ignore)
-    assert (found.saved, len(found.unstored)) == (1 + many, many)
+    assert (found.saved, len(dict(found.receipts))) == (1 + many, many)
 
 
 class FailingIndex(NativeIndex):

@@ -23,7 +23,7 @@ from rankd.core.projector import Projector, Tell
 from rankd.core.state import State
 from rankd.errors import IndexUnavailable, LedgerUnavailable
 from rankd.model.facts import Position
-from rankd.ports import LedgerReader, Progress, RankIndex, SharedIndex
+from rankd.ports import Ledger, Progress, RankIndex, SharedIndex
 
 FOLDED_TOGETHER = 2_048
 """How many facts are folded here before others get their turn: some ten milliseconds."""
@@ -60,7 +60,7 @@ class IndexRebuilder:
         self,
         shared_projector: SharedProjector,
         *,
-        ledger: LedgerReader,
+        ledger: Ledger,
         build: Callable[[], RankIndex],
         turn: Turn,
         entries_max: int,
@@ -106,14 +106,21 @@ class IndexRebuilder:
             before = source.checkpoint
             through = min(shared_projector.checkpoint, Position(before + FOLDED_TOGETHER))
             await source.catch_up(
-                through=through, receipts_after=kept, receipts=shared_projector.late
+                through=through, receipts_after=kept, collect=shared_projector.receipts.add_others
             )
             if source.checkpoint == before:
                 break
+            await self._store_receipts()
             if entries_max is not None and await source.count_entries() > entries_max:
                 raise IndexTooLarge(f"the index has more than {entries_max:,} entries")
             tell(Progress(source.checkpoint, shared_projector.checkpoint, "folding", "fact"))
             await asyncio.sleep(0)
+
+    async def _store_receipts(self) -> None:
+        """Make room for the receipts of the next facts."""
+        receipts = self._shared_projector.receipts
+        if receipts.crowded:
+            await receipts.store_missing(self._ledger, receipts.others())
 
     @asynccontextmanager
     async def _standing_still(self, spare: Projector) -> AsyncIterator[Projector]:
@@ -121,7 +128,7 @@ class IndexRebuilder:
         shared_projector = self._shared_projector
         async with self._turn():
             await spare.catch_up(
-                through=shared_projector.checkpoint, receipts=shared_projector.late
+                through=shared_projector.checkpoint, collect=shared_projector.receipts.add_others
             )
             shared_projector.spare_waits = True
         try:
@@ -161,7 +168,9 @@ class IndexRebuilder:
         for _ in range(TAIL_PASSES_MAX):
             if shared_projector.checkpoint - tail.checkpoint <= TAIL_FACTS_MAX:
                 break
-            await tail.catch_up(through=shared_projector.checkpoint, receipts=shared_projector.late)
+            await tail.catch_up(
+                through=shared_projector.checkpoint, collect=shared_projector.receipts.add_others
+            )
             tell(Progress(tail.checkpoint, shared_projector.checkpoint, "catching up", "fact"))
 
     async def _switch(self, tail: Projector, other: SharedIndex) -> None:
@@ -172,7 +181,7 @@ class IndexRebuilder:
             shared_projector.floor,
             await shared_projector.shared.checkpoint(),
         )
-        await tail.catch_up(through=reached, receipts=shared_projector.late)
+        await tail.catch_up(through=reached, collect=shared_projector.receipts.add_others)
         if not await shared_projector.replace(other, tail):
             raise IndexUnavailable("another index took the place of the one that lived; look again")
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from rankd.core.cluster.index_rebuild import IndexRebuilder, IndexTooLarge, RebuildRunning
 from rankd.core.cluster.shared_projector import SharedProjector
 from rankd.core.projector import Tell
+from rankd.core.receipt_buffer import ReceiptBuffer
 from rankd.core.state_codec import VERSION, Heading, take_notes
 from rankd.core.writer import Writer, WriteResult
 from rankd.errors import (
@@ -25,7 +26,6 @@ from rankd.ports import (
     SharedLedger,
     Spool,
     StateSnapshots,
-    StoredReceipt,
 )
 
 SLEEP_SECONDS_MAX = 1.0
@@ -36,8 +36,6 @@ RETRY_SECONDS = 0.1
 
 KEEP_AFTER_SECONDS = 2.0
 """How long a node has to hand in its own receipts: it does so with its next append."""
-
-KEPT_TOGETHER_MAX = 1_000
 
 SPOOLED_TOGETHER_MAX = 1_000
 """How many that waited share a commit."""
@@ -196,8 +194,8 @@ class ReceiptRepair:
     node has not stored after a while are stored by the first node to look; the ledger keeps one.
     """
 
-    def __init__(self, writer: Writer, ledger: Ledger) -> None:
-        self._writer = writer
+    def __init__(self, receipts: ReceiptBuffer, ledger: Ledger) -> None:
+        self._receipts = receipts
         self._ledger = ledger
 
     async def run(self) -> None:
@@ -206,20 +204,10 @@ class ReceiptRepair:
         while True:
             await asyncio.sleep(KEEP_AFTER_SECONDS)
             try:
-                for start in range(0, len(due), KEPT_TOGETHER_MAX):
-                    await self.keep(due[start : start + KEPT_TOGETHER_MAX])
+                await self._receipts.store_missing(self._ledger, due)
             except LedgerUnavailable:
                 continue  # They wait, and so does whoever would ask for them.
-            due = list(self._writer.others)
-
-    async def keep(self, positions: Sequence[Position]) -> None:
-        """Store the missing ones of these receipts, and forget them."""
-        others = self._writer.others
-        lacking = await self._ledger.lacking_receipts(positions)
-        if lacking:
-            await self._ledger.keep_receipts([StoredReceipt(at, others[at]) for at in lacking])
-        for position in positions:
-            del others[position]
+            due = self._receipts.others()
 
 
 class IndexRepair:
@@ -241,7 +229,6 @@ class IndexRepair:
             projector = self._writer.projector
             if not isinstance(projector, SharedProjector):
                 continue
-            self._take_late(projector)
             try:
                 # Before anything else that may fail: from here on it is told that the index is out
                 # of reach, and nobody waits any more for what may take long to answer.
@@ -277,7 +264,6 @@ class IndexRepair:
                 continue
             async with self._writer.turn():
                 done = await projector.repair(MENDED_TOGETHER_MAX)
-            self._take_late(projector)
             await asyncio.sleep(0)
 
     async def _fill(self) -> None:
@@ -289,10 +275,6 @@ class IndexRepair:
         except IndexTooLarge as exc:
             self._may_fill = False
             _log.warning("%s: what it lacks is folded in, fact by fact", exc)
-
-    def _take_late(self, projector: SharedProjector) -> None:
-        self._writer.others |= projector.late
-        projector.late.clear()
 
 
 def seldom_logged() -> Tell:

@@ -10,10 +10,11 @@ from rankd.core.cluster.index_rebuild import IndexRebuilder, IndexTooLarge, Rebu
 from rankd.core.cluster.shared_projector import PATIENCE_SECONDS, OtherLedger, SharedProjector
 from rankd.core.cluster.state_snapshots import newest_copy
 from rankd.core.projector import FACTS_TOGETHER_MAX, Tell
+from rankd.core.receipt_buffer import ReceiptBuffer
 from rankd.core.recovery import NOTHING_LINKED, Build, IndexHome, Recovered
 from rankd.errors import IndexUnavailable, InvalidSetting
 from rankd.model.facts import Position
-from rankd.ports import LedgerReader, Progress, SharedIndex, StateSnapshots
+from rankd.ports import Ledger, Progress, SharedIndex, StateSnapshots
 
 FILLED_ENTRIES_MAX = 10_000_000
 """Some gigabyte in memory, while an index is filled."""
@@ -39,28 +40,35 @@ class SharedHome:
     """How large it may be for this node to make it in memory, when it has to be filled."""
 
 
-async def join(ledger: LedgerReader, build: Build, tell: Tell, shared: SharedHome) -> Recovered:
+async def join(ledger: Ledger, build: Build, tell: Tell, shared: SharedHome) -> Recovered:
     """Return the state at the ledger's head, beside an index that other nodes fold into."""
     kept = await ledger.receipts_through()
-    shared_projector = await _shared_projector(ledger, build, shared)
+    receipts = ReceiptBuffer()
+    shared_projector = await _shared_projector(ledger, build, shared, receipts)
     rebuilder = filling(shared_projector, ledger, build, shared, turn=nullcontext)
-    return await _join_index(ledger, shared_projector, rebuilder, kept, tell)
+    head = await _join_index(ledger, shared_projector, rebuilder, kept, tell)
+    link = await ledger.link_at(head) or NOTHING_LINKED
+    return Recovered(IndexHome(shared.index, None), shared_projector, head, receipts, link)
 
 
 async def _shared_projector(
-    ledger: LedgerReader, build: Build, shared: SharedHome
+    ledger: Ledger, build: Build, shared: SharedHome, receipts: ReceiptBuffer
 ) -> SharedProjector:
-    copies = shared.copies
+    index, copies = shared.index, shared.copies
     if shared.spare:  # What it folds needs every fact, and so the state may as well have them.
         spare = build().index
-        return SharedProjector(ledger=ledger, index=shared.index, spare=spare, copies=copies)
+        return SharedProjector(
+            ledger=ledger, index=index, receipts=receipts, spare=spare, copies=copies
+        )
     begin = await newest_copy(copies, ledger, through=await ledger.head())
-    return SharedProjector(ledger=ledger, index=shared.index, copies=copies, begin=begin)
+    return SharedProjector(
+        ledger=ledger, index=index, receipts=receipts, copies=copies, begin=begin
+    )
 
 
 def filling(
     shared_projector: SharedProjector,
-    ledger: LedgerReader,
+    ledger: Ledger,
     build: Build,
     shared: SharedHome,
     *,
@@ -77,28 +85,26 @@ def filling(
 
 
 async def _join_index(
-    ledger: LedgerReader,
+    ledger: Ledger,
     shared_projector: SharedProjector,
     rebuilder: IndexRebuilder,
     kept: Position,
     tell: Tell,
-) -> Recovered:
-    """Return the state at the ledger's head, beside an index that others fold into."""
-    unstored: dict[Position, bytes] = {}
+) -> Position:
+    """Bring the state to the ledger's head, and the index where it can be reached; return it."""
     head = await ledger.head()
     with suppress(IndexUnavailable):  # Whoever folds will hear of it.
         await _insist_on_ours(shared_projector)
         if await shared_projector.hopeless(head):
             shared_projector.leave("the index lacks most of the ledger; it is filled")
-    await shared_projector.catch_up(through=head, tell=tell, receipts_after=kept, receipts=unstored)
+    await shared_projector.catch_up(
+        through=head, tell=tell, receipts_after=kept, collect=shared_projector.receipts.add
+    )
     if shared_projector.failure is not None:
         await _fill(shared_projector, rebuilder, tell)
     await shared_projector.arrive()
     shared_projector.patience_seconds = PATIENCE_SECONDS
-    link = await ledger.link_at(head) or NOTHING_LINKED
-    return Recovered(
-        IndexHome(shared_projector.shared, None), shared_projector, head, unstored, link
-    )
+    return head
 
 
 async def _insist_on_ours(shared_projector: SharedProjector) -> None:

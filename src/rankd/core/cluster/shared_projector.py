@@ -28,7 +28,15 @@ import msgspec
 from rankd.core.cluster.fallback_index import FallbackIndex
 from rankd.core.cluster.state_snapshots import newest_copy
 from rankd.core.fold import MoveBatch, Receipts, counts_on, merged
-from rankd.core.projector import FACTS_TOGETHER_MAX, UNREAD, Projector, Tell, keyed
+from rankd.core.projector import (
+    BEGINNING,
+    FACTS_TOGETHER_MAX,
+    UNREAD,
+    Projector,
+    Tell,
+    keyed,
+)
+from rankd.core.receipt_buffer import Collect, ReceiptBuffer
 from rankd.core.receipt_columns import encoded
 from rankd.core.state import Savepoint, State
 from rankd.core.state_codec import DecodedState, placeholder
@@ -117,6 +125,7 @@ class SharedProjector(Projector):
         *,
         ledger: LedgerReader,
         index: SharedIndex,
+        receipts: ReceiptBuffer,
         spare: RankIndex | None = None,
         copies: StateSnapshots | None = None,
         begin: DecodedState | None = None,
@@ -140,8 +149,8 @@ class SharedProjector(Projector):
         self.touched: dict[str | None, Position] = {}
         """Where a fact spoke of each board last, as far as this node read; None stands for facts
         about players, which may concern every segment."""
-        self.late: dict[Position, bytes] = {}
-        """Receipts of keyed submissions that came too late for their callers."""
+        self.receipts = receipts
+        """Gets those that came too late for their callers."""
         self.patience_seconds = 0.0
         self._behind: Projector | None = None
         """With the state behind; None while it is to be made again."""
@@ -192,7 +201,7 @@ class SharedProjector(Projector):
                 self._fail(exc)
             finally:
                 self._tell_those_who_wait()
-        self.late |= keyed(facts, spared)
+        self.receipts.add_others(keyed(facts, spared))
         return {}
 
     def _fail(self, failure: IndexUnavailable | None) -> None:
@@ -241,8 +250,8 @@ class SharedProjector(Projector):
         *,
         through: Position,
         tell: Tell = lambda _: None,
-        receipts_after: Position = Position(0),  # noqa: B008 - it is a number
-        receipts: dict[Position, bytes] | None = None,
+        receipts_after: Position = BEGINNING,
+        collect: Collect | None = None,
     ) -> None:
         """Read the facts of others, and make sure that one node folds them."""
         while self.checkpoint < through:
@@ -253,8 +262,8 @@ class SharedProjector(Projector):
             spared = await self._note(facts)
             await self._wait_for_others(facts[-1].position)
             told = await self._tried(facts, spared, of_others=True)
-            if receipts is not None:
-                receipts.update(keyed(facts, told, after=receipts_after))
+            if collect is not None:
+                collect(keyed(facts, told, after=receipts_after))
             tell(Progress(self.checkpoint, through, "folding", "fact"))
 
     async def arrive(self) -> None:
@@ -408,7 +417,7 @@ class SharedProjector(Projector):
             facts = await self._read(behind.checkpoint, FACTS_TOGETHER_MAX, through)
             if not facts:
                 break
-            self.late |= keyed(facts, await self._take_all(behind, facts))
+            self.receipts.add_others(keyed(facts, await self._take_all(behind, facts)))
 
     async def _pass_long_folded(self, behind: Projector, through: Position) -> None:
         """Apply facts to the state, if the index is far ahead.
@@ -533,7 +542,9 @@ class SharedProjector(Projector):
             begun = self._left.begun
             told = await self._finish(self._behind) or {}
             unstored = [judged.position for judged in begun.judged if judged.fact.key is not None]
-            self.late |= encoded(told, [position for position in unstored if position in told])
+            self.receipts.add_others(
+                encoded(told, [position for position in unstored if position in told])
+            )
         return self._behind
 
     async def _made_again(self) -> Projector:
@@ -558,7 +569,7 @@ class SharedProjector(Projector):
         count = through - behind.checkpoint
         if count > 0:
             facts = await self._read(behind.checkpoint, count, through)
-            self.late |= keyed(facts, await self._take(behind, facts))
+            self.receipts.add_others(keyed(facts, await self._take(behind, facts)))
 
 
 async def _origin_of(ledger: LedgerReader) -> str:
