@@ -181,10 +181,10 @@ def service(measured: Measured) -> str:
     head = ("a second", "rankd", "constant answer in Python", "Redis, its own protocol", "Nakama")
     before = paragraph(
         "One process over HTTP with a million players; wrk, or redis-benchmark, shares its ",
-        f"{machine(measured, 'http')} (`make bench QUESTIONS=http`). Beside it what a server ",
-        "reaches that parses each request with httptools and answers a constant of the same size, ",
-        "what Redis reaches for one command a round trip, its log synced for durable ones, and ",
-        "what Nakama 3.40 reached on another machine. In brackets, how many times that rankd is.",
+        f"{machine(measured, 'http')} (`make bench QUESTIONS=http`). Beside it a server ",
+        "that parses each request with httptools and answers a constant of the same size; Redis, ",
+        "one command a round trip, its log synced for durable ones; and Nakama 3.40, on another ",
+        "machine. In brackets, how many times that rankd is.",
     )
     behind = paragraph(
         f"99 of 100 submissions are on disk and answered within {http('p99 of a submission'):.0f} ",
@@ -208,8 +208,8 @@ def nodes(measured: Measured) -> str:
         f"Over PostgreSQL and Redis, with {measured.result('nodes')['players']:,} players and all ",
         "of them on the same two cores (`make bench QUESTIONS=nodes`): ",
         f"{rounded(ours[0])} durable submissions and {rounded(ours[1])} ranks a second, ",
-        f"{ours[0] / plain[0]:.1f} and {ours[1] / plain[1]:.1f} times what plain calls of their ",
-        f"drivers reach; with an index in each node, {rounded(native[0])} and ",
+        f"{ours[0] / plain[0]:.1f} and {ours[1] / plain[1]:.1f} times as many as plain calls ",
+        f"of their drivers; with an index in each node, {rounded(native[0])} and ",
         f"{rounded(native[1])}.",
     )
 
