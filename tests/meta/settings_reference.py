@@ -25,7 +25,7 @@ over the environment, which wins over the file `rankd.toml` in the working folde
 
 All three are checked at the start, also where a stronger one overrules them; a name that is no
 setting is refused. A list is one text with commas on the command line and in the environment, and a
-list of texts in the file. What `--NAME` switches on, `--no-NAME` switches off.
+list of texts in the file. A switch is `--NAME` for on and `--no-NAME` for off.
 
 | setting and line of `rankd.toml` | option, variable | default | takes | meaning |
 | --- | --- | --- | --- | --- |

@@ -52,7 +52,7 @@ def test_every_module_imports_and_exports_what_it_says(name: str) -> None:
 def test_every_error_code_has_a_way_out(code: str) -> None:
     _, found, rest = ERRORS.partition(f"\n### `{code}`\n")
     assert found, f"docs/reference/errors.md has no section for {code}"
-    assert "**What to do.**" in re.split(r"^##", rest, maxsplit=1, flags=re.MULTILINE)[0]
+    assert "**Remedy.**" in re.split(r"^##", rest, maxsplit=1, flags=re.MULTILINE)[0]
 
 
 @pytest.mark.parametrize("code", sorted(OWN_ERRORS))
