@@ -2,9 +2,11 @@
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.meta.test_readability import PACKAGE, VAGUE
 
 from rankd.model.board import Board
 
@@ -17,6 +19,9 @@ DECISIONS = ROOT / "docs" / "decisions"
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 INLINE_CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 LINK = re.compile(r"\]\(([^)\s]*)\)")
+MODULE = re.compile(r"`((?:src/rankd/)?[a-z_]+(?:/[a-z_]+)+)(?:\.(\w+))?`")
+VAGUE_SENTENCES_MAX = 0.03
+"""Share of sentences without a named subject; decisions included."""
 VERB = re.compile(r"(?:^|[=\w] |\$ )make ([a-z]+)\b", re.MULTILINE)
 
 
@@ -67,6 +72,42 @@ def test_every_long_step_of_the_makefile_says_what_it_does_and_for_how_long() ->
     for rule in long:
         told = re.findall(r'echo "(.+?)"', rule)
         assert any(re.search(r", (about|some) .*(minute|second)s?$", text) for text in told), rule
+
+
+def test_every_module_a_page_names_is_there() -> None:
+    """Rooms of the package, and modules in them, with or without a name of theirs."""
+    rooms = {path.stem for path in PACKAGE.iterdir()}
+    found = 0
+    for page in PAGES:
+        for path, suffix in MODULE.findall(prose(page)):
+            if path.removeprefix("src/rankd/").partition("/")[0] in rooms:
+                found += 1
+                assert is_module(path.removeprefix("src/rankd/"), suffix), f"{named(page)}: {path}"
+    assert found > 30
+
+
+def is_module(path: str, suffix: str) -> bool:
+    files = [*PACKAGE.glob(f"{path}.*"), *PACKAGE.glob(f"{path}/__init__.py")]
+    if not suffix or (PACKAGE / f"{path}.{suffix}").exists():
+        return (PACKAGE / path).is_dir() or bool(files)
+    return any(re.search(rf"\b(class|def) {suffix}\b", file.read_text()) for file in files)
+
+
+def test_sentences_of_pages_name_their_subjects() -> None:
+    """Where they begin with what, who or nobody, a reader has to guess it."""
+    found = [one for page in PAGES for one in sentences_of(page)]
+    vague = [one for one in found if VAGUE.search(one)]
+    assert len(found) > 2_000
+    assert len(vague) <= VAGUE_SENTENCES_MAX * len(found), vague
+
+
+def sentences_of(page: Path) -> Iterator[str]:
+    """Yield sentences of five words or more; cells of tables and items of lists on their own."""
+    text = re.sub(r"\]\([^)]*\)", "]", prose(page))
+    for block in re.split(r"\n\s*\n|\||\n(?=[-*#]|\d+\.)", text):
+        for one in re.split(r"(?<=[.:;!?])\s+", " ".join(block.split())):
+            if len(one.split()) > 4:
+                yield one
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
