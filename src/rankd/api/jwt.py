@@ -30,9 +30,7 @@ from jwt.utils import base64url_decode
 
 from rankd.api.auth import Actor, ReadToken
 from rankd.errors import InvalidSetting, TokenKeysUnavailable, Unauthenticated
-from rankd.http_client.async_transport import AsyncTransport
-from rankd.http_client.endpoint import Endpoint, basic_authorization
-from rankd.http_client.message import HttpRequest
+from rankd.http_client import AsyncTransport, Endpoint, HttpRequest, basic_authorization
 from rankd.model.submission import valid_player
 from rankd.settings import Settings
 

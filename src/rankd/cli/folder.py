@@ -17,7 +17,7 @@ from rankd.api.routes import ROUTES
 from rankd.api.routing import Router
 from rankd.bootstrap import EngineConfig, engine
 from rankd.embedded import WallClock
-from rankd.http_client.message import HttpRequest, HttpResponse
+from rankd.http_client import HttpRequest, HttpResponse
 from rankd.progress import ProgressBar
 from rankd.settings import Settings
 

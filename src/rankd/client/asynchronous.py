@@ -20,8 +20,7 @@ from rankd.client.synchronous import (
     request_of,
 )
 from rankd.errors import RankdError, count
-from rankd.http_client.async_transport import AsyncTransport
-from rankd.http_client.message import AwaitableTransport, HttpResponse, TransportError
+from rankd.http_client import AsyncTransport, AwaitableTransport, HttpResponse, TransportError
 
 S = ParamSpec("S")
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from rankd import schemas
 from rankd.client import client_schemas
 from rankd.client.serialization import encoded, encoded_scores
 from rankd.errors import Invalid, InvalidBoard, InvalidProfile, InvalidRequest, InvalidSubmission
-from rankd.http_client.message import HttpResponse
+from rankd.http_client import HttpResponse
 
 PAGE_LIMIT_MAX = 1000
 """The longest page of the service."""

@@ -14,7 +14,7 @@ import msgspec
 from rankd.client.calls import Call
 from rankd.client.client_schemas import Problem
 from rankd.errors import Corrupt, FieldError, Invalid, RankdError, Refused, Unavailable
-from rankd.http_client.message import HttpResponse
+from rankd.http_client import HttpResponse
 
 RETRY_AFTER_SECONDS_MAX = 30.0
 """The longest wait for a Retry-After of the service."""

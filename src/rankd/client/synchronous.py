@@ -13,9 +13,14 @@ from rankd.client import calls
 from rankd.client.calls import BATCH_SCORES, Call, Item, PagedList, Result
 from rankd.client.responses import Attempts, RetryPolicy, UnansweredCall
 from rankd.errors import RankdError, count
-from rankd.http_client.endpoint import Endpoint
-from rankd.http_client.message import HttpRequest, HttpResponse, Transport, TransportError
-from rankd.http_client.sync_transport import SyncTransport
+from rankd.http_client import (
+    Endpoint,
+    HttpRequest,
+    HttpResponse,
+    SyncTransport,
+    Transport,
+    TransportError,
+)
 
 TIMEOUT_SECONDS = 10.0
 """For one attempt: to connect, to send, and between any two bytes of the response."""

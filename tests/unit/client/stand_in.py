@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from rankd.http_client.message import HttpRequest, HttpResponse
+from rankd.http_client import HttpRequest, HttpResponse
 
 Answer = Callable[[HttpRequest], HttpResponse]
 

@@ -8,7 +8,7 @@ from tests.unit.client.stand_in import AsyncStandIn, ok, sent_json
 
 from rankd import schemas
 from rankd.client import AsyncClient, RetryPolicy, Unreachable
-from rankd.http_client.message import HttpRequest, HttpResponse, TransportError
+from rankd.http_client import HttpRequest, HttpResponse, TransportError
 
 SOON = RetryPolicy(retries_max=2, backoff_seconds=0.001)
 RECEIPT = schemas.Receipt("b", "p", "counted", 1, None, 1, None, None, 1, 100.0, 9, {})

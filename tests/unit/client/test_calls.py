@@ -12,7 +12,7 @@ from rankd.api.routes import ROUTES
 from rankd.api.routing import RouteMatch, Router
 from rankd.client import calls
 from rankd.client.calls import Call
-from rankd.http_client.message import HttpResponse
+from rankd.http_client import HttpResponse
 
 ROUTER = Router(ROUTES)
 

@@ -18,7 +18,7 @@ from rankd.client.responses import (
     told,
 )
 from rankd.errors import Corrupt, NotRanked, RankdError, Refused, Unavailable
-from rankd.http_client.message import HttpResponse
+from rankd.http_client import HttpResponse
 
 READ, WRITE = calls.standing("b", "p", window="daily"), calls.submit("b", "p", 1)
 ONCE = calls.create_key(["read"])

@@ -14,7 +14,7 @@ from rankd.client import AsyncClient, Client, calls, told
 from rankd.client.calls import Call
 from rankd.client.serialization import encoded
 from rankd.errors import Invalid, InvalidBoard, InvalidProfile, InvalidRequest, InvalidSubmission
-from rankd.http_client.message import HttpRequest, HttpResponse
+from rankd.http_client import HttpRequest, HttpResponse
 
 WIDE: Any = {"metadata": {"a": [1, {"b": -inf}], "c": Decimal("NaN")}, "columns": {"kills": inf}}
 

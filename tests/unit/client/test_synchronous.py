@@ -11,7 +11,7 @@ import rankd
 from rankd import schemas
 from rankd.client import Client, RetryPolicy, Unreachable, calls
 from rankd.errors import Overloaded, RankdError
-from rankd.http_client.message import HttpRequest, HttpResponse, TransportError
+from rankd.http_client import HttpRequest, HttpResponse, TransportError
 
 SOON = RetryPolicy(retries_max=3, backoff_seconds=0.001)
 RECEIPT = schemas.Receipt("b", "p", "counted", 1, None, 1, None, None, 1, 100.0, 9, {})

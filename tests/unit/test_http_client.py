@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.http_client.scripted_server import certified, serving, tunnelling
+from tests.unit.scripted_server import certified, serving, tunnelling
 
-from rankd.http_client.async_transport import AsyncTransport
-from rankd.http_client.endpoint import Endpoint
-from rankd.http_client.message import HttpRequest, HttpResponse, TransportError
-from rankd.http_client.sync_transport import SyncTransport
+from rankd.http_client import (
+    AsyncTransport,
+    Endpoint,
+    HttpRequest,
+    HttpResponse,
+    SyncTransport,
+    TransportError,
+)
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
 GET = HttpRequest("GET", "/v1/boards", {})
