@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from rankd import schemas
-from rankd.client import client_schemas
+from rankd.client import serialization
 from rankd.client.serialization import encoded, encoded_scores
 from rankd.errors import Invalid, InvalidBoard, InvalidProfile, InvalidRequest, InvalidSubmission
 from rankd.http_client import HttpResponse
@@ -132,8 +132,8 @@ _read_projection = _reader(schemas.Projection)
 _read_everywhere = _reader(schemas.Everywhere)
 _read_history = _reader(schemas.History)
 _read_facts = _reader(schemas.Facts)
-_read_key = _reader(client_schemas.Key)
-_read_keys = _reader(client_schemas.Keys)
+_read_key = _reader(serialization.Key)
+_read_keys = _reader(serialization.Keys)
 _read_health = _reader(schemas.Health)
 _read_clock = _reader(schemas.ClockBody)
 _read_correction = _reader(schemas.Correction)
@@ -365,7 +365,7 @@ def poll(
     limit: int | None = None,
     window: str | None = None,
     segment: str | None = None,
-) -> Call[client_schemas.PolledPage]:
+) -> Call[serialization.PolledPage]:
     """Return the best standings, or no page if they have not changed since ``etag``."""
     path = _path("/v1/boards/{}/standings", board, limit=limit, window=window, segment=segment)
     headers = {} if etag is None else {"if-none-match": etag}
@@ -373,9 +373,9 @@ def poll(
     return Call(method="GET", path=path, read=_read_polled, headers=headers, names=names)
 
 
-def _read_polled(answer: HttpResponse) -> client_schemas.PolledPage:
+def _read_polled(answer: HttpResponse) -> serialization.PolledPage:
     found = None if answer.status == 304 else _read_page(answer)
-    return client_schemas.PolledPage(found, answer.headers.get("etag"))
+    return serialization.PolledPage(found, answer.headers.get("etag"))
 
 
 def standing(
@@ -758,7 +758,7 @@ def create_key(
     boards: Sequence[str] | None = None,
     title: str | None = None,
     expires: str | None = None,
-) -> Call[client_schemas.Key]:
+) -> Call[serialization.Key]:
     """Create a key. Only this response contains the secret.
 
     ``expires`` is a duration (``90d``), a date or a time; without it the key never expires.
@@ -769,7 +769,7 @@ def create_key(
     return Call(method="POST", path="/v1/keys", body=body, read=_read_key, repeatable=False)
 
 
-def keys() -> Call[client_schemas.Keys]:
+def keys() -> Call[serialization.Keys]:
     """Return all keys, without their secrets."""
     return Call(method="GET", path="/v1/keys", read=_read_keys)
 

@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 
 from rankd.client.calls import Call
-from rankd.client.client_schemas import Problem
+from rankd.client.serialization import Problem
 from rankd.errors import Corrupt, FieldError, Invalid, RankdError, Refused, Unavailable
 from rankd.http_client import HttpResponse
 

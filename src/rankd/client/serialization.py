@@ -1,7 +1,8 @@
-"""Request bodies as JSON; values that JSON cannot represent are refused here.
+"""JSON of the client: request bodies, and the responses that only clients read.
 
 JSON has no NaN and no infinity. The encoder writes null for them, which means that nothing was
-given: an impossible score would count as another one, and metadata would be stored changed.
+given: an impossible score would count as another one, and metadata would be stored changed. So
+values that JSON cannot represent are refused here.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,47 @@ import msgspec
 
 from rankd import schemas
 from rankd.errors import FieldError, Invalid, InvalidRequest, InvalidSubmission
+
+
+class Key(msgspec.Struct, omit_defaults=True):
+    """A key as it is listed."""
+
+    id: str
+    scopes: list[str]
+    boards: list[str] | None
+    title: str | None
+    created: str | None = None
+    last_used: str | None = None
+    expires: str | None = None
+    key: str | None = None
+    """The secret: returned once, when the key is created."""
+
+
+class Keys(msgspec.Struct):
+    """All keys."""
+
+    keys: list[Key]
+
+
+class Problem(msgspec.Struct):
+    """The body of an error response."""
+
+    status: int
+    detail: str
+    code: str
+    request_id: str | None = None
+    applied: str | None = None
+    errors: list[schemas.WrongField] | None = None
+
+
+class PolledPage(msgspec.Struct):
+    """The result of polling a page."""
+
+    page: schemas.Page | None
+    """None if it has not changed."""
+    etag: str | None
+    """Pass it to the next call."""
+
 
 NAME_LENGTH_MAX = 64
 """Characters of a name in the path of a field: enough to find it."""

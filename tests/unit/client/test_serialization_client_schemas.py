@@ -3,7 +3,7 @@
 import msgspec
 
 from rankd.api import keys, problems
-from rankd.client import client_schemas
+from rankd.client import serialization
 
 
 def names(shape: type[msgspec.Struct]) -> set[str]:
@@ -11,9 +11,9 @@ def names(shape: type[msgspec.Struct]) -> set[str]:
 
 
 def test_keys_are_read_as_they_are_written() -> None:
-    assert names(client_schemas.Key) <= names(keys.Key)
-    assert names(client_schemas.Keys) == names(keys.Keys)
+    assert names(serialization.Key) <= names(keys.Key)
+    assert names(serialization.Keys) == names(keys.Keys)
 
 
 def test_problems_are_read_as_they_are_written() -> None:
-    assert names(client_schemas.Problem) == names(problems.Problem) - {"type", "title"}
+    assert names(serialization.Problem) == names(problems.Problem) - {"type", "title"}
