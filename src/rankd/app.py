@@ -15,6 +15,7 @@ from functools import partial
 from ipaddress import ip_address
 from time import monotonic
 
+from rankd import dashboard
 from rankd.api.auth import Authenticator, ReadToken
 from rankd.api.context import ServiceContext
 from rankd.api.descriptors import fit_connections, watching
@@ -29,7 +30,6 @@ from rankd.api.workers import workers
 from rankd.bootstrap import NATIVE, SQLITE, EngineConfig, engine, followed
 from rankd.core.engine import Engine
 from rankd.core.supervisor import Supervisor
-from rankd.dashboard import files as dashboard
 from rankd.errors import InvalidSetting, count
 from rankd.ports import Clock, Loop, Progress
 from rankd.settings import TABLE, Settings, shown_place

@@ -26,9 +26,8 @@ from typing import Any, overload
 
 from rankd.bootstrap import EngineConfig, Folder, RunningEngine, engine, restoration
 from rankd.embedded.async_api import RemoteBoard, RemoteRanks
-from rankd.embedded.asynchronous import AsyncBoard, AsyncRanks
+from rankd.embedded.boards import AsyncBoard, AsyncRanks, Board, EngineThread, Ranks
 from rankd.embedded.handles import AsyncOpening, CallSite, OpenEngine, ServedEngine, serve
-from rankd.embedded.synchronous import Board, EngineThread, Ranks
 from rankd.model.window import Instant
 from rankd.ports import Clock
 from rankd.progress import Show, showing

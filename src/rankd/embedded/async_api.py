@@ -1,6 +1,6 @@
 """The engine's operations as coroutines, for an index across a network.
 
-Over an index in this process a read never suspends; there ``sync_reads`` runs it as a plain call.
+Over an index in this process a read never suspends; there ``boards`` runs it as a plain call.
 """
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -17,8 +17,7 @@ from rankd.core.reader import FoundStandings, Page, Projected, Reader
 from rankd.core.search import FoundPlayer
 from rankd.core.time_correction import Corrected
 from rankd.core.writer import BATCH_FACTS_MAX, WriteResult
-from rankd.embedded.board_ref import BoardRef
-from rankd.embedded.handles import OpenEngine
+from rankd.embedded.handles import BoardRef, OpenEngine
 from rankd.errors import (
     FieldError,
     IndexUnavailable,

@@ -9,7 +9,7 @@ import asyncio
 import os
 import sys
 import warnings
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 from rankd.bootstrap import RunningEngine
 from rankd.core.engine import Engine
 from rankd.core.search import PlayerSearch
-from rankd.errors import LedgerUnavailable
+from rankd.errors import LedgerUnavailable, Refused
 
 
 class CallSite(NamedTuple):
@@ -174,3 +174,40 @@ class AsyncOpening(Generic[R_co]):
 
     def __repr__(self) -> str:
         return f"<an engine that is not open: use `{self.way}`>"
+
+
+class BoardRef:
+    """A board of an open engine, by its name and its expected definition. It may not exist yet.
+
+    Making a reference takes no time; defining a board does, because that is a fact on the disk. So
+    a program gets the reference at once, and the board is defined when it is awaited, or with the
+    first write.
+    """
+
+    def __init__(self, opened: OpenEngine, name: str, definition: Mapping[str, object]) -> None:
+        self.name = name
+        self._opened = opened
+        self._definition: Mapping[str, object] | None = definition
+        """None once the board existed with this definition; later changes to it are not undone."""
+        with suppress(Refused):  # Raised again by a read or a write.
+            self.there()
+
+    def there(self) -> Engine:
+        """Return the engine, if it has the board with this definition.
+
+        Raises UnknownBoard, BoardDiffers and InvalidBoard.
+        """
+        rankd = self._opened.rankd
+        if self._definition is not None:
+            rankd.expect(self.name, self._definition)
+            self._definition = None
+        return rankd
+
+    async def made(self) -> Engine:
+        """Return the engine after defining the board. Raises BoardDiffers and InvalidBoard."""
+        rankd = self._opened.rankd
+        if self._definition is not None:
+            if self._definition or self.name not in rankd.state.boards:
+                await rankd.define(self.name, self._definition)
+            self._definition = None
+        return rankd

@@ -7,7 +7,7 @@ import pytest
 from rankd.api.messages import Request, Response
 from rankd.api.routes import ROUTES
 from rankd.api.routing import Param, Route, Router
-from rankd.dashboard.files import ROUTES as PAGE_ROUTES
+from rankd.dashboard import ROUTES as PAGE_ROUTES
 from rankd.errors import InvalidRequest, MalformedRequest, MethodNotAllowed, NotFound
 
 

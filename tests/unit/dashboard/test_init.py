@@ -9,7 +9,7 @@ import pytest
 
 from rankd.api.messages import HTML, Request, Response
 from rankd.api.routing import Router
-from rankd.dashboard.files import KINDS, PAGE, ROUTES
+from rankd.dashboard import KINDS, PAGE, ROUTES
 from rankd.errors import NotFound
 
 FOLDER = files("rankd.dashboard").joinpath("page")
