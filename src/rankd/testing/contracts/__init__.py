@@ -3,12 +3,10 @@
 An adapter's test is a fixture and a subclass; the names of the tests are the port's sentences.
 """
 
-from rankd.testing.contracts.copy_target import CopyTargetContract
 from rankd.testing.contracts.index import RankIndexContract
-from rankd.testing.contracts.ledger import LedgerContract
-from rankd.testing.contracts.snapshots import SnapshotsContract
+from rankd.testing.contracts.ledger import CopyTargetContract, LedgerContract
+from rankd.testing.contracts.snapshots import CopiesContract, SnapshotsContract
 from rankd.testing.contracts.standings import StandingsContract
-from rankd.testing.contracts.state_snapshots import CopiesContract
 
 __all__ = [
     "CopiesContract",
