@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from tests.simulation.postgres_servers import new_ledger, postgres
 
-from rankd.adapters.memory.state_snapshots import MemoryStateSnapshots
+from rankd.adapters.memory.archive import MemoryStateSnapshots
 from rankd.adapters.postgres import PostgresLedger
 from rankd.adapters.postgres.state_snapshots import PostgresStateSnapshots
 from rankd.ports import StateSnapshots

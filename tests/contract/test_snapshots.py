@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rankd.adapters.memory import snapshot_scan
+from rankd.adapters.memory import snapshot_save
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.snapshot_folder import SnapshotFolder
 from rankd.ports import Snapshots
@@ -22,10 +22,10 @@ class TestSnapshotFolder(SnapshotsContract):
 
     @pytest.fixture(autouse=True)
     def small_steps(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(snapshot_scan, "STEP_ENTRIES", 7)
-        monkeypatch.setattr(snapshot_scan, "STEP_TOUCHES", 5)
-        monkeypatch.setattr(snapshot_scan, "RANKING_ENTRIES", 1)
-        monkeypatch.setattr(snapshot_scan, "LAST_TOUCHES_MAX", 4)
+        monkeypatch.setattr(snapshot_save, "STEP_ENTRIES", 7)
+        monkeypatch.setattr(snapshot_save, "STEP_TOUCHES", 5)
+        monkeypatch.setattr(snapshot_save, "RANKING_ENTRIES", 1)
+        monkeypatch.setattr(snapshot_save, "LAST_TOUCHES_MAX", 4)
 
     @pytest.fixture
     def kept(self, tmp_path: Path) -> Callable[[], tuple[NativeIndex, SnapshotFolder]]:

@@ -12,8 +12,7 @@ from tests.unit.api.handling import Working
 from tests.unit.api.test_metrics import samples
 from tests.unit.core.doubles import FarIndex, LosableLedger, SetClock, bare
 
-from rankd.adapters.memory.archive import MemoryArchive
-from rankd.adapters.memory.state_snapshots import MemoryStateSnapshots
+from rankd.adapters.memory.archive import MemoryArchive, MemoryStateSnapshots
 from rankd.adapters.sqlite.spool import SpoolFile
 from rankd.api.auth import Authenticator
 from rankd.api.context import ServiceContext

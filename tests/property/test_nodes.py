@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import pytest
 
+from rankd.adapters.memory.archive import MemoryStateSnapshots
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.ledger import MemoryLedger
-from rankd.adapters.memory.state_snapshots import MemoryStateSnapshots
 from rankd.adapters.sqlite.spool import SpoolFile
 from rankd.core.assembly import running
 from rankd.core.cluster.managers import SpoolSender, StateSnapshotter

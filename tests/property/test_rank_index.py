@@ -32,7 +32,7 @@ from hypothesis.stateful import (
 )
 
 from rankd.adapters.memory import index as module
-from rankd.adapters.memory import snapshot_load, snapshot_scan
+from rankd.adapters.memory import snapshot_folder, snapshot_save
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.snapshot_folder import SnapshotFolder
 from rankd.model.facts import Position
@@ -304,15 +304,15 @@ class RankIndexMachine(RuleBasedStateMachine):
         """A save that ends early leaves nothing, and the index can be saved again."""
         dice = random.Random(seed)
         with tempfile.TemporaryDirectory() as name:
-            snapshot_scan = SnapshotFolder(Path(name), self.index).save(list)
-            for _ in islice(self._steps(snapshot_scan), after):
+            save = SnapshotFolder(Path(name), self.index).save(list)
+            for _ in islice(self._steps(save), after):
                 self._disturb(dice)
-            self.loop.run_until_complete(cast("AsyncGenerator[object]", snapshot_scan).aclose())
+            self.loop.run_until_complete(cast("AsyncGenerator[object]", save).aclose())
             left = {path.name for path in Path(name).iterdir()} - {"current"}
             assert len(left) == (Path(name) / "current").exists()
 
-    def _steps(self, snapshot_scan: AsyncIterator[object]) -> Iterator[object]:
-        while (step := self.loop.run_until_complete(anext(snapshot_scan, None))) is not None:
+    def _steps(self, save: AsyncIterator[object]) -> Iterator[object]:
+        while (step := self.loop.run_until_complete(anext(save, None))) is not None:
             yield step
 
     def _disturb(self, dice: random.Random) -> None:
@@ -449,9 +449,9 @@ def test_an_index_agrees_with_a_dictionary_and_sorted(
         mock.patch.object(module, "PLAYERS_RELEASED_PER_APPLY", 1),
         mock.patch.object(module, "MOVES_TOGETHER_MIN", 4),
         mock.patch.multiple(
-            snapshot_scan, STEP_ENTRIES=3, STEP_TOUCHES=2, RANKING_ENTRIES=1, LAST_TOUCHES_MAX=1
+            snapshot_save, STEP_ENTRIES=3, STEP_TOUCHES=2, RANKING_ENTRIES=1, LAST_TOUCHES_MAX=1
         ),
-        mock.patch.object(snapshot_load, "PUT_TOGETHER", 2),
+        mock.patch.object(snapshot_folder, "PUT_TOGETHER", 2),
         mock.patch("os.fsync"),  # No power fails here, and the disk is slow.
     ):
         run_state_machine_as_test(machine, settings=settings(stateful_step_count=20))

@@ -1,11 +1,12 @@
-"""The archive and top lists beside a ledger, as dictionaries, without a server."""
+"""The archive, top lists and state snapshots of several nodes in this process, without a server."""
 
 from bisect import insort
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from rankd.errors import SnapshotDamaged
 from rankd.model.facts import Position
 from rankd.model.standing import Rank
-from rankd.ports import Ranking, SealedName, SealedRow, TopList, TopListAge
+from rankd.ports import COPIES_KEPT, Ranking, SealedName, SealedRow, TopList, TopListAge
 
 Name = tuple[str, str, Position]
 """A board, a window, and where it was closed."""
@@ -91,3 +92,28 @@ class MemoryArchive:
 
     async def list_of(self, ranking: Ranking) -> TopList | None:
         return self.lists.get(ranking)
+
+
+class MemoryStateSnapshots:
+    """State snapshots in memory. They end with the process."""
+
+    def __init__(self) -> None:
+        self._copies: dict[Position, Sequence[bytes]] = {}
+
+    async def kept(self) -> Sequence[Position]:
+        return sorted(self._copies, reverse=True)
+
+    async def keep(
+        self, position: Position, frames: Iterable[bytes], *, unless_after: Position
+    ) -> bool:
+        if position in self._copies or any(one > unless_after for one in self._copies):
+            return False
+        self._copies[position] = list(frames)
+        for old in sorted(self._copies)[:-COPIES_KEPT]:
+            del self._copies[old]
+        return True
+
+    async def load(self, position: Position) -> Sequence[bytes]:
+        if position not in self._copies:
+            raise SnapshotDamaged(f"the copy of the book at {position} is gone")
+        return self._copies[position]

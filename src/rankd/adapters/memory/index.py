@@ -25,7 +25,7 @@ from typing import ClassVar, NamedTuple
 
 from rankd.adapters.memory import bulk_judge
 from rankd.adapters.memory.index_state import Entries, IndexState, count_before, is_draft
-from rankd.adapters.memory.snapshot_dirty import DirtySet
+from rankd.adapters.memory.snapshot_save import DirtySet
 from rankd.errors import IndexForgot
 from rankd.model.facts import Position
 from rankd.model.order import TIE_BREAK_BYTES, score_part

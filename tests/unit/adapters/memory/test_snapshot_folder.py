@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from rankd.adapters.memory import snapshot_format, snapshot_scan
+from rankd.adapters.memory import snapshot_format, snapshot_save
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.snapshot_folder import SnapshotFolder
 from rankd.model.facts import Position
@@ -28,7 +28,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 async def index(monkeypatch: pytest.MonkeyPatch) -> NativeIndex:
-    monkeypatch.setattr(snapshot_scan, "STEP_ENTRIES", 3)
+    monkeypatch.setattr(snapshot_save, "STEP_ENTRIES", 3)
     index = NativeIndex()
     await add(index, 10, opened={FOREVER: RankingShape(16, False)})
     return index
@@ -126,9 +126,9 @@ async def test_a_storm_of_touches_ends_with_the_last_pass(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Four are touched during each step, and a step tells of one, or of two."""
-    monkeypatch.setattr(snapshot_scan, "STEP_TOUCHES", 1)
-    monkeypatch.setattr(snapshot_scan, "LAST_TOUCHES_MAX", 0)
-    monkeypatch.setattr(snapshot_scan, "PASSES_MAX", 2)
+    monkeypatch.setattr(snapshot_save, "STEP_TOUCHES", 1)
+    monkeypatch.setattr(snapshot_save, "LAST_TOUCHES_MAX", 0)
+    monkeypatch.setattr(snapshot_save, "PASSES_MAX", 2)
     steps, digest = 0, b""
     async for progress in snapshots.save(list):
         if progress.stage == "reading":
@@ -208,16 +208,16 @@ async def test_a_save_cancelled_while_it_decides_is_finished_first(
         write(path, body)
 
     monkeypatch.setattr(snapshot_format, "write_synced", waiting)
-    snapshot_scan = asyncio.create_task(saved(snapshots))
+    saving = asyncio.create_task(saved(snapshots))
     await reached.wait()
-    snapshot_scan.cancel()
+    saving.cancel()
     await asyncio.sleep(0)
-    snapshot_scan.cancel()
+    saving.cancel()
     await asyncio.sleep(0)
-    assert not snapshot_scan.done()
+    assert not saving.done()
     allowed.set()
     with pytest.raises(asyncio.CancelledError):
-        await snapshot_scan
+        await saving
     assert (await loaded(tmp_path)).digest() == index.digest()
 
 

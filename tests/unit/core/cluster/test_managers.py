@@ -16,7 +16,7 @@ from tests.unit.core.doubles import (
     engine,
 )
 
-from rankd.adapters.memory.state_snapshots import MemoryStateSnapshots
+from rankd.adapters.memory.archive import MemoryStateSnapshots
 from rankd.core.assembly import running
 from rankd.core.cluster import managers
 from rankd.core.cluster.recovery import SharedHome

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from rankd.adapters.memory.archive import MemoryStateSnapshots
 from rankd.adapters.memory.ledger import MemoryLedger
-from rankd.adapters.memory.state_snapshots import MemoryStateSnapshots
 from rankd.core.cluster.state_snapshots import newest_copy
 from rankd.core.state import State
 from rankd.core.state_codec import VERSION, Heading, take_notes

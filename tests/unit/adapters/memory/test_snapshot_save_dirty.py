@@ -5,7 +5,7 @@ from array import array
 import pytest
 
 from rankd.adapters.memory.index_state import Entries
-from rankd.adapters.memory.snapshot_dirty import DirtySet
+from rankd.adapters.memory.snapshot_save import DirtySet
 from rankd.rank import RankList
 
 

@@ -1,11 +1,12 @@
-"""Reading a changing index step by step, so that the result is consistent.
+"""A save of an index that goes on changing: the players it moves, the reading, the folder.
 
-Each step is short, and the index may change between two of them. The players are read by their
-numbers, each ranking in its order, going on behind the last entry seen. A player touched meanwhile
-may be met twice, or not at all, or with an old key; but the touch is noted, and the player's last
-state is written behind the rest. While that is being written others are touched, fewer each time;
-and when only few are left, the last step takes them, the checkpoint and the notes together, between
-two applies. The files then describe that one moment:
+The index is read step by step, so that the result is consistent. Each step is short, and the index
+may change between two of them. The players are read by their numbers, each ranking in its order,
+going on behind the last entry seen. A player touched meanwhile may be met twice, or not at all, or
+with an old key; but the touch is noted, and the player's last state is written behind the rest.
+While that is being written others are touched, fewer each time; and when only few are left, the
+last step takes them, the checkpoint and the notes together, between two applies. The files then
+describe that one moment:
 
 1. A player not touched in a ranking stayed in one place of it throughout, and was met there once.
 2. The last state of a touched player was written after its last touch.
@@ -14,13 +15,19 @@ two applies. The files then describe that one moment:
    whose players are written as it is read.
 """
 
+import hashlib
+import secrets
+import shutil
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain
+from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
+from rankd.adapters.memory import snapshot_format
 from rankd.adapters.memory.index_state import Entries, IndexState, count_through
-from rankd.adapters.memory.snapshot_dirty import DirtySet
 from rankd.adapters.memory.snapshot_format import (
     EntryFrame,
     Frame,
@@ -31,6 +38,79 @@ from rankd.adapters.memory.snapshot_format import (
 )
 from rankd.model.facts import Position
 from rankd.ports import Progress
+
+
+class DirtySet:
+    """The players touched since a save began and not written since; the unread rankings.
+
+    Nothing else needs to be noted: an untouched player stayed in one place throughout, under one
+    number. Noting must cost an apply next to nothing, so a touch is a number put behind others,
+    which is a copy of memory for a whole batch. A player touched twice is noted twice; the save
+    removes the repetition.
+    """
+
+    def __init__(self, rankings: Iterable[Entries]) -> None:
+        self.unread = dict.fromkeys(entries for entries in rankings if not entries.draft)
+        """Rankings to be read from beginning to end, in this order."""
+        self.adoptions: set[Entries] = set()
+        """Adopted drafts, whose players' numbers were not noted."""
+        self.players = array("I")
+        """Players that may have got a number."""
+        self._notes: dict[Entries, array[int]] = {}
+        self._count = 0
+        """How many numbers the notes have."""
+
+    @property
+    def waiting(self) -> int:
+        """How many touches were not taken yet."""
+        return max(self._count, len(self.players))
+
+    def touched(self, entries: Entries, numbers: Iterable[int]) -> None:
+        """Note that these were put into a ranking, moved in it, taken out, or shown otherwise.
+
+        Cheapest with an ``array("I")``. NO_PLAYER must not be among them.
+        """
+        if entries.draft:  # It is not saved; if it is adopted, it is read as a whole.
+            return
+        notes = self._notes.get(entries)
+        if notes is None:
+            notes = self._notes[entries] = array("I")
+        before = len(notes)
+        notes.extend(numbers)
+        self._count += len(notes) - before
+        self.players += notes[before:]
+
+    def adopted(self, entries: Entries) -> None:
+        """Note that a draft became a ranking."""
+        self.unread[entries] = None
+        self.adoptions.add(entries)
+
+    def dropped(self, entries: Entries) -> None:
+        """Note that a ranking is gone."""
+        self.unread.pop(entries, None)
+        self._count -= len(self._notes.pop(entries, ()))
+
+    def take(self, count: int, cost: int) -> Iterator[tuple[Entries, set[int]]]:
+        """Yield up to so many touches that were not taken yet, each number of a ranking once.
+
+        A ranking costs as much as so many touches more.
+        """
+        while count > 0 and self._notes:
+            entries, notes = self._notes.popitem()
+            some = notes[-count:]
+            del notes[-count:]  # From the end: what is left need not move.
+            if notes:
+                self._notes[entries] = notes
+            self._count -= len(some)
+            count -= len(some) + cost
+            yield entries, set(some)
+
+    def take_players(self, count: int) -> set[int]:
+        """Return up to so many players that may have got a number."""
+        some = self.players[-count:]
+        del self.players[-count:]
+        return set(some)
+
 
 STEP_ENTRIES = 1 << 13
 """A few milliseconds of work, and enough to be worth handing to a thread."""
@@ -203,3 +283,67 @@ def _beside(entries: Entries, numbers: Collection[int]) -> tuple[list[int], list
     beside = entries.metadata
     shown = [number for number in numbers if number in beside] if beside else []
     return shown, [beside[number] for number in shown]
+
+
+class SaveFolder:
+    """The folder of one save while it is being written: it counts when it is complete, or vanishes.
+
+    A save writes a new folder beside the old one and everything in it to the disk. Then a single
+    rename of ``current`` decides, and only after it does the old one go. So whenever the power
+    fails, ``current`` names a folder that is complete.
+
+    All of it blocks, so it happens on a thread, one call after another.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._mark = folder, secrets.token_hex(16)
+        self._path = folder / self._mark
+        self._files: dict[str, snapshot_format.FrameFile] = {}
+        self._counts = False
+        """Whether ``current`` may name it."""
+
+    def begin(self) -> None:
+        """Make the folder and the files that steps go to."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._path.mkdir(mode=0o700)
+        for name in (snapshot_format.BASE, snapshot_format.TOUCHED, snapshot_format.NOTES):
+            self._files[name] = snapshot_format.FrameFile(self._path / name)
+
+    def write(self, step: ScanStep) -> None:
+        """Write the entries of one step."""
+        self._files[snapshot_format.BASE].write(map(snapshot_format.encode, step.base))
+        self._files[snapshot_format.TOUCHED].write(map(snapshot_format.encode, step.touched))
+
+    def finish(self, ending: ScanEnd) -> None:
+        """Write the rest, bring it to the disk, and let this save be the one that counts."""
+        self.write(ending.step)
+        self._files[snapshot_format.NOTES].write(ending.notes)
+        written = {name: file.finish() for name, file in self._files.items()}
+        contents = snapshot_format.Contents(self._mark, ending.checkpoint, ending.rankings, written)
+        body = snapshot_format.encode(contents)
+        snapshot_format.write_synced(self._path / snapshot_format.CONTENTS, body)
+        snapshot_format.sync_names(self._path)
+        snapshot_format.sync_names(self._folder)
+        self._decide(hashlib.sha256(body).hexdigest())
+        self._clear_others()
+
+    def _decide(self, sha256: str) -> None:
+        current = snapshot_format.CurrentSave(snapshot_format.VERSION, self._mark, sha256)
+        path = self._folder / snapshot_format.CURRENT
+        unfinished = path.with_name(f".{path.name}.unfinished")
+        snapshot_format.write_synced(unfinished, msgspec.json.encode(current))
+        self._counts = True  # From here on nobody knows, until the names are on the disk.
+        unfinished.replace(path)
+        snapshot_format.sync_names(self._folder)
+
+    def _clear_others(self) -> None:
+        for other in self._folder.iterdir():
+            if other != self._path and snapshot_format.MARK.fullmatch(other.name):
+                shutil.rmtree(other, ignore_errors=True)
+
+    def end(self) -> None:
+        """Let go of the files, and of the folder if it does not count. Safe to repeat."""
+        for file in self._files.values():
+            file.close()
+        if not self._counts:
+            shutil.rmtree(self._path, ignore_errors=True)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-from rankd.adapters.memory import snapshot_format, snapshot_load, snapshot_scan
+from rankd.adapters.memory import snapshot_folder, snapshot_format, snapshot_save
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.snapshot_folder import SnapshotFolder
 from rankd.errors import SnapshotDamaged
@@ -59,8 +59,8 @@ def save(index: NativeIndex, folder: Path, *, beside: Iterable[Move] = ()) -> No
     asyncio.run(saved())
 
 
-def load(folder: Path, tell: snapshot_load.Tell = lambda _: None) -> NativeIndex:
-    loaded = snapshot_load.load(folder, make_players=PlayerTable, make_list=RankList, tell=tell)
+def load(folder: Path, tell: snapshot_folder.Tell = lambda _: None) -> NativeIndex:
+    loaded = snapshot_folder.load(folder, make_players=PlayerTable, make_list=RankList, tell=tell)
     assert loaded is not None
     state, notes = loaded
     assert notes == [b"note"]
@@ -87,7 +87,7 @@ def everything(folder: Path) -> list[Path]:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A save in whose files there is something of everything."""
-    monkeypatch.setattr(snapshot_scan, "STEP_ENTRIES", 2)
+    monkeypatch.setattr(snapshot_save, "STEP_ENTRIES", 2)
     moves = [
         Move(PLAIN, "p1", None),
         Move(WIDE, "p2", bytes(40), b"car"),
@@ -106,7 +106,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_where_nothing_was_saved_nothing_is_loaded(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "absent"):
-        nothing = snapshot_load.load(
+        nothing = snapshot_folder.load(
             folder, make_players=PlayerTable, make_list=RankList, tell=lambda _: None
         )
         assert nothing is None
