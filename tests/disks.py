@@ -1,4 +1,4 @@
-"""Disks that really fill, for tests of whoever may mount one."""
+"""Disks that really fill or stand still, for tests where one may be mounted."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -26,3 +26,8 @@ def mounted(mounting: AbstractContextManager[T]) -> Iterator[T]:
 def small_disk(folder: Path, size_bytes: int) -> AbstractContextManager[Path]:
     """Mount a disk that can be filled, or skip the test."""
     return mounted(disks.small_disk(folder, size_bytes))
+
+
+def freezable_disk(folder: Path, size_bytes: int) -> AbstractContextManager[Path]:
+    """Mount a disk that can stand still, or skip the test."""
+    return mounted(disks.freezable_disk(folder, size_bytes))

@@ -87,6 +87,8 @@ class EngineConfig:
     """Whether submissions wait in the folder while the ledger cannot be reached."""
     silence_seconds: float = 1.0
     """Seconds that a ledger on a server may leave an append unanswered until it counts as lost."""
+    disk_silence_seconds: float | None = None
+    """The same for a ledger on this disk; None to wait for as long as it takes."""
     node: str = ""
     """This node's name in a ledger that several nodes append to."""
     top_list_entries: int = 1_000
@@ -145,6 +147,7 @@ class EngineConfig:
             spare=settings.spare_index,
             spool=settings.spool,
             silence_seconds=settings.ledger_silence_seconds,
+            disk_silence_seconds=settings.ledger_silence_seconds,
             node=settings.node or gethostname(),
             top_list_entries=settings.top_list_entries,
             top_list_seconds=settings.top_list_seconds,
@@ -252,6 +255,7 @@ async def engine(
                 supervisor=supervisor,
                 lasting_seconds=place.clock_step_seconds,
                 segment_values_max=place.segment_values_max,
+                silence_seconds=place.disk_silence_seconds,
             )
         )
         yield RunningEngine(rankd, ledger, ledger.durable, backup)

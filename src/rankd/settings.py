@@ -70,7 +70,7 @@ class Settings:
     ] = "sqlite"
     ledger_silence_seconds: Annotated[
         float,
-        Doc("Time without an answer until PostgreSQL or the writing process is lost.", 0.1, 60),
+        Doc("Time without an answer until PostgreSQL, a disk or the writer is lost.", 0.1, 60),
     ] = 1.0
     exit_on_ledger_failure: Annotated[
         bool, Doc("Whether the service exits when only a new start can let it write again.")

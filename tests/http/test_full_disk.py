@@ -1,4 +1,4 @@
-"""A service on a disk that really fills: every process says so, and it goes on by itself."""
+"""A service on a disk that fills or hangs: every process says so, and it goes on by itself."""
 
 import http.client
 import time
@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 
 import pytest
 from tests.cli.running import Served, serving
-from tests.disks import small_disk
+from tests.disks import freezable_disk, small_disk
 from tests.http.api_facade import PATIENCE_SECONDS, asked, connections
 
-from rankd.testing.disks import empty, fill
+from rankd.testing.disks import empty, fill, standstill
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -119,6 +119,29 @@ def test_every_process_tells_of_a_full_disk_and_the_service_goes_on(
             counted = score(each[0])
             assert submit(each[0], "after")[0] == 200
             assert score(each[0]) == counted, "it was repeated"
+        assert served.stop() == 0
+
+
+def test_a_disk_that_hangs_keeps_neither_writes_nor_reads_waiting(tmp_path: Path) -> None:
+    with (
+        freezable_disk(tmp_path / "hanging", 4 * DISK_BYTES) as disk,
+        service(tmp_path, disk) as served,
+        connected(served) as each,
+    ):
+        define(each[0])
+        with standstill(disk):
+            answered, body = submit(each[-1], "under way")
+            assert (answered, body["applied"]) == (503, "unknown")
+            for one in each:
+                until(lambda one=one: readiness(one)[1] == "degraded")  # type: ignore[misc]
+                assert "the disk has not answered for 1 s" in readiness(one)[2]
+                assert standings(one)["stale"] is True
+                answered, body = submit(one, "behind")
+                assert (answered, body["applied"]) == (503, "no")
+        for one in each:
+            until(lambda one=one: readiness(one)[1] == "ready")  # type: ignore[misc]
+            assert submit(one, "under way")[0] == 200
+            assert (standings(one)["stale"], score(one)) == (False, 1)
         assert served.stop() == 0
 
 

@@ -61,12 +61,14 @@ async def running(  # noqa: PLR0913 - what it is put together from
     supervisor: Supervisor | None = None,
     lasting_seconds: float = LASTING_SECONDS,
     segment_values_max: int = SEGMENT_VALUES_MAX,
+    silence_seconds: float | None = None,
 ) -> AsyncIterator[Engine]:
     """Recover from the ledger, serve, and stop once everything accepted has been answered.
 
     With a ``shared`` index, the index of ``build`` is only for comparison. A node that does not
     ``manage`` leaves work that is needed once to other nodes. ``supervisor`` runs the background
-    loops; that of the ledger, where it has some.
+    loops; that of the ledger, where it has some. A ledger on a disk counts as lost when an append
+    takes longer than ``silence_seconds``.
     """
     found = await _recover(ledger, build, tell, shared)
     supervisor = supervisor or Supervisor()
@@ -81,6 +83,7 @@ async def running(  # noqa: PLR0913 - what it is put together from
         spool=spool,
         supervisor=supervisor,
         segment_values_max=segment_values_max,
+        silence_seconds=silence_seconds,
     )
     writer.link = found.link
     rankd = Engine(

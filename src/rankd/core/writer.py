@@ -10,6 +10,7 @@ a retry with the same key gets the answer it did not wait for.
 When the ledger fails the writer pauses: every further call is refused with a certain ``no``.
 Whether the last commit is on the disk can only be told by opening the ledger anew. If that finds
 all that was acknowledged, the writer goes on; if not, or if a fold fails, it has stopped for good.
+A service treats a disk that does not answer for a while as one that failed.
 
 A ledger that is shared may be lost and come back. While it is lost a second task refuses the
 waiting requests, or spools them: the writer may still be resolving its last append, and the
@@ -19,7 +20,7 @@ requests behind that one were certainly not appended.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -59,6 +60,10 @@ WAITING_FACTS_MAX = 65_536
 
 BATCH_FACTS_MAX = 8_192
 """The facts of one commit: enough to make the disk's share small, few enough to answer soon."""
+
+SILENCE_PARTS = 4
+"""A wait for the disk is made in parts: an event loop that was held up for long, or a process that
+was stopped, then takes what came meanwhile for an answer, not for silence."""
 
 TOLD_TOGETHER_MAX = 64
 """How many callers are answered in one iteration of the loop. The others wait for the next, so that
@@ -131,6 +136,7 @@ class Writer:
         waiting_max: int = WAITING_FACTS_MAX,
         batch_max: int = BATCH_FACTS_MAX,
         segment_values_max: int = SEGMENT_VALUES_MAX,
+        silence_seconds: float | None = None,
     ) -> None:
         self.projector = projector
         self.receipts = receipts
@@ -154,6 +160,8 @@ class Writer:
         self._waiting_max = waiting_max
         self._batch_max = batch_max
         self._segment_values = SegmentValues(segment_values_max)
+        self._silence_seconds = silence_seconds
+        """How long an append to a disk of this machine may take; None for as long as it does."""
         self._waiting: list[_PendingWrite] = []
         self._waiting_facts = 0
         self._untold: deque[tuple[_PendingWrite, Sequence[WriteResult] | Exception]] = deque()
@@ -227,6 +235,7 @@ class Writer:
 
         Raises LedgerUnavailable rather than wait behind a write to a lost ledger.
         """
+        self._refuse_if_stopped()  # The turn may be that of an attempt to open the ledger anew.
         await self._come()
         try:
             self._refuse_if_stopped()
@@ -639,12 +648,33 @@ class Writer:
         receipts: Sequence[StoredReceipt],
         after: Position | None,
     ) -> Appended | None:
+        append = self._ledger.append(batch, now=now, receipts=receipts, after=after)
+        if not isinstance(self._ledger, ReopenableLedger):
+            return await append
         try:
-            return await self._ledger.append(batch, now=now, receipts=receipts, after=after)
+            return await self._answered(append)
         except LedgerUnavailable as exc:
-            if isinstance(self._ledger, ReopenableLedger):
-                self.pause(exc)
+            self.pause(exc)
             raise
+
+    async def _answered(self, append: Coroutine[Any, Any, Appended | None]) -> Appended | None:
+        """Wait for an append. Raises LedgerUnavailable once the disk has been silent too long.
+
+        The append goes on: whether it is done is found when the ledger is opened anew behind it.
+        """
+        if (seconds := self._silence_seconds) is None:
+            return await append
+        appending = asyncio.ensure_future(append)
+        try:
+            for _ in range(SILENCE_PARTS):
+                if (await asyncio.wait({appending}, timeout=seconds / SILENCE_PARTS))[0]:
+                    return appending.result()
+        except asyncio.CancelledError:
+            appending.cancel()
+            raise
+        appending.add_done_callback(_retrieve)
+        problem = f"the disk has not answered for {seconds:g} s"
+        raise LedgerUnavailable(problem, applied="unknown")
 
     def _with_pending(
         self, answers: Sequence[WriteResult], facts: Sequence[Fact]
@@ -725,6 +755,12 @@ def _changed_boards(batch: Sequence[Fact]) -> set[str]:
     return {
         fact.board for fact in batch if type(fact) is not ScoreSubmitted and hasattr(fact, "board")
     }
+
+
+def _retrieve(done: "asyncio.Future[Any]") -> None:
+    """Retrieve the error of an append that is not waited for, so that asyncio does not log it."""
+    if not done.cancelled():
+        done.exception()
 
 
 def _broken(error: BaseException) -> RankdError:

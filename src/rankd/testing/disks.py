@@ -1,9 +1,11 @@
-"""Small disks that really fill: a tmpfs of a few bytes, mounted for one test.
+"""Small disks that really fill, or stand still: a few bytes, mounted for one test.
 
 Only a process that may mount has them (root, or the root of a namespace of its own). Tests that
 must run everywhere use ``faults.py``, which gives SQLite the same errors.
 """
 
+import fcntl
+import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +15,8 @@ FILLER = "filler"
 """The file that takes up the rest of a disk."""
 
 _CHUNK_BYTES = 64 << 10
+_FREEZE, _THAW = 0xC0045877, 0xC0045878
+"""The requests of Linux, FIFREEZE and FITHAW."""
 
 
 class CannotMount(Exception):
@@ -29,6 +33,35 @@ def small_disk(folder: Path, size_bytes: int) -> Iterator[Path]:
         yield folder
     finally:
         _run("umount", "--lazy", str(folder))
+
+
+@contextmanager
+def freezable_disk(folder: Path, size_bytes: int) -> Iterator[Path]:
+    """Mount a disk at a folder, which is made, that can stand still. Raises CannotMount."""
+    image = folder.with_suffix(".image")
+    folder.mkdir(exist_ok=True)
+    with image.open("wb") as file:
+        file.truncate(size_bytes)
+    _run("mkfs.ext4", "-q", str(image))
+    _run("mount", "-o", "loop", str(image), str(folder))
+    try:
+        yield folder
+    finally:
+        _run("umount", "--lazy", str(folder))
+
+
+@contextmanager
+def standstill(disk: Path) -> Iterator[None]:
+    """Let no write to a disk end meanwhile: writers wait, as for a disk that hangs."""
+    folder = os.open(disk, os.O_RDONLY)
+    try:
+        fcntl.ioctl(folder, _FREEZE, 0)
+        try:
+            yield
+        finally:
+            fcntl.ioctl(folder, _THAW, 0)
+    finally:
+        os.close(folder)
 
 
 def fill(disk: Path) -> None:

@@ -334,14 +334,23 @@ class ReopenableLedger(FaultyLedger):
         self.reopened = 0
         self.refusals: list[Exception] = []
         """What the next attempts raise."""
+        self.answers = asyncio.Event()
+        """Cleared while the disk answers nothing."""
+        self.answers.set()
 
     async def append(self, *args: Any, **given: Any) -> Any:
         if self.failure is not None:
             raise LedgerUnavailable(str(self.failure), applied="no")
+        appending = asyncio.ensure_future(self._append_in_time(*args, **given))
+        return await asyncio.shield(appending)  # A thread goes on though its caller has gone.
+
+    async def _append_in_time(self, *args: Any, **given: Any) -> Any:
+        await self.answers.wait()
         return await super().append(*args, **given)
 
     async def reopen(self) -> None:
         self.reopened += 1
+        await self.answers.wait()
         if self.refusals:
             raise self.refusals.pop(0)
         self.failure, self._broken = None, False
@@ -406,10 +415,11 @@ def kept_in(folder: Path) -> Build:
 
 
 def engine(
-    ledger: Ledger, clock: Clock | None = None, build: Build = bare
+    ledger: Ledger, clock: Clock | None = None, build: Build = bare, **settings: Any
 ) -> AbstractAsyncContextManager[Engine]:
     """Return a running engine on these parts."""
-    return running(ledger=ledger, build=build, clock=clock or SetClock(), reading=nullcontext())
+    clock = clock or SetClock()
+    return running(ledger=ledger, build=build, clock=clock, reading=nullcontext(), **settings)
 
 
 async def facts_of(ledger: Ledger) -> Sequence[Recorded]:

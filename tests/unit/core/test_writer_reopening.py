@@ -88,6 +88,46 @@ async def test_an_engine_that_starts_without_writes_serves_reads_and_begins_to_w
         assert await scores(rankd) == {"p": 2}
 
 
+async def test_nothing_waits_for_a_disk_that_does_not_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What is under way may be recorded, what comes after it is not, and reads may be stale."""
+    ledger = ReopenableLedger()
+    async with engine(ledger, silence_seconds=0.2) as rankd:
+        await rankd.define("b", BOARD)
+        await submit(rankd, "p", 1)
+        ledger.answers.clear()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            with pytest.raises(LedgerUnavailable, match="has not answered for") as under_way:
+                await submit(rankd, "p", 10, "under way")
+            assert under_way.value.applied == "unknown"
+            assert rankd.stale and not rankd.ended and not rankd.writable
+            await until(lambda: ledger.reopened == 1)
+            await refused(rankd)
+            with pytest.raises(LedgerUnavailable) as change:
+                await rankd.redefine("b", {**BOARD, "title": "B"})
+            assert change.value.applied == "no"
+            assert await scores(rankd) == {"p": 1}
+        assert "the disk has not answered for 0.2 s" in caplog.text
+        ledger.answers.set()
+        await until(lambda: rankd.failure is None)
+        assert await scores(rankd) == {"p": 11}, "the append that was under way is there"
+        assert (await submit(rankd, "p", 10, "under way")).duplicate
+        await verified(rankd)
+
+
+async def test_a_program_waits_for_its_disk() -> None:
+    ledger = ReopenableLedger()
+    async with engine(ledger) as rankd:
+        await rankd.define("b", BOARD)
+        ledger.answers.clear()
+        submitting = asyncio.ensure_future(submit(rankd, "p", 1))
+        await asyncio.sleep(0.05)
+        assert not submitting.done() and rankd.failure is None
+        ledger.answers.set()
+        assert (await submitting).receipt is not None
+
+
 async def test_a_ledger_that_lacks_facts_ends_the_engine_for_good(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

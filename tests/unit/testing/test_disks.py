@@ -1,10 +1,11 @@
 """A small disk really fills, and has room again; where nobody may mount, that is said."""
 
 import errno
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.disks import small_disk
+from tests.disks import freezable_disk, small_disk
 
 from rankd.testing import disks
 
@@ -25,6 +26,15 @@ def test_small_disk_fills_and_empties(tmp_path: Path) -> None:
         disks.make_read_only(disk, read_only=False)
         assert (disk / "kept").read_bytes() == b"kept"
     assert list((tmp_path / "small").iterdir()) == []
+
+
+def test_writes_wait_while_a_disk_stands_still(tmp_path: Path) -> None:
+    with freezable_disk(tmp_path / "hanging", 16 << 20) as disk, ThreadPoolExecutor(1) as thread:
+        with disks.standstill(disk):
+            written = thread.submit((disk / "late").write_bytes, b"late")
+            with pytest.raises(TimeoutError):
+                written.result(timeout=0.2)
+        assert written.result(timeout=60) == 4
 
 
 def test_a_process_that_may_not_mount_is_told(
