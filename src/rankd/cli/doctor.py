@@ -95,12 +95,22 @@ def _ledger_time(at: ChosenLedger) -> Iterator[Finding]:
         now = times.server
     if times.recorded is not None:
         ahead = times.recorded - now
-        advice = (
+        found = f"the last fact is {shown_span(ahead)} against the clock"
+        yield Finding("ledger time", found, _advice_on_time(ahead))
+
+
+def _advice_on_time(ahead: int) -> str:
+    """Return what to do about a last fact so far ahead of the clock, or behind it."""
+    from rankd.core.steady_clock import AHEAD_MICROSECONDS, STEP_MICROSECONDS
+
+    if ahead > STEP_MICROSECONDS:
+        return (
             "windows stand still until the clock is there: set it if it is wrong; if the ledger "
             "is, start the service and correct it: rankd clock correct"
         )
-        found = f"the last fact is {shown_span(ahead)} against the clock"
-        yield Finding("ledger time", found, advice if ahead > STEP_MICROSECONDS else "")
+    if -ahead > AHEAD_MICROSECONDS:
+        return "set the clock if the ledger did not rest so long: a start believes the clock"
+    return ""
 
 
 def _servers(at: ChosenLedger) -> Iterator[Finding]:

@@ -62,6 +62,22 @@ def test_doctor_warns_of_a_ledger_that_is_ahead_of_the_clock(tmp_path: Path) -> 
     assert "+48 h" in finding.found and "rankd clock correct" in finding.advice
 
 
+class EarlierClock:
+    """A clock that is forty days behind."""
+
+    def now(self) -> int:
+        return time.time_ns() // 1000 - 40 * 86_400_000_000
+
+
+def test_doctor_warns_of_a_clock_that_is_far_ahead_of_the_ledger(tmp_path: Path) -> None:
+    """A start believes the clock, and ends windows by it: it is looked at before."""
+    here = ChosenLedger(data=str(tmp_path), ledger="sqlite", index="native")
+    with rankd.open(tmp_path, clock=EarlierClock()) as ranks:
+        ranks.board("b").submit("p", 1)
+    (finding,) = _ledger_time(here)
+    assert "-40 days" in finding.found and "a start believes the clock" in finding.advice
+
+
 def test_a_folder_that_cannot_be_written_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
