@@ -7,17 +7,12 @@ Suggested reading order:
     lua/fill.lua       loads entries into a generation that is not read yet
     lua/read.lua       reads, all as of one position
     keys.py            names of generations, partitions, rankings and players
-    codec.py           arguments and replies of the scripts
-    batch_ranks.py     rank at each move, from counts made once before all moves
-    protocol.py        queries to a partition, and replies as of an earlier position
-    search.py          search for a rank over several partitions
-    address.py         URL parser
-    client.py          connections, scripts, time-outs, and translation of redis-py's errors
-    generations.py     pointer to the live generation; rebuild, takeover and sweep
+    protocol.py        arguments and replies of the scripts; replies as of an earlier position
+    client.py          URL, connections, scripts, time-outs, and translation of redis-py's errors
+    generations.py     pointer to the live generation and its partitions; rebuild, takeover, sweep
+    reads.py           reads over all partitions, as of one position; search for a rank
     writes.py          moves cut into pieces, and replies turned into ranks
-    partitions.py      partitions of one generation, and the scripts run on them
     bulk_load.py       copy of an in-process index, entry by entry
-    reads.py           reads over all partitions, as of one position
     index.py           the RankIndex port
     doctor.py          server checks for ``rankd doctor``
 """

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple, cast
 
-from rankd.adapters.redis.codec import ABSENT, ScriptArgs, pack
+from rankd.adapters.redis.generations import Partitions, together
 from rankd.adapters.redis.keys import (
     PlayerPartition,
     home_of,
@@ -20,7 +20,7 @@ from rankd.adapters.redis.keys import (
     partition_of_score,
     shape_text,
 )
-from rankd.adapters.redis.partitions import Partitions, together
+from rankd.adapters.redis.protocol import ABSENT, ScriptArgs, pack
 from rankd.adapters.redis.writes import PLAYERS_PER_BUCKET
 from rankd.model.facts import Position
 from rankd.model.order import TIE_BREAK_BYTES

@@ -2,8 +2,7 @@
 
 from redis.exceptions import AuthenticationError, NoPermissionError
 
-from rankd.adapters.redis.address import RedisAddress
-from rankd.adapters.redis.client import RedisClient
+from rankd.adapters.redis.client import RedisAddress, RedisClient
 from rankd.adapters.redis.generations import Generations
 from rankd.errors import IndexUnavailable, InvalidSetting
 from rankd.ports import Finding

@@ -23,20 +23,18 @@ from typing import ClassVar, NamedTuple, TypeVar
 
 import msgspec
 
-from rankd.adapters.redis.address import RedisAddress
-from rankd.adapters.redis.batch_ranks import place_of
 from rankd.adapters.redis.bulk_load import copy
-from rankd.adapters.redis.client import RedisClient
+from rankd.adapters.redis.client import RedisAddress, RedisClient
 from rankd.adapters.redis.doctor import spread
-from rankd.adapters.redis.generations import EPOCH_TRIES, Generations
+from rankd.adapters.redis.generations import EPOCH_TRIES, GenerationGone, Generations, Partitions
 from rankd.adapters.redis.keys import Generation, is_draft, private, private_board
-from rankd.adapters.redis.partitions import GenerationGone, Partitions
 from rankd.adapters.redis.reads import (
     IndexPosition,
     PartitionReader,
     PartitionsTorn,
     PositionForgotten,
     PositionsDiffer,
+    place_of,
 )
 from rankd.adapters.redis.writes import NOTHING_KNOWN, Apply, ApplyRequest, KnownEntries
 from rankd.errors import IndexForgot, IndexUnavailable, InvalidSetting
@@ -135,7 +133,7 @@ class RedisIndex:
     @classmethod
     @asynccontextmanager
     async def open(cls, url: str, *, replica_reads: bool = False) -> "AsyncIterator[RedisIndex]":
-        """Connect to the live index at a URL (address.py); begin one if there is none.
+        """Connect to the live index at a URL (`RedisAddress`); begin one if there is none.
 
         With ``replica_reads`` the index has ``replicas``, which reads from the replicas of a
         sentinel service or cluster, as of the position they have reached. Raises InvalidSetting if

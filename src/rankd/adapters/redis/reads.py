@@ -10,19 +10,18 @@ remember it, so a steady writer never blocks a read; it takes one more round.
                                      factor of a hundred in the number of entries, and the page
 """
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rankd.adapters.redis import search
-from rankd.adapters.redis.batch_ranks import place_of
-from rankd.adapters.redis.codec import ScriptReply
-from rankd.adapters.redis.partitions import Partitions, together
+from rankd.adapters.redis.generations import Partitions, together
 from rankd.adapters.redis.protocol import (
     PartitionEntry,
     PartitionQuery,
     PartitionReply,
     Sampled,
+    ScriptReply,
     all_boards,
     ask,
     followed_by,
@@ -32,6 +31,69 @@ from rankd.adapters.redis.protocol import (
 from rankd.model.facts import Position
 from rankd.model.standing import Offset, Rank
 from rankd.ports import EntryRange, Placed, Ranked, Ranking, RankingShape
+
+SAMPLES = 48
+"""Samples that each partition returns per round."""
+
+NEAR_ENOUGH = 128
+"""Entries before the wanted one that may be read with it, from each partition."""
+
+TOP_ENTRIES = 512
+"""Pages that end before this offset are read without a search."""
+
+ROUNDS_MAX = 8
+"""Enough for more than 2**32 entries. A search cut short is still exact: it reads more entries."""
+
+
+class SearchBounds(NamedTuple):
+    """Two places with the wanted entry between them.
+
+    Each partition returns evenly spaced samples of its entries between two places, with the number
+    of entries before each. The gaps between the samples of a partition are equally long, so the
+    number of entries before any sample, over all partitions, is known to within one gap per
+    partition. The search continues between the last sample that is certainly not after the rank and
+    the first that certainly is: 2 / (samples + 1) of the length, for any number of partitions. A
+    hundred million entries are narrowed down in five rounds to a range that is read with the page.
+    """
+
+    low: bytes
+    """At most as many entries come before it as before the wanted one."""
+    high: bytes
+    """More entries come before it than before the wanted one; empty for the end of the ranking."""
+
+
+EVERYWHERE = SearchBounds(b"", b"")
+
+
+def before(sampled: Sequence[Sampled]) -> int:
+    """Return the number of entries before the low place, over all partitions."""
+    return sum(each.before_low for each in sampled)
+
+
+def narrowed(between: SearchBounds, sampled: Sequence[Sampled], offset: int) -> SearchBounds:
+    """Return narrower bounds for the entry that has ``offset`` entries before it."""
+    places = sorted({place for each in sampled for place in each.places})
+    # Both bounds grow along the places, so each is found by halving.
+    lows = bisect_right(places, offset, key=lambda place: _bounds(sampled, place)[1])
+    highs = bisect_right(places, offset, key=lambda place: _bounds(sampled, place)[0])
+    low = places[lows - 1] if lows else between.low
+    high = places[highs] if highs < len(places) else between.high
+    return SearchBounds(low, high)
+
+
+def _bounds(sampled: Sequence[Sampled], place: bytes) -> tuple[int, int]:
+    """Return the least and the greatest possible number of entries before a place."""
+    at_least = at_most = 0
+    for each in sampled:
+        following = bisect_right(each.places, place)
+        if following and each.places[following - 1] == place:
+            at_least += each.counts[following - 1]
+            at_most += each.counts[following - 1]
+            continue
+        at_least += each.counts[following - 1] if following else each.before_low
+        at_most += each.counts[following] if following < len(each.places) else each.before_high
+    return at_least, at_most
+
 
 ENTRIES_TOGETHER_MAX = 2_000
 """Entries that one script looks up: it blocks Redis for some milliseconds."""
@@ -43,6 +105,11 @@ LOOKS_MAX = 4
 """Times that the positions are read before the partitions are declared torn."""
 
 Place = tuple[Ranking, str]
+
+
+def place_of(order_key: bytes, player: str) -> bytes:
+    """Return the sort key of an entry: its order key, then its player."""
+    return order_key + player.encode()
 
 
 class PositionsDiffer(Exception):
@@ -376,7 +443,7 @@ class PartitionReader:
             here, (one,) = await self._everybody_says(asked, at)
             if not one.touched:
                 return _stretch(one.page, one.shape, one.total, here)
-        if offset + limit <= search.TOP_ENTRIES:
+        if offset + limit <= TOP_ENTRIES:
             at, said = await self._entries_from(ranking, b"", offset + limit, at)
         else:
             at, start, skipped = await self._seek(ranking, offset, at)
@@ -390,17 +457,17 @@ class PartitionReader:
 
     async def _seek(self, ranking: Ranking, offset: int, at: int | None) -> tuple[int, bytes, int]:
         """Return the position, a place shortly before an offset, and the offset of that place."""
-        between, skipped = search.EVERYWHERE, 0
+        between, skipped = EVERYWHERE, 0
         low = b""
-        for _ in range(search.ROUNDS_MAX):
+        for _ in range(ROUNDS_MAX):
             low, high = between
-            asked = PartitionQuery(ranking=ranking, samples=search.SAMPLES, low=low, high=high)
+            asked = PartitionQuery(ranking=ranking, samples=SAMPLES, low=low, high=high)
             at, said = await self._everybody_says(asked, at)
             sampled: list[Sampled] = [one.sampled for one in said if one.sampled is not None]
-            skipped = search.before(sampled)
-            if offset - skipped <= search.NEAR_ENOUGH:
+            skipped = before(sampled)
+            if offset - skipped <= NEAR_ENOUGH:
                 break
-            closer = search.narrowed(between, sampled, offset)
+            closer = narrowed(between, sampled, offset)
             if closer == between:
                 break
             between = closer

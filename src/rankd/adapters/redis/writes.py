@@ -2,7 +2,7 @@
 
 An apply is cut into pieces of bounded length. Every partition takes a piece atomically, and the
 last piece advances the position. If a piece moves a player several times, only the last move is
-written; the ranks in between are computed (batch_ranks.py).
+written; the ranks in between are computed (`BatchRanks`).
 
 With several partitions the first one decides: the apply that advances its position has won, and is
 only then sent to the others. If the process dies in between, a process that repeats the apply
@@ -12,6 +12,7 @@ before has read them.
 """
 
 import asyncio
+from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -19,14 +20,124 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rankd.adapters.redis.batch_ranks import BatchRanks, DistinctScore, floor_of, place_of
-from rankd.adapters.redis.codec import ScriptArgs, ScriptReply, pack
+from rankd.adapters.redis.generations import Partitions, together
 from rankd.adapters.redis.keys import PlayerPartition, name_of, partition_of_score, shape_text
-from rankd.adapters.redis.partitions import Partitions, together
-from rankd.adapters.redis.reads import PartitionReader, Place, PositionForgotten
-from rankd.model.order import score_part
-from rankd.model.standing import TieRule
+from rankd.adapters.redis.protocol import ScriptArgs, ScriptReply, pack
+from rankd.adapters.redis.reads import PartitionReader, Place, PositionForgotten, place_of
+from rankd.model.order import TIE_BREAK_BYTES, score_part
+from rankd.model.standing import Rank, TieRule
 from rankd.ports import APPLIES_REMEMBERED, STAY, Move, Moved, Ranking, RankingShape
+
+_LOWEST_TIE = bytes(TIE_BREAK_BYTES)
+
+
+def floor_of(order_key: bytes) -> bytes:
+    """Return the first place of this key's score: after all better entries, before its own."""
+    return score_part(order_key) + _LOWEST_TIE
+
+
+class DistinctScore(NamedTuple):
+    """A distinct score in the state before the piece."""
+
+    better: int
+    """Number of better distinct scores."""
+    entries: int
+    """Number of entries with this score."""
+
+
+class BatchRanks:
+    """Ranks of one ranking while the moves of a piece are replayed in order.
+
+    Redis counts once, in the state before a piece of an apply: for each place that a move leaves or
+    takes, the number of entries before it. The changes made by earlier moves of the same piece are
+    tracked here. The rank at a move is therefore the count, plus the places taken before it, minus
+    the places left before it.
+    """
+
+    def __init__(
+        self,
+        total: int,
+        entries: Mapping[str, bytes | None],
+        counts: Mapping[bytes, int],
+        scores: Mapping[bytes, DistinctScore],
+    ) -> None:
+        self._total = total
+        self._now = dict(entries)
+        self._counts = counts
+        self._scores = scores
+        self._there = {place_of(key, player) for player, key in entries.items() if key is not None}
+        """Places held before the piece by the players that it moves."""
+        self._come: list[bytes] = []
+        self._gone: list[bytes] = []
+        self._having = {score: known.entries for score, known in scores.items()}
+        self._new_scores: list[bytes] = []
+        self._lost_scores: list[bytes] = []
+
+    def take(self, move: Move) -> Moved:
+        """Replay a move; return its ranks before and after, and the total."""
+        _, player, new, _, ties = move
+        old, id = self._now[player], player.encode()
+        before = None if old is None else self._rank(old, id, ties)
+        if new == STAY:
+            return Moved(before, before, self._total)
+        if old != new:
+            if old is not None:
+                self._leave(old, id)
+            if new is not None:
+                self._join(new, id)
+            self._now[player] = new
+        after = None if new is None else self._rank(new, id, ties)
+        return Moved(before, after, self._total)
+
+    def _rank(self, key: bytes, id: bytes, ties: TieRule) -> Rank:
+        if ties is TieRule.DENSE:
+            return self._dense(score_part(key))
+        place = key + id if ties is TieRule.ORDINAL else floor_of(key)
+        come, gone = bisect_left(self._come, place), bisect_left(self._gone, place)
+        return Rank(self._counts[place] + come - gone + 1)
+
+    def _dense(self, score: bytes) -> Rank:
+        new = bisect_left(self._new_scores, score)
+        lost = bisect_left(self._lost_scores, score)
+        return Rank(self._scores[score].better + new - lost + 1)
+
+    def _leave(self, key: bytes, id: bytes) -> None:
+        place = key + id
+        if place in self._there:
+            insort(self._gone, place)
+        else:
+            _remove(self._come, place)
+        self._total -= 1
+        if self._scores:
+            self._change_score(score_part(key), -1)
+
+    def _join(self, key: bytes, id: bytes) -> None:
+        place = key + id
+        if place in self._there:
+            _remove(self._gone, place)
+        else:
+            insort(self._come, place)
+        self._total += 1
+        if self._scores:
+            self._change_score(score_part(key), +1)
+
+    def _change_score(self, score: bytes, by: int) -> None:
+        had = self._having[score]
+        self._having[score] = has = had + by
+        if (had > 0) == (has > 0):
+            return
+        was_there = self._scores[score].entries > 0
+        if was_there:
+            insort(self._lost_scores, score) if not has else _remove(self._lost_scores, score)
+        else:
+            insort(self._new_scores, score) if has else _remove(self._new_scores, score)
+
+
+def _remove(ordered: list[bytes], value: bytes) -> None:
+    at = bisect_left(ordered, value)
+    assert ordered[at] == value, "a place is given up that nobody took"
+    del ordered[at]
+
 
 MOVES_TOGETHER_MAX = 500
 """Moves per script: it blocks Redis for some milliseconds."""

@@ -8,8 +8,8 @@ import pytest
 
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.redis import RedisIndex, writes
-from rankd.adapters.redis.codec import ScriptArgs
-from rankd.adapters.redis.partitions import Partitions
+from rankd.adapters.redis.generations import Partitions
+from rankd.adapters.redis.protocol import ScriptArgs
 from rankd.errors import IndexUnavailable
 from rankd.model.facts import Position
 from rankd.model.standing import Rank

@@ -14,8 +14,7 @@ from redis.asyncio import Redis
 from tests.not_tested import not_tested
 
 from rankd.adapters.redis import RedisIndex
-from rankd.adapters.redis.address import RedisAddress
-from rankd.adapters.redis.client import RedisClient
+from rankd.adapters.redis.client import RedisAddress, RedisClient
 from rankd.adapters.redis.keys import partition_key
 from rankd.errors import IndexForgot, IndexUnavailable, InvalidSetting
 from rankd.model.facts import Position

@@ -12,11 +12,11 @@ import pytest
 from redis import Redis
 
 from rankd.adapters.memory.index import NativeIndex
-from rankd.adapters.redis import RedisIndex, reads, search, writes
+from rankd.adapters.redis import RedisIndex, reads, writes
 from rankd.adapters.redis import index as module
-from rankd.adapters.redis.codec import ScriptArgs, ScriptReply
+from rankd.adapters.redis.generations import Partitions
 from rankd.adapters.redis.keys import partition_key
-from rankd.adapters.redis.partitions import Partitions
+from rankd.adapters.redis.protocol import ScriptArgs, ScriptReply
 from rankd.errors import IndexForgot, IndexUnavailable
 from rankd.model.facts import Position
 from rankd.model.standing import Rank, TieRule
@@ -328,7 +328,7 @@ async def test_a_page_is_as_before_though_many_have_come_in_front_of_it(
     """A process ended within an apply, having put many players before all others."""
     monkeypatch.setattr(writes, "MOVES_TOGETHER_MAX", 60)
     monkeypatch.setattr(reads, "PAGE_SLACK", 1)
-    monkeypatch.setattr(search, "TOP_ENTRIES", near)
+    monkeypatch.setattr(reads, "TOP_ENTRIES", near)
     write = Partitions.write
 
     async def dying(filling: Partitions, partition: int, packed: ScriptArgs) -> ScriptReply:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rankd.adapters.redis.address import PARTITIONS_MAX, RedisAddress
+from rankd.adapters.redis.client import PARTITIONS_MAX, RedisAddress
 from rankd.errors import InvalidSetting
 
 

@@ -5,9 +5,9 @@ from bisect import bisect_left
 
 import pytest
 
-from rankd.adapters.redis import search
+from rankd.adapters.redis import reads
 from rankd.adapters.redis.protocol import Sampled
-from rankd.adapters.redis.search import EVERYWHERE, SearchBounds
+from rankd.adapters.redis.reads import EVERYWHERE, SearchBounds
 
 
 def sampled(partition: list[bytes], between: SearchBounds, count: int) -> Sampled:
@@ -21,7 +21,7 @@ def sampled(partition: list[bytes], between: SearchBounds, count: int) -> Sample
 
 
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("samples", [2, 5, search.SAMPLES])
+@pytest.mark.parametrize("samples", [2, 5, reads.SAMPLES])
 def test_the_search_ends_close_before_the_wanted_entry(seed: int, samples: int) -> None:
     dice = random.Random(seed)
     entries = sorted(b"%08d" % n for n in dice.sample(range(10**7), 5000))
@@ -34,14 +34,14 @@ def test_the_search_ends_close_before_the_wanted_entry(seed: int, samples: int) 
         between, rounds = EVERYWHERE, 0
         while True:
             told = [sampled(partition, between, samples) for partition in partitions]
-            before = search.before(told)
+            before = reads.before(told)
             assert before == bisect_left(entries, between.low)
             assert before <= offset
             assert not between.high or bisect_left(entries, between.high) > offset
-            closer = search.narrowed(between, told, offset)
-            if offset - before <= search.NEAR_ENOUGH or closer == between:
+            closer = reads.narrowed(between, told, offset)
+            if offset - before <= reads.NEAR_ENOUGH or closer == between:
                 break
             between, rounds = closer, rounds + 1
-        assert offset - before <= search.NEAR_ENOUGH
-        if samples == search.SAMPLES:
+        assert offset - before <= reads.NEAR_ENOUGH
+        if samples == reads.SAMPLES:
             assert rounds <= 2

@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from rankd.adapters.redis.batch_ranks import BatchRanks, DistinctScore, floor_of, place_of
+from rankd.adapters.redis.reads import place_of
+from rankd.adapters.redis.writes import BatchRanks, DistinctScore, floor_of
 from rankd.model.order import score_part
 from rankd.model.standing import Rank, TieRule
 from rankd.ports import STAY, Move, Moved, Ranking

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from rankd.adapters.redis.codec import pack, unpack
+from rankd.adapters.redis.protocol import pack, unpack
 
 
 def test_strings_lie_end_to_end_beside_their_lengths() -> None:
