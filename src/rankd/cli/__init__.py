@@ -9,21 +9,16 @@ import click
 from rankd._version import __version__
 from rankd.cli.bench import bench
 from rankd.cli.board import board
-from rankd.cli.clock import clock
-from rankd.cli.demo import demo
 from rankd.cli.doctor import doctor
 from rankd.cli.errors import FailingGroup
 from rankd.cli.export import export
-from rankd.cli.history import history
-from rankd.cli.import_scores import import_
 from rankd.cli.keys import keys
 from rankd.cli.maintenance import backup, rebuild, restore, verify
-from rankd.cli.player import player
-from rankd.cli.scores import submit
-from rankd.cli.serve import serve
-from rankd.cli.standings import around, standing, top
-from rankd.cli.status import status
-from rankd.cli.watch import watch
+from rankd.cli.player import history, player
+from rankd.cli.scores import import_, submit
+from rankd.cli.serve import demo, serve
+from rankd.cli.standings import around, standing, top, watch
+from rankd.cli.status import clock, status
 
 __all__ = ["main"]
 

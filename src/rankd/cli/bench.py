@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from rankd.cli.options import json_option
 from rankd.cli.output import add, print_json, print_tables, table
-from rankd.cli.target import json_option
 
 if TYPE_CHECKING:
     from rankd.embedded import Board

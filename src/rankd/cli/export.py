@@ -14,8 +14,8 @@ import click
 
 from rankd.cli.errors import CommandFailed, plain
 from rankd.cli.import_source import SUBMITTED, guarded
+from rankd.cli.options import Target, reaching, which_ranking
 from rankd.cli.output import columns_of
-from rankd.cli.target import Target, reaching, which_ranking
 from rankd.errors import Refused, count
 
 if TYPE_CHECKING:

@@ -1,10 +1,30 @@
-"""Reading standings from the command line."""
+"""Standings from the command line: the top, a player's own, the players around, and a live view."""
+
+import contextlib
+import select
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rankd.cli.errors import plain
-from rankd.cli.output import heading, print_json, print_tables, scores, stale, standings_table
-from rankd.cli.target import Target, json_option, reaching, which_ranking
+from rankd.cli.options import Target, json_option, reaching, which_ranking
+from rankd.cli.output import (
+    console,
+    heading,
+    print_json,
+    print_tables,
+    scores,
+    stale,
+    standings_table,
+)
+from rankd.errors import Unavailable
+
+if TYPE_CHECKING:
+    from rankd import schemas
+    from rankd.client import Client
 
 COUNT_MAX = 1000
 NEIGHBOURS_MAX = 100
@@ -112,3 +132,158 @@ def around(
         return
     click.echo(heading(page))
     print_tables(standings_table(page.standings, me=player))
+
+
+WATCHED_MAX = 200
+"""More does not fit a terminal."""
+
+EVERY_SECONDS_MIN = 0.1
+EVERY_SECONDS_MAX = 3600.0
+
+Draw = Callable[["schemas.Page | None", str], None]
+Wait = Callable[[float], bool]
+"""Waits for a number of seconds; returns whether to end."""
+
+
+@click.command()
+@click.argument("board")
+@click.option(
+    "-n",
+    "--count",
+    "--limit",
+    "count",
+    type=click.IntRange(1, WATCHED_MAX),
+    default=20,
+    show_default=True,
+    help="How many.",
+)
+@click.option(
+    "--every",
+    type=click.FloatRange(EVERY_SECONDS_MIN, EVERY_SECONDS_MAX),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often to look.",
+)
+@click.option(
+    "--changes", type=click.IntRange(min=1), metavar="N", help="End once it was drawn N times."
+)
+@which_ranking
+@json_option
+@reaching(data=False)
+def watch(reach: Target, board: str, every: float, changes: int | None, **given: Any) -> None:
+    """Watch the best players of a board change. q or ctrl-c ends it.
+
+    Marks show the moves since the last change of the list. With --json, or without a terminal, each
+    changed list is one line of JSON.
+    """
+    as_json = given.pop("as_json") or not sys.stdout.isatty()
+    drawn = contextlib.nullcontext(_print) if as_json else _drawn_live()
+    ended = contextlib.suppress(KeyboardInterrupt)
+    with reach.client(patient=True) as client, ended, drawn as draw, _key_q() as wait:
+        _follow(client, board, given, draw, wait, every=every, changes=changes)
+
+
+def _follow(
+    client: "Client",
+    board: str,
+    which: dict[str, Any],
+    draw: Draw,
+    wait: Wait,
+    *,
+    every: float,
+    changes: int | None,
+) -> None:
+    etag: str | None = None
+    left = changes
+    count = which.pop("count")
+    while True:
+        try:
+            polled = client.poll(board, etag=etag, limit=count, **which)
+        except Unavailable as exc:
+            if etag is None:  # It never answered: fail.
+                raise
+            draw(None, f"away: {exc}")
+        else:
+            etag = polled.etag
+            draw(polled.page, "")
+            if polled.page is not None and left is not None and (left := left - 1) == 0:
+                return
+        if wait(every):
+            return
+
+
+def _print(page: "schemas.Page | None", _note: str) -> None:
+    if page is not None:
+        print_json(page)
+        sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _drawn_live() -> Iterator[Draw]:
+    from rich.console import Group
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(console=console(), auto_refresh=False, screen=True) as live:
+        last: schemas.Page | None = None
+        marks: list[str] = []
+        noted = ""
+
+        def draw(page: "schemas.Page | None", note: str) -> None:
+            nonlocal last, marks, noted
+            if page is not None:
+                marks = movements(last.standings if last else None, page.standings)
+                last = page
+            if last is None or (page is None and note == noted):
+                return
+            noted = note
+            foot = Text(plain(note) or "q ends", style="red" if note else "dim")
+            table = standings_table(last.standings, marks=marks)
+            live.update(Group(Text(heading(last), style="bold"), table, foot), refresh=True)
+
+        yield draw
+
+
+def movements(before: Sequence["schemas.Row"] | None, now: Sequence["schemas.Row"]) -> list[str]:
+    """Return a mark for each standing: the ranks it has moved, or "new"."""
+    if before is None:
+        return [""] * len(now)
+    ranks = {row.player: row.rank for row in before}
+    return [_mark(ranks.get(row.player), row.rank) for row in now]
+
+
+def _mark(before: int | None, rank: int) -> str:
+    if before is None:
+        return "new"
+    if before == rank:
+        return ""
+    return f"▲{before - rank}" if before > rank else f"▼{rank - before}"
+
+
+@contextlib.contextmanager
+def _key_q() -> Iterator[Wait]:
+    """Let the key q end the command, if there is a keyboard; restore the terminal in any case."""
+    if not sys.stdin.isatty():
+        yield _sleep
+        return
+    import termios
+    import tty
+
+    number = sys.stdin.fileno()
+    before = termios.tcgetattr(number)
+    tty.setcbreak(number)
+
+    def wait(seconds: float) -> bool:
+        readable, _, _ = select.select([number], [], [], seconds)
+        return bool(readable) and sys.stdin.read(1) in {"q", "Q", ""}
+
+    try:
+        yield wait
+    finally:
+        termios.tcsetattr(number, termios.TCSADRAIN, before)
+
+
+def _sleep(seconds: float) -> bool:
+    time.sleep(seconds)
+    return False

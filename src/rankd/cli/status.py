@@ -1,16 +1,19 @@
-"""The status and the position of services."""
+"""Services from the command line: status, position, and ledger time beside their clocks."""
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from rankd.cli.errors import CommandFailed, plain
+from rankd.cli.errors import CommandFailed, FailingGroup, insist_on_yes, plain
+from rankd.cli.options import Target, json_option, reaching
 from rankd.cli.output import add, print_json, print_tables, table
-from rankd.cli.target import Target, json_option, reaching
 from rankd.errors import RankdError
 from rankd.settings import shown_place
+
+if TYPE_CHECKING:
+    from rankd import schemas
 
 TAKING = frozenset({"ready", "degraded"})
 """States in which a service accepts requests."""
@@ -80,3 +83,127 @@ def _show(nodes: Sequence[NodeStatus]) -> None:
         for said in filter(None, (node.problem, *(node.notes or ()))):
             named = not several or said.startswith(node.place)
             click.echo(plain(said if named else f"{node.place}: {said}"))
+
+
+@click.group(cls=FailingGroup)
+def clock() -> None:
+    """Compare ledger time with the clock; confirm a step; correct a wrong time.
+
+    If the clock is set while a service runs, ledger time follows only after the step has lasted
+    --clock-step-seconds. Each node has its own clock: name its --url.
+    """
+
+
+@clock.command()
+@json_option
+@reaching()
+def show(reach: Target, as_json: bool) -> None:
+    """Show ledger time, the machine's clock, and a step that is not accepted yet."""
+    with reach.client() as client:
+        found = client.clock()
+    if as_json:
+        print_json(found)
+        return
+    print_clock(found)
+
+
+@clock.command()
+@json_option
+@reaching(data=False)
+def confirm(reach: Target, as_json: bool) -> None:
+    """Accept a step of the clock now.
+
+    Windows roll over accordingly. Retention still waits until the new time has lasted.
+    """
+    with reach.client() as client:
+        found = client.confirm_clock()
+    if as_json:
+        print_json(found)
+        return
+    if found.confirmed_seconds is None:
+        click.echo("there is no step to confirm", err=True)
+    else:
+        click.echo(f"confirmed a step of {found.confirmed_seconds:+,.1f} s")
+    print_clock(found)
+
+
+@clock.command()
+@click.option(
+    "--from",
+    "first",
+    type=click.IntRange(min=1),
+    metavar="POSITION",
+    help="The first fact with a wrong time. [default: the first that is later than the clock]",
+)
+@click.option(
+    "--ahead",
+    "ahead_seconds",
+    type=float,
+    metavar="SECONDS",
+    help="How far the time was ahead. [default: the jump of the time at that fact]",
+)
+@click.option("--reason", help="Kept in the audit trail.")
+@click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+@reaching()
+def correct(
+    reach: Target,
+    first: int | None,
+    ahead_seconds: float | None,
+    reason: str | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Undo the effects of a wrong time on windows.
+
+    The clock must be right again. Scores recorded since then count in the windows of their right
+    time, windows that retention dropped come back, and ledger time goes on from the clock. All is
+    folded again from the ledger, beside the service that goes on; a command that was broken off
+    is given again.
+    """
+    with reach.client() as client:
+        found = client.correct_clock(first=first, ahead_seconds=ahead_seconds, dry_run=True)
+        if not as_json:
+            print_correction(found)
+        if not dry_run:
+            if not yes:
+                insist_on_yes("Correct the time?")
+            found = client.correct_clock(
+                first=found.first, ahead_seconds=found.ahead_seconds, reason=reason
+            )
+    if as_json:
+        print_json(found)
+    elif not dry_run:
+        click.echo(f"the time is corrected, as of {found.position:,}")
+
+
+def print_correction(found: "schemas.Correction") -> None:
+    """Print from where on the time was wrong, and the windows that change."""
+    before = "" if found.previous_time is None else f" behind {found.previous_time}"
+    click.echo(f"wrong from     position {found.first:,}: {found.first_time}{before}")
+    click.echo(f"ahead by       {found.ahead_seconds:,.1f} s")
+    click.echo(f"submissions    {found.submissions:,}")
+    for board in found.boards:
+        click.echo(f"board          {plain(board.board)}")
+        for what, windows in (
+            ("open", board.opened),
+            ("restored", board.restored),
+            ("removed", board.removed),
+        ):
+            if windows:
+                click.echo(f"  {what:<12} {plain(', '.join(windows))}")
+
+
+def print_clock(found: "schemas.ClockBody") -> None:
+    """Print both times, a step and the problem, if any."""
+    click.echo(f"ledger time    {found.ledger_time}")
+    click.echo(f"machine clock  {found.machine_time}")
+    if (step := found.step) is not None:
+        click.echo(
+            f"step           {step.offset_seconds:+,.1f} s, seen for {step.seen_seconds:,.0f} s, "
+            f"believed after {step.believed_after_seconds:,.0f} s"
+        )
+    if found.problem is not None:
+        click.echo(found.problem, err=True)

@@ -3,7 +3,7 @@
 import pytest
 
 from rankd import schemas
-from rankd.cli.clock import print_clock
+from rankd.cli.status import print_clock
 
 
 def test_doubted_step_is_shown_with_its_age(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,6 @@
 """Who moved since the list changed last."""
 
-from rankd.cli.watch import movements
+from rankd.cli.standings import movements
 from rankd.schemas import Row
 
 
