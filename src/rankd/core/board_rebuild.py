@@ -259,15 +259,17 @@ class BoardRebuild:
         rebuild, with the first entries of a window that has just opened. Raises IndexUnavailable if
         the draft is gone: another index lives since it was staged.
         """
-        found, staged = [], await self._rankings()
+        found = []
         for name, ranking in self.windows():
-            _check_staged(ranking, staged)
             living = page.windows.get(name)
             if living is None or not await self._index.count(living.ranking):
                 continue
             emptied = name in self._submitted and not await self._index.count(ranking)
             if emptied or name in self._lacking:
                 found.append(name)
+        staged = await self._rankings()  # After they were counted: a draft never comes back.
+        for _, ranking in self.windows():
+            _check_staged(ranking, staged)
         return tuple(found)
 
     async def adopt(self, begun: MoveBatch, fact: BoardDefined, at: Instant) -> None:

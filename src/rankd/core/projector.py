@@ -7,7 +7,7 @@ and the ledger, which is read at a start, and by a process that follows another'
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rankd.core.board_rebuild import BoardRebuild
 from rankd.core.corrected_windows import CorrectedWindows
@@ -35,6 +35,7 @@ BEGINNING = Position(0)
 """Before the first fact."""
 
 Tell = Callable[[Progress], None]
+D = TypeVar("D", BoardRebuild, CorrectedWindows)
 
 
 class Projector:
@@ -191,7 +192,7 @@ class Projector:
         assert is_definition(fact)
         page = self.state.boards[fact.board]
         board = Board.define(fact.board, fact.definition)
-        draft = self.drafts.pop(fact.board, None)
+        draft = _prepared(self.drafts, recorded)
         final = fact.refusals_final
         if draft is not None and (draft.board, draft.refusals_final) != (board, final):
             await draft.discard()
@@ -212,7 +213,7 @@ class Projector:
         return draft is not None and draft.player_boards is self.state.player_boards
 
     async def _correct(self, begun: MoveBatch, recorded: Recorded, fact: WindowsCorrected) -> None:
-        drafts = self.corrections.pop(fact.board, None)
+        drafts = _prepared(self.corrections, recorded)
         if drafts is not None and not drafts.fits(fact):
             await drafts.discard()
             drafts = None
@@ -220,6 +221,18 @@ class Projector:
             drafts = await CorrectedWindows.begun(self._ledger, self.index, self.state, fact)
         await drafts.catch_up(through=Position(recorded.position - 1))
         await drafts.adopt(begun, fact)
+
+
+def _prepared(drafts: dict[str, D], recorded: Recorded) -> D | None:
+    """Take out the draft for a fact; None if there is none, or it is for a later fact.
+
+    A shared index may be folded behind the position at which the next fact is prepared.
+    """
+    board: str = recorded.fact.board  # type: ignore[attr-defined]
+    draft = drafts.get(board)
+    if draft is None or draft.position >= recorded.position:
+        return None
+    return drafts.pop(board)
 
 
 def keyed(

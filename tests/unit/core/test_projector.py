@@ -7,10 +7,12 @@ from tests.unit.core.doubles import FaultyLedger, engine, facts_of, state_of
 
 from rankd.adapters.memory.index import NativeIndex
 from rankd.core import projector as module
+from rankd.core.board_rebuild import BoardRebuild
 from rankd.core.engine import Engine
 from rankd.core.projector import Projector
 from rankd.core.state import State
 from rankd.errors import IndexBehind
+from rankd.model.board import Board
 from rankd.model.facts import Position
 
 pytestmark = pytest.mark.anyio
@@ -59,6 +61,34 @@ async def test_catching_up_in_steps_of_any_size_comes_to_the_same(
     assert states[0] == states[1] == states[2]
     assert unstored[0] == unstored[1] == unstored[2]
     assert list(unstored[0]) == list(range(16, 22))
+
+
+async def test_a_draft_for_a_later_definition_is_left_alone() -> None:
+    """A node may prepare a definition while its index has yet to be folded up to another one."""
+    ledger = FaultyLedger()
+    async with engine(ledger) as rankd:
+        for rule in ("sum", "best", "latest"):
+            await (rankd.redefine if rankd.state.boards else rankd.define)(
+                "b", {"rule": rule, "windows": ["all"]}
+            )
+            await rankd.submit("b", [{"player": "ann", "score": 1}] * 2)
+    projector = fresh(ledger)
+    await projector.catch_up(through=Position(3))
+    for prepared in (5, 6):
+        page = projector.state.boards["b"]
+        board = Board.define("b", {"rule": "latest", "windows": ["all"]})
+        draft = BoardRebuild(
+            ledger, projector.index, page, board, player_boards=projector.state.player_boards
+        )
+        await draft.catch_up(through=Position(prepared))
+        projector.drafts["b"] = draft
+        await projector.catch_up(through=Position(prepared))
+        assert projector.drafts["b"] is draft
+    await projector.catch_up(through=Position(9))
+    assert not projector.drafts, "this one is for it"
+    whole = fresh(ledger)
+    await whole.catch_up(through=Position(9))
+    assert await projector.index.shapes() == await whole.index.shapes()
 
 
 async def test_facts_out_of_turn_are_a_mistake() -> None:
