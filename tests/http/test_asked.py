@@ -72,7 +72,7 @@ class AskedIndex(FarIndex):
         return True
 
     def _tell(self, ranking: Ranking, player: str, tell: Tell) -> None:
-        tell(None if self.cut else self.there.rank_now(ranking, player))
+        tell(None if self.cut else self.there.generation.rank_now(ranking, player))
 
     async def rank(self, *args: Any, **named: Any) -> Any:
         """What a handler asks."""
@@ -236,7 +236,8 @@ class Spoilt:
     """An index whose answers are not what they were."""
 
     def __init__(self, index: Any, **spoilt: Any) -> None:
-        self._index, self._spoilt = index, spoilt
+        self._index, self._spoilt = index.generation, spoilt
+        self.generation = self
 
     def rank_now(self, ranking: Ranking, player: str) -> Any:
         return self._index.rank_now(ranking, player)._replace(**self._spoilt)

@@ -10,18 +10,18 @@ is sent again to any node gets the first answer.
 
 import asyncio
 import random
-from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pytest
 
 from rankd.adapters.memory.archive import MemoryStateSnapshots
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.ledger import MemoryLedger
+from rankd.adapters.memory.shared_index import MemorySharedIndex, SharedMemory
 from rankd.adapters.sqlite.spool import SpoolFile
 from rankd.core.assembly import running
 from rankd.core.cluster.managers import SpoolSender, StateSnapshotter
@@ -35,7 +35,6 @@ from rankd.core.state import State
 from rankd.core.state_codec import VERSION, Heading, take_notes
 from rankd.errors import (
     BoardDiffers,
-    IndexForgot,
     IndexUnavailable,
     LedgerUnavailable,
     SubmissionKeyReused,
@@ -51,7 +50,7 @@ from rankd.model.facts import (
 )
 from rankd.model.standing import Rank
 from rankd.model.window import Instant
-from rankd.ports import Appended, Move, Moved, Progress, RankIndex, Ranking, StoredReceipt
+from rankd.ports import Appended, Move, Moved, Progress, RankIndex, StoredReceipt
 
 if TYPE_CHECKING:
     from rankd.model.receipt import Receipt
@@ -129,22 +128,8 @@ class Door:
         return await self._ledger.read(after=after, limit=limit)
 
 
-class _Made(NamedTuple):
-    """An apply that is remembered."""
-
-    after: Position
-    through: Position
-    moves: list[Move]
-    told: Sequence[Moved]
-    before: dict[tuple[Ranking, str], tuple[bytes | None, bytes | None]]
-    """How the entries were that it moved, and what was beside them."""
-
-
-class OneForAll(NativeIndex):
-    """What the nodes share: told every move, as an index across a network is.
-
-    It remembers its last applies, but none from before one that drops or replaces rankings.
-    """
+class IndexDoor:
+    """One node's way to the index that all share. It may fail, before or after what was asked."""
 
     immediate: ClassVar[bool] = False
     judges: ClassVar[bool] = False
@@ -152,91 +137,19 @@ class OneForAll(NativeIndex):
     replicas: ClassVar[None] = None
     notes: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, remembered: int = 3) -> None:
-        super().__init__()
-        self.made: deque[_Made] = deque(maxlen=remembered)
-
-    async def apply(self, moves: Sequence[Move], **named: Any) -> Sequence[Moved] | None:
-        after, through = named["after"], named["through"]
-        for one in self.made:
-            if (one.after, one.through, one.moves) == (after, through, list(moves)):
-                return one.told
-        if any(draft not in self.state.rankings for draft in named.get("adopted", ())):
-            raise IndexForgot(position=after, checkpoint=await self.checkpoint())
-        places = [(move.ranking, move.player) for move in moves]
-        keys, beside = await super().order_keys(places), await super().metadata(places)
-        told = await super().apply(moves, **named)
-        if told is not None:
-            before = dict(zip(places, zip(keys, beside, strict=True), strict=True))
-            if named.get("dropped") or named.get("adopted"):
-                self.made.clear()
-            self.made.append(_Made(after, through, list(moves), told, before))
-        return told
-
-    async def stage(self, moves: Sequence[Move], **named: Any) -> Sequence[Moved]:
-        there = {*self.state.rankings, *named.get("opened", ())}
-        if any(move.ranking not in there for move in moves):
-            raise IndexUnavailable("a draft is gone with the index it was staged in")
-        return await super().stage(moves, **named)
-
-    async def step_after(self, position: Position) -> Position | None:
-        since = await self._since(position)
-        return since[0].through if since else None
-
-    async def _since(self, at: Position | None) -> list[_Made]:
-        """Return the applies since a position, oldest first. Raises IndexForgot."""
-        here = await self.checkpoint()
-        if at is None or at == here:
-            return []
-        since = [one for one in self.made if one.after >= at]
-        if not since or since[0].after != at:
-            raise IndexForgot(position=at, checkpoint=here)
-        return since
-
-    async def order_keys(
-        self, entries: Sequence[tuple[Ranking, str]], at: Position | None = None
-    ) -> Sequence[bytes | None]:
-        now, since = await super().order_keys(entries), await self._since(at)
-        return [_then(since, place, 0, is_) for place, is_ in zip(entries, now, strict=True)]
-
-    async def metadata(
-        self, entries: Sequence[tuple[Ranking, str]], at: Position | None = None
-    ) -> Sequence[bytes | None]:
-        now, since = await super().metadata(entries), await self._since(at)
-        return [_then(since, place, 1, is_) for place, is_ in zip(entries, now, strict=True)]
-
-
-def _then(
-    since: list[_Made], place: tuple[Ranking, str], which: Literal[0, 1], now: bytes | None
-) -> bytes | None:
-    return next((one.before[place][which] for one in since if place in one.before), now)
-
-
-class IndexDoor:
-    """One node's way to the index that all share. It may fail, before or after what was asked."""
-
-    immediate: ClassVar[bool] = False
-    judges: ClassVar[bool] = False
-    shared: ClassVar[bool] = True
-
-    def __init__(self, cluster: "Cluster") -> None:
+    def __init__(self, cluster: "Cluster", inner: MemorySharedIndex | None = None) -> None:
         self._cluster = cluster
+        self._inner = inner or MemorySharedIndex(cluster.memory)
         self.plan: list[bool] = []
         """How the next applies fail: whether they happen all the same."""
         self.cut = False
 
-    @property
-    def _index(self) -> OneForAll:
-        return self._cluster.index
-
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._index, name)
-
         async def asked(*args: Any, **named: Any) -> Any:
             await self._reach()
-            return await getattr(self._index, name)(*args, **named)
+            return await getattr(self._inner, name)(*args, **named)
 
-        return asked if callable(found) else found
+        return asked
 
     async def _reach(self) -> None:
         for _ in range(self._cluster.delays.randrange(4)):
@@ -249,17 +162,14 @@ class IndexDoor:
         happens = self.plan.pop() if self.plan else None
         if happens is False:
             raise IndexUnavailable("injected")
-        found = await self._index.apply(moves, **named)
+        found = await self._inner.apply(moves, **named)
         if happens is True:
             raise IndexUnavailable("injected")
         return found
 
-    async def unfinished(self) -> None:
+    async def beside(self) -> "Beside":
         await self._reach()
-
-    async def beside(self) -> Any:
-        await self._reach()
-        return Beside(self)
+        return Beside(self, await self._inner.beside())
 
     async def claim(self, *, seconds: float) -> bool:
         """Let everybody fill at once: nothing may rest on it."""
@@ -267,57 +177,32 @@ class IndexDoor:
         await self._reach()
         return True
 
-    async def release(self) -> None:
-        await self._reach()
-
-    async def look_again(self) -> None:
-        await self._reach()
-
-    async def belongs(self, ledger: str) -> bool:
-        """Be theirs: there is one ledger."""
-        del ledger
-        await self._reach()
-        return True
-
     async def sweep(self, *, at_once: bool = False) -> int:
+        """Drop nothing that may still be filled: everybody fills at once."""
         del at_once
-        return 0
+        return await self._inner.sweep()
 
 
-class Beside(OneForAll):
+class Beside(IndexDoor):
     """An index that is filled beside the one that lives, and may come to live instead."""
 
-    def __init__(self, door: IndexDoor) -> None:
-        super().__init__()
+    def __init__(self, door: IndexDoor, inner: MemorySharedIndex) -> None:
+        super().__init__(door._cluster, inner)
         self._door = door
-        self._instead_of = door._index
 
-    async def apply(self, moves: Sequence[Move], **named: Any) -> Sequence[Moved] | None:
-        if self._door._index is not self:  # Whoever reaches it once it lives has a door of its own.
-            await self._door._reach()
-        return await super().apply(moves, **named)
+    async def _reach(self) -> None:
+        await self._door._reach()
 
-    async def fill(self, source: RankIndex) -> AsyncIterator[Progress]:  # type: ignore[override]
-        shapes, moves = await source.shapes(), list[Move]()
-        for ranking in shapes:
-            await self._door._reach()
-            page = await source.read(ranking, first=Rank(1), limit=1_000)
-            moves += [Move(ranking, *entry) for entry in page.entries]
-            yield Progress(len(moves), len(moves))
-        at = await source.checkpoint()
-        if at:
-            await super().apply(moves, after=Position(0), through=at, opened=shapes)
+    async def fill(self, source: RankIndex) -> AsyncIterator[Progress]:
+        async for progress in self._inner.fill(source):
+            await self._reach()
+            yield progress
 
     async def take_over(self) -> bool:
-        await self._door._reach()
-        if self._door._index is not self._instead_of:
-            return False
-        self._door._cluster.index = self
-        self._door._cluster.switches += 1
-        return True
-
-    async def drop(self) -> None:
-        pass
+        await self._reach()
+        taken = await self._inner.take_over()
+        self._cluster.switches += taken
+        return taken
 
 
 class Skewed:
@@ -334,13 +219,13 @@ class Skewed:
 class Cluster:
     """The nodes, and what they were told."""
 
-    def __init__(self, dice: random.Random, *, shares: bool) -> None:
+    def __init__(self, dice: random.Random, *, shares: bool, applies_remembered: int = 3) -> None:
         self.dice = dice
         self.shares = shares
         """Whether they share one index; otherwise each has its own."""
         self.delays = random.Random(0)
         """Who comes when to the index: others get in between."""
-        self.index = OneForAll()
+        self.memory = SharedMemory(applies_remembered=applies_remembered)
         self.indexes = [IndexDoor(self) for _ in range(NODES)]
         self.copies = MemoryStateSnapshots()
         self.ledger = SharedLedger()
@@ -475,7 +360,7 @@ class Cluster:
             if dice.random() < 0.3:
                 index.cut = not index.cut
             elif dice.random() < 0.1:
-                self.index = OneForAll()  # It was emptied.
+                self.memory.empty()
             else:
                 index.plan.append(dice.random() < 0.5)
         deeds = [self.submit] * 8 + [self.define, self.profile]
@@ -539,7 +424,7 @@ async def live(seed: int, *, shares: bool = False, fills: bool = False) -> Clust
         for _ in range(STEPS):
             await cluster.step()
         if shares and seed % 3 == 0:
-            cluster.index = OneForAll()  # It was emptied, and nobody has noticed.
+            cluster.memory.empty()  # Nobody has noticed.
         await cluster.settle()
         await agree(cluster)
         await repeat_keys(cluster)
@@ -554,7 +439,7 @@ async def agree(cluster: Cluster) -> None:
     scratch = await cluster.scratch()
     for node in cluster.nodes:
         projector = node.projector
-        index = cluster.index if cluster.shares else projector.index
+        index = cluster.memory.live if cluster.shares else projector.index
         found = seen(projector, index)
         assert found == seen(scratch, scratch.index), "a node sees something else"
         await entrants_are_complete(projector.state, index)
@@ -658,11 +543,11 @@ def test_a_node_that_begins_from_a_copy_fills_an_index_that_is_behind_it() -> No
         cluster = await lived()
         for stack in cluster.stacks:
             await stack.aclose()
-        cluster.index = OneForAll()  # It was emptied while no node was there.
+        cluster.memory.empty()  # While no node was there.
         node = await cluster.open(2)
-        assert await cluster.index.checkpoint() == node.position
+        assert await cluster.memory.live.checkpoint() == node.position
         scratch = await cluster.scratch()
-        assert cluster.index.digest() == scratch.index.digest()  # type: ignore[attr-defined]
+        assert cluster.memory.live.digest() == scratch.index.digest()  # type: ignore[attr-defined]
         await cluster.stacks[2].aclose()
 
     asyncio.run(begin())
@@ -670,9 +555,8 @@ def test_a_node_that_begins_from_a_copy_fills_an_index_that_is_behind_it() -> No
 
 async def contend(seed: int) -> Cluster:
     """Let nodes fold the same facts at the same moments, parted at other places by each."""
-    cluster = Cluster(random.Random(seed), shares=True)
+    cluster = Cluster(random.Random(seed), shares=True, applies_remembered=1_000)
     cluster.delays.seed(seed)
-    cluster.index = OneForAll(remembered=1_000)
     dice = cluster.dice
     try:
         cluster.nodes = [await cluster.open(number) for number in range(NODES)]
@@ -685,7 +569,6 @@ async def contend(seed: int) -> Cluster:
                 for clock in cluster.clocks:
                     clock.time += DAY // 2
             if dice.random() < 0.05:
-                await cluster.settle()  # What replaces rankings makes this index forget.
                 await cluster.define(dice.randrange(NODES))
             deeds = [cluster.submit] * 5 + [cluster.profile]
             some = [dice.choice(deeds)(dice.randrange(NODES)) for _ in range(9)]

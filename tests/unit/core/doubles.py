@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, overload
 
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.ledger import MemoryLedger
+from rankd.adapters.memory.shared_index import MemorySharedIndex, SharedMemory
 from rankd.adapters.memory.snapshot_folder import SnapshotFolder
 from rankd.core.assembly import running
 from rankd.core.engine import Engine
@@ -129,7 +130,8 @@ class FarIndex:
     notes: ClassVar[tuple[str, ...]] = ("injected",)
 
     def __init__(self) -> None:
-        self.there = _Far()
+        self.memory = SharedMemory()
+        self.there = MemorySharedIndex(self.memory)
         self.cut = False
         self.calls = 0
         self.before_call: Callable[[], None] = lambda: None
@@ -146,30 +148,7 @@ class FarIndex:
         return asked
 
     def empty(self) -> None:
-        self.there = _Far()
-
-
-class _Far(MovesIndex):
-    async def unfinished(self) -> None:
-        return None
-
-    async def claim(self, *, seconds: float) -> bool:
-        del seconds
-        return True
-
-    async def release(self) -> None:
-        pass
-
-    async def look_again(self) -> None:
-        pass
-
-    async def belongs(self, ledger: str) -> bool:
-        del ledger
-        return True
-
-    async def sweep(self, *, at_once: bool = False) -> int:
-        del at_once
-        return 0
+        self.memory.empty()
 
 
 class FaultyLedger:

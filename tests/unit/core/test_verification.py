@@ -1,48 +1,32 @@
 """Comparing an index with the ledger, where other nodes fold into it all the while."""
 
-from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, nullcontext
 
 import pytest
 from tests.unit.core.doubles import FaultyLedger, SetClock, SharedLedger, bare, engine, verified
 
-from rankd.adapters.redis import RedisIndex
+from rankd.adapters.memory.shared_index import MemorySharedIndex, SharedMemory
 from rankd.core import verification
 from rankd.core.assembly import running
 from rankd.core.cluster import managers as cluster_managers
 from rankd.core.cluster.recovery import SharedHome
 from rankd.core.engine import Engine
 from rankd.errors import IndexUnavailable
-from rankd.testing.redis_servers import say
-from rankd.testing.servers import RedisServer, redis_server
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    with redis_server() as running_server:
-        yield running_server
-
-
-def over(ledger: SharedLedger, index: RedisIndex) -> AbstractAsyncContextManager[Engine]:
-    return running(
-        ledger=ledger, build=bare, clock=SetClock(), reading=nullcontext(), shared=SharedHome(index)
-    )
+def over(ledger: SharedLedger, memory: SharedMemory) -> AbstractAsyncContextManager[Engine]:
+    home = SharedHome(MemorySharedIndex(memory))
+    return running(ledger=ledger, build=bare, clock=SetClock(), reading=nullcontext(), shared=home)
 
 
 async def test_an_index_is_compared_while_another_node_writes(
-    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(verification, "COMPARED_TOGETHER", 7)
-    ledger = SharedLedger()
-    url = f"{server.url}?prefix=beside"
-    async with (
-        RedisIndex.open(url) as one,
-        RedisIndex.open(url) as two,
-        over(ledger, one) as rankd,
-        over(ledger, two) as another,
-    ):
+    ledger, memory = SharedLedger(), SharedMemory()
+    async with over(ledger, memory) as rankd, over(ledger, memory) as another:
         await rankd.define("b", {"windows": ["all", "daily"], "segments": ["region"]})
         await rankd.submit("b", [{"player": f"p{n}", "score": n} for n in range(60)])
         compared = 0
@@ -52,16 +36,14 @@ async def test_an_index_is_compared_while_another_node_writes(
         assert compared > 120
 
 
-async def test_an_index_that_is_behind_is_not_called_wrong(
-    server: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_index_that_is_behind_is_not_called_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_managers, "MEND_SECONDS", 3_600.0)
-    ledger = SharedLedger()
-    async with RedisIndex.open(f"{server.url}?prefix=behind") as index, over(ledger, index) as node:
+    ledger, memory = SharedLedger(), SharedMemory()
+    async with over(ledger, memory) as node:
         await node.define("b", {})
         await node.submit("b", [{"player": "ann", "score": 1}])
         await verified(node)
-        say(server, "FLUSHALL")
+        memory.empty()
         with pytest.raises(IndexUnavailable):
             await verified(node)
 

@@ -1,15 +1,17 @@
-"""The index rebuild, over a real Redis: lost entries are built here and copied."""
+"""The index rebuild: lost entries are built here and copied."""
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from functools import partial
 from itertools import count
 
 import pytest
 from tests.unit.core.doubles import NOON, SetClock, SharedLedger, bare
 
 from rankd.adapters.memory.index import NativeIndex
+from rankd.adapters.memory.shared_index import MemorySharedIndex, SharedMemory
 from rankd.adapters.redis import RedisIndex
 from rankd.core.assembly import running
 from rankd.core.board_rebuild import BoardRebuild
@@ -20,12 +22,14 @@ from rankd.core.cluster.recovery import SharedHome
 from rankd.core.cluster.shared_projector import SharedProjector
 from rankd.core.engine import Engine
 from rankd.core.fold import MoveBatch
+from rankd.core.receipt_buffer import ReceiptBuffer
 from rankd.core.recovery import IndexHome, folded
 from rankd.core.window_schedule import windows_at
 from rankd.errors import IndexUnavailable
 from rankd.model.board import Board
 from rankd.model.facts import BoardDefined
-from rankd.ports import Progress
+from rankd.model.submission import read_facts
+from rankd.ports import Progress, Ranking, SharedIndex
 from rankd.testing.redis_servers import say
 from rankd.testing.servers import RedisServer, redis_server
 
@@ -48,25 +52,26 @@ def _little_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def url(server: RedisServer) -> str:
-    return f"{server.url}?prefix=f{next(_prefixes)}&timeout=30"
+def memory() -> SharedMemory:
+    return SharedMemory()
 
 
-@asynccontextmanager
-async def node(
-    ledger: SharedLedger, url: str, *, spare: bool = False, entries_max: int = 10_000
-) -> AsyncIterator[Engine]:
-    async with (
-        RedisIndex.open(url) as index,
-        running(
-            ledger=ledger,
-            build=bare,
-            clock=SetClock(),
-            reading=nullcontext(),
-            shared=SharedHome(index, spare=spare, filled_entries_max=entries_max),
-        ) as rankd,
-    ):
-        yield rankd
+def node(
+    ledger: SharedLedger,
+    place: SharedMemory | SharedIndex,
+    *,
+    spare: bool = False,
+    entries_max: int = 10_000,
+) -> AbstractAsyncContextManager[Engine]:
+    """Return a node over an index, or over one of its own in a memory."""
+    index = MemorySharedIndex(place) if isinstance(place, SharedMemory) else place
+    return running(
+        ledger=ledger,
+        build=bare,
+        clock=SetClock(),
+        reading=nullcontext(),
+        shared=SharedHome(index, spare=spare, filled_entries_max=entries_max),
+    )
 
 
 def joint_of(rankd: Engine) -> SharedProjector:
@@ -90,9 +95,12 @@ async def expect_what_the_ledger_says(rankd: Engine, ledger: SharedLedger) -> No
     await scratch.catch_up(through=await ledger.head())
     shared = joint_of(rankd).shared
     assert await shared.checkpoint() == scratch.checkpoint
-    assert isinstance(shared, RedisIndex)
     assert isinstance(scratch.index, NativeIndex)
-    assert await shared.digest() == scratch.index.digest()
+    if isinstance(shared, RedisIndex):
+        assert await shared.digest() == scratch.index.digest()
+    else:
+        assert isinstance(shared, MemorySharedIndex)
+        assert shared.digest() == scratch.index.digest()
 
 
 async def eventually(true: Callable[[], object]) -> None:
@@ -104,40 +112,46 @@ async def eventually(true: Callable[[], object]) -> None:
 
 
 async def until_mended(rankd: Engine) -> None:
-    await eventually(lambda: joint_of(rankd).failure is not None)
-    await eventually(lambda: joint_of(rankd).failure is None)
+    shared_projector = joint_of(rankd)
+    index = shared_projector.shared
+    assert isinstance(index, MemorySharedIndex)
+    await eventually(
+        lambda: (
+            index.generation.state.checkpoint == rankd.position and shared_projector.failure is None
+        )
+    )
 
 
 class Counting:
-    """Counts how many facts were folded into Redis, and how often it was filled."""
+    """Counts how many facts were folded into the index, and how often it was filled."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.copies = 0
-        fill, apply = RedisIndex.fill, RedisIndex.apply
+        fill, apply = MemorySharedIndex.fill, MemorySharedIndex.apply
         self.applied: list[int] = []
 
-        def filled(index: RedisIndex, source: NativeIndex) -> AsyncIterator[Progress]:
+        def filled(index: MemorySharedIndex, source: NativeIndex) -> AsyncIterator[Progress]:
             self.copies += 1
             return fill(index, source)
 
-        async def applied(index: RedisIndex, moves: object, **named: object) -> object:
+        async def applied(index: MemorySharedIndex, moves: object, **named: object) -> object:
             self.applied.append(int(named["through"]) - int(named["after"]))  # type: ignore[call-overload]
             return await apply(index, moves, **named)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(RedisIndex, "fill", filled)
-        monkeypatch.setattr(RedisIndex, "apply", applied)
+        monkeypatch.setattr(MemorySharedIndex, "fill", filled)
+        monkeypatch.setattr(MemorySharedIndex, "apply", applied)
 
 
 @each_way
 async def test_an_emptied_index_is_filled_and_not_folded_fact_by_fact(
-    server: RedisServer, url: str, spare: bool, monkeypatch: pytest.MonkeyPatch
+    memory: SharedMemory, spare: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = SharedLedger()
-    async with node(ledger, url, spare=spare) as rankd:
+    async with node(ledger, memory, spare=spare) as rankd:
         await rankd.define("b", BOARD)
         await play(rankd, first=0, many=300)
         counting = Counting(monkeypatch)
-        say(server, "FLUSHALL")
+        memory.empty()
         writing = asyncio.create_task(play(rankd, first=300, many=60))
         await until_mended(rankd)
         await writing
@@ -156,12 +170,12 @@ async def expect_its_copy(rankd: Engine) -> None:
 
 
 @each_way
-async def test_every_key_still_has_its_receipt(server: RedisServer, url: str, spare: bool) -> None:
+async def test_every_key_still_has_its_receipt(memory: SharedMemory, spare: bool) -> None:
     ledger = SharedLedger()
-    async with node(ledger, url, spare=spare) as rankd:
+    async with node(ledger, memory, spare=spare) as rankd:
         await rankd.define("b", BOARD)
         await play(rankd, first=0, many=100)
-        say(server, "FLUSHALL")
+        memory.empty()
         await play(rankd, first=100, many=100)  # Some of them while the index is gone.
         await until_mended(rankd) if joint_of(rankd).failure else None
         await asyncio.sleep(2 * cluster_managers.MEND_SECONDS)
@@ -172,29 +186,48 @@ async def test_every_key_still_has_its_receipt(server: RedisServer, url: str, sp
             assert answer.receipt is not None, f"k{n} has none"
 
 
+async def test_a_rebuild_stores_receipts_before_there_is_no_room_for_more(
+    memory: SharedMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "rankd.core.cluster.recovery.ReceiptBuffer", partial(ReceiptBuffer, others_max=100)
+    )
+    monkeypatch.setattr("rankd.core.cluster.index_rebuild.FOLDED_TOGETHER", 30)
+    ledger = SharedLedger()
+    async with node(ledger, SharedMemory()) as rankd:
+        await rankd.define("b", BOARD)
+        board = rankd.state.page("b").board
+    items = [{"player": f"p{n}", "score": n, "key": f"k{n}"} for n in range(400)]
+    appended = await ledger.append(read_facts(board, items), now=NOON)  # Its node died.
+    async with node(ledger, memory) as rankd:
+        lacking = await ledger.lacking_receipts(appended.positions)
+        assert 0 < len(lacking) <= 100
+        assert set(lacking) <= {position for position, _ in joint_of(rankd).receipts}
+
+
 @each_way
 async def test_a_node_that_starts_over_an_empty_index_fills_it(
-    server: RedisServer, url: str, spare: bool, monkeypatch: pytest.MonkeyPatch
+    memory: SharedMemory, spare: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = SharedLedger()
-    async with node(ledger, url) as rankd:
+    async with node(ledger, memory) as rankd:
         await rankd.define("b", BOARD)
         await play(rankd, first=0, many=300)
-    say(server, "FLUSHALL")
+    memory.empty()
     counting = Counting(monkeypatch)
-    async with node(ledger, url, spare=spare) as rankd:
+    async with node(ledger, memory, spare=spare) as rankd:
         assert counting.copies == 1
         assert rankd.failure is None
         await expect_what_the_ledger_says(rankd, ledger)
 
 
-async def test_little_is_folded_in(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_little_is_folded_in(memory: SharedMemory, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = SharedLedger()
-    async with node(ledger, url) as rankd:
+    async with node(ledger, memory) as rankd:
         await rankd.define("b", BOARD)
         await play(rankd, first=0, many=300)
         counting = Counting(monkeypatch)
-        async with node(ledger, url) as other:
+        async with node(ledger, memory) as other:
             joint_of(other).leave("as if it were out of reach")
             await play(other, first=300, many=20)
             await until_mended(other)
@@ -203,18 +236,18 @@ async def test_little_is_folded_in(url: str, monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_of_several_nodes_one_fills_and_the_others_wait(
-    server: RedisServer, url: str, monkeypatch: pytest.MonkeyPatch
+    memory: SharedMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         "rankd.core.cluster.index_rebuild.CLAIM_SECONDS", 60.0
     )  # Whatever the machine does.
     ledger = SharedLedger()
     async with AsyncExitStack() as stack:
-        nodes = [await stack.enter_async_context(node(ledger, url)) for _ in range(3)]
+        nodes = [await stack.enter_async_context(node(ledger, memory)) for _ in range(3)]
         await nodes[0].define("b", BOARD)
         await play(nodes[0], first=0, many=300)
         counting = Counting(monkeypatch)
-        say(server, "FLUSHALL")
+        memory.empty()
         await until_mended(nodes[0])
         await eventually(lambda: not any(joint_of(each).failure for each in nodes))
         await play(nodes[1], first=300, many=10)
@@ -223,17 +256,16 @@ async def test_of_several_nodes_one_fills_and_the_others_wait(
 
 
 async def test_what_is_too_large_for_a_node_is_folded_in_and_told(
-    server: RedisServer,
-    url: str,
+    memory: SharedMemory,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     ledger = SharedLedger()
-    async with node(ledger, url, entries_max=100) as rankd:
+    async with node(ledger, memory, entries_max=100) as rankd:
         await rankd.define("b", BOARD)
         await play(rankd, first=0, many=300)
         counting = Counting(monkeypatch)
-        say(server, "FLUSHALL")
+        memory.empty()
         with caplog.at_level(logging.WARNING):
             await until_mended(rankd)
         assert counting.copies == 0
@@ -242,14 +274,14 @@ async def test_what_is_too_large_for_a_node_is_folded_in_and_told(
 
 
 @each_way
-async def test_an_index_is_made_anew_while_nodes_serve(
-    server: RedisServer, url: str, spare: bool
-) -> None:
+async def test_an_index_is_made_anew_while_nodes_serve(server: RedisServer, spare: bool) -> None:
     """Also over another number of partitions; what was there before is gone."""
-    ledger = SharedLedger()
+    ledger, url = SharedLedger(), f"{server.url}?prefix=f{next(_prefixes)}&timeout=30"
     async with (
-        node(ledger, url) as serving,
-        node(ledger, f"{url}&partitions=3", spare=spare) as new,
+        RedisIndex.open(url) as shared,
+        RedisIndex.open(f"{url}&partitions=3") as parted,
+        node(ledger, shared) as serving,
+        node(ledger, parted, spare=spare) as new,
     ):
         await serving.define("b", BOARD)
         await play(serving, first=0, many=300)
@@ -264,8 +296,6 @@ async def test_an_index_is_made_anew_while_nodes_serve(
         assert "copying" in stages
         await play(serving, first=500, many=10)
         await eventually(lambda: joint_of(serving).failure is None)
-        shared = joint_of(serving).shared
-        assert isinstance(shared, RedisIndex)
         assert shared._filling.count == 3
         await expect_what_the_ledger_says(serving, ledger)
         prefix = shared._link.address.prefix
@@ -274,19 +304,19 @@ async def test_an_index_is_made_anew_while_nodes_serve(
 
 
 async def test_what_came_while_it_was_filled_is_in_it_when_it_takes_the_place(
-    url: str, monkeypatch: pytest.MonkeyPatch
+    memory: SharedMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger, fill = SharedLedger(), RedisIndex.fill
-    async with node(ledger, url) as rankd:
+    ledger, fill = SharedLedger(), MemorySharedIndex.fill
+    async with node(ledger, memory) as rankd:
         await rankd.define("b", BOARD)
         await play(rankd, first=0, many=300)
 
-        async def slowly(index: RedisIndex, source: NativeIndex) -> AsyncIterator[Progress]:
+        async def slowly(index: MemorySharedIndex, source: NativeIndex) -> AsyncIterator[Progress]:
             async for progress in fill(index, source):
                 yield progress
             await play(rankd, first=300, many=20)
 
-        monkeypatch.setattr(RedisIndex, "fill", slowly)
+        monkeypatch.setattr(MemorySharedIndex, "fill", slowly)
         async for _ in rankd.rebuild():
             pass
         assert joint_of(rankd).failure is None
@@ -294,10 +324,10 @@ async def test_what_came_while_it_was_filled_is_in_it_when_it_takes_the_place(
 
 
 async def test_a_draft_that_went_with_the_index_before_is_not_taken_for_an_empty_one(
-    url: str,
+    memory: SharedMemory,
 ) -> None:
     ledger = SharedLedger()
-    async with node(ledger, url) as rankd:
+    async with node(ledger, memory) as rankd:
         await rankd.define("b", BOARD)
         await play(rankd, first=0, many=100)
         page, board = rankd.state.page("b"), Board.define("b", {**BOARD, "direction": "lower"})
@@ -317,9 +347,34 @@ async def test_a_draft_that_went_with_the_index_before_is_not_taken_for_an_empty
         await expect_what_the_ledger_says(rankd, ledger)
 
 
-async def test_a_rebuild_that_comes_second_is_told(url: str) -> None:
+async def test_a_draft_that_goes_while_it_is_compared_drops_no_scores(
+    memory: SharedMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ledger = SharedLedger()
-    async with node(ledger, url) as rankd, RedisIndex.open(url) as another:
+    async with node(ledger, memory) as rankd:
+        await rankd.define("b", BOARD)
+        await play(rankd, first=0, many=100)
+        page, board = rankd.state.page("b"), Board.define("b", {**BOARD, "direction": "lower"})
+        index, player_boards = joint_of(rankd).shared, rankd.state.player_boards
+        draft = BoardRebuild(ledger, index, page, board, player_boards=player_boards)
+        await draft.catch_up(through=rankd.position)
+        assert not await draft.dropped_windows(page)
+        count = index.count
+
+        async def count_and_lose(ranking: Ranking) -> int:
+            counted = await count(ranking)
+            memory.empty()
+            return counted
+
+        monkeypatch.setattr(index, "count", count_and_lose)
+        with pytest.raises(IndexUnavailable, match="a draft is gone"):
+            await draft.dropped_windows(page)
+
+
+async def test_a_rebuild_that_comes_second_is_told(memory: SharedMemory) -> None:
+    ledger = SharedLedger()
+    another = MemorySharedIndex(memory)
+    async with node(ledger, memory) as rankd:
         await rankd.define("b", BOARD)
         for _ in range(100):  # It tidies up once, at first.
             if await another.claim(seconds=30):
@@ -330,25 +385,23 @@ async def test_a_rebuild_that_comes_second_is_told(url: str) -> None:
                 pass
 
 
-async def test_what_a_node_left_behind_is_swept_by_the_next(server: RedisServer, url: str) -> None:
+async def test_what_a_node_left_behind_is_swept_by_the_next(memory: SharedMemory) -> None:
     ledger = SharedLedger()
-    async with node(ledger, url) as rankd:
+    async with node(ledger, memory) as rankd:
         await rankd.define("b", BOARD)
-        left = await joint_of(rankd).shared.beside()
-        assert isinstance(left, RedisIndex)
-        name = f"*{left._filling.generation.id}*"
-        assert say(server, "KEYS", name)
-    async with node(ledger, url):
-        await eventually(lambda: not say(server, "KEYS", name))
+        await joint_of(rankd).shared.beside()
+        assert memory.beside
+    async with node(ledger, memory):
+        await eventually(lambda: not memory.beside)
 
 
 async def test_a_claim_is_kept_up_while_it_is_needed(
-    url: str, monkeypatch: pytest.MonkeyPatch
+    memory: SharedMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rankd.core.cluster.index_rebuild.CLAIM_SECONDS", 1.0)
     monkeypatch.setattr(cluster_managers, "MEND_SECONDS", 3_600)  # Neither tidies up meanwhile.
     ledger = SharedLedger()
-    async with node(ledger, url) as one, node(ledger, url) as two:
+    async with node(ledger, memory) as one, node(ledger, memory) as two:
         rebuilder = one.rebuilder
         assert isinstance(rebuilder, IndexRebuilder)
         async with rebuilder._alone, rebuilder._claimed():

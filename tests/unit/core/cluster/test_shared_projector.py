@@ -1,14 +1,12 @@
 """A node over an index that others fold into: whose index it is, and what it need not ask of it."""
 
-from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, nullcontext
-from itertools import count
 from typing import Any
 
 import pytest
 from tests.unit.core.doubles import SetClock, SharedLedger, bare, verified
 
-from rankd.adapters.redis import RedisIndex
+from rankd.adapters.memory.shared_index import MemorySharedIndex, SharedMemory
 from rankd.core.assembly import running
 from rankd.core.cluster import managers as cluster_managers
 from rankd.core.cluster import shared_projector
@@ -16,22 +14,13 @@ from rankd.core.cluster.recovery import SharedHome
 from rankd.core.cluster.shared_projector import SharedProjector
 from rankd.core.engine import Engine
 from rankd.errors import InvalidSetting
-from rankd.testing.redis_servers import say
-from rankd.testing.servers import RedisServer, redis_server
 
 pytestmark = pytest.mark.anyio
-_prefixes = count(1)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    with redis_server() as running_server:
-        yield running_server
 
 
 @pytest.fixture
-def url(server: RedisServer) -> str:
-    return f"{server.url}?prefix=j{next(_prefixes)}"
+def memory() -> SharedMemory:
+    return SharedMemory()
 
 
 @pytest.fixture(autouse=True)
@@ -40,10 +29,9 @@ def _nobody_mends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_managers, "MEND_SECONDS", 3_600.0)
 
 
-def over(ledger: SharedLedger, index: RedisIndex) -> AbstractAsyncContextManager[Engine]:
-    return running(
-        ledger=ledger, build=bare, clock=SetClock(), reading=nullcontext(), shared=SharedHome(index)
-    )
+def over(ledger: SharedLedger, memory: SharedMemory) -> AbstractAsyncContextManager[Engine]:
+    home = SharedHome(MemorySharedIndex(memory))
+    return running(ledger=ledger, build=bare, clock=SetClock(), reading=nullcontext(), shared=home)
 
 
 def joint_of(rankd: Engine) -> SharedProjector:
@@ -59,33 +47,27 @@ async def players(rankd: Engine) -> list[str]:
     return list((await rankd.reader.page("b")).players)
 
 
-async def test_an_index_of_another_ledger_is_refused_at_the_start(url: str) -> None:
+async def test_an_index_of_another_ledger_is_refused_at_the_start(memory: SharedMemory) -> None:
     """Otherwise two boards of one name would stand in one list, and neither ledger explain it."""
     production, staging, empty = SharedLedger(), SharedLedger(), SharedLedger()
-    async with RedisIndex.open(url) as index, over(production, index) as rankd:
+    async with over(production, memory) as rankd:
         await rankd.define("b", {})
         await submit(rankd, "ann")
-        async with RedisIndex.open(f"{url}-of-its-own") as own, over(staging, own) as another:
+        async with over(staging, SharedMemory()) as another:
             await another.define("b", {"title": "staging"})
         for ledger in (staging, empty):
-            async with RedisIndex.open(url) as same:
-                with pytest.raises(InvalidSetting, match="index of another ledger"):
-                    async with over(ledger, same):
-                        pass
+            with pytest.raises(InvalidSetting, match="index of another ledger"):
+                async with over(ledger, memory):
+                    pass
         assert await players(rankd) == ["ann"]
         await verified(rankd)
-    async with RedisIndex.open(url) as index, over(production, index) as rankd:
+    async with over(production, memory) as rankd:
         assert await players(rankd) == ["ann"]
 
 
-async def test_of_two_ledgers_that_begin_over_one_index_one_has_it(url: str) -> None:
+async def test_of_two_ledgers_that_begin_over_one_index_one_has_it(memory: SharedMemory) -> None:
     one, two = SharedLedger(), SharedLedger()
-    async with (
-        RedisIndex.open(url) as first,
-        RedisIndex.open(url) as second,
-        over(one, first) as ours,
-        over(two, second) as theirs,
-    ):
+    async with over(one, memory) as ours, over(two, memory) as theirs:
         await ours.define("b", {})
         await theirs.define("b", {"title": "theirs"})
         await submit(ours, "ann")
@@ -98,35 +80,31 @@ async def test_of_two_ledgers_that_begin_over_one_index_one_has_it(url: str) -> 
 
 
 async def test_an_index_that_another_ledger_took_after_it_was_emptied_is_left_to_it(
-    server: RedisServer, url: str
+    memory: SharedMemory,
 ) -> None:
     ledger = SharedLedger()
-    async with RedisIndex.open(url) as index, over(ledger, index) as rankd:
+    async with over(ledger, memory) as rankd:
         await rankd.define("b", {})
         await submit(rankd, "ann")
-        say(server, "SET", f"{index._link.address.prefix}:ledger", "another")
+        memory.ledger = "another"
         with pytest.raises(shared_projector.OtherLedger):
             await joint_of(rankd).lost()
         assert joint_of(rankd).failure is not None
 
 
 async def test_what_others_appended_and_folded_long_ago_is_only_noted(
-    url: str, monkeypatch: pytest.MonkeyPatch
+    memory: SharedMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To be told what each did would cost more, the further the index is past it."""
     monkeypatch.setattr(shared_projector, "PASSED_FACTS", 20)
     ledger = SharedLedger()
-    async with (
-        RedisIndex.open(url) as first,
-        RedisIndex.open(url) as second,
-        over(ledger, first) as writer,
-        over(ledger, second) as reader,
-    ):
+    async with over(ledger, memory) as writer, over(ledger, memory) as reader:
         await writer.define("b", {"windows": ["all", "daily"]})
         async with reader._writer.turn():  # It sees nothing meanwhile.
             for number in range(60):
                 await submit(writer, f"p{number:02}")
             asked: list[int] = []
+            second: Any = joint_of(reader).shared
             entries_of = second.order_keys
 
             async def order_keys(entries: Any, at: Any = None) -> Any:
