@@ -115,5 +115,5 @@ class MemoryStateSnapshots:
 
     async def load(self, position: Position) -> Sequence[bytes]:
         if position not in self._copies:
-            raise SnapshotDamaged(f"the copy of the book at {position} is gone")
+            raise SnapshotDamaged(f"the copy of the state at {position} is gone")
         return self._copies[position]

@@ -55,7 +55,7 @@ class PostgresStateSnapshots:
     async def load(self, position: Position) -> Sequence[bytes]:
         found = await self._read(QUERIES["find_book"], position)
         if not found:
-            raise SnapshotDamaged(f"the copy of the book at {position} is gone")
+            raise SnapshotDamaged(f"the copy of the state at {position} is gone")
         ((parts, expected),) = found
         frames: list[bytes] = []
         last, digest = -1, sha256()
@@ -65,7 +65,7 @@ class PostgresStateSnapshots:
                 frames.append(body)
                 _take_in(digest, body)
         if len(frames) != parts or digest.digest() != expected:
-            raise SnapshotDamaged(f"the copy of the book at {position} is not what was written")
+            raise SnapshotDamaged(f"the copy of the state at {position} is not what was written")
         return frames
 
 

@@ -89,7 +89,7 @@ class StateSnapshotter:
             try:
                 await self.copy()
             except RankdError as exc:
-                _log.warning("no copy of the book could be kept: %s", exc)
+                _log.warning("no copy of the state could be kept: %s", exc)
                 self._kept = self._writer.projector.checkpoint  # Not again at once.
 
     async def copy(self) -> bool:

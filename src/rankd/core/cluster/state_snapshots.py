@@ -27,7 +27,7 @@ async def newest_copy(
         try:
             return await _believed(copies, ledger, position)
         except SnapshotDamaged as exc:
-            _log.warning("a copy of the book cannot be used: %s", exc.problem)
+            _log.warning("a copy of the state cannot be used: %s", exc.problem)
     return placeholder()
 
 

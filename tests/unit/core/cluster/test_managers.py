@@ -114,7 +114,7 @@ async def test_a_copy_that_fails_is_told_and_not_tried_at_once_again(
         await asyncio.sleep(0.02)
         loop.cancel()
         assert copies.asked == 1
-        assert "no copy of the book could be kept" in caplog.text
+        assert "no copy of the state could be kept" in caplog.text
 
 
 async def test_an_index_that_cannot_be_filled_is_told_once_and_then_seldom(

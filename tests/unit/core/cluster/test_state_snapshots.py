@@ -77,7 +77,7 @@ async def test_a_damaged_one_is_told_and_left_aside(caplog: pytest.LogCaptureFix
     found = await newest_copy(copies, ledger, through=Position(9))
     assert found.heading.checkpoint == 5
     assert [(one.levelno, one.message) for one in caplog.records] == [
-        (logging.WARNING, "a copy of the book cannot be used: injected")
+        (logging.WARNING, "a copy of the state cannot be used: injected")
     ]
 
 
