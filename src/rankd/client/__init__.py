@@ -4,8 +4,7 @@
 touches a socket. The two classes connect them to a transport.
 """
 
-from rankd.client.asynchronous import AsyncClient
+from rankd.client.clients import AsyncClient, Client
 from rankd.client.responses import RetryPolicy, ServiceError, Unreachable, told
-from rankd.client.synchronous import Client
 
 __all__ = ["AsyncClient", "Client", "RetryPolicy", "ServiceError", "Unreachable", "told"]

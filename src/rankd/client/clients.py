@@ -1,12 +1,13 @@
-"""The client for programs without an event loop. Threads may share one."""
+"""The two clients: ``Client`` for threads, ``AsyncClient`` for the tasks of an event loop."""
 
+import asyncio
 import inspect
 import ssl
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from functools import wraps
 from types import TracebackType
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from rankd._version import __version__
 from rankd.client import calls
@@ -14,6 +15,8 @@ from rankd.client.calls import BATCH_SCORES, Call, Item, PagedList, Result
 from rankd.client.responses import Attempts, RetryPolicy, UnansweredCall
 from rankd.errors import RankdError, count
 from rankd.http_client import (
+    AsyncTransport,
+    AwaitableTransport,
     Endpoint,
     HttpRequest,
     HttpResponse,
@@ -207,3 +210,143 @@ class Client:
     health = _calling(calls.health)
     ready = _calling(calls.ready)
     status = _calling(calls.status)
+
+
+def _awaiting(
+    build: Callable[S, Call[T]],
+) -> Callable[Concatenate["AsyncClient", S], Coroutine[Any, Any, T]]:
+    @wraps(build)
+    async def method(self: "AsyncClient", *args: S.args, **kwargs: S.kwargs) -> T:
+        return await self.send(build(*args, **kwargs))
+
+    return described(method, build)
+
+
+def _iterating(
+    build: Callable[S, PagedList[P, R]],
+) -> Callable[Concatenate["AsyncClient", S], AsyncIterator[R]]:
+    @wraps(build)
+    def method(self: "AsyncClient", *args: S.args, **kwargs: S.kwargs) -> AsyncIterator[R]:
+        return self._walk(build(*args, **kwargs))
+
+    return described(method, build)
+
+
+class AsyncClient:
+    """A client of a service, for one event loop; its tasks may share it.
+
+    Calls that the service cannot accept now, or does not answer, are sent again a few times, with
+    the same submission key. Refusals are raised: see ``rankd.errors``.
+    """
+
+    def __init__(
+        self,
+        url: str = URL_DEFAULT,
+        key: str | None = None,
+        *,
+        timeout: float = TIMEOUT_SECONDS,
+        policy: RetryPolicy | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        transport: AwaitableTransport | None = None,
+    ) -> None:
+        self._endpoint = endpoint_of(url, key, ssl_context)
+        self._policy = policy or RetryPolicy()
+        self._transport = transport or AsyncTransport(
+            self._endpoint, timeout=timeout, connections_max=CONNECTIONS_MAX
+        )
+
+    async def __aenter__(self) -> "AsyncClient":
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._transport.close()
+
+    async def send(self, call: Call[T]) -> T:
+        """Send a call, with retries, and return its result."""
+        attempts = Attempts(call, self._policy)
+        wait = attempts.judge(await self._try(call))
+        while wait is not None:
+            await asyncio.sleep(wait)
+            wait = attempts.judge(await self._try(call))
+        return attempts.result
+
+    async def _try(self, call: Call[T]) -> HttpResponse | UnansweredCall:
+        try:
+            return await self._transport.send(request_of(call))
+        except TransportError as exc:
+            return lost(exc, self._endpoint)
+
+    async def _walk(self, pages: PagedList[P, R]) -> AsyncIterator[R]:
+        call: Call[P] | None = pages.first
+        while call is not None:
+            found = await self.send(call)
+            for row in pages.rows(found):
+                yield row
+            call = pages.following(found)
+
+    async def submit_many(
+        self, items: Iterable[Item], *, board: str | None = None, batch: int = BATCH_SCORES
+    ) -> list[Result]:
+        """Submit any number of scores, ``batch`` in each commit; return their receipts or refusals.
+
+        An item is a player and a score, or a mapping with the fields of a submission; without
+        ``board`` each has its own. A refused item has a Refusal in its place.
+        """
+        results: list[Result] = []
+        try:
+            for call in calls.batches(items, board=board, batch=batch):
+                some = await self.send(call)
+                results += some
+        except RankdError as exc:
+            exc.add_note(f"answered before: {count(len(results), 'submission')}")
+            raise
+        return results
+
+    boards = _awaiting(calls.boards)
+    board = _awaiting(calls.board)
+    define = _awaiting(calls.define)
+    retire = _awaiting(calls.retire)
+    windows = _awaiting(calls.windows)
+    submit = _awaiting(calls.submit)
+    submit_batch = _awaiting(calls.submit_batch)
+    top = _awaiting(calls.top)
+    page = _awaiting(calls.page)
+    poll = _awaiting(calls.poll)
+    standing = _awaiting(calls.standing)
+    around = _awaiting(calls.around)
+    around_rank = _awaiting(calls.around_rank)
+    lookup = _awaiting(calls.lookup)
+    friends = _awaiting(calls.friends)
+    projection = _awaiting(calls.projection)
+    standings = _awaiting(calls.standings)
+    walk = _iterating(calls.walk)
+    history = _awaiting(calls.history)
+    walk_history = _iterating(calls.walk_history)
+    facts = _awaiting(calls.facts)
+    walk_facts = _iterating(calls.walk_facts)
+    profile = _awaiting(calls.profile)
+    set_profile = _awaiting(calls.set_profile)
+    merge_profile = _awaiting(calls.merge_profile)
+    players = _awaiting(calls.players)
+    walk_players = _iterating(calls.walk_players)
+    lookup_players = _awaiting(calls.lookup_players)
+    set_friends = _awaiting(calls.set_friends)
+    erase = _awaiting(calls.erase)
+    create_key = _awaiting(calls.create_key)
+    keys = _awaiting(calls.keys)
+    revoke_key = _awaiting(calls.revoke_key)
+    clock = _awaiting(calls.clock)
+    confirm_clock = _awaiting(calls.confirm_clock)
+    correct_clock = _awaiting(calls.correct_clock)
+    health = _awaiting(calls.health)
+    ready = _awaiting(calls.ready)
+    status = _awaiting(calls.status)
