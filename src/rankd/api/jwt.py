@@ -280,14 +280,16 @@ def read_key_file(file: Path, algorithm: str) -> VerifyKey:
         secret = text.strip(b"\r\n")
         if len(secret) < SECRET_BYTES_MIN or secret.startswith(b"-----BEGIN"):
             # With a public key as the secret, any client could sign.
-            raise _wrong("jwt_key_file", f"must hold a secret of {SECRET_BYTES_MIN} bytes or more")
+            wanted = f"must hold a secret of {SECRET_BYTES_MIN} bytes or more, unlike {file}"
+            raise _wrong("jwt_key_file", wanted)
         return secret
     try:
         key = load_pem_public_key(text)
     except (ValueError, UnsupportedAlgorithm):
-        raise _wrong("jwt_key_file", "must hold a public key as PEM") from None
+        raise _wrong("jwt_key_file", f"must hold a public key as PEM, unlike {file}") from None
     if not _fits(key, algorithm):
-        raise _wrong("jwt_key_file", f"must hold a key for {algorithm} ({_WANTED[algorithm]})")
+        wanted = f"must hold a key for {algorithm} ({_WANTED[algorithm]}), unlike {file}"
+        raise _wrong("jwt_key_file", wanted)
     return key  # type: ignore[return-value]  # _fits checks
 
 
@@ -382,7 +384,8 @@ class JwksFile:
         try:
             self._keys = read_key_set(text, self._algorithm)
         except (ValueError, msgspec.MsgspecError):
-            raise _wrong("jwt_jwks", f"must hold a JWKS of at most {KEYS_MAX} keys") from None
+            wanted = f"must hold a JWKS of at most {KEYS_MAX} keys, unlike {self._file}"
+            raise _wrong("jwt_jwks", wanted) from None
 
     def find(self, kid: str | None) -> VerifyKey | None:
         """Return the key with this ``kid``, after a reload if it is missing and one is due."""

@@ -501,3 +501,20 @@ def test_a_file_that_cannot_be_read_is_named(setting: str) -> None:
     given = {name: value for name, value in ALL.items() if name != "jwt_jwks"}
     with pytest.raises(InvalidSetting, match=r"cannot be read: /nowhere/k: No such file"):
         reading(**given, **{setting: "/nowhere/k"})
+
+
+@pytest.mark.parametrize(
+    ("setting", "algorithm"),
+    [
+        ("jwt_key_file", "HS256"),
+        ("jwt_key_file", "RS256"),
+        ("jwt_key_file", "EdDSA"),
+        ("jwt_jwks", "RS256"),
+    ],
+)
+def test_a_file_that_holds_no_key_is_named(tmp_path: Path, setting: str, algorithm: str) -> None:
+    file = tmp_path / "k"
+    file.write_bytes(b"too short")
+    given = ALL | {"jwt_jwks": "", "jwt_algorithm": algorithm, setting: str(file)}
+    with pytest.raises(InvalidSetting, match=f"unlike {file}"):
+        reading(**given)
