@@ -100,13 +100,27 @@ def read_definition(path: Path) -> dict[str, Any]:
         if path.stat().st_size > FILE_BYTES_MAX:
             raise CommandFailed(f"{path} has more than {FILE_BYTES_MAX} bytes: is it a board?")
         text = path.read_text(encoding="utf-8")
-        found = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+        found = tomllib.loads(text) if path.suffix == ".toml" else _read_json(text)
     except OSError as exc:
         raise CommandFailed(f"{path}: {exc.strerror}") from None
     except ValueError as exc:  # Of JSON, of TOML, and of UTF-8.
         raise CommandFailed(f"{path} cannot be read: {exc}") from None
     if not isinstance(found, dict):
         raise CommandFailed(f"{path} must hold one object, the definition of a board")
+    return found
+
+
+def _read_json(text: str) -> Any:
+    """Return what JSON says. Raises ValueError, also if an object has a field twice."""
+    return json.loads(text, object_pairs_hook=_read_fields)
+
+
+def _read_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"it has the field {plain(name)} twice")
+        found[name] = value
     return found
 
 
@@ -123,7 +137,7 @@ def _setting(text: str) -> tuple[str, Any]:
     if not found or not field:
         raise click.UsageError("--set takes FIELD=VALUE")
     try:
-        return field, json.loads(value)
+        return field, _read_json(value)
     except ValueError:
         if field in LISTS:
             return field, [part for part in value.split(",") if part]

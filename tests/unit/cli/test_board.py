@@ -41,6 +41,13 @@ def test_a_file_is_json_or_toml(tmp_path: Path) -> None:
         ("a.json", b"{", "cannot be read"),
         ("a.json", b"\xff", "cannot be read"),
         ("a.json", b"[]", "one object"),
+        ("a.json", b'{"rule": "sum", "rule": "best"}', "has the field rule twice"),
+        (
+            "a.json",
+            b'{"limits": {"score_max": 1, "score_max": 2}}',
+            "has the field score_max twice",
+        ),
+        ("a.toml", b'rule = "sum"\nrule = "best"\n', "cannot be read"),
         ("a.json", b" " * (1 << 20) + b"{}", "more than"),
     ],
 )
