@@ -30,7 +30,7 @@ from rankd.api.workers import workers
 from rankd.bootstrap import NATIVE, SQLITE, EngineConfig, engine, followed
 from rankd.core.engine import Engine
 from rankd.core.supervisor import Supervisor
-from rankd.errors import InvalidSetting, count
+from rankd.errors import InvalidSetting, RankdError, UnknownFact, count
 from rankd.ports import Clock, Loop, Progress
 from rankd.settings import TABLE, Settings, shown_place
 
@@ -186,17 +186,27 @@ async def service(
         await serve(routes, working, settings, ready=listening, stop=stop, listener=listener)
         if rankd.ended and settings.exit_on_ledger_failure:
             assert rankd.ledger_failure is not None, "it says why"
-            raise rankd.ledger_failure
+            if _restart_helps(rankd.ledger_failure):
+                raise rankd.ledger_failure
+
+
+def _restart_helps(failure: RankdError) -> bool:
+    """Return whether a new start may make the service write again."""
+    return not isinstance(failure, UnknownFact)
 
 
 @asynccontextmanager
 async def _stopping_at_end(rankd: Engine, stop: asyncio.Event) -> AsyncIterator[None]:
-    """Stop serving once nothing can be written until a restart."""
+    """Stop serving once only a restart can make it write again.
+
+    A node that met a fact of a newer version serves its standings before that fact instead: its
+    restart would be refused.
+    """
 
     async def wait() -> None:
-        await rankd.end()
-        _log.critical("the service exits, to be started anew")
-        stop.set()
+        if _restart_helps(await rankd.end()):
+            _log.critical("the service exits, to be started anew")
+            stop.set()
 
     waiting = asyncio.create_task(wait(), name="exit")
     try:

@@ -68,6 +68,7 @@ def test_node_that_meets_a_fact_of_a_newer_version_tells_it_and_spoils_nothing(
             page = client.get("/v1/boards/arena/standings").json()
             assert page["stale"] is True
             assert [standing["player"] for standing in page["standings"]] == ["ada"]
+            assert older.stop() == 0, "it served until it was told to stop"
         verified = NEWER.partition("with rankd.open")[0] + "from rankd.cli import main; main()"
         command = [sys.executable, "-c", verified, "verify", "--data", ledger]
         subprocess.run(command, check=True, env=environment(), timeout=PATIENCE_SECONDS)
