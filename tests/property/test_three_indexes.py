@@ -10,7 +10,7 @@ RANKD_HYPOTHESIS=long looks at many more, and at others each time.
 
 import asyncio
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import count
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from rankd.adapters.redis import RedisIndex
 from rankd.model.facts import Position
 from rankd.model.standing import Rank, TieRule
 from rankd.ports import STAY, Move, Moved, Placed, RankIndex, Ranking, RankingShape
-from rankd.testing.servers import RedisServer, redis_server
+from rankd.testing.servers import RedisServer
 
 LONG = os.environ.get("RANKD_HYPOTHESIS") == "long"
 EXAMPLES = 1_000 if LONG else 40
@@ -122,14 +122,7 @@ async def live(url: str, history: Sequence[Sequence[Move]]) -> None:
                 assert list(answer) == told, type(index).__name__
                 for ranking in RANKINGS:
                     assert await seen(index, ranking) == expected(model, ranking)
-            opened = {}
         assert await redis.digest() == native.digest()
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    with redis_server() as running:
-        yield running
 
 
 @pytest.mark.timeout(300)
@@ -142,8 +135,8 @@ def server() -> Iterator[RedisServer]:
 )
 @given(history=histories)
 def test_all_three_tell_the_same(
-    server: RedisServer, partitions: int, history: list[list[Move]]
+    shared_redis: RedisServer, partitions: int, history: list[list[Move]]
 ) -> None:
-    url = f"{server.url}?partitions={partitions}&prefix=three{next(_prefixes)}&timeout=60"
+    url = f"{shared_redis.url}?partitions={partitions}&prefix=three{next(_prefixes)}&timeout=60"
     with small_bounds():
         asyncio.run(live(url, history))

@@ -61,11 +61,12 @@ class IndexState:
         """Return a digest that is equal for indexes that folded the same facts. O(n).
 
         Players count by their ids: their numbers depend on the order in which they came. Drafts do
-        not count: their progress differs between nodes.
+        not count: their progress differs between nodes. Nor do empty segments: an index may drop
+        them or not, and they read alike.
         """
         digest = hashlib.sha256()
         for ranking, entries in sorted(self.rankings.items(), key=_by_name):
-            if entries.draft:
+            if entries.draft or (ranking.segment is not None and not len(entries.ranks)):
                 continue
             for part in self._parts(ranking, entries):
                 digest.update(len(part).to_bytes(8, "little"))

@@ -613,6 +613,8 @@ class RedisIndex:
             if is_draft(ranking):
                 continue
             entries = await reading.everybody(ranking, at)
+            if ranking.segment is not None and not entries:
+                continue
             for part in _parts(ranking, shapes[ranking], entries):
                 digest.update(len(part).to_bytes(8, "little"))
                 digest.update(part)
