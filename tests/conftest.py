@@ -4,6 +4,7 @@ RANKD_HYPOTHESIS=long makes the property tests look fifty times further than a c
 """
 
 import contextlib
+import gc
 import os
 import threading
 from collections.abc import Iterator
@@ -12,9 +13,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.not_tested import MARK, reasons
+from tests.simulation.postgres_servers import postgres
 from tests.standins import PURE, WARNING
 
 from rankd.adapters.sqlite import recent_keys
+from rankd.testing.servers import PostgresServer, RedisServer, redis_server
 
 # No deadline: a shared machine pauses, and a pause is not a fault. Not derandomised: each run
 # looks somewhere new, and prints what reproduces a failure.
@@ -34,6 +37,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("filterwarnings", f"ignore:{WARNING}")
 
 
+def pytest_collection_finish() -> None:
+    """Ten thousand tests are a large heap, which each collection of garbage would walk."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """End with what this machine could not test, so that a gap is not taken for a pass."""
     if told := reasons(terminalreporter.stats.get("skipped", [])):
@@ -46,6 +55,20 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def _keys_on_the_move(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys leave after a few, so that every test of a ledger meets them in both of their tables."""
     monkeypatch.setattr(recent_keys, "GENERATION_KEYS", 8)
+
+
+@pytest.fixture(scope="session")
+def shared_postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL for tests that neither stop nor configure it; each has a schema of its own."""
+    with postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def shared_redis() -> Iterator[RedisServer]:
+    """A Redis for tests that neither stop nor configure it; each has a prefix of its own."""
+    with redis_server() as server:
+        yield server
 
 
 # Opened by the runner itself, whenever it sees fit.

@@ -1,12 +1,12 @@
 """From a folder to PostgreSQL by the command: everything is there, and nobody begins without it."""
 
 import json
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
 from tests.cli.running import process, run, serving
-from tests.simulation.postgres_servers import new_ledger, postgres
+from tests.simulation.postgres_servers import new_ledger
 
 from rankd.adapters.postgres import PostgresLedger
 from rankd.client import Client
@@ -27,15 +27,9 @@ DEFINITION = [
 ]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with postgres() as server:
-        yield server
-
-
 @pytest.fixture
-def ledger(server: PostgresServer) -> str:
-    return new_ledger(server.url)
+def ledger(shared_postgres: PostgresServer) -> str:
+    return new_ledger(shared_postgres.url)
 
 
 def do(*args: object, **env: str) -> str:

@@ -1,9 +1,9 @@
 """Copies of the state keep their promises, in memory and in PostgreSQL."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
-from tests.simulation.postgres_servers import new_ledger, postgres
+from tests.simulation.postgres_servers import new_ledger
 
 from rankd.adapters.memory.archive import MemoryStateSnapshots
 from rankd.adapters.postgres import PostgresLedger
@@ -22,12 +22,6 @@ class TestMemoryCopies(CopiesContract):
     @pytest.fixture
     def copies(self) -> StateSnapshots:
         return MemoryStateSnapshots()
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with postgres() as server:
-        yield server
 
 
 class TestPostgresCopies(CopiesContract):

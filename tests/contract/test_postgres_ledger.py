@@ -1,10 +1,10 @@
 """The PostgreSQL ledger keeps the promises of a ledger, directly and behind a pooler."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 
 import pytest
-from tests.simulation.postgres_servers import new_ledger, pooled, postgres
+from tests.simulation.postgres_servers import new_ledger
 
 from rankd.adapters.postgres import PostgresLedger
 from rankd.ports import CopyTarget
@@ -12,18 +12,6 @@ from rankd.testing.contracts import CopyTargetContract, LedgerContract
 from rankd.testing.servers import Pooler, PostgresServer
 
 _: type[CopyTarget] = PostgresLedger  # mypy sees whether the methods are those of the port.
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with postgres() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def pooler(server: PostgresServer) -> Iterator[Pooler]:
-    with pooled(server) as pooler:
-        yield pooler
 
 
 class TestPostgresLedger(LedgerContract):

@@ -1,9 +1,9 @@
 """What is kept of standings beside the ledger, in memory and in PostgreSQL, keeps its promises."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
-from tests.simulation.postgres_servers import new_ledger, pooled, postgres
+from tests.simulation.postgres_servers import new_ledger
 
 from rankd.adapters.memory.archive import MemoryArchive
 from rankd.adapters.postgres import PostgresLedger
@@ -13,18 +13,6 @@ from rankd.testing.servers import Pooler, PostgresServer
 
 _: list[type[Archive]] = [MemoryArchive, PostgresLedger]  # mypy sees whether they fit.
 __: list[type[TopLists]] = [MemoryArchive, PostgresLedger]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with postgres() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def pooler(server: PostgresServer) -> Iterator[Pooler]:
-    with pooled(server) as pooler:
-        yield pooler
 
 
 class TestMemoryStandings(StandingsContract):

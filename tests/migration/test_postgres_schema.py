@@ -1,13 +1,12 @@
 """A schema in PostgreSQL is made once, whoever comes, and from whatever it was."""
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
 import pytest
-from tests.simulation.postgres_servers import new_ledger, postgres
+from tests.simulation.postgres_servers import new_ledger
 
 from rankd.adapters.postgres import PostgresLedger
 from rankd.adapters.postgres.database import PostgresAddress
@@ -26,15 +25,9 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with postgres() as server:
-        yield server
-
-
 @pytest.fixture
-def url(server: PostgresServer) -> str:
-    return new_ledger(server.url)
+def url(shared_postgres: PostgresServer) -> str:
+    return new_ledger(shared_postgres.url)
 
 
 async def ask(url: str, query: str) -> list[Any]:

@@ -14,7 +14,7 @@ RANKD_HYPOTHESIS=long looks at many more histories. A third opinion is in test_t
 import asyncio
 import os
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from itertools import count
 from typing import Any
@@ -32,7 +32,7 @@ from rankd.errors import IndexForgot
 from rankd.model.facts import Position
 from rankd.model.standing import Rank, TieRule
 from rankd.ports import DRAFT, STAY, Move, Moved, RankIndex, Ranking, RankingShape
-from rankd.testing.servers import RedisServer, redis_server
+from rankd.testing.servers import RedisServer
 
 PLAYERS = ["ann", "ann2", "bob", "cyd", "dee", "é", "\uffff", "\U00010000", *"fghijklmnop"]
 RANKINGS = [Ranking("b", "w"), Ranking("b", "w", "region:eu"), Ranking("b", ""), Ranking("c", "w")]
@@ -292,12 +292,6 @@ class History:
         return random.Random(f"{len(self.made)}{ranking}")
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    with redis_server() as running:
-        yield running
-
-
 def small_bounds() -> ExitStack:
     bounds: list[tuple[Any, dict[str, Any]]] = [
         (writes, {"MOVES_TOGETHER_MAX": 3, "APPLIES_REMEMBERED": REMEMBERED}),
@@ -311,8 +305,8 @@ def small_bounds() -> ExitStack:
     return stack
 
 
-async def live(server: RedisServer, partitions: int, seed: int) -> None:
-    url = f"{server.url}?partitions={partitions}&prefix=q{next(_prefixes)}&timeout=60"
+async def live(shared_redis: RedisServer, partitions: int, seed: int) -> None:
+    url = f"{shared_redis.url}?partitions={partitions}&prefix=q{next(_prefixes)}&timeout=60"
     deaths = Deaths()
 
     async def write(filling: Partitions, partition: int, packed: ScriptArgs) -> ScriptReply:
@@ -330,10 +324,10 @@ async def live(server: RedisServer, partitions: int, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("partitions", [1, 3])
 def test_it_answers_what_the_native_index_answers(
-    server: RedisServer, partitions: int, seed: int
+    shared_redis: RedisServer, partitions: int, seed: int
 ) -> None:
     with small_bounds():
-        asyncio.run(live(server, partitions, seed))
+        asyncio.run(live(shared_redis, partitions, seed))
 
 
 @pytest.mark.skipif(not LONG, reason="takes long: RANKD_HYPOTHESIS=long")
@@ -344,6 +338,8 @@ def test_it_answers_what_the_native_index_answers(
     phases=[Phase.explicit, Phase.generate],  # A smaller seed is no simpler history.
 )
 @given(seed=st.integers(0, 2**64))
-def test_it_does_so_under_many_histories(server: RedisServer, partitions: int, seed: int) -> None:
+def test_it_does_so_under_many_histories(
+    shared_redis: RedisServer, partitions: int, seed: int
+) -> None:
     with small_bounds():
-        asyncio.run(live(server, partitions, seed))
+        asyncio.run(live(shared_redis, partitions, seed))

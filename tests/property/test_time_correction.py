@@ -7,19 +7,18 @@ ledger, on two of them.
 
 import asyncio
 import os
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import asyncpg  # type: ignore[import-untyped]
 import pytest
 from tests.property.time_games import IN_MEMORY, compare
-from tests.simulation.postgres_servers import new_ledger, postgres
+from tests.simulation.postgres_servers import new_ledger
 
 from rankd.adapters.postgres.database import PostgresAddress
 from rankd.bootstrap import EngineConfig
 from rankd.core.engine import Engine
-from rankd.testing.servers import PostgresServer, RedisServer, redis_server
+from rankd.testing.servers import PostgresServer, RedisServer
 
 WINDOWS = """
     SELECT window_id, since, sealed_position
@@ -32,18 +31,6 @@ GAMES = 2_000 if LONG else 60
 GAMES_ON_DISK = 40 if LONG else 8
 
 pytestmark = pytest.mark.timeout(3_600 if LONG else 300)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with postgres() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def redis() -> Iterator[RedisServer]:
-    with redis_server() as server:
-        yield server
 
 
 async def insist_on_view(url: str, rankd: Engine) -> None:
@@ -78,15 +65,15 @@ def test_corrected_games_in_a_folder_are_as_right_ones(seed: int, tmp_path: Path
 
 @pytest.mark.parametrize("seed", range(200, 200 + GAMES_ON_DISK))
 def test_corrected_games_on_postgresql_are_as_right_ones(
-    seed: int, server: PostgresServer, tmp_path: Path
+    seed: int, shared_postgres: PostgresServer, tmp_path: Path
 ) -> None:
-    url = new_ledger(server.url)
+    url = new_ledger(shared_postgres.url)
     asyncio.run(compare(EngineConfig(tmp_path, url), seed, partial(insist_on_view, url)))
 
 
 @pytest.mark.parametrize("seed", range(300, 300 + GAMES_ON_DISK))
 def test_corrected_games_with_redis_are_as_right_ones(
-    seed: int, server: PostgresServer, redis: RedisServer
+    seed: int, shared_postgres: PostgresServer, shared_redis: RedisServer
 ) -> None:
-    index = f"{redis.url}?prefix=game{seed}"
-    asyncio.run(compare(EngineConfig(None, new_ledger(server.url), index), seed))
+    index = f"{shared_redis.url}?prefix=game{seed}"
+    asyncio.run(compare(EngineConfig(None, new_ledger(shared_postgres.url), index), seed))

@@ -1,12 +1,12 @@
 """What is kept of standings in PostgreSQL, beside the promises: for people, and at which cost."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import nullcontext
 from typing import Any
 
 import pytest
-from tests.simulation.postgres_servers import new_ledger, postgres
+from tests.simulation.postgres_servers import new_ledger
 from tests.unit.core.doubles import DAY, SetClock, bare
 
 from rankd.adapters.postgres import PostgresLedger
@@ -27,12 +27,6 @@ SINCE = Position(7)
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with postgres() as server:
-        yield server
 
 
 @pytest.fixture

@@ -1,11 +1,10 @@
 """Facts that are taken over while the server goes away, or is slow, or has others to serve."""
 
 import asyncio
-from collections.abc import Iterator
 
 import asyncpg  # type: ignore[import-untyped]
 import pytest
-from tests.simulation.postgres_servers import new_ledger, postgres
+from tests.simulation.postgres_servers import new_ledger
 
 from rankd.adapters.postgres import PostgresLedger
 from rankd.adapters.postgres.bulk_append import takings_of
@@ -23,12 +22,6 @@ NOW = Instant(1_763_000_000_000_000)
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with postgres() as server:
-        yield server
 
 
 @pytest.fixture

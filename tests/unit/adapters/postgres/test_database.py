@@ -1,7 +1,6 @@
 """A URL is understood or refused, and a server that cannot keep the promises is found out."""
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -24,12 +23,6 @@ NOW = Instant(1_763_000_000_000_000)
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with postgres() as server:
-        yield server
 
 
 # ---------------------------------------------------------------------------------- URL

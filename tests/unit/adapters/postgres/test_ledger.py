@@ -1,12 +1,12 @@
 """What the ledger in PostgreSQL has beside the promises of the port: months, views, players."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tests.simulation.postgres_servers import new_ledger, postgres
+from tests.simulation.postgres_servers import new_ledger
 
 from rankd.adapters.postgres import PostgresLedger
 from rankd.adapters.postgres.connection import SerialConnection
@@ -46,12 +46,6 @@ NOW = instant(2025, 11, 13, 2)
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with postgres() as server:
-        yield server
 
 
 @pytest.fixture

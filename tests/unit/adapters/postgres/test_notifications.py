@@ -1,12 +1,12 @@
 """What others append is heard of at once, and by nothing but the notification."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import NoReturn
 
 import pytest
-from tests.simulation.postgres_servers import new_ledger, postgres
+from tests.simulation.postgres_servers import new_ledger
 
 from rankd.adapters.postgres import PostgresLedger, Timeouts, notifications
 from rankd.model.facts import Position, ScoreSubmitted
@@ -29,12 +29,6 @@ FACT = ScoreSubmitted("b", "p", scores=(1,))
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with postgres() as server:
-        yield server
 
 
 @pytest.fixture

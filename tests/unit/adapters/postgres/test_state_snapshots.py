@@ -1,10 +1,10 @@
 """Copies of the state in PostgreSQL: damage is found, and nobody waits for who went away."""
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 
 import asyncpg  # type: ignore[import-untyped]
 import pytest
-from tests.simulation.postgres_servers import new_ledger, postgres
+from tests.simulation.postgres_servers import new_ledger
 
 from rankd.adapters.postgres import PostgresLedger, state_snapshots
 from rankd.adapters.postgres.database import PostgresAddress
@@ -26,12 +26,6 @@ MOVED_BETWEEN_PARTS = """
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with postgres() as server:
-        yield server
 
 
 @pytest.fixture

@@ -1,11 +1,11 @@
 """Whatever is changed in the tables is found, and what was written is not complained of."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import asyncpg  # type: ignore[import-untyped]
 import pytest
 from msgspec.structs import replace
-from tests.simulation.postgres_servers import new_ledger, postgres
+from tests.simulation.postgres_servers import new_ledger
 
 from rankd.adapters.postgres import PostgresLedger, verification
 from rankd.errors import LedgerCorrupt, RankdError
@@ -39,12 +39,6 @@ APPENDS: list[list[Fact]] = [
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with postgres() as server:
-        yield server
 
 
 @pytest.fixture

@@ -1,11 +1,11 @@
-"""One server for a module of tests, and indexes in it that do not meet."""
+"""Indexes that do not meet, in the Redis that all tests of a process share."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 
 import pytest
 
-from rankd.testing.servers import RedisServer, redis_server
+from rankd.testing.servers import RedisServer
 
 _prefixes = count(1)
 
@@ -15,10 +15,9 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    with redis_server() as running:
-        yield running
+@pytest.fixture
+def server(shared_redis: RedisServer) -> RedisServer:
+    return shared_redis
 
 
 @pytest.fixture
