@@ -1,0 +1,404 @@
+"""What commit 4549cc5 wrote opens with today's code, and every answer is as it was.
+
+Method: ``written_by_4549cc5`` has a data folder, a database of PostgreSQL, an index in Redis and a
+spool with one rich history in them, and the answers of that version to thousands of requests:
+reads, keys repeated, a day of further writes, and the reads again. The same requests are made here.
+An answer may have the fields in ``ADDED``, and differ as the functions below it say; ``write.py``
+there is the program that wrote all this.
+"""
+
+import asyncio
+import json
+import lzma
+import re
+import shutil
+import tarfile
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import asyncpg  # type: ignore[import-untyped]
+import pytest
+from redis import Redis
+from tests.cli.running import run
+from tests.http.api_facade import same
+from tests.http.backends import Node, serving_node
+from tests.http.test_without_redis import proxied
+from tests.http.test_workers import until
+from tests.migration.written_by_4549cc5.history import (
+    END,
+    NEXT_DAY,
+    SPOOLED,
+    Answer,
+    Caller,
+    PinnedClock,
+    write_more,
+)
+from tests.simulation.postgres_servers import postgres
+
+from rankd.adapters.postgres import PostgresLedger
+from rankd.core.cluster.state_snapshots import newest_copy
+from rankd.testing.servers import HOST, PostgresServer, RedisServer, redis_server
+
+DATA = Path(__file__).parent / "written_by_4549cc5"
+ADDED = (
+    (r"/v1/boards", {"boards[].since"}),
+    (r"/v1/boards/[^/]+", {"since", "position", "drops"}),
+    (r"/v1/boards/[^/]+/(standings.*|around/.*|friends/.*|projection)", {"state"}),
+    (r"/v1/players/[^/]+/standings", {"standings[].state"}),
+    (r"/v1/keys", {"keys[].created", "keys[].expires", "keys[].last_used"}),
+)
+"""Fields that answers have had only since: by the path of a request, where they are in its body."""
+
+SOME = 4
+"""Of the reads one in so many is asked where all are asked of another way to the same answers."""
+
+TEXTS = ("detail", "message", "request_id")
+"""Fields for people, which are worded better now, and the one that is made up for each request."""
+
+
+@cache
+def recorded() -> dict[str, Any]:
+    answers: dict[str, Any] = json.loads(lzma.decompress((DATA / "answers.json.xz").read_bytes()))
+    return answers
+
+
+def of_phase(phase: str, *, servers: bool = False) -> list[Answer]:
+    """The answers of that version in a phase, from its folder or from its servers."""
+    rows = list(recorded()[phase])
+    if servers:
+        for place, row in recorded()["servers"][phase].items():
+            rows[int(place)] = row
+    return [Answer(*row) for row in rows]
+
+
+# --------------------------------------------------------------------- what may be different
+
+
+def differences(old: Any, new: Any, added: set[str], where: str = "") -> Iterator[str]:
+    """Where two bodies differ beyond what was added, and texts for people."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in old.keys() | new.keys():
+            inner = f"{where}.{name}".removeprefix(".")
+            if name in TEXTS and name in old and name in new:
+                continue
+            if name not in old:
+                if inner not in added:
+                    yield f"{inner} is new: {new[name]}"
+            elif name not in new:
+                yield f"{inner} is gone: {old[name]}"
+            else:
+                yield from differences(old[name], new[name], added, inner)
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for one, other in zip(old, new, strict=True):
+            yield from differences(one, other, added, f"{where}[]")
+    elif not same(new, old):
+        yield f"{where}: {old} is now {new}"
+
+
+def as_today(path: str, body: Any) -> Any:
+    """An answer of that version in today's words: a window that is over is sealed, not closed."""
+    if re.fullmatch(r"/v1/boards/[^/]+/windows", path) and "windows" in body:
+        for row in body["windows"]:
+            row["state"] = {"closed": "sealed"}.get(row["state"], row["state"])
+    return body
+
+
+def without_scheduled(path: str, body: Any) -> Any:
+    """An answer without the windows that have not begun: that version did not list them."""
+    boards = body["boards"] if path == "/v1/boards" else [body]
+    for board in boards if re.fullmatch(r"/v1/boards(/[^/]+(/windows)?)?", path) else ():
+        if "windows" in board:
+            begun = [row for row in board["windows"] if row.get("state") != "scheduled"]
+            board["windows"] = [row for row in begun if "opens_at" not in row]
+    return body
+
+
+def is_empty_window(old: Answer, new: Answer) -> bool:
+    """Whether a window in which nothing was recorded is empty now, where it was unknown then."""
+    if old.status != 404 or old.content["code"] != "unknown_window":
+        return False
+    if new.status == 404:
+        return bool(new.content["code"] == "not_ranked")
+    return new.status == 200 and new.content["total"] == 0
+
+
+def assert_as_then(old: Answer, new: Answer) -> None:
+    path = old.path.partition("?")[0]
+    if is_empty_window(old, new):
+        return
+    assert new.status == old.status, (old, new)
+    added = {name for pattern, names in ADDED if re.fullmatch(pattern, path) for name in names}
+    before = as_today(path, old.content)
+    found = list(differences(before, without_scheduled(path, new.content), added))
+    assert not found, (old.method, old.path, old.body, found)
+
+
+def is_trail(answer: Answer) -> bool:
+    return answer.path.startswith("/v1/facts?after=")
+
+
+def unordered(trail: list[Answer]) -> list[str]:
+    """The facts of a trail, those of windows without position: several may turn at one moment."""
+    facts = [fact for answer in trail for fact in answer.content["facts"]]
+    for fact in facts:
+        if fact["kind"].startswith("window_"):
+            fact["position"] = None
+    return sorted(json.dumps(fact, sort_keys=True, default=str) for fact in facts)
+
+
+# -------------------------------------------------------------------------------- asking
+
+
+def caller_of(node: Node, *, servers: bool) -> Caller:
+    """A caller with the administrator's key, which is another in each ledger."""
+    return Caller(node.port, recorded()["servers"]["key"] if servers else recorded()["key"])
+
+
+def assert_all_as_then(
+    node: Node, clock: PinnedClock, *, servers: bool = False, step: int = 1
+) -> None:
+    """Ask all that was asked of the version that wrote this; of the reads one in each ``step``."""
+    with caller_of(node, servers=servers) as caller:
+        assert_repeated(caller, of_phase("reads", servers=servers)[::step])
+        assert_repeated(caller, of_phase("repeated", servers=servers))
+        caller.answers.clear()
+        write_more(caller, clock)
+        for old, new in zip(of_phase("more"), caller.answers, strict=True):
+            assert old[:3] == new[:3]
+            assert_as_then(old, new)
+
+
+def assert_reads_after_as_then(node: Node, *, servers: bool = False, step: int = 1) -> None:
+    """Ask the reads that were asked after all writes, one in each ``step``."""
+    old = of_phase("reads_after", servers=servers)
+    with caller_of(node, servers=servers) as caller:
+        assert_repeated(caller, [answer for answer in old if not is_trail(answer)][::step])
+        trail = [answer for answer in old if is_trail(answer)]
+        assert unordered([caller.get(answer.path) for answer in trail]) == unordered(trail)
+
+
+def assert_repeated(caller: Caller, old: list[Answer]) -> None:
+    """Make the same requests, and compare the answers."""
+    assert old
+    for answer in old:
+        assert_as_then(answer, caller.ask(answer.method, answer.path, answer.body))
+
+
+async def verify(node: Node) -> None:
+    async for _ in node.rankd.verify():
+        pass
+
+
+# ------------------------------------------------------------------------ in a data folder
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Path:
+    with tarfile.open(DATA / "folders.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path
+
+
+def as_stopped(folders: Path) -> Path:
+    return folders / "stopped"
+
+
+def as_killed(folders: Path) -> Path:
+    assert (folders / "killed" / "ledger.db-wal").stat().st_size > 0
+    return folders / "killed"
+
+
+def without_snapshot(folders: Path) -> Path:
+    shutil.rmtree(folders / "stopped" / "index")
+    return folders / "stopped"
+
+
+@pytest.mark.parametrize("left", [as_stopped, as_killed, without_snapshot])
+def test_data_folder_answers_as_then_and_goes_on(
+    folders: Path, left: Callable[[Path], Path]
+) -> None:
+    data, clock = left(folders), PinnedClock(END)
+    with serving_node(data, clock) as node:
+        assert node.rankd.position == recorded()["head"]
+        saved_at = 0 if left is without_snapshot else recorded()["snapshot_at"]
+        assert node.rankd.position - node.rankd.unsaved == saved_at, "the saved index was not used"
+        node.run(verify(node))
+        step = 1 if left is as_stopped else SOME
+        assert_all_as_then(node, clock, step=step)
+        assert_reads_after_as_then(node, step=step)
+        node.run(verify(node))
+        written = node.run(node.rankd.save())
+    assert run("verify", "--data", data).code == 0
+    with serving_node(data, clock) as node:
+        assert (node.rankd.position, node.rankd.unsaved) == (written, 0)
+
+
+@pytest.mark.parametrize("left", [as_stopped, without_snapshot])
+def test_refusals_of_that_version_are_final_when_a_board_is_redefined(
+    folders: Path, left: Callable[[Path], Path]
+) -> None:
+    """The cup took scores for a day; before and after it they were refused."""
+    with (
+        serving_node(left(folders), PinnedClock(END)) as node,
+        caller_of(node, servers=False) as caller,
+    ):
+        counted = caller.get("/v1/boards/cup/standings?window=cup").content["standings"]
+        assert [(row["player"], row["score"]) for row in counted] == [("eve", 4), ("ada", 3)]
+        caller.done("PUT", "/v1/boards/cup?apply=true", {"windows": ["all"]})
+        assert caller.get("/v1/boards/cup/standings").content["standings"] == counted
+        node.run(verify(node))
+
+
+def test_data_folder_is_whole_before_anything_is_written(folders: Path) -> None:
+    done = run("verify", "--data", as_stopped(folders))
+    assert (done.code, f"{recorded()['head']} facts" in done.out) == (0, True), done
+
+
+# -------------------------------------------------------------------- on several servers
+
+_databases = count(1)
+
+
+@pytest.fixture(scope="module")
+def database_server() -> Iterator[PostgresServer]:
+    with postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def ledger(database_server: PostgresServer) -> str:
+    """The URL of a database that is as that version left it."""
+    name = f"written_{next(_databases)}"
+
+    in_database(database_server.url, f"CREATE DATABASE {name}")
+    url = database_server.url.replace("/postgres", f"/{name}")
+    in_database(url, lzma.decompress((DATA / "postgres.sql.xz").read_bytes()).decode())
+    return url
+
+
+def in_database(url: str, script: str) -> None:
+    async def execute() -> None:
+        connection = await asyncpg.connect(url)
+        try:
+            await connection.execute(script)
+        finally:
+            await connection.close()
+
+    asyncio.run(execute())
+
+
+@pytest.fixture
+def redis() -> Iterator[RedisServer]:
+    with redis_server() as server:
+        yield server
+
+
+def stored_in_redis(name: str) -> list[list[bytes]]:
+    commands = json.loads(lzma.decompress((DATA / name).read_bytes()))
+    return [[word.encode("latin-1") for word in command] for command in commands]
+
+
+def fill(server: RedisServer, name: str) -> dict[bytes, bytes]:
+    """Make the keys that are stored under a name; return the pointers to the live index."""
+    commands = stored_in_redis(name)
+    with Redis(port=server.port) as client:
+        for command in commands:
+            client.execute_command(*command)
+    return {key: value for verb, key, *rest in commands if verb == b"SET" for value in rest}
+
+
+def pointers(server: RedisServer, names: Iterable[bytes]) -> dict[bytes, bytes | None]:
+    with Redis(port=server.port) as client:
+        return {name: client.get(name) for name in names}
+
+
+PATIENT = {"node": "new", "ledger_silence_seconds": 60.0}
+"""A slow machine is no ledger that is lost."""
+
+
+def test_database_answers_as_then_and_goes_on(tmp_path: Path, ledger: str) -> None:
+    clock = PinnedClock(END)
+    with serving_node(tmp_path, clock, ledger=ledger, **PATIENT) as node:
+        assert node.rankd.position == recorded()["head"]
+        node.run(verify(node))
+        assert_all_as_then(node, clock, servers=True)
+        node.run(verify(node))
+    assert run("verify", "--data", ledger).code == 0
+
+
+@pytest.mark.parametrize("stored", ["redis.json.xz", "redis-behind.json.xz"])
+def test_index_in_redis_is_used_as_it_is_found(
+    tmp_path: Path, ledger: str, redis: RedisServer, stored: str
+) -> None:
+    """The index, and the copy of the state beside it, which is not newer."""
+    head = recorded()["head"]
+    index_at = recorded()["servers"]["behind"] if "behind" in stored else head
+    in_database(ledger, f"DELETE FROM rankd.books WHERE position > {index_at}")
+    found, clock = fill(redis, stored), PinnedClock(END)
+    assert found
+    assert 0 < asyncio.run(copied_state(ledger)) <= index_at
+    with serving_node(tmp_path, clock, ledger=ledger, index=redis.url, **PATIENT) as node:
+        assert node.run(node.rankd.projector.index.checkpoint()) == head
+        assert_all_as_then(node, clock, servers=True, step=SOME)
+        assert_reads_after_as_then(node, servers=True, step=SOME)
+        assert pointers(redis, found) == found, "the index was made anew"
+    assert run("verify", "--data", ledger, "--index", redis.url).code == 0
+
+
+async def copied_state(url: str) -> int:
+    """The position of the copy of the state that a node begins with; 0 if it can read none."""
+    async with PostgresLedger.open(url, node="judge") as ledger:
+        copied = await newest_copy(ledger.copies, ledger, through=await ledger.head())
+    return copied.heading.checkpoint
+
+
+def test_standings_stored_in_the_database_answer_without_redis(
+    tmp_path: Path, ledger: str, redis: RedisServer
+) -> None:
+    """Closed windows and first entries are read as that version stored them."""
+    fill(redis, "redis.json.xz")
+    pages = [answer for answer in of_phase("reads") if is_stored(answer)]
+    never = {"top_list_seconds": 1e9, **PATIENT}  # So that no list is stored anew.
+    with proxied(redis.port) as proxy:
+        index = f"redis://{HOST}:{proxy.port}/0?timeout=1"
+        with serving_node(tmp_path, PinnedClock(END), ledger=ledger, index=index, **never) as node:
+            proxy.pause()
+            with caller_of(node, servers=True) as caller:
+                for page in pages:
+                    assert_as_then(page, without_position(page, caller.get(page.path)))
+            proxy.resume()
+    assert len(pages) > 100
+
+
+def is_stored(answer: Answer) -> bool:
+    """Whether an answer is a whole ranking that is stored beside the ledger."""
+    return answer.path.endswith("&limit=1000") and "segment=" not in answer.path
+
+
+def without_position(old: Answer, new: Answer) -> Answer:
+    """An answer that admits to be stale, as if it were as of the position of the other."""
+    if new.status != 200:
+        return new
+    assert new.content["stale"] is True
+    fresh = new.text.replace('"stale":true', '"stale":false')
+    as_of = old.content.get("as_of", 0)
+    return new._replace(text=re.sub('"as_of":[0-9]+', f'"as_of":{as_of}', fresh))
+
+
+def test_scores_in_a_spool_are_counted_once(tmp_path: Path, ledger: str) -> None:
+    with tarfile.open(DATA / "spool.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    clock = PinnedClock(NEXT_DAY)
+    with serving_node(tmp_path, clock, ledger=ledger, spool=True, **PATIENT) as node:
+        until(lambda: node.rankd.spooled is not None and node.rankd.spooled.waiting == 0)
+        with caller_of(node, servers=True) as caller:
+            for board, body in SPOOLED:
+                found = caller.get(f"/v1/boards/{board}/standings/spooled")
+                assert (found.status, str(found.content["score"])) == (200, str(body["score"]))
+                again = caller.ask("POST", f"/v1/boards/{board}/scores", body)
+                assert again.status == 200
+                assert again.content.get("duplicate", False) is ("key" in body)
+        node.run(verify(node))
