@@ -9,7 +9,8 @@
 
 PYTHON ?= python3
 VENV   ?= .venv
-JOBS   ?= auto
+# Tests wait for disks, servers and time more than they compute: twice as many as there are cores.
+JOBS   ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 ARGS   ?=
 SIZES  ?=
 QUESTIONS ?=
@@ -20,7 +21,7 @@ WHY    := $(BIN)/python requirements/prerequisites.py and $(BIN)/python setup.py
 NATIVE := $(wildcard src/rankd/rank/*.[ch] src/rankd/templates/*.[ch] src/rankd/*/*.pyx)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check wheel bench sanitize soak docs format lock clean
+.PHONY: help run test unit coverage check wheel bench sanitize soak docs format lock clean
 .DELETE_ON_ERROR:
 
 help:  ## Say what the verbs are.
@@ -29,9 +30,17 @@ help:  ## Say what the verbs are.
 run: $(VENV)/.package  ## Serve a simulated game and a live page; set up first what is missing.
 	@$(BIN)/python -m rankd demo $(ARGS)
 
-test: check $(VENV)/.servers $(VENV)/.valkey $(VENV)/.packages  ## Everything a commit must pass, against real servers.
+test: check $(if $(ARGS),,coverage) $(VENV)/.servers $(VENV)/.valkey $(VENV)/.packages  ## Everything a commit must pass, against real servers.
 	@echo "running the tests, some minutes"
-	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+
+coverage: $(VENV)/.package $(VENV)/.tools  ## How much of model, core and ports their own tests run, against the bound.
+	@echo "measuring how much of model, core and ports their tests run, half a minute"
+	@$(BIN)/python -m coverage run -m pytest -q tests/unit/model tests/unit/core tests/unit/embedded -m "not servers"
+	@$(BIN)/python -m coverage report
+
+unit: $(VENV)/.package $(VENV)/.tools  ## The quick tests alone, without servers: under a minute.
+	$(BIN)/python -m pytest tests/unit -m "not servers" -n $(JOBS) --dist loadfile $(ARGS)
 
 check: $(VENV)/.package $(VENV)/.tools  ## What can be told without running: lint, format, types, imports.
 	@echo "checking lint, format, types and imports, about half a minute"

@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,6 +18,7 @@ from tests.simulation.postgres_servers import postgres
 from tests.standins import PURE, WARNING
 
 from rankd.adapters.sqlite import recent_keys
+from rankd.testing import servers
 from rankd.testing.servers import PostgresServer, RedisServer, redis_server
 
 # No deadline: a shared machine pauses, and a pause is not a fault. Not derandomised: each run
@@ -55,6 +57,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def _keys_on_the_move(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys leave after a few, so that every test of a ledger meets them in both of their tables."""
     monkeypatch.setattr(recent_keys, "GENERATION_KEYS", 8)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_servers_unless_marked(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Without the tests of servers, one that starts a server all the same lacks its mark."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "not servers" in pytestconfig.option.markexpr:
+            patch.setattr(servers, "_running", _refuse_to_start)
+        yield
+
+
+def _refuse_to_start(*_: object) -> NoReturn:
+    pytest.fail("a test that starts a server is marked with pytest.mark.servers")
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,8 @@ from tests.not_tested import not_tested
 from rankd.testing import servers
 from rankd.testing.redis_servers import redis_binaries
 
+pytestmark = pytest.mark.servers
+
 
 def made(path: Path, says: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -23,6 +23,8 @@ from rankd.testing.servers import (
     redis_server,
 )
 
+pytestmark = pytest.mark.servers
+
 Start = Callable[[], AbstractContextManager[RedisServer | PostgresServer]]
 each_server = pytest.mark.parametrize("start", [redis_server, postgres_server])
 

@@ -19,7 +19,7 @@ from rankd.model.standing import Rank
 from rankd.ports import Placed, Ranking, SealedRow, TopList
 from rankd.testing.servers import PostgresServer
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.servers]
 NAME = ("b", "daily:1")
 SINCE = Position(7)
 

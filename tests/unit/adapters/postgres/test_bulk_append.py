@@ -15,7 +15,7 @@ from rankd.model.window import Instant
 from rankd.ports import StoredReceipt
 from rankd.testing.servers import PostgresServer
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.servers]
 NOW = Instant(1_763_000_000_000_000)
 
 

@@ -17,6 +17,8 @@ from rankd.model.window import Instant
 from rankd.testing.proxy import Proxy
 from rankd.testing.servers import HOST, PostgresServer, postgres_server
 
+pytestmark = pytest.mark.servers
+
 NOW = Instant(1_763_000_000_000_000)
 
 

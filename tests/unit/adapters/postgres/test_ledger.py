@@ -33,7 +33,7 @@ from rankd.model.window import Instant
 from rankd.ports import StoredReceipt, TimeServer
 from rankd.testing.servers import PostgresServer
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.servers]
 
 
 def instant(year: int, month: int, day: int = 1, hour: int = 0) -> Instant:

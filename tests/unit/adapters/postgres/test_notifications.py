@@ -13,7 +13,7 @@ from rankd.model.facts import Position, ScoreSubmitted
 from rankd.model.window import Instant
 from rankd.testing.servers import PostgresServer
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.servers]
 NOW = Instant(1_763_000_000_000_000)
 NEVER = 3_600.0
 """Seconds that no test waits."""

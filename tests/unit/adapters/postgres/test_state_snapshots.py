@@ -13,7 +13,7 @@ from rankd.errors import SnapshotDamaged
 from rankd.model.facts import Position
 from rankd.testing.servers import PostgresServer
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.servers]
 HERE, BEFORE = Position(7), Position(0)
 
 MOVED_BETWEEN_PARTS = """

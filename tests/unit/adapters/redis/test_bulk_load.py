@@ -17,7 +17,7 @@ from rankd.ports import Move, Ranking, RankingShape
 from rankd.testing.redis_servers import say
 from rankd.testing.servers import RedisServer
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.servers]
 each_spread = pytest.mark.parametrize("partitions", [1, 3])
 
 UrlOf = Callable[[int], str]

@@ -32,7 +32,7 @@ from rankd.testing.redis_servers import (
 )
 from rankd.testing.servers import RedisServer, ServerMissing, redis_server
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.servers]
 UrlOf = Callable[[int], str]
 FOREVER = Ranking("race", "forever")
 

@@ -41,7 +41,7 @@ from rankd.testing.redis_servers import (
 )
 from rankd.testing.servers import RedisServer, redis_server
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.servers]
 each_spread = pytest.mark.parametrize("partitions", [1, 3])
 
 UrlOf = Callable[[int], str]

@@ -33,7 +33,7 @@ from rankd.ports import Progress, Ranking, SharedIndex
 from rankd.testing.redis_servers import say
 from rankd.testing.servers import RedisServer, redis_server
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.servers]
 each_way = pytest.mark.parametrize("spare", [False, True], ids=["from-the-ledger", "from-its-copy"])
 
 BOARD = {"windows": ["all", "daily"], "segments": ["region"], "ties": "dense"}
