@@ -9,7 +9,6 @@ from rankd.api.metrics import scrape
 from rankd.api.openapi import DOCS_PAGE, document
 from rankd.api.roles import INGEST, QUERY
 from rankd.api.routing import Route
-from rankd.core.supervisor import ManagerState
 
 METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -28,8 +27,8 @@ async def readyz(service: ServiceContext, request: Request) -> Response:
     if service.rankd.ended:
         problem = f"the ledger failed ({service.rankd.ledger_failure}); restart to recover"
         return _health(service, "failed", 503, problem)
-    failing = [state for state in service.rankd.supervisor.states() if state.failure is not None]
-    problems = [*_problems(service), *map(_failed, failing)]
+    failing = service.rankd.loop_problems
+    problems = [*_problems(service), *failing]
     if not problems:
         return _health(service, "ready", 200)
     if failing or not _answers(service):
@@ -56,11 +55,6 @@ def _problems(service: ServiceContext) -> Iterator[str]:
         yield f"the index is lost or behind ({lost}){shown}"
     if (wrong := view.clock_problem) is not None:
         yield wrong
-
-
-def _failed(state: ManagerState) -> str:
-    error = state.failure
-    return f"{state.name} fails ({type(error).__name__}: {error}) and is restarted"
 
 
 def _writes(service: ServiceContext) -> str:

@@ -24,7 +24,7 @@ import logging
 import shutil
 import struct
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -132,6 +132,8 @@ class WriterPosition(msgspec.Struct, array_like=True, tag="reached"):
     """The number of confirmed clock steps, which the worker's clock accepts as well."""
     ended: bool = False
     """Whether the writer takes no more writes until it is restarted."""
+    loop_problems: list[str] = []
+    """The background loops of the writer that fail."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -296,7 +298,8 @@ class WriterEnd:
             told = view.position
             failure = view.ledger_failure
             why = "" if failure is None else str(failure)
-            frame = _frame(WriterPosition(told, why, view.clock.confirmations, view.ended))
+            confirmed, failing = view.clock.confirmations, view.loop_problems
+            frame = _frame(WriterPosition(told, why, confirmed, view.ended, failing))
             for worker in self._workers:
                 _mention(worker, frame)
 
@@ -328,6 +331,7 @@ class FollowerPart(Protocol):
         clock_confirmations: int = 0,
         *,
         ended: bool = False,
+        loop_problems: Sequence[str] = (),
     ) -> None:
         """Note the writer's position and, if it takes no writes, the reason."""
 
@@ -437,6 +441,7 @@ class WorkerEnd:
                         message.failure,
                         message.clock_confirmations,
                         ended=message.ended,
+                        loop_problems=message.loop_problems,
                     )
                 elif isinstance(message, FiguresRequest):
                     figures = WorkerReport(message.number, list(self._figures()))

@@ -46,6 +46,8 @@ class Follower(ReadEngine):
         self._due: tuple[Position, float] | None = None
         """A position that is not folded yet, and when it was told of, by the loop's clock."""
         self._writer_ended = False
+        self._writer_loops: Sequence[str] = ()
+        """Loops of the writing process that fail."""
         self.finished = asyncio.Event()
         """Set when it has stopped following: its answers only get older from then on."""
 
@@ -70,6 +72,12 @@ class Follower(ReadEngine):
         return self._writer_ended
 
     @property
+    def loop_problems(self) -> list[str]:
+        """Background loops that fail, here and in the process that writes."""
+        there = [f"in the process that writes, {problem}" for problem in self._writer_loops]
+        return [*super().loop_problems, *there]
+
+    @property
     def writer_answers(self) -> bool:
         """Whether the process that writes is heard of."""
         return not self._silent
@@ -83,13 +91,15 @@ class Follower(ReadEngine):
         clock_confirmations: int = 0,
         *,
         ended: bool = False,
+        loop_problems: Sequence[str] = (),
     ) -> None:
         """Note how far the ledger is, and why the writer takes nothing, if it says so.
 
-        It may have ``ended`` for good. A step of the clock that was confirmed to the writer is
-        confirmed here, too.
+        It may have ``ended`` for good, and loops of it may fail. A step of the clock that was
+        confirmed to the writer is confirmed here, too.
         """
         self._silent, self._writer_ended = False, ended
+        self._writer_loops = loop_problems
         if self._clock_confirmations is not None and (
             clock_confirmations > self._clock_confirmations
         ):

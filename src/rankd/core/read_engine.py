@@ -150,6 +150,11 @@ class ReadEngine:
         return True
 
     @property
+    def loop_problems(self) -> list[str]:
+        """Background loops that fail, each in a sentence."""
+        return [state.problem for state in self.supervisor.states() if state.failure is not None]
+
+    @property
     def stale(self) -> bool:
         """Whether there may be more in the ledger than is seen here, for longer than a moment."""
         return self.failure is not None

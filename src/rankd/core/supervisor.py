@@ -35,6 +35,12 @@ class ManagerState(NamedTuple):
     failure: Exception | None
     """Why it last failed, while it counts as failing."""
 
+    @property
+    def problem(self) -> str:
+        """The failure in a sentence."""
+        error = self.failure
+        return f"{self.name} fails ({type(error).__name__}: {error}) and is restarted"
+
 
 class Supervisor:
     """Runs background loops under their names."""

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -98,6 +98,7 @@ class Heard:
         self.positions: list[int] = []
         self.failures: list[str] = []
         """What the writer said last of itself, each once; nothing if it takes writes."""
+        self.loop_problems: list[str] = []
         self.missed: list[RankdError] = []
         self.followed: list[int] = []
         self.may_follow = asyncio.Event()
@@ -111,7 +112,9 @@ class Heard:
         clock_confirmations: int = 0,
         *,
         ended: bool = False,
+        loop_problems: Sequence[str] = (),
     ) -> None:
+        self.loop_problems = list(loop_problems)
         self.positions.append(position)
         if self.failures[-1:] != [failure]:
             self.failures.append(failure)
@@ -305,6 +308,22 @@ async def test_a_writer_is_heard_of_without_commits_and_tells_what_it_lacks(
         await until(lambda: heard.failures == ["", "its disk hangs"])
         writer.rankd.ledger_watches = ()
         await until(lambda: heard.failures == ["", "its disk hangs", ""])
+
+
+async def test_a_worker_hears_which_loops_of_the_writer_fail(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_link, "BEAT_SECONDS", 0.01)
+    heard = Heard()
+
+    async def loop() -> None:
+        raise ZeroDivisionError("planted")
+
+    failing = writer.rankd.supervisor.start("planted", loop)
+    async with writer.worker(heard):
+        told = "planted fails (ZeroDivisionError: planted) and is restarted"
+        await until(lambda: heard.loop_problems == [told])
+    failing.cancel()
 
 
 async def test_a_writer_that_falls_silent_is_missed_and_waited_for_no_longer(

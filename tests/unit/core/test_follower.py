@@ -167,6 +167,17 @@ async def test_what_the_writer_says_of_itself_is_told_until_it_says_otherwise() 
         assert (follower.stale, follower.writable, follower.writer_answers) == (False, True, True)
 
 
+async def test_loops_that_fail_in_the_writer_are_told_until_they_run() -> None:
+    ledger, clock = FaultyLedger(), SetClock()
+    async with following(ledger=ledger, build=bare, clock=clock, tell=lambda _: None) as follower:
+        assert follower.loop_problems == []
+        follower.hear(Position(0), loop_problems=["sealer fails"])
+        assert follower.loop_problems == ["in the process that writes, sealer fails"]
+        assert not follower.stale, "what is read is as it was"
+        follower.hear(Position(0))
+        assert follower.loop_problems == []
+
+
 class HeldLedger(FaultyLedger):
     """A ledger whose reads can be held."""
 
