@@ -36,7 +36,6 @@ from tests.migration.written_by_4549cc5.history import (
     PinnedClock,
     write_more,
 )
-from tests.simulation.postgres_servers import postgres
 
 from rankd.adapters.postgres import PostgresLedger
 from rankd.core.cluster.state_snapshots import newest_copy
@@ -262,21 +261,15 @@ def test_data_folder_is_whole_before_anything_is_written(folders: Path) -> None:
 _databases = count(1)
 
 
-@pytest.fixture(scope="module")
-def database_server() -> Iterator[PostgresServer]:
-    with postgres() as server:
-        yield server
-
-
 @pytest.fixture
-def ledger(database_server: PostgresServer) -> str:
+def ledger(shared_postgres: PostgresServer) -> Iterator[str]:
     """The URL of a database that is as that version left it."""
     name = f"written_{next(_databases)}"
-
-    in_database(database_server.url, f"CREATE DATABASE {name}")
-    url = database_server.url.replace("/postgres", f"/{name}")
+    in_database(shared_postgres.url, f"CREATE DATABASE {name}")
+    url = shared_postgres.url.replace("/postgres", f"/{name}")
     in_database(url, lzma.decompress((DATA / "postgres.sql.xz").read_bytes()).decode())
-    return url
+    yield url
+    in_database(shared_postgres.url, f"DROP DATABASE {name}")
 
 
 def in_database(url: str, script: str) -> None:
