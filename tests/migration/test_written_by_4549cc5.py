@@ -36,6 +36,7 @@ from tests.migration.written_by_4549cc5.history import (
     PinnedClock,
     write_more,
 )
+from tests.simulation.postgres_servers import new_ledger
 
 from rankd.adapters.postgres import PostgresLedger
 from rankd.core.cluster.state_snapshots import newest_copy
@@ -379,6 +380,24 @@ def without_position(old: Answer, new: Answer) -> Answer:
     fresh = new.text.replace('"stale":true', '"stale":false')
     as_of = old.content.get("as_of", 0)
     return new._replace(text=re.sub('"as_of":[0-9]+', f'"as_of":{as_of}', fresh))
+
+
+def test_data_folder_is_restored_into_a_database(
+    folders: Path, tmp_path: Path, shared_postgres: PostgresServer
+) -> None:
+    ledger, clock = new_ledger(shared_postgres.url), PinnedClock(END)
+    done = run("restore", as_stopped(folders), "--data", ledger)
+    assert done.code == 0, done
+    with serving_node(tmp_path / "node", clock, ledger=ledger, **PATIENT) as node:
+        assert_all_as_then(node, clock, step=SOME)
+
+
+def test_database_is_restored_into_a_data_folder(tmp_path: Path, ledger: str) -> None:
+    data, clock = tmp_path / "data", PinnedClock(END)
+    done = run("restore", ledger, "--data", data)
+    assert done.code == 0, done
+    with serving_node(data, clock) as node:
+        assert_all_as_then(node, clock, servers=True, step=SOME)
 
 
 def test_scores_in_a_spool_are_counted_once(tmp_path: Path, ledger: str) -> None:
