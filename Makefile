@@ -35,11 +35,12 @@ test: check $(if $(ARGS),,coverage) $(VENV)/.servers $(VENV)/.valkey $(VENV)/.pa
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 coverage: $(VENV)/.package $(VENV)/.tools  ## How much of model, core and ports their own tests run, against the bound.
-	@echo "measuring how much of model, core and ports their tests run, half a minute"
+	@echo "measuring how much of model, core and ports their tests run, about half a minute"
 	@$(BIN)/python -m coverage run -m pytest -q tests/unit/model tests/unit/core tests/unit/embedded -m "not servers"
 	@$(BIN)/python -m coverage report
 
 unit: $(VENV)/.package $(VENV)/.tools  ## The quick tests alone, without servers: under a minute.
+	@echo "running the quick tests, about half a minute"
 	$(BIN)/python -m pytest tests/unit -m "not servers" -n $(JOBS) --dist loadfile $(ARGS)
 
 check: $(VENV)/.package $(VENV)/.tools  ## What can be told without running: lint, format, types, imports.
