@@ -5,6 +5,7 @@ service itself, to fetch the keys that verify tokens.
 """
 
 import asyncio
+import os
 import select
 import socket
 import ssl
@@ -292,8 +293,8 @@ READ_BYTES = 65_536
 class SyncTransport:
     """Sends requests over persistent connections. Threads may share it.
 
-    ``timeout`` seconds bound the wait for a free connection, connecting, sending, and the silence
-    between any two bytes of a response.
+    A process that was forked opens connections of its own. ``timeout`` seconds bound the wait for a
+    free connection, connecting, sending, and the silence between any two bytes of a response.
     """
 
     def __init__(
@@ -307,13 +308,22 @@ class SyncTransport:
         self._endpoint = endpoint
         self._timeout = timeout
         self._response_bytes_max = response_bytes_max
-        self._free = threading.BoundedSemaphore(connections_max)
+        self._connections_max = connections_max
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
+        self._free = threading.BoundedSemaphore(self._connections_max)
         self._idle: deque[_SyncConnection] = deque()
 
     def send(self, request: HttpRequest) -> HttpResponse:
         """Return the response. Raises TransportError, and ValueError for an invalid header."""
         data = self._endpoint.encode(request)
-        if not self._free.acquire(timeout=self._timeout):
+        if self._process != os.getpid():
+            self.close()  # Of the copies alone: the parent's connections stay open.
+            self._begin()
+        free = self._free
+        if not free.acquire(timeout=self._timeout):
             raise TransportError("every connection is busy", sent=False)
         try:
             connection = self._idle_connection() or self._connect()
@@ -328,7 +338,7 @@ class SyncTransport:
                 connection.close()
             return response
         finally:
-            self._free.release()
+            free.release()
 
     def _connect(self) -> "_SyncConnection":
         return _SyncConnection(self._endpoint, self._timeout, self._response_bytes_max)

@@ -1,6 +1,8 @@
 """Both transports carry requests over kept connections, and say whether a lost one was sent."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -284,6 +286,29 @@ def test_threads_wait_for_a_free_connection() -> None:
             thread.join()
     assert len(server.requests) == 20
     assert server.connections <= 2
+
+
+FORKED = """
+import os, sys
+from rankd.http_client import Endpoint, HttpRequest, SyncTransport
+
+transport = SyncTransport(Endpoint(sys.argv[1], {}), timeout=5.0, connections_max=1)
+get = HttpRequest("GET", "/", {})
+transport.send(get)
+transport._free.acquire()  # A thread that is not there after the fork has the only connection.
+if (child := os.fork()) == 0:
+    os._exit(transport.send(get).body != b"hi")
+status = os.waitpid(child, 0)[1]
+transport._free.release()
+sys.exit(status or transport.send(get).body != b"hi")
+"""
+
+
+def test_a_forked_process_has_connections_of_its_own() -> None:
+    """On one connection each process would read answers to the other."""
+    with serving(lambda _: OK) as server:
+        subprocess.run([sys.executable, "-c", FORKED, server.url], check=True, timeout=60)
+    assert (len(server.requests), server.connections) == (3, 2)
 
 
 def test_tasks_wait_for_a_free_connection_in_their_order() -> None:
