@@ -74,7 +74,7 @@ lock:  ## Choose new versions for requirements/ (needs uv).
 	  --no-header $$of_dev --group $$group pyproject.toml -o requirements/$$group.txt; of_dev="-c requirements/dev.txt"; done
 
 clean:  ## Remove everything that was built, and the environment.
-	rm -rf $(VENV) build dist site src/*.egg-info src/rankd/*/*.so src/rankd/rank/_ranklist.c src/rankd/templates/_native.c src/rankd/api/_request_head.c
+	rm -rf $(VENV) build dist site src/*.egg-info src/rankd/*/*.so src/rankd/*/*/*.so src/rankd/rank/_ranklist.c src/rankd/templates/_native.c src/rankd/api/_request_head.c src/rankd/adapters/sqlite/_player_entries.c
 
 # Stamps: each file says that a step was done, and is older than what would undo it.
 
@@ -96,7 +96,7 @@ $(VENV)/.tools: requirements/dev.txt $(VENV)/.run
 $(VENV)/.package: pyproject.toml setup.py src/rankd/_version.py $(NATIVE) $(VENV)/.run
 	@echo "compiling the native parts, about half a minute"
 	@$(PIP) install --no-build-isolation --no-deps --editable .
-	@[ -n "$$RANKD_PURE" ] || $(BIN)/python -c 'import rankd.rank._ranklist, rankd.templates._native, rankd.api._request_head' || \
+	@[ -n "$$RANKD_PURE" ] || $(BIN)/python -c 'import rankd.rank._ranklist, rankd.templates._native, rankd.api._request_head, rankd.adapters.sqlite._player_entries' || \
 	  { echo "The native parts were not built: $(WHY)"; exit 1; }
 	@touch $@
 

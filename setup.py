@@ -1,4 +1,4 @@
-"""The three extensions, and their switches; everything else is in pyproject.toml.
+"""The four extensions, and their switches; everything else is in pyproject.toml.
 
 RANKD_PURE=1      do not build them: what they do is done in Python instead, slowly
 RANKD_DEBUG=1     assertions on and optimisation off
@@ -14,6 +14,7 @@ ROOMS = {
     "rankd.rank._ranklist": Path("src/rankd/rank"),
     "rankd.templates._native": Path("src/rankd/templates"),
     "rankd.api._request_head": Path("src/rankd/api"),
+    "rankd.adapters.sqlite._player_entries": Path("src/rankd/adapters/sqlite"),
 }
 
 

@@ -79,7 +79,7 @@ def run(environment: Path, *words: str) -> str:
 def test_wheel_carries_native_parts_and_data_files(environment: Path) -> None:
     found = json.loads(run(environment, "python", "-c", CONTENTS))
     assert found["folder"].startswith(str(environment.parent))
-    assert len(found["native"]) == 3
+    assert len(found["native"]) == 4
     assert all(count >= 3 for count in found["data"]), found["data"]
 
 

@@ -88,6 +88,25 @@ class WrittenHereReadThere:
     async def head(self) -> Position:
         return await self.follower.head()
 
+    async def facts_of(
+        self,
+        *,
+        board: str | None,
+        player: str,
+        after: Position | None = None,
+        before: Position | None,
+        limit: int,
+        newest_first: bool = True,
+    ) -> Sequence[Recorded]:
+        return await self.follower.facts_of(
+            board=board,
+            player=player,
+            after=after,
+            before=before,
+            limit=limit,
+            newest_first=newest_first,
+        )
+
     async def first_use(self, *, board: str, key: str) -> FirstUse | None:
         return await self.follower.first_use(board=board, key=key)
 

@@ -107,6 +107,12 @@ class Fact(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """Return its effect on a player's profile; None if it has none."""
         return None
 
+    def is_about(self, player: str, board: str | None = None) -> bool:
+        """Whether its ``player`` is this one and, if a board is given, its ``board`` that one."""
+        return getattr(self, "player", None) == player and (
+            board is None or getattr(self, "board", None) == board
+        )
+
 
 # ------------------------------------------------------------------------------- kinds
 

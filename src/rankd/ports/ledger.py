@@ -44,6 +44,25 @@ class LedgerReader(Protocol):
     async def read(self, *, after: Position, limit: int) -> Sequence[Recorded]:
         """Return up to ``limit`` facts after ``after``, oldest first. Empty at the head."""
 
+    async def facts_of(
+        self,
+        *,
+        board: str | None,
+        player: str,
+        after: Position | None = ...,
+        before: Position | None,
+        limit: int,
+        newest_first: bool = ...,
+    ) -> Sequence[Recorded]:
+        """Return up to ``limit`` facts about a player, between two positions, newest first.
+
+        These are the facts whose ``player`` it is: submissions, profiles, friends, its erasure.
+        With a board, only those whose ``board`` it is; a profile has none, so it is left out. Fewer
+        than ``limit`` are all there are. To go on, pass the position of the last one as ``before``,
+        or as ``after`` if the oldest come first. The cost is that of the player's own facts, not of
+        the ledger.
+        """
+
     async def head(self) -> Position:
         """Return the last committed position, or 0 for an empty ledger."""
 
@@ -91,6 +110,8 @@ class Ledger(LedgerReader, Protocol):
     6. LedgerUnavailable has the outcome of the append: ``no`` only if it certainly was not applied.
        After ``unknown`` a ledger that is not shared refuses every call until it is reopened.
     7. A fact is always read back byte for byte as first read; ``verify`` finds any changed byte.
+    8. ``facts_of`` returns the facts that ``read`` returns, at every moment: in copies, after a
+       crash, and while an index that it uses is missing, damaged or behind. Only its time differs.
 
     Not promised: that a reader sees an append at once. Call ``head()``.
     """

@@ -273,6 +273,28 @@ class FaultyLedger:
         await asyncio.sleep(0)  # A disk is never there at once.
         return await self.inner.read(after=after, limit=limit)
 
+    async def facts_of(
+        self,
+        *,
+        board: str | None,
+        player: str,
+        after: Position | None = None,
+        before: Position | None,
+        limit: int,
+        newest_first: bool = True,
+    ) -> Sequence[Recorded]:
+        self._refuse_if_broken()
+        if self.read_failure is not None:
+            raise self.read_failure
+        return await self.inner.facts_of(
+            board=board,
+            player=player,
+            after=after,
+            before=before,
+            limit=limit,
+            newest_first=newest_first,
+        )
+
     async def head(self) -> Position:
         return await self.inner.head()
 

@@ -2,8 +2,11 @@
 
 import asyncio
 import hashlib
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import ClassVar, overload
 
 from rankd.errors import LedgerCorrupt
@@ -35,6 +38,8 @@ class MemoryLedger:
         self._digests: list[bytes] = []
         """The digest of each fact as it was appended: facts hold dictionaries, which are
         mutable."""
+        self._by_player: defaultdict[str, list[Position]] = defaultdict(list)
+        """The positions of the facts about each player."""
         self._links: dict[Position, bytes] = {}
         """The hash chain's links, by the last position of each append."""
         self._chain = bytes(32)
@@ -88,6 +93,8 @@ class MemoryLedger:
             position = Position(len(self._recorded) + 1)
             self._recorded.append(Recorded(position, self._at, fact))
             self._digests.append(digest)
+            if (player := getattr(fact, "player", None)) is not None:
+                self._by_player[player].append(position)
             positions.append(position)
             if name is not None:
                 self._positions[name] = position
@@ -101,6 +108,23 @@ class MemoryLedger:
 
     async def read(self, *, after: Position, limit: int) -> Sequence[Recorded]:
         return self._recorded[after : after + limit]
+
+    async def facts_of(
+        self,
+        *,
+        board: str | None,
+        player: str,
+        after: Position | None = None,
+        before: Position | None,
+        limit: int,
+        newest_first: bool = True,
+    ) -> Sequence[Recorded]:
+        positions = self._by_player.get(player, ())
+        start = bisect_right(positions, after or 0)
+        end = len(positions) if before is None else bisect_left(positions, before)
+        places = range(end - 1, start - 1, -1) if newest_first else range(start, end)
+        recorded = (self._recorded[positions[place] - 1] for place in places)
+        return list(islice((one for one in recorded if one.fact.is_about(player, board)), limit))
 
     async def head(self) -> Position:
         return Position(len(self._recorded))

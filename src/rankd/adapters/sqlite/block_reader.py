@@ -6,10 +6,13 @@ from itertools import repeat
 
 import apsw
 
-from rankd.adapters.sqlite.blocks import Block, pick, unpack
+from rankd.adapters.sqlite.blocks import BLOCK_FACTS_MAX, Block, pick, unpack
 from rankd.adapters.sqlite.queries import QUERIES, fetch
 from rankd.errors import LedgerCorrupt
 from rankd.model.facts import Fact, Position, Recorded
+
+PAGE_BLOCKS = 64
+"""Blocks read by one statement: two megabytes of full ones."""
 
 
 class BlockReader:
@@ -65,13 +68,48 @@ def blocks_after(database: apsw.Connection, last: Position) -> Iterator[Block]:
         last = block.last
 
 
+def pages_after(
+    database: apsw.Connection, after: Position, through: Position
+) -> Iterator[list[Block]]:
+    """Yield the blocks with facts after one position and up to another, some at a time."""
+    while after < through:
+        bounds = {"after": after, "through": through, "limit": PAGE_BLOCKS}
+        page = [Block(*row) for row in fetch(database, QUERIES["page_blocks"], **bounds)]
+        if not page:
+            return
+        yield page
+        after = page[-1].last
+
+
+def pages_before(
+    database: apsw.Connection, before: Position, after: Position
+) -> Iterator[list[Block]]:
+    """Yield the blocks with facts before one position and after another, the newest first."""
+    while before > after + 1:
+        bounds = {"before": before, "after": after, "limit": PAGE_BLOCKS}
+        bounds["last"] = before + BLOCK_FACTS_MAX
+        page = [Block(*row) for row in fetch(database, QUERIES["page_blocks_back"], **bounds)]
+        if not page:
+            return
+        yield page
+        before = page[-1].first
+
+
 def facts_at(database: apsw.Connection, positions: Sequence[int]) -> Iterator[Fact]:
     """Yield the facts at sorted positions. Each block is read once."""
+    for recorded in recorded_at(database, positions):
+        yield recorded.fact
+
+
+def recorded_at(database: apsw.Connection, positions: Sequence[int]) -> Iterator[Recorded]:
+    """Yield the facts at sorted positions, with their times. Each block is read once."""
     start = 0
     while start < len(positions):
         block = _block_with(database, positions[start])
         end = bisect_right(positions, block.last, start)
-        yield from pick(block, positions[start:end])
+        wanted = positions[start:end]
+        for position, fact in zip(wanted, pick(block, wanted), strict=True):
+            yield Recorded(Position(position), block.at, fact)
         start = end
 
 
@@ -80,4 +118,4 @@ def _block_with(database: apsw.Connection, position: int) -> Block:
         block = Block(*row)
         if block.first <= position:
             return block
-    raise LedgerCorrupt("the key table names a fact that is not there", position=position)
+    raise LedgerCorrupt("an index names a fact that is not there", position=position)

@@ -84,7 +84,7 @@ def follows(block: Block, previous_link: bytes) -> bool:
 def unpack(block: Block) -> list[Fact]:
     """Return the facts. Raises LedgerCorrupt if the bytes are not a block's."""
     facts: list[Fact] = []
-    for kind, bodies in _runs_of(block):
+    for kind, bodies in runs_of(block):
         facts += _unpack_run(block, kind, bodies, first=Position(block.first + len(facts)))
     _insist_on_count(block, len(facts))
     return facts
@@ -111,7 +111,7 @@ def _unpack_singly(block: Block, kind: str, bodies: msgspec.Raw, first: Position
 
 def pick(block: Block, positions: Sequence[int]) -> list[Fact]:
     """Return the facts at some of a block's positions, and decode no others."""
-    bodies = [(kind, body) for kind, run in _runs_of(block) for body in _bodies_of(block, run)]
+    bodies = [(kind, body) for kind, run in runs_of(block) for body in _bodies_of(block, run)]
     _insist_on_count(block, len(bodies))
     return [decode(*bodies[position - block.first]) for position in positions]
 
@@ -121,7 +121,8 @@ def _insist_on_count(block: Block, many: int) -> None:
         raise LedgerCorrupt("the block has not as many facts as positions", position=block.first)
 
 
-def _runs_of(block: Block) -> list[tuple[str, msgspec.Raw]]:
+def runs_of(block: Block) -> list[tuple[str, msgspec.Raw]]:
+    """Return each run's kind and its bodies, still packed. Raises LedgerCorrupt."""
     if block.facts.startswith(_ALONE):
         return [(ScoreSubmitted.kind, msgspec.Raw(memoryview(block.facts)[len(_ALONE) :]))]
     with _readable(block):

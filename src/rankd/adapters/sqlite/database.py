@@ -38,11 +38,15 @@ LOCK = "ledger.lock"
 COPYING = "ledger.copying"
 """Exists while another ledger is copied into this one, and after an interrupted copy."""
 
+PLAYERS = "ledger.players"
+"""Folder of the runs by which a player's facts are found. Derived from the facts: a backup has
+none, and it can be deleted at any time."""
+
 PART = f"{FILE}.part"
 """File of a backup or restore until it is complete and verified."""
 
 IGNORED = frozenset(
-    {LOCK, COPYING, FILE, f"{FILE}-journal", f"{FILE}-shm", "lost+found", "rankd.toml"}
+    {LOCK, COPYING, FILE, f"{FILE}-journal", f"{FILE}-shm", PLAYERS, "lost+found", "rankd.toml"}
 )
 """Names that an empty folder may hold: those of an interrupted first start or copy, the settings,
 and the one that a file system makes. Hidden files are ignored too."""

@@ -48,6 +48,8 @@ from rankd.adapters.sqlite.database import (
 )
 from rankd.adapters.sqlite.db_thread import DatabaseThread
 from rankd.adapters.sqlite.keys import hash_of, identities_of, plain
+from rankd.adapters.sqlite.player_facts import PlayerFacts, question
+from rankd.adapters.sqlite.player_run_builder import PlayerRunBuilder
 from rankd.adapters.sqlite.players import Changes, changes, project
 from rankd.adapters.sqlite.queries import QUERIES, fetch
 from rankd.adapters.sqlite.recent_keys import RecentKeys
@@ -97,6 +99,8 @@ class SQLiteLedger:
         self._vfs = vfs
         self._writer, self._reader = DatabaseThread("writer"), DatabaseThread("reader")
         self._in_order = BlockReader()
+        self._runs = PlayerRunBuilder(folder, partial(connect_reader, folder, vfs=vfs))
+        self._players = PlayerFacts(folder, self._connect_reader, on_damage=self._runs.repair)
         self._recent = RecentKeys()
         self._lock: FolderLock | None = None
         self._tail = _Tail(Position(0), Instant(0), GENESIS)
@@ -142,6 +146,7 @@ class SQLiteLedger:
         await self._writer.open(self._lock_and_connect)
         await self._reader.open(self._connect_reader())
         await self._writer.run(self._learn)
+        self._runs.wake(self._tail.head)
 
     async def _can_be_read(self) -> bool:
         """Whether there is a ledger, and this process has its lock."""
@@ -176,6 +181,7 @@ class SQLiteLedger:
         if isinstance(self.failure, LedgerCorrupt):
             raise LedgerCorrupt(self.failure.problem) from self.failure
         await asyncio.to_thread(probe, self.folder)
+        await self._players.forget()  # They may know facts that are not there any more.
         if self._read_only:  # Such a reader must not see writes.
             await self._reader.close(_leave_wal)
         read_only = self._read_only
@@ -232,6 +238,8 @@ class SQLiteLedger:
         self._tail = _tail_of(database)
 
     async def close(self) -> None:
+        await self._runs.close()
+        await self._players.close()
         # The reader first: the last connection to close removes the WAL, and only a writer can.
         await self._reader.close(_leave_wal)
         try:
@@ -272,9 +280,11 @@ class SQLiteLedger:
         after: Position | None = None,
     ) -> Appended | None:
         self._refuse_append()
-        return await self._writer.run(
+        done = await self._writer.run(
             partial(self._append, facts=facts, now=now, receipts=receipts, after=after)
         )
+        self._runs.wake(self._tail.head)
+        return done
 
     async def keep_receipts(self, receipts: Sequence[StoredReceipt]) -> None:
         await self.append((), now=Instant(0), receipts=receipts)
@@ -334,6 +344,7 @@ class SQLiteLedger:
         self, facts: Sequence[Recorded], *, receipts: Sequence[StoredReceipt] = ()
     ) -> None:
         await self._writer.run(partial(self._take_over, facts=facts, receipts=receipts))
+        self._runs.wake(self._tail.head)
 
     def _take_over(
         self,
@@ -420,6 +431,20 @@ class SQLiteLedger:
 
     async def read(self, *, after: Position, limit: int) -> Sequence[Recorded]:
         return await self._read(partial(self._in_order.read, after=after, limit=limit))
+
+    async def facts_of(
+        self,
+        *,
+        board: str | None,
+        player: str,
+        after: Position | None = None,
+        before: Position | None,
+        limit: int,
+        newest_first: bool = True,
+    ) -> Sequence[Recorded]:
+        self._refuse_if_uncertain()
+        asked = question(player, board, after, before, newest_first=newest_first)
+        return await self._players.find(asked, limit)
 
     async def head(self) -> Position:
         self._refuse_if_uncertain()

@@ -4,7 +4,7 @@ The ledger may be a backup on a read-only disk. While it is read, other processe
 and none can open it for writing.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,11 @@ class OfflineLedger(ReadOnlyLedger):
             try:
                 yield ledger
             finally:
+                await ledger._players.close()
                 await ledger._lane.close()
+
+    def _connection(self) -> Callable[[], apsw.Connection]:
+        return self._connect
 
     @property
     def _connect(self) -> partial[apsw.Connection]:

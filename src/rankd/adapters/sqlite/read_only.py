@@ -32,6 +32,7 @@ from rankd.adapters.sqlite.ledger import (
     verifying,
 )
 from rankd.adapters.sqlite.online_copy import transcribing
+from rankd.adapters.sqlite.player_facts import PlayerFacts, question
 from rankd.adapters.sqlite.queries import QUERIES, fetch
 from rankd.adapters.sqlite.recent_keys import RecentKeys
 from rankd.model.facts import Identity, Position, Recorded
@@ -47,6 +48,7 @@ class ReadOnlyLedger:
         self._folder = folder
         self._lane = DatabaseThread("follower")
         self._in_order = BlockReader()
+        self._players = PlayerFacts(folder, self._connection)
 
     @classmethod
     @asynccontextmanager
@@ -59,10 +61,27 @@ class ReadOnlyLedger:
             await followed._run(partial(insist_on_our_version, folder))
             yield followed
         finally:
+            await followed._players.close()
             await followed._lane.close()
+
+    def _connection(self) -> Callable[[], apsw.Connection]:
+        return partial(connect_reader, self._folder)
 
     async def read(self, *, after: Position, limit: int) -> Sequence[Recorded]:
         return await self._run(partial(self._in_order.read, after=after, limit=limit))
+
+    async def facts_of(
+        self,
+        *,
+        board: str | None,
+        player: str,
+        after: Position | None = None,
+        before: Position | None,
+        limit: int,
+        newest_first: bool = True,
+    ) -> Sequence[Recorded]:
+        asked = question(player, board, after, before, newest_first=newest_first)
+        return await self._players.find(asked, limit)
 
     async def head(self) -> Position:
         return await self._run(last_position)

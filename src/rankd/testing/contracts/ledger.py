@@ -8,7 +8,7 @@ the simulations; here a ledger is only closed and opened again.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from itertools import count, pairwise
+from itertools import count, pairwise, product
 
 import pytest
 
@@ -19,6 +19,7 @@ from rankd.model.facts import (
     Fact,
     FriendsSet,
     NameSet,
+    PlayerErased,
     PlayerProfiled,
     Position,
     Recorded,
@@ -57,6 +58,44 @@ async def read_all(ledger: Ledger, *, limit: int = 100) -> list[Recorded]:
 async def facts_of(ledger: Ledger) -> list[Fact]:
     """Return every fact, without its place."""
     return [recorded.fact for recorded in await read_all(ledger)]
+
+
+async def assert_facts_of_players(
+    ledger: Ledger, players: Sequence[str], boards: Sequence[str | None]
+) -> None:
+    """Compare ``facts_of`` with a scan, page by page, newest and oldest first."""
+    everything = await read_all(ledger, limit=5_000)
+    head = everything[-1].position if everything else 0
+    edges = sorted({0, 1, 2, head // 2, head - 1, head, head + 1, head + 99})
+    for player, board in product(players, boards):
+        about = [one for one in everything if one.fact.is_about(player, board)]
+        assert await _paged(ledger, player, board, max(len(about) // 3, 1)) == about[::-1]
+        for after, before in product(edges, (None, *edges)):
+            between = [
+                one
+                for one in about
+                if one.position > after and (before is None or one.position < before)
+            ]
+            bounds = (Position(max(after, 0)), None if before is None else Position(before))
+            for newest_first in (True, False):
+                page = await ledger.facts_of(
+                    board=board,
+                    player=player,
+                    after=bounds[0],
+                    before=bounds[1],
+                    limit=7,
+                    newest_first=newest_first,
+                )
+                assert list(page) == (between[::-1] if newest_first else between)[:7]
+
+
+async def _paged(ledger: Ledger, player: str, board: str | None, limit: int) -> list[Recorded]:
+    found: list[Recorded] = []
+    before: Position | None = None
+    while page := await ledger.facts_of(board=board, player=player, before=before, limit=limit):
+        found += page
+        before = page[-1].position
+    return found
 
 
 async def verify(ledger: Ledger) -> None:
@@ -369,6 +408,61 @@ class LedgerContract:
         assert list(await ledger.kept_receipts(after=Position(0), limit=9)) == kept
         assert list(await ledger.kept_receipts(after=Position(1), limit=2)) == kept[1:3]
         assert list(await ledger.kept_receipts(after=Position(5), limit=9)) == []
+
+    # ------------------------------------------------------------ (8) facts of a player
+
+    async def test_the_facts_of_a_player_are_found_newest_first(self, ledger: Ledger) -> None:
+        facts: list[Fact] = [
+            BoardDefined("b", {}),
+            submitted("ann"),
+            submitted("ann", board="c"),
+            submitted("bob"),
+            NameSet("ann", "Ann"),
+            FriendsSet("bob", ("ann",)),
+            submitted("ann", key="k"),
+            WindowOpened("b", "daily:2026-11-14"),
+            AttributesSet("ann", attributes={"region": "eu"}),
+            PlayerErased("ann"),
+            submitted("an"),
+            submitted("ann "),
+        ]
+        await ledger.append(facts[:4], now=NOW)
+        await ledger.append(facts[4:], now=Instant(NOW + 1))
+
+        async def found(board: str | None, player: str) -> list[int]:
+            page = await ledger.facts_of(board=board, player=player, before=None, limit=100)
+            for recorded in page:
+                assert recorded in await ledger.read(after=Position(recorded.position - 1), limit=1)
+            return [recorded.position for recorded in page]
+
+        assert await found(None, "ann") == [10, 9, 7, 5, 3, 2]
+        assert await found("b", "ann") == [7, 2]
+        assert await found("c", "ann") == [3]
+        assert await found(None, "bob") == [6, 4]
+        assert await found("c", "bob") == []
+        assert await found("d", "ann") == []
+        assert await found(None, "nobody") == []
+        assert await found(None, "") == []
+        assert await found("\0", "\0") == []
+
+    async def test_the_facts_of_a_player_come_in_pages_in_both_directions(
+        self, ledger: Ledger, reopen: Callable[[], Awaitable[Ledger]] | None
+    ) -> None:
+        for size in (1, 1, 3, 2_100, 7, 1):
+            facts = [submitted(f"p{n % 3}", board="bc"[n % 2]) for n in range(size)]
+            await ledger.append(facts, now=NOW)
+        await assert_facts_of_players(ledger, ["p0", "p1", "p2"], ["b", "c", None])
+        if reopen is not None:
+            ledger = await reopen()
+            await assert_facts_of_players(ledger, ["p0", "p1", "p2"], ["b", "c", None])
+
+    async def test_what_is_appended_is_found_at_once(self, ledger: Ledger) -> None:
+        for number in range(1, 40):
+            await ledger.append([submitted(f"p{number % 4}")], now=NOW)
+            page = await ledger.facts_of(
+                board="b", player=f"p{number % 4}", before=None, limit=number
+            )
+            assert [found.position for found in page] == list(range(number, 0, -4))
 
     # --------------------------------------------------------------------- being woken
 

@@ -34,6 +34,26 @@ SELECT first, last, at, facts, link
  ORDER BY last
  LIMIT 1;
 
+-- page_blocks --
+-- The next blocks with facts after a position and up to another.
+SELECT first, last, at, facts, link
+  FROM block
+ WHERE last > :after
+   AND first <= :through
+ ORDER BY last
+ LIMIT :limit;
+
+-- page_blocks_back --
+-- The blocks with facts before a position and after another, the newest first. No block that begins
+-- before the position ends behind :last.
+SELECT first, last, at, facts, link
+  FROM block
+ WHERE last > :after
+   AND last < :last
+   AND first < :before
+ ORDER BY last DESC
+ LIMIT :limit;
+
 -- add_recent_keys --
 -- One block's keys at once: an array with the hash of each fact's key, null where it has none.
 INSERT INTO recent_key (position, hash)

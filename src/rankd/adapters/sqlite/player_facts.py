@@ -1,0 +1,219 @@
+"""Facts of one player, found by runs, by the tail in memory, and else by reading blocks.
+
+Runs say where a player's facts are, up to some tens of thousands before the ledger's end; the tail
+says it for the rest. The rest is scanned: a ledger whose runs are not built yet, or the range of a
+run that was damaged. So every answer is complete, and only its time depends on the runs.
+
+It works on a thread of its own, which the first question starts: no other read waits for a scan.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import apsw
+
+from rankd.adapters.sqlite.block_reader import pages_after, pages_before, recorded_at
+from rankd.adapters.sqlite.db_thread import DatabaseThread
+from rankd.adapters.sqlite.player_entries import (
+    POSITION_MAX,
+    SEED_BYTES,
+    entries_of,
+    find,
+    hash_of_player,
+)
+from rankd.adapters.sqlite.player_run import PlayerRun, RunDamaged
+from rankd.adapters.sqlite.player_runs import PlayerRuns
+from rankd.adapters.sqlite.player_tail import PlayerTail
+from rankd.adapters.sqlite.queries import QUERIES, fetch
+from rankd.errors import LedgerUnavailable
+from rankd.model.facts import Position, Recorded
+
+_log = logging.getLogger(__name__)
+
+_SEED = bytes(SEED_BYTES)
+
+
+class PlayerQuestion(NamedTuple):
+    """A player's facts between two positions, in one direction."""
+
+    player: str
+    board: str | None
+    after: Position
+    before: Position
+    newest_first: bool
+
+
+def question(
+    player: str,
+    board: str | None,
+    after: Position | None,
+    before: Position | None,
+    *,
+    newest_first: bool,
+) -> PlayerQuestion:
+    """Return a question, with the ledger's ends where no position is given."""
+    end = Position(POSITION_MAX) if before is None else before
+    return PlayerQuestion(player, board, after or Position(0), end, newest_first)
+
+
+class PlayerFacts:
+    """Answers of one reader of a ledger."""
+
+    def __init__(
+        self,
+        folder: Path,
+        connect: Callable[[], Callable[[], apsw.Connection]],
+        *,
+        on_damage: Callable[[Path], None] | None = None,
+    ) -> None:
+        """``connect`` returns how to connect at this time; ``on_damage`` gets a damaged run."""
+        self._folder, self._connect, self._on_damage = folder, connect, on_damage
+        self._lane: DatabaseThread | None = None
+        self._runs, self._tail = PlayerRuns(folder), PlayerTail()
+        self._closed = False
+
+    async def find(self, question: PlayerQuestion, limit: int) -> Sequence[Recorded]:
+        """Return up to ``limit`` facts."""
+        if self._closed:
+            raise LedgerUnavailable("the ledger is closed", applied="no")
+        if self._lane is None:
+            self._lane = DatabaseThread("players")
+            try:
+                await self._lane.open(self._connect())
+            except BaseException:
+                self._lane = None
+                raise
+        return await self._lane.run(partial(self._find, question=question, limit=limit))
+
+    async def close(self) -> None:
+        """End the thread, for good."""
+        self._closed = True
+        await self.forget()
+
+    async def forget(self) -> None:
+        """Close everything; the next question begins anew."""
+        lane, self._lane = self._lane, None
+        if lane is not None:
+            await lane.close(_leave_wal)
+        self._runs.close()
+        self._runs, self._tail = PlayerRuns(self._folder), PlayerTail()
+
+    def _find(
+        self, database: apsw.Connection, question: PlayerQuestion, limit: int
+    ) -> list[Recorded]:
+        while True:
+            try:
+                return self._found(database, question, limit)
+            except RunDamaged as exc:  # Each one once: it is used no more.
+                _log.warning("a run of players is damaged, and is built anew: %s", exc)
+                self._runs.discard(exc.path)
+                if self._on_damage is not None:
+                    self._on_damage(exc.path)
+
+    def _found(
+        self, database: apsw.Connection, question: PlayerQuestion, limit: int
+    ) -> list[Recorded]:
+        found: list[Recorded] = []
+        for positions in self._positions(database, question):
+            for start in range(0, len(positions), max(limit, 1)):
+                if len(found) >= limit:
+                    return found[:limit]
+                found += _read(database, question, positions[start : start + limit])
+        return found[:limit]
+
+    def _positions(
+        self, database: apsw.Connection, question: PlayerQuestion
+    ) -> Iterator[Sequence[int]]:
+        """Yield positions of facts that may be the player's, in the order of the question."""
+        head = _head(database)  # First: the runs may be further by then.
+        runs = self._usable_runs(database)
+        sealed = runs[-1].range.last if runs else Position(0)
+        before = min(question.before, Position(head + 1))
+        if before > sealed + 1 and head > question.after:
+            self._tail.cover(database, sealed, head)
+        asked = question._replace(before=before)
+        segments = list(_segments(runs, self._tail, head))
+        for first, last, source in reversed(segments) if asked.newest_first else segments:
+            after, end = max(asked.after, first - 1), min(asked.before, last + 1)
+            if end > after + 1:
+                part = asked._replace(after=Position(after), before=Position(end))
+                yield from _search(database, source, part)
+
+    def _usable_runs(self, database: apsw.Connection) -> Sequence[PlayerRun]:
+        try:
+            return self._runs.refresh(database)
+        except OSError as exc:
+            _log.warning("runs of players cannot be read, so facts are scanned: %s", exc)
+            return ()
+
+
+_Segment = tuple[int, int, PlayerRun | PlayerTail | None]
+"""First and last position, and the index of the players in between; None if there is none."""
+
+
+def _segments(runs: Iterable[PlayerRun], tail: PlayerTail, head: Position) -> Iterator[_Segment]:
+    """Yield parts of the ledger up to the head, oldest first, without a gap."""
+    last = 0
+    for run in runs:
+        if run.range.first > last + 1:
+            yield last + 1, run.range.first - 1, None
+        yield run.range.first, run.range.last, run
+        last = run.range.last
+    if tail.after > last:
+        yield last + 1, tail.after, None
+    yield max(last, tail.after) + 1, max(head, last), tail
+
+
+def _search(
+    database: apsw.Connection, source: PlayerRun | PlayerTail | None, asked: PlayerQuestion
+) -> Iterator[Sequence[int]]:
+    pages: Iterable[Sequence[int]]
+    if isinstance(source, PlayerRun):
+        wanted = hash_of_player(source.range.seed, asked.player, asked.board)
+        pages = source.find(wanted, asked.after, asked.before, newest_first=asked.newest_first)
+    elif source is not None:
+        pages = [source.find(asked.player, asked.board)]
+    else:
+        pages = _scan(database, asked)
+    for page in pages:
+        within = [position for position in page if asked.after < position < asked.before]
+        yield within[::-1] if asked.newest_first else within
+
+
+def _scan(database: apsw.Connection, asked: PlayerQuestion) -> Iterator[Sequence[int]]:
+    """Yield the positions of each block, oldest first within it."""
+    wanted = hash_of_player(_SEED, asked.player, asked.board)
+    pages = (
+        pages_before(database, asked.before, asked.after)
+        if asked.newest_first
+        else pages_after(database, asked.after, Position(asked.before - 1))
+    )
+    for page in pages:
+        for block in page:
+            yield find(entries_of(block, _SEED), *wanted)
+
+
+def _read(
+    database: apsw.Connection, question: PlayerQuestion, positions: Sequence[int]
+) -> list[Recorded]:
+    """Return the facts at some positions that are the player's, in the order of the question."""
+    found = [
+        recorded
+        for recorded in recorded_at(database, sorted(positions))
+        if recorded.fact.is_about(question.player, question.board)
+    ]
+    return found[::-1] if question.newest_first else found
+
+
+def _head(database: apsw.Connection) -> Position:
+    rows = fetch(database, QUERIES["last_block"])
+    return Position(rows[0][0]) if rows else Position(0)
+
+
+def _leave_wal(database: apsw.Connection) -> None:
+    with suppress(apsw.Error):
+        database.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)

@@ -1,0 +1,38 @@
+"""The tail holds the ledger's end, and no more than it may."""
+
+from pathlib import Path
+
+import apsw
+import pytest
+from tests.unit.adapters.sqlite.runs_building import NOW, facts, small_runs
+
+from rankd.adapters.sqlite import SQLiteLedger
+from rankd.adapters.sqlite.database import FILE
+from rankd.adapters.sqlite.player_tail import PlayerTail
+from rankd.model.facts import Position
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def test_it_follows_the_ledger_and_forgets_what_runs_cover(tmp_path: Path) -> None:
+    async with SQLiteLedger.open(tmp_path) as ledger:
+        database = apsw.Connection(str(tmp_path / FILE), flags=apsw.SQLITE_OPEN_READONLY)
+        tail = PlayerTail()
+        with small_runs(tail=40):
+            for head in range(5, 400, 5):
+                await ledger.append(facts(head - 5, 5), now=NOW)
+                sealed = head - head % 30
+                tail.cover(database, Position(sealed), Position(head))
+                assert len(tail._entries) <= 12 * 2 * 40
+                assert tail.after <= sealed
+                found = [at for at in tail.find("p1", None) if at > sealed]
+                assert found == [at for at in range(sealed + 1, head + 1) if at % 5 == 2]
+                assert tail.find("p1", "c") == [at for at in tail.find("p1", None) if at % 2 == 0]
+            tail.cover(database, Position(0), Position(395))
+            assert tail.after == 355
+        database.close()
