@@ -80,6 +80,33 @@ async def test_every_version_becomes_this_one(url: str, version: int) -> None:
     await assert_it_works(url)
 
 
+async def test_an_index_that_was_built_beforehand_is_taken_over(url: str) -> None:
+    schema = PostgresAddress.parse(url).schema
+    steps = [f"CREATE SCHEMA {schema}"]
+    for number in range(1, 11):
+        steps += [MIGRATIONS[number], f"INSERT INTO rankd.schema_version VALUES ({number})"]
+    steps += ["SELECT rankd.cover('2026-11-14')"]
+    await do(url, ";\n".join(steps))
+    await do(
+        url, "CREATE INDEX CONCURRENTLY mine ON rankd.facts_2026_11 (hashtext(player), position)"
+    )
+    await assert_it_works(url)
+    rows = await ask(
+        url,
+        "SELECT index.relname, parent.relname FROM pg_inherits"
+        " JOIN pg_class AS index ON index.oid = inhrelid"
+        " JOIN pg_class AS parent ON parent.oid = inhparent"
+        " WHERE parent.oid = 'rankd.facts_of_players'::regclass ORDER BY 1",
+    )
+    names = [row[0] for row in rows]
+    assert "mine" in names
+    assert len([name for name in names if name.startswith("facts_2026_11")]) == 0
+    partitions = await ask(
+        url, "SELECT inhrelid FROM pg_inherits WHERE inhparent = 'rankd.facts'::regclass"
+    )
+    assert len(names) == len(partitions)
+
+
 async def test_a_schema_from_the_future_is_left_alone(url: str) -> None:
     await assert_it_works(url)
     await do(url, f"INSERT INTO rankd.schema_version VALUES ({SCHEMA_VERSION + 1})")

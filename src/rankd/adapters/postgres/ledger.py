@@ -452,7 +452,25 @@ class PostgresLedger(PostgresArchive):
     # --------------------------------------------------------------------------- reads
 
     async def read(self, *, after: Position, limit: int) -> Sequence[Recorded]:
-        rows = await self._rows(QUERIES["read"], after, limit)
+        return self._recorded(await self._rows(QUERIES["read"], after, limit))
+
+    async def facts_of(
+        self,
+        *,
+        board: str | None,
+        player: str,
+        after: Position | None = None,
+        before: Position | None,
+        limit: int,
+        newest_first: bool = True,
+    ) -> Sequence[Recorded]:
+        if "\0" in player + (board or ""):  # PostgreSQL cannot store it: there is no such fact.
+            return []
+        end = POSITION_MAX if before is None else before
+        asked = (player, board, after or 0, end, limit, newest_first)
+        return self._recorded(await self._rows(QUERIES["facts_of"], *asked))
+
+    def _recorded(self, rows: Sequence[Any]) -> Sequence[Recorded]:
         found: list[Recorded] = []
         time, at = None, Instant(0)
         for row in rows:
@@ -461,7 +479,7 @@ class PostgresLedger(PostgresArchive):
                 time, at = row_time, as_instant(row_time)
             found.append(Recorded(position, at, decode(kind, body)))
         if found:
-            self._history.note_fact(found[-1].position)
+            self._history.note_fact(max(found[0].position, found[-1].position))
         return found
 
     async def head(self) -> Position:

@@ -30,6 +30,10 @@ SELECT FROM rankd.head FOR UPDATE;
 -- The next facts after a position, for every projector.
 SELECT position, at, kind, body FROM rankd.read($1, $2);
 
+-- facts_of --
+-- A player's facts between two positions.
+SELECT position, at, kind, body FROM rankd.facts_of($1, $2, $3, $4, $5, $6);
+
 -- last_append --
 -- Last position of the ledger, and its link.
 SELECT last, link
