@@ -1,6 +1,6 @@
 """Handlers of the audit trail: a player's history, and all facts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -25,7 +25,7 @@ from rankd.model.standing import shown_score
 from rankd.model.window import Instant
 
 SCANNED_FACTS_MAX = 65_536
-"""Facts scanned for one response; a rare player's next page may need several calls."""
+"""Facts read for one response; the next page of rare facts may need several calls."""
 
 READ_FACTS = 8_192
 """Facts read at once."""
@@ -40,27 +40,19 @@ async def player_history(service: ServiceContext, request: Request) -> Response:
     as_of = service.rankd.position  # The ledger grows while it is read.
     earlier, last = await _between(service, request.query, as_of)
     # Submissions to an earlier, retired board of this name do not belong to this one.
-    first = max(page.since, earlier + 1)
-    end = last + 1 if before is None else min(before, last + 1)
+    first = Position(max(page.since, earlier + 1))
+    end = Position(last + 1 if before is None else min(before, last + 1))
     found: list[schemas.HistoryItem] = []
     scanned = 0
     while end > first and len(found) < limit and scanned < SCANNED_FACTS_MAX:
-        start = max(first, end - READ_FACTS)
-        facts = await service.ledger.read(after=Position(start - 1), limit=end - start)
-        for recorded in reversed(facts):
-            fact = recorded.fact
-            if recorded.position >= end or not is_submission(fact):
-                continue
-            if (fact.board, fact.player) == (board, player):
-                terms = _terms(page, recorded.position, fact)
-                if terms is None:
-                    continue
-                at = right_time(recorded, service.rankd.state.wrong_times)
-                found.append(_item(Recorded(recorded.position, at, fact), fact, terms))
-                if len(found) == limit:
-                    start = recorded.position
-                    break
-        scanned, end = scanned + READ_FACTS, start
+        wanted = limit - len(found)
+        facts = await service.ledger.facts_of(
+            board=board, player=player, after=Position(first - 1), before=end, limit=wanted
+        )
+        scanned += len(facts)
+        items = (_history_item(service, page, recorded) for recorded in facts)
+        found += [item for item in items if item is not None]
+        end = facts[-1].position if len(facts) == wanted else first
     body = schemas.History(
         board=board,
         player=player,
@@ -107,6 +99,20 @@ def _terms(page: BoardState | None, position: Position, fact: ScoreSubmitted) ->
     return None if page is None or since < page.since else page.board_at(since)
 
 
+def _history_item(
+    service: ServiceContext, page: BoardState, recorded: Recorded
+) -> schemas.HistoryItem | None:
+    """Return a submission at its right time; None if it does not belong to the board of today."""
+    fact = recorded.fact
+    if not is_submission(fact):
+        return None
+    terms = _terms(page, recorded.position, fact)
+    if terms is None:
+        return None
+    at = right_time(recorded, service.rankd.state.wrong_times)
+    return _item(Recorded(recorded.position, at, fact), fact, terms)
+
+
 def _item(recorded: Recorded, fact: ScoreSubmitted, board: Board) -> schemas.HistoryItem:
     """Return a submission, with scores by the board's definition at that time."""
     scores, decimals = fact.scores, board.decimals
@@ -136,8 +142,7 @@ async def list_facts(service: ServiceContext, request: Request) -> Response:
     found: list[schemas.FactItem] = []
     scanned, ended = 0, after >= last
     while len(found) < limit and scanned < SCANNED_FACTS_MAX and not ended:
-        facts = await service.ledger.read(after=after, limit=READ_FACTS)
-        facts = [recorded for recorded in facts if recorded.position <= last]
+        facts = await _page_of_facts(service, query, after, last)
         for recorded in facts:
             after, scanned = recorded.position, scanned + 1
             if _wanted(recorded.fact, query):
@@ -152,6 +157,23 @@ async def list_facts(service: ServiceContext, request: Request) -> Response:
         stale=service.rankd.stale,
     )
     return Response(schemas.encode(body))
+
+
+async def _page_of_facts(
+    service: ServiceContext, query: Mapping[str, Any], after: Position, last: Position
+) -> Sequence[Recorded]:
+    """Return the next facts up to a position, all of them or those of the player."""
+    if query["player"] is None:
+        facts = await service.ledger.read(after=after, limit=READ_FACTS)
+        return [recorded for recorded in facts if recorded.position <= last]
+    return await service.ledger.facts_of(
+        board=query["board"],
+        player=query["player"],
+        after=after,
+        before=Position(last + 1),
+        limit=query["limit"],
+        newest_first=False,
+    )
 
 
 def _wanted(fact: Fact, query: Any) -> bool:

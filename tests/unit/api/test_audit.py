@@ -75,18 +75,49 @@ async def test_one_answer_looks_at_so_many_facts_and_the_next_goes_on(
         rare = (await at.submit("p", 1))["position"]
         for _ in range(10):
             await at.submit("other", 1)
-        pages, before, found = 0, None, []
-        while pages == 0 or before is not None:
-            told = await at.told("player_history", P, before=before)
-            found += [item["position"] for item in told["facts"]]
-            pages, before = pages + 1, told["next_before"]
-        assert (found, pages) == ([rare], 3)
-        pages, after, seen = 0, 0, []
-        while after is not None:
-            told = await at.told("list_facts", after=after, player="p")
-            seen += [fact["position"] for fact in told["facts"]]
-            pages, after = pages + 1, told["next_after"]
-        assert (seen, pages) == ([rare], 3)
+        await at.ask("put_player", {"player": "p"}, {"name": "Ann"})
+        assert await facts_by_page(at, kind="score_submitted", actor="nobody") == [[], [], [], []]
+        told = await at.told("player_history", P)
+        assert [item["position"] for item in told["facts"]] == [rare]
+        assert told["next_before"] is None
+
+
+async def facts_by_page(at: Working, **query: Any) -> list[list[int]]:
+    pages, after = [], 0
+    while after is not None:
+        told = await at.told("list_facts", after=after, **query)
+        pages.append([fact["position"] for fact in told["facts"]])
+        after = told["next_after"]
+    return pages
+
+
+async def test_only_a_players_own_facts_are_read_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with working() as at:
+        await at.define(rule="sum")
+        await at.define("c", rule="sum")
+        for number in range(6):
+            await at.submit("p", 1, "bc"[number % 2])
+            await at.submit("other", 1)
+        await at.ask("put_player", {"player": "p"}, {"name": "Ann"})
+
+        async def refuse(**_: object) -> None:
+            raise AssertionError("the ledger is read")
+
+        monkeypatch.setattr(at.service.ledger, "read", refuse)
+        assert len(await history(at)) == 3
+        mine = [
+            (await facts_by_page(at, player="p"))[0],
+            (await facts_by_page(at, player="p", board="c"))[0],
+        ]
+        assert [len(found) for found in mine] == [7, 3]
+        for limit in (1, 2, 3, 6, 7, 8):
+            pages = await facts_by_page(at, player="p", limit=limit)
+            assert [one for page in pages for one in page] == mine[0]
+            assert all(len(page) == limit for page in pages[:-1])
+        assert await facts_by_page(at, player="p", kind="name_set") == [mine[0][-1:]]
+        assert await facts_by_page(at, player="nobody") == [[]]
 
 
 async def test_facts_are_told_by_what_is_asked_for() -> None:
