@@ -25,7 +25,10 @@ print(json.dumps({
     "folder": rankd.__path__[0],
     "native": [
         str(__import__(name))
-        for name in ("rankd.rank._ranklist", "rankd.templates._native", "rankd.api._request_head")
+        for name in (
+            "rankd.rank._ranklist", "rankd.templates._native", "rankd.api._request_head",
+            "rankd.adapters.sqlite._player_entries",
+        )
     ],
     "data": [
         len(list(folder.iterdir()))
