@@ -30,16 +30,16 @@ from rankd.core.cluster.managers import (
     StateSnapshotter,
 )
 from rankd.core.cluster.recovery import SharedHome
+from rankd.core.cluster.shared_writer import SharedWriter
 from rankd.core.cluster.top_lists import TopListSettings, TopListWriter
 from rankd.core.managers import Archiver, Snapshotter, WindowSealer
-from rankd.core.writer import Writer
 from rankd.errors import LedgerUnavailable
 
 pytestmark = pytest.mark.anyio
 
 LOOPS: dict[str, tuple[type, str]] = {
-    "writer": (Writer, "run"),
-    "refuser": (Writer, "_refuse_while_lost"),
+    "writer": (SharedWriter, "run"),
+    "refuser": (SharedWriter, "_refuse_while_lost"),
     "snapshotter": (Snapshotter, "run"),
     "sealer": (WindowSealer, "run"),
     "index_repair": (IndexRepair, "run"),
@@ -153,13 +153,13 @@ async def test_callers_of_a_writer_that_fails_are_told_and_the_next_are_served(
 ) -> None:
     async with node(tmp_path) as at:
         await at.define()
-        original = Writer._serve
+        original = SharedWriter._serve
 
         async def fail(*_: object) -> None:
-            monkeypatch.setattr(Writer, "_serve", original)
+            monkeypatch.setattr(SharedWriter, "_serve", original)
             raise ZeroDivisionError("planted")
 
-        monkeypatch.setattr(Writer, "_serve", fail)
+        monkeypatch.setattr(SharedWriter, "_serve", fail)
         async with asyncio.timeout(60):
             with pytest.raises(LedgerUnavailable, match="planted") as refusal:
                 await at.submit("p", 1)

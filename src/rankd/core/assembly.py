@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 from rankd.core.clock_monitor import ClockMonitor, note_start
 from rankd.core.cluster.managers import (
@@ -21,11 +21,12 @@ from rankd.core.cluster.managers import (
 from rankd.core.cluster.recovery import SharedHome, filling, join
 from rankd.core.cluster.replicas import Replicas
 from rankd.core.cluster.shared_projector import SharedProjector
+from rankd.core.cluster.shared_writer import SharedWriter
 from rankd.core.cluster.top_lists import TopListSettings, TopListWriter
 from rankd.core.engine import Engine
 from rankd.core.managers import SAVE_AT_CLOSE_FACTS, Archiver, LedgerReopener
 from rankd.core.projector import Tell
-from rankd.core.recovery import Build, Recovered, recover
+from rankd.core.recovery import Build, recover
 from rankd.core.segment_values import SEGMENT_VALUES_MAX
 from rankd.core.steady_clock import LASTING_SECONDS, SteadyClock
 from rankd.core.supervisor import Supervisor
@@ -39,6 +40,7 @@ from rankd.ports import (
     Ledger,
     Loop,
     ReopenableLedger,
+    SharedLedger,
     Spool,
 )
 
@@ -70,20 +72,24 @@ async def running(  # noqa: PLR0913 - what it is put together from
     loops; that of the ledger, where it has some. A ledger on a disk counts as lost when an append
     takes longer than ``silence_seconds``.
     """
-    found = await _recover(ledger, build, tell, shared)
+    joined = None if shared is None else await join(ledger, build, tell, shared)
+    found = joined or await recover(ledger, build, tell)
     supervisor = supervisor or Supervisor()
     recorded = found.projector.at
     steady = SteadyClock(clock, lasting_seconds=lasting_seconds, recorded=recorded)
-    writer = Writer(
-        ledger=ledger,
-        projector=found.projector,
-        clock=steady,
-        reading=reading,
-        receipts=found.receipts,
-        spool=spool,
-        supervisor=supervisor,
-        segment_values_max=segment_values_max,
-        silence_seconds=silence_seconds,
+    server = cast("SharedLedger", ledger) if ledger.shared else None
+    parts: dict[str, Any] = {
+        "projector": found.projector,
+        "clock": steady,
+        "reading": reading,
+        "receipts": found.receipts,
+        "segment_values_max": segment_values_max,
+        "silence_seconds": silence_seconds,
+    }
+    writer = (
+        Writer(ledger=ledger, **parts)
+        if server is None
+        else SharedWriter(ledger=server, spool=spool, supervisor=supervisor, **parts)
     )
     writer.link = found.link
     rankd = Engine(
@@ -108,34 +114,50 @@ async def running(  # noqa: PLR0913 - what it is put together from
             writer.pause(ledger.failure)
     if manages:
         loops["sealer"] = rankd.sealer.run
-    if shared is not None and isinstance(found.projector, SharedProjector):
-        rebuilder = filling(found.projector, ledger, build, shared, turn=writer.turn)
+    if shared is not None and joined is not None:
+        rebuilder = filling(joined.projector, ledger, build, shared, turn=writer.turn)
         rankd.rebuilder = rebuilder
-        loops["index_repair"] = IndexRepair(writer, rebuilder).run
-    if shared is not None and shared.copies is not None:
-        loops["state_snapshotter"] = StateSnapshotter(writer, ledger, shared.copies).run
+        loops["index_repair"] = IndexRepair(writer, joined.projector, rebuilder).run
+        if shared.copies is not None:
+            loops["state_snapshotter"] = StateSnapshotter(writer, ledger, shared.copies).run
     if spool is not None:
         rankd.spool_sender = SpoolSender(writer, spool)
         loops["spool_sender"] = rankd.spool_sender.run
-    if ledger.shared:
+    if server is not None:
         tail = LedgerTail(writer, ledger)
-        health = LedgerHealth(writer, ledger)  # type: ignore[arg-type] # Shared: it is one.
+        health = LedgerHealth(writer, server)
         # The tail reads all the time, and knows the reason of this moment.
         rankd.ledger_watches = tail, health
         loops["ledger_tail"], loops["ledger_health"] = tail.run, health.run
         loops["receipt_repair"] = ReceiptRepair(found.receipts, ledger).run
-    if archive is not None and manages:
-        loops["archiver"] = Archiver(rankd.reader, archive).run
-    if archive is not None and isinstance(found.projector, SharedProjector):
-        found.projector.set_fallback(archive, None if listing is None else listing.lists)
-        if listing is not None and manages:
-            loops["top_list_writer"] = TopListWriter(found.projector, listing).run
+    if archive is not None:
+        projector = None if joined is None else joined.projector
+        loops |= _archiving(rankd, projector, archive, listing, manages=manages)
     writer_task = supervisor.start("writer", writer.run)
     managers = [supervisor.start(name, run) for name, run in loops.items()]
     try:
         yield rankd
     finally:
         await _stop(rankd, writer, writer_task, managers)
+
+
+def _archiving(
+    rankd: Engine,
+    projector: SharedProjector | None,
+    archive: Archive,
+    listing: TopListSettings | None,
+    *,
+    manages: bool,
+) -> dict[str, Loop]:
+    """Let reads fall back to an archive, and return the loops that write to it."""
+    loops: dict[str, Loop] = {}
+    if manages:
+        loops["archiver"] = Archiver(rankd.reader, archive).run
+    if projector is not None:
+        projector.set_fallback(archive, None if listing is None else listing.lists)
+        if listing is not None and manages:
+            loops["top_list_writer"] = TopListWriter(projector, listing).run
+    return loops
 
 
 async def _stop(
@@ -156,11 +178,3 @@ async def _stop(
             await rankd.save()
         except (RankdError, OSError) as exc:
             _log.error("the index could not be saved: %s", exc)
-
-
-async def _recover(
-    ledger: Ledger, build: Build, tell: Tell, shared: SharedHome | None
-) -> Recovered:
-    if shared is None:
-        return await recover(ledger, build, tell)
-    return await join(ledger, build, tell, shared)

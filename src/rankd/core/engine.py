@@ -441,9 +441,8 @@ class Engine(ReadEngine):
 
     async def _page(self, name: str) -> BoardState:
         """Return a board's page, also if another node has defined it a moment ago."""
-        if name not in self.state.boards and self._ledger.shared:
-            async with self._writer.turn():
-                await self._writer.catch_up_others()
+        if name not in self.state.boards:
+            await self._writer.see_others()
         return self.state.page(name)
 
     def hand_in(self, facts: Sequence[ScoreSubmitted], board: Board, tell: HandedIn) -> None:
@@ -601,7 +600,7 @@ class Engine(ReadEngine):
         recorded a profile that has not arrived here yet.
         """
         fact = PlayerErased(check_player(player), actor, read_reason(reason))
-        if self._ledger.shared or self._is_known(player):
+        if not self._writer.alone or self._is_known(player):
             return await self._put(fact)
         return self.position
 

@@ -19,7 +19,7 @@ from rankd.model.board import Board
 from rankd.model.facts import Position, Recorded, ScoreSubmitted, WindowsCorrected, is_definition
 from rankd.model.redefinition import refolded
 from rankd.model.window import Instant
-from rankd.ports import LedgerReader, Progress, RankIndex, Ranking
+from rankd.ports import LedgerReader, Progress, Ranked, RankIndex, Ranking
 
 if TYPE_CHECKING:
     from rankd.errors import IndexUnavailable
@@ -35,6 +35,9 @@ BEGINNING = Position(0)
 """Before the first fact."""
 
 Tell = Callable[[Progress], None]
+Ask = Callable[[str, Callable[[Ranked | None], None]], bool]
+"""Asks for a player's place, for a callback; False if that will not be called."""
+
 D = TypeVar("D", BoardRebuild, CorrectedWindows)
 
 
@@ -108,6 +111,10 @@ class Projector:
 
     async def fallback_moment(self, _index: RankIndex, _ranking: Ranking) -> Position | None:
         """Return the position at which a fallback index knows a ranking; None for other indexes."""
+        return None
+
+    def asker(self, _ranking: Ranking) -> Ask | None:
+        """Return a function that asks a shared index for places; None for any other index."""
         return None
 
     @property

@@ -55,7 +55,6 @@ from rankd.ports import (
     Ranked,
     RankIndex,
     Ranking,
-    SharedIndex,
 )
 
 T = TypeVar("T")
@@ -486,25 +485,9 @@ class Reader:
         ``standing_in`` has to be called; it returns False if the callback will not be called. None
         where the index alone does not give the answer.
         """
-        projector, ranking = self.projector, where.ranking
-        index: SharedIndex = projector.readable  # type: ignore[assignment]
-        if index is not projector.index or not index.shared or not self._lasts(where):
+        if where.terms.board.ties is not TieRule.ORDINAL or not self._lasts(where):
             return None
-        if where.terms.board.ties is not TieRule.ORDINAL:
-            return None
-
-        since = projector.state.boards[ranking.board].turned_since
-
-        def ask(player: str, tell: Callable[[Ranked | None], None]) -> bool:
-            floor = max(projector.floor, since)
-
-            def judge(found: Ranked | None) -> None:
-                # What lost what it had must not be believed; the reader sees to it that it is said.
-                tell(found if found is not None and found.as_of >= floor else None)
-
-            return index.ask_rank(ranking, player, judge)
-
-        return ask
+        return self.projector.asker(where.ranking)
 
     def _lasts(self, where: RankingView) -> bool:
         """Whether a place in a ranking is that of the index, until the state changes."""

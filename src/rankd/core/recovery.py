@@ -8,7 +8,7 @@ else is told and left aside: the ledger has everything.
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from rankd.core.projector import Projector, Tell
 from rankd.core.receipt_buffer import ReceiptBuffer
@@ -39,18 +39,21 @@ class IndexHome:
 Build = Callable[[], IndexHome]
 
 
-class Recovered(NamedTuple):
+P_co = TypeVar("P_co", bound=Projector, covariant=True)
+
+
+class Recovered(NamedTuple, Generic[P_co]):
     """The engine's state as the ledger has it."""
 
     home: IndexHome
-    projector: Projector
+    projector: P_co
     saved: Position
     """The position of the last snapshot; 0 without one."""
     receipts: ReceiptBuffer
     link: bytes
 
 
-async def recover(ledger: LedgerReader, build: Build, tell: Tell) -> Recovered:
+async def recover(ledger: LedgerReader, build: Build, tell: Tell) -> Recovered[Projector]:
     """Return the state at the ledger's head, over an index of this process."""
     kept = await ledger.receipts_through()
     home = build()

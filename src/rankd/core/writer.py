@@ -12,9 +12,7 @@ Whether the last commit is on the disk can only be told by opening the ledger an
 all that was acknowledged, the writer goes on; if not, or if a fold fails, it has stopped for good.
 A service treats a disk that does not answer for a while as one that failed.
 
-A ledger that is shared may be lost and come back. While it is lost a second task refuses the
-waiting requests, or spools them: the writer may still be resolving its last append, and the
-requests behind that one were certainly not appended.
+A ledger to which other nodes append as well has a writer of its own, in ``core.cluster``.
 """
 
 import asyncio
@@ -26,19 +24,16 @@ from contextlib import (
     AbstractContextManager,
     asynccontextmanager,
     contextmanager,
-    suppress,
 )
-from typing import Any, NamedTuple, overload
-from uuid import uuid4
+from typing import Any, ClassVar, NamedTuple, overload
 
 import msgspec
 
-from rankd.core.fold import Receipts, counts_on
+from rankd.core.fold import Receipts
 from rankd.core.projector import Projector, keyed
 from rankd.core.receipt_buffer import ReceiptBuffer
 from rankd.core.segment_values import SEGMENT_VALUES_MAX, SegmentValues
 from rankd.core.steady_clock import steady
-from rankd.core.supervisor import Supervisor
 from rankd.core.window_schedule import Schedule
 from rankd.errors import (
     LedgerUnavailable,
@@ -114,7 +109,9 @@ HandedIn = Callable[[Sequence[WriteResult] | Exception], None]
 """A callback with the results of the facts, or the error. It must not raise or block."""
 
 
-class _PendingWrite(NamedTuple):
+class PendingWrite(NamedTuple):
+    """Facts that wait for a commit, with the callback of their caller."""
+
     facts: Sequence[Fact]
     boards: Sequence[Board]
     tell: HandedIn
@@ -122,6 +119,9 @@ class _PendingWrite(NamedTuple):
 
 class Writer:
     """Takes facts from many callers and hands them to the ledger and the fold, in one order."""
+
+    alone: ClassVar[bool] = True
+    """Whether no other node appends to the ledger."""
 
     def __init__(  # noqa: PLR0913 - what it is put together from
         self,
@@ -131,8 +131,6 @@ class Writer:
         clock: Clock,
         reading: AbstractContextManager[Any],
         receipts: ReceiptBuffer,
-        spool: Spool | None = None,
-        supervisor: Supervisor | None = None,
         waiting_max: int = WAITING_FACTS_MAX,
         batch_max: int = BATCH_FACTS_MAX,
         segment_values_max: int = SEGMENT_VALUES_MAX,
@@ -148,12 +146,10 @@ class Writer:
         """Why it takes nothing, if that is so."""
         self.stopped = asyncio.Event()
         """Set when that is for good: only a new start can help."""
-        self.spool = spool
+        self.spool: Spool | None = None
         """Where submissions wait while the ledger cannot be reached, if that is wanted."""
         self.spooled = 0
         """How many were put there."""
-        self._spool_refuses = False
-        self._supervisor = supervisor or Supervisor()
         self._ledger = ledger
         self._clock = steady(clock)
         self._reading = reading
@@ -162,16 +158,12 @@ class Writer:
         self._segment_values = SegmentValues(segment_values_max)
         self._silence_seconds = silence_seconds
         """How long an append to a disk of this machine may take; None for as long as it does."""
-        self._waiting: list[_PendingWrite] = []
+        self._waiting: list[PendingWrite] = []
         self._waiting_facts = 0
-        self._untold: deque[tuple[_PendingWrite, Sequence[WriteResult] | Exception]] = deque()
+        self._untold: deque[tuple[PendingWrite, Sequence[WriteResult] | Exception]] = deque()
         """Requests with results that were not delivered yet, in order."""
         self._wake = asyncio.Event()
-        self._arrived = asyncio.Event()
-        """The same, for the task that refuses requests."""
         self._turn = asyncio.Lock()
-        self._refusing = asyncio.Lock()
-        """Held while some are refused that the writer does not know of any more."""
         self._closing = False
         self._turn_at: Instant = 0
         self._schedule = Schedule()
@@ -223,11 +215,14 @@ class Writer:
         self._refuse_if_stopped()
         if self._waiting_facts + len(facts) > self._waiting_max:
             raise Overloaded(waiting_max=self._waiting_max)
-        self._waiting.append(_PendingWrite(facts, boards, tell))
+        self._waiting.append(PendingWrite(facts, boards, tell))
         self._waiting_facts += len(facts)
         if len(self._waiting) == 1:
-            self._wake.set()
-            self._arrived.set()
+            self._rouse()
+
+    def _rouse(self) -> None:
+        """Wake the tasks that wait for requests."""
+        self._wake.set()
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
@@ -252,23 +247,8 @@ class Writer:
         return self._turn
 
     async def _come(self) -> None:
-        if not self._ledger.shared or not self._turn.locked():
-            await self._turn.acquire()
-            return
-        coming = asyncio.ensure_future(self._turn.acquire())
-        losing = asyncio.ensure_future(self._ledger.lost())  # type: ignore[attr-defined]
-        try:
-            await asyncio.wait({coming, losing}, return_when=asyncio.FIRST_COMPLETED)
-            if not coming.done() and losing.exception() is None:
-                raise losing.result()
-            await coming
-        except BaseException:
-            if coming.done() and not coming.cancelled():
-                self._turn.release()
-            coming.cancel()
-            raise
-        finally:
-            losing.cancel()
+        """Acquire the turn."""
+        await self._turn.acquire()
 
     def _refuse_if_stopped(self) -> None:
         if self._closing:
@@ -284,24 +264,13 @@ class Writer:
 
     async def run(self) -> None:
         """Serve until closed, then until nothing waits any more."""
-        if not self._ledger.shared:
-            await self._write()
-            return
-        refuser = self._supervisor.start("refuser", self._refuse_while_lost)
-        try:
-            await self._write()
-        finally:
-            async with self._refusing:
-                refuser.cancel()
-            await asyncio.gather(refuser, return_exceptions=True)
+        await self._write()
 
     async def _write(self) -> None:
         while not (self._closing and not self._waiting):
             if not self._waiting:
                 self._wake.clear()
-                if self._ledger.shared and self.receipts.due:
-                    await self._hand_in_receipts()
-                await self._free_dropped()
+                await self._rest()
                 await self._wake.wait()
                 continue
             async with self._turn:
@@ -311,11 +280,8 @@ class Writer:
         while self._untold:
             self._tell_some()
 
-    async def _free_dropped(self) -> None:
-        """Free the memory of dropped rankings while no fact waits.
-
-        There may be no apply to do it.
-        """
+    async def _rest(self) -> None:
+        """Free the memory of dropped rankings while no fact waits: no apply may follow."""
         index = self.projector.index
         while index.immediate and not (self._waiting or self._closing or self.failure):
             with self._reading:
@@ -324,20 +290,8 @@ class Writer:
                 break
             await asyncio.sleep(0)
 
-    async def _refuse_while_lost(self) -> None:
-        """Refuse requests while the ledger is lost, also while the writer is blocked."""
-        while True:
-            loss = await self._ledger.lost()  # type: ignore[attr-defined]
-            self._arrived.clear()
-            if not self._waiting:
-                await self._arrived.wait()
-                continue
-            async with self._refusing:
-                with self._taken() as requests:
-                    await self._turn_away(self._current(requests), loss)
-
     @contextmanager
-    def _taken(self) -> Iterator[Sequence[_PendingWrite]]:
+    def _taken(self) -> Iterator[Sequence[PendingWrite]]:
         """Take the waiting requests. Their callers are refused if the loop that took them fails."""
         requests = self._gather()
         try:
@@ -346,32 +300,18 @@ class Writer:
             self._refuse(requests, _broken(exc))
             raise
 
-    async def _hand_in_receipts(self) -> None:
-        """Store outstanding receipts when the writer is idle.
-
-        Clients may ask another node for them.
-        """
-        async with self._turn:
-            with suppress(LedgerUnavailable):  # They stay in the buffer.
-                await self.record([])
-
     async def finish(self) -> None:
-        """Store outstanding receipts before the end, where other nodes may be asked for them.
-
-        Requests are left only if the writer failed to the last; their callers are refused.
-        """
+        """Refuse the requests that are left, if the writer failed to the last."""
         stopped = LedgerUnavailable("the engine has stopped", applied="no")
         while requests := self._gather():
             self._refuse(requests, stopped)
-        if self._ledger.shared and self.failure is None and self.receipts.due:
-            await self._hand_in_receipts()
 
     def close(self) -> None:
         """Accept no more requests; the waiting ones are still served."""
         self._closing = True
         self._wake.set()
 
-    def _gather(self) -> list[_PendingWrite]:
+    def _gather(self) -> list[PendingWrite]:
         """Take waiting requests, oldest first, up to a batch; a request is never split."""
         count = facts = 0
         for request in self._waiting:
@@ -382,16 +322,14 @@ class Writer:
         self._waiting_facts -= facts
         return taken
 
-    async def _serve(self, requests: Sequence[_PendingWrite]) -> None:
+    async def _serve(self, requests: Sequence[PendingWrite]) -> None:
         if self.failure is not None:
             self._refuse(requests, self._refusal())
             return
         requests = await self._within_bounds(self._current(requests))
         facts: list[Fact] = [fact for request in requests for fact in request.facts]
-        if self._ledger.shared:
-            facts = list(map(self._marked, facts))
         try:
-            answers = await self.record(facts)
+            answers = await self.record(self._ready(facts))
         except RankdError as exc:
             await self._turn_away(requests, exc)
             return
@@ -403,12 +341,10 @@ class Writer:
             start = end
         self._tell(told)
 
-    def _refuse(self, requests: Iterable[_PendingWrite], error: Exception) -> None:
+    def _refuse(self, requests: Iterable[PendingWrite], error: Exception) -> None:
         self._tell((request, error) for request in requests)
 
-    def _tell(
-        self, told: Iterable[tuple[_PendingWrite, Sequence[WriteResult] | Exception]]
-    ) -> None:
+    def _tell(self, told: Iterable[tuple[PendingWrite, Sequence[WriteResult] | Exception]]) -> None:
         """Have callers told, behind those before them."""
         all_told = not self._untold
         self._untold.extend(told)
@@ -423,46 +359,15 @@ class Writer:
         if untold:
             asyncio.get_running_loop().call_soon(self._tell_some)
 
-    async def _turn_away(self, requests: Sequence[_PendingWrite], error: RankdError) -> None:
-        """Say why nothing was appended, or have it spooled if certainly nothing was."""
-        if self.spool is not None and getattr(error, "applied", None) == "no":
-            requests = await self._spooled(self.spool, requests)
+    async def _turn_away(self, requests: Sequence[PendingWrite], error: RankdError) -> None:
+        """Say why nothing was appended."""
         self._refuse(requests, error)
 
-    def _marked(self, fact: Fact) -> Fact:
-        """Say in a submission which definition it was read under: others may append before it."""
-        page = self.projector.state.boards.get(getattr(fact, "board", ""))
-        if page is None or not is_submission(fact):
-            return fact
-        return msgspec.structs.replace(fact, defined=page.defined_at)
+    def _ready(self, facts: Sequence[Fact]) -> Sequence[Fact]:
+        """Return facts as they are appended."""
+        return facts
 
-    async def _spooled(
-        self, spool: Spool, requests: Sequence[_PendingWrite]
-    ) -> list[_PendingWrite]:
-        """Keep submissions until the ledger is back; return the requests that must be refused.
-
-        Each gets a key if it has none, so that it counts once, however often it is sent.
-        """
-        kept = [request for request in requests if request.facts and _waits(request)]
-        facts = [_with_key(self._marked(fact)) for request in kept for fact in request.facts]
-        try:
-            if facts:
-                waiting = spool.waiting
-                await spool.put(facts)
-                self.spooled += len(facts)
-                self._spool_refuses = False
-                if not waiting:
-                    _log.warning("scores wait on this node's disk until the ledger is back")
-        except RankdError as exc:
-            if not self._spool_refuses:
-                _log.warning("scores that were to wait on this node's disk are refused: %s", exc)
-            self._spool_refuses = True
-            self._refuse(kept, exc)
-        else:
-            self._tell((request, _pending(request)) for request in kept)
-        return [request for request in requests if request not in kept]
-
-    def _current(self, requests: Sequence[_PendingWrite]) -> list[_PendingWrite]:
+    def _current(self, requests: Sequence[PendingWrite]) -> list[PendingWrite]:
         """Send those back whose board is another one now."""
         current = []
         for request in requests:
@@ -472,7 +377,7 @@ class Writer:
                 self._refuse([request], DefinitionChanged())
         return current
 
-    async def _within_bounds(self, requests: Sequence[_PendingWrite]) -> Sequence[_PendingWrite]:
+    async def _within_bounds(self, requests: Sequence[PendingWrite]) -> Sequence[PendingWrite]:
         """Refuse those that bring a segment more values than it may have."""
         if not any(map(_may_bring_values, requests)):
             return requests
@@ -530,16 +435,9 @@ class Writer:
 
     async def catch_up_others(self, through: Position | None = None) -> None:
         """Fold the facts of other nodes, up to the head or a position. The writer must be held."""
-        if not self._ledger.shared:
-            return
-        projector = self.projector
-        target = await self._ledger.head() if through is None else through
-        if projector.checkpoint < target:
-            with self._reading:
-                await projector.catch_up(through=target, collect=self.receipts.add_others)
-            if through is None:  # Otherwise what is about to be folded brings its own link.
-                self.link = await self._ledger.link_at(projector.checkpoint) or b""
-            self._look_ahead(self.now())
+
+    async def see_others(self) -> None:
+        """Do the same, when the turn comes."""
 
     async def _guarded(
         self, facts: Sequence[Fact], now: Instant, *, after: Position | None
@@ -549,7 +447,7 @@ class Writer:
             batch = [*turns, *facts] if turns else facts
             return await self._record(batch, now, skipped=len(turns), after=after)
         except BaseException as exc:
-            if isinstance(exc, LedgerUnavailable) and self._ledger.shared:
+            if self._passes(exc):
                 raise
             failure = exc if isinstance(exc, RankdError) else _broken(exc)
             if failure is not self.failure:  # Otherwise the ledger is waited for.
@@ -557,6 +455,10 @@ class Writer:
             if isinstance(exc, RankdError):
                 raise
             raise failure from exc
+
+    def _passes(self, _error: BaseException) -> bool:
+        """Whether the writer goes on after an error of an append, without anything being done."""
+        return False
 
     # ------------------------------------------------------------------- a ledger that fails
 
@@ -613,22 +515,20 @@ class Writer:
         if not batch and not sent:
             self._look_ahead(now, boards=())
             return []
-        # The ledger sees to it that time does not go back, and knows of corrections before us.
-        at = min(now, self._clock.now()) if self._ledger.shared else now
-        appended = await self._append(batch, at, sent, after)
+        appended = await self._append(batch, self._appended_at(now), sent, after)
         if appended is None:
             return None
         self.commits += 1
         self._at = appended.at
         try:
-            receipts = await self._fold(batch, appended)
+            receipts = await self._fold(_recorded(batch, appended), appended)
         except LedgerUnavailable as exc:  # Out of a read: it does not know what is appended.
             raise _broken(exc) from exc
         self.link = appended.link
         now = max(now, appended.at)
         if (boards := _changed_boards(batch)) or now >= self._turn_at:
             self._look_ahead(now, boards=boards)
-            self._wake.set()  # Rankings may be dropped: see `_free_dropped`.
+            self._wake.set()  # Rankings may be dropped: see `_rest`.
         answers: Sequence[WriteResult]
         if not appended.first_uses:
             answers = WriteResults(appended.positions[skipped:], receipts)
@@ -639,7 +539,7 @@ class Writer:
                 for place in range(skipped, len(batch))
             ]
         self.receipts.stored([position for position, _ in sent])
-        return self._with_pending(answers, batch[skipped:]) if self._ledger.shared else answers
+        return self._completed(answers, batch[skipped:])
 
     async def _append(
         self,
@@ -676,43 +576,24 @@ class Writer:
         problem = f"the disk has not answered for {seconds:g} s"
         raise LedgerUnavailable(problem, applied="unknown")
 
-    def _with_pending(
-        self, answers: Sequence[WriteResult], facts: Sequence[Fact]
-    ) -> Sequence[WriteResult]:
-        """Say so where a receipt is missing that there will be."""
-        boards = self.projector.state.boards
-        return [
-            msgspec.structs.replace(answer, pending=fact)
-            if answer.receipt is None
-            and answer.error is None
-            and is_submission(fact)
-            and counts_on(boards.get(fact.board), fact)
-            else answer
-            for answer, fact in zip(answers, facts, strict=True)
-        ]
+    def _appended_at(self, now: Instant) -> Instant:
+        """Return the time for an append."""
+        return now
 
-    async def _fold(self, batch: Sequence[Fact], appended: Appended) -> Receipts:
-        at, first_uses = appended.at, appended.first_uses
-        recorded = [
-            Recorded(position, at, fact)
-            for place, (position, fact) in enumerate(zip(appended.positions, batch, strict=True))
-            if place not in first_uses
-        ]
-        if self._ledger.shared:
-            await self._reach(appended, recorded)
+    def _completed(
+        self, answers: Sequence[WriteResult], _facts: Sequence[Fact]
+    ) -> Sequence[WriteResult]:
+        """Return the answers to facts with all that is known of them."""
+        return answers
+
+    async def _fold(self, recorded: Sequence[Recorded], _appended: Appended) -> Receipts:
+        """Fold the new facts of an append."""
         if not recorded:
             return {}
         # Readers of other threads wait for each part; an index in memory never does.
         receipts = await self.projector.fold(recorded, reading=self._reading)
         self.receipts.add(keyed(recorded, receipts))
         return receipts
-
-    async def _reach(self, appended: Appended, recorded: Sequence[Recorded]) -> None:
-        """Fold the facts of others before these, or the repeated ones where all are repeated."""
-        if recorded:
-            await self.catch_up_others(Position(recorded[0].position - 1))
-        elif appended.first_uses:
-            await self.catch_up_others(max(use.position for use in appended.first_uses.values()))
 
     def _due_turns(self, now: Instant) -> Sequence[Fact]:
         if now < self._turn_at:
@@ -725,29 +606,21 @@ class Writer:
         self._turn_at = self._schedule.next(self.projector.state, now, lasted, boards)
 
 
-def _may_bring_values(request: _PendingWrite) -> bool:
+def _may_bring_values(request: PendingWrite) -> bool:
     """Whether facts may place a player in a segment."""
     return any(board.segments for board in request.boards) or any(
         getattr(fact, "attributes", None) for fact in request.facts
     )
 
 
-def _waits(request: _PendingWrite) -> bool:
-    """Whether these may be counted later than they were made: submissions, but not for a prize."""
-    return all(is_submission(fact) for fact in request.facts) and not any(
-        board.prize for board in request.boards
-    )
-
-
-def _pending(request: _PendingWrite) -> Sequence[WriteResult]:
-    return [WriteResult(Position(0), None, pending=fact) for fact in request.facts]  # type: ignore[arg-type]
-
-
-def _with_key(fact: Fact) -> Fact:
-    assert is_submission(fact)
-    if fact.key is not None:
-        return fact
-    return msgspec.structs.replace(fact, key=f"spool:{uuid4().hex}")
+def _recorded(batch: Sequence[Fact], appended: Appended) -> list[Recorded]:
+    """Return the facts of a batch that are new in the ledger."""
+    at, first_uses = appended.at, appended.first_uses
+    return [
+        Recorded(position, at, fact)
+        for place, (position, fact) in enumerate(zip(appended.positions, batch, strict=True))
+        if place not in first_uses
+    ]
 
 
 def _changed_boards(batch: Sequence[Fact]) -> set[str]:
@@ -792,7 +665,7 @@ class _Answers:
         return None if found is None else msgspec.structs.replace(found, duplicate=True)
 
 
-def _tell(request: _PendingWrite, told: Sequence[WriteResult] | Exception) -> None:
+def _tell(request: PendingWrite, told: Sequence[WriteResult] | Exception) -> None:
     """Tell a caller. A mistake of one must not end the writer of all."""
     try:
         request.tell(told)

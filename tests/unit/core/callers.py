@@ -6,13 +6,15 @@ from contextlib import nullcontext
 from typing import Any
 
 import pytest
-from tests.unit.core.doubles import FaultyLedger, SetClock
+from tests.unit.core.doubles import FaultyLedger, LosableLedger, SetClock
 
 from rankd.adapters.memory.index import NativeIndex
+from rankd.core.cluster.shared_writer import SharedWriter
 from rankd.core.engine import Engine
 from rankd.core.projector import Projector
 from rankd.core.receipt_buffer import ReceiptBuffer
 from rankd.core.state import State
+from rankd.core.supervisor import Supervisor
 from rankd.core.writer import Writer, WriteResult
 from rankd.errors import LedgerUnavailable
 from rankd.model.facts import Fact, FriendsSet
@@ -38,15 +40,17 @@ async def until_waiting(*tasks: "asyncio.Task[Any]") -> None:
 
 
 def intake_of(ledger: FaultyLedger, *, waiting_max: int = 100, batch_max: int = 100) -> Writer:
-    return Writer(
-        ledger=ledger,
-        projector=Projector(ledger=ledger, index=NativeIndex(), state=State()),
-        clock=SetClock(),
-        reading=nullcontext(),
-        receipts=ReceiptBuffer(),
-        waiting_max=waiting_max,
-        batch_max=batch_max,
-    )
+    parts: dict[str, Any] = {
+        "projector": Projector(ledger=ledger, index=NativeIndex(), state=State()),
+        "clock": SetClock(),
+        "reading": nullcontext(),
+        "receipts": ReceiptBuffer(),
+        "waiting_max": waiting_max,
+        "batch_max": batch_max,
+    }
+    if isinstance(ledger, LosableLedger):
+        return SharedWriter(ledger=ledger, spool=None, supervisor=Supervisor(), **parts)
+    return Writer(ledger=ledger, **parts)
 
 
 def friends(number: int) -> list[Fact]:

@@ -146,8 +146,7 @@ class LedgerTail:
             after = self._writer.projector.checkpoint
             await self._ledger.changed(after=after, within_seconds=SLEEP_SECONDS_MAX)
             try:
-                async with self._writer.turn():
-                    await self._writer.catch_up_others()
+                await self._writer.see_others()
                 self._note(None)
             except LedgerUnavailable as exc:
                 if self._writer.stopped.is_set():
@@ -213,8 +212,11 @@ class ReceiptRepair:
 class IndexRepair:
     """Looks whether an index across a network is where it should be, and brings it there."""
 
-    def __init__(self, writer: Writer, rebuilder: IndexRebuilder) -> None:
+    def __init__(
+        self, writer: Writer, projector: SharedProjector, rebuilder: IndexRebuilder
+    ) -> None:
         self._writer = writer
+        self._projector = projector
         self._rebuilder = rebuilder
         self._may_fill = True
         """Whether the index is small enough to be made in this process."""
@@ -226,9 +228,7 @@ class IndexRepair:
         tidy = False
         while True:
             await asyncio.sleep(MEND_SECONDS)
-            projector = self._writer.projector
-            if not isinstance(projector, SharedProjector):
-                continue
+            projector = self._projector
             try:
                 # Before anything else that may fail: from here on it is told that the index is out
                 # of reach, and nobody waits any more for what may take long to answer.

@@ -40,7 +40,9 @@ class SharedHome:
     """How large it may be for this node to make it in memory, when it has to be filled."""
 
 
-async def join(ledger: Ledger, build: Build, tell: Tell, shared: SharedHome) -> Recovered:
+async def join(
+    ledger: Ledger, build: Build, tell: Tell, shared: SharedHome
+) -> Recovered[SharedProjector]:
     """Return the state at the ledger's head, beside an index that other nodes fold into."""
     kept = await ledger.receipts_through()
     receipts = ReceiptBuffer()

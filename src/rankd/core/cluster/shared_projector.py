@@ -32,6 +32,7 @@ from rankd.core.projector import (
     BEGINNING,
     FACTS_TOGETHER_MAX,
     UNREAD,
+    Ask,
     Projector,
     Tell,
     keyed,
@@ -47,6 +48,7 @@ from rankd.ports import (
     Archive,
     LedgerReader,
     Progress,
+    Ranked,
     RankIndex,
     Ranking,
     SharedIndex,
@@ -166,6 +168,23 @@ class SharedProjector(Projector):
     async def fallback_moment(self, index: RankIndex, ranking: Ranking) -> Position | None:
         """Return the position at which a fallback index knows a ranking; None for other indexes."""
         return await index.moment(ranking) if isinstance(index, FallbackIndex) else None
+
+    def asker(self, ranking: Ranking) -> Ask | None:
+        """Return a function that asks the index for places; None while another one is read."""
+        if self.readable is not self.shared:
+            return None
+        since = self.state.boards[ranking.board].turned_since
+
+        def ask(player: str, tell: Callable[[Ranked | None], None]) -> bool:
+            floor = max(self._floor, since)
+
+            def judge(found: Ranked | None) -> None:
+                # What lost what it had must not be believed; the reader sees to it that it is said.
+                tell(found if found is not None and found.as_of >= floor else None)
+
+            return self.shared.ask_rank(ranking, player, judge)
+
+        return ask
 
     def set_fallback(self, archive: Archive, lists: TopLists | None) -> None:
         """Answer reads from the fallback index, unless this node has a copy of its own."""
