@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.standins import PURE
+from tests.standins import PURE, native_part
 
 from rankd.adapters.sqlite import player_entries as entries
 from rankd.adapters.sqlite.blocks import GENESIS, seal
@@ -26,10 +26,11 @@ from rankd.model.facts import (
 from rankd.model.window import Instant
 
 SEED = bytes(range(16))
-SCANS = [entries.scan_plain] if PURE else [entries.scan_plain, entries.scan]
-SORTS = [entries.sort_plain] if PURE else [entries.sort_plain, entries.sort]
-FINDS = [entries.find_plain] if PURE else [entries.find_plain, entries.find]
-HASHES = [entries.siphash_plain] if PURE else [entries.siphash_plain, entries.siphash]
+NATIVE = [] if PURE else [native_part("rankd.adapters.sqlite._player_entries")]
+SCANS = [entries.scan_plain, *(part.scan for part in NATIVE)]
+SORTS = [entries.sort_plain, *(part.sort for part in NATIVE)]
+FINDS = [entries.find_plain, *(part.find for part in NATIVE)]
+HASHES = [entries.siphash_plain, *(part.siphash for part in NATIVE)]
 
 texts = st.text(max_size=40)
 values = st.recursive(

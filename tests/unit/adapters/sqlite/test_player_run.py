@@ -47,6 +47,7 @@ def found(
 
 def test_a_players_facts_are_found_between_any_two_positions(run: PlayerRun) -> None:
     assert run.pages == 6
+    assert sum(len(run.page(number)) for number in range(6)) == 12 * len(NAMES)
     for player in ("hot", "p0", "p3", "nobody"):
         for board in (None, "b0", "b1", "b2"):
             for after, before in ((0, 9_999), (0, 1), (500, 501), (500, 1_000), (1_999, 2**41)):

@@ -1,11 +1,13 @@
 """Runs are built behind the appends, and built again whatever becomes of them."""
 
 import asyncio
+import random
 import shutil
 from pathlib import Path
 
 import pytest
 from tests.unit.adapters.sqlite.runs_building import (
+    NOW,
     RANGE_FACTS,
     assert_complete,
     built,
@@ -15,11 +17,12 @@ from tests.unit.adapters.sqlite.runs_building import (
     small_runs,
 )
 
-from rankd.adapters.sqlite import SQLiteLedger, player_run_builder
+from rankd.adapters.sqlite import SQLiteLedger, player_run_builder, player_runs
 from rankd.adapters.sqlite.database import FILE, PLAYERS
 from rankd.adapters.sqlite.offline import OfflineLedger
-from rankd.adapters.sqlite.player_run import RunRange
+from rankd.adapters.sqlite.player_run import PlayerRun, RunRange
 from rankd.adapters.sqlite.read_only import ReadOnlyLedger
+from rankd.model.facts import ScoreSubmitted
 from rankd.model.window import Instant
 
 pytestmark = pytest.mark.anyio
@@ -108,6 +111,33 @@ async def test_a_damaged_run_is_built_again(tmp_path: Path) -> None:
                     await built(ledger)
                     await assert_complete(ledger)
                     covered(tmp_path)
+
+
+async def test_runs_of_many_pages_are_merged_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(player_run_builder, "MERGED_PAGES", 1)
+    monkeypatch.setattr(player_runs, "RANGE_FACTS", 1_500)
+    monkeypatch.setattr(player_runs, "MERGED_RUNS", 3)
+    dice = random.Random(4)
+    async with SQLiteLedger.open(tmp_path) as ledger:
+        for _ in range(24):
+            players = [f"p{int(dice.paretovariate(0.3)) % 500}" for _ in range(700)]
+            await ledger.append([ScoreSubmitted("b", one, scores=(1,)) for one in players], now=NOW)
+            await built(ledger)
+        assert len(runs_in(tmp_path)) < 5
+        await assert_complete(ledger)
+        largest = PlayerRun(
+            max((tmp_path / PLAYERS).iterdir(), key=lambda path: path.stat().st_size)
+        )
+        pages = [largest.page(number) for number in range(largest.pages)]
+        entries = b"".join(pages)
+        assert len(pages) > 15
+        assert len(entries) == 12 * (largest.range.last + 1 - largest.range.first)
+        assert entries == b"".join(
+            sorted(entries[at : at + 12] for at in range(0, len(entries), 12))
+        )
+        largest.close()
 
 
 async def test_a_folder_that_cannot_be_written_costs_only_time(
