@@ -27,14 +27,16 @@ LIBRARIES="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so
 
 LD_PRELOAD="$LIBRARIES" "$PYTHON" - <<'PROOF'
 import pathlib
+from rankd.adapters.sqlite import _player_entries
 from rankd.templates import _native
 from rankd.rank import _ranklist
 
-for binary in map(pathlib.Path, (_ranklist.__file__, _native.__file__)):
+for binary in map(pathlib.Path, (_ranklist.__file__, _native.__file__, _player_entries.__file__)):
     assert "sanitize" in binary.parts, binary
     assert b"__asan_report_load" in binary.read_bytes(), f"{binary}: no AddressSanitizer"
 PROOF
 
 LD_PRELOAD="$LIBRARIES" "$PYTHON" -m pytest -q -p no:cacheprovider -o timeout=1200 \
-    tests/unit/rank tests/unit/forms tests/property/test_rank_list.py tests/property/test_judging.py tests/sanitize
+    tests/unit/rank tests/unit/templates \
+    tests/unit/adapters/sqlite/test_player_entries.py tests/property/test_rank_list.py tests/property/test_judging.py tests/sanitize
 LD_PRELOAD="$LIBRARIES" "$PYTHON" tests/property/rank_soak.py --seconds "${SOAK_SECONDS:-20}"
