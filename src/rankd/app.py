@@ -18,15 +18,13 @@ from time import monotonic
 from rankd import dashboard
 from rankd.api.auth import Authenticator, ReadToken
 from rankd.api.context import ServiceContext
-from rankd.api.descriptors import fit_connections, watching
-from rankd.api.key_uses import hand_on_uses, record_uses
+from rankd.api.keys import hand_on_uses, record_uses
 from rankd.api.metrics import collect
 from rankd.api.rate_limits import limits_of
-from rankd.api.roles import MANAGER, MANAGING, QUERY, ROLES, routes_of
 from rankd.api.routes import ROUTES as API
-from rankd.api.server import Ready, listen, serve
-from rankd.api.worker_link import forwarding
-from rankd.api.workers import workers
+from rankd.api.routing import MANAGER, MANAGING, QUERY, ROLES, routes_of
+from rankd.api.server import Ready, fit_connections, listen, serve, watching_descriptors
+from rankd.api.workers import forwarding, workers
 from rankd.bootstrap import NATIVE, SQLITE, EngineConfig, engine, followed
 from rankd.core.engine import Engine
 from rankd.core.supervisor import Supervisor
@@ -137,7 +135,7 @@ async def service(
             )
         )
         rankd = opened.rankd
-        await stack.enter_async_context(watching(rankd.supervisor))
+        await stack.enter_async_context(watching_descriptors(rankd.supervisor))
         account.opened(rankd)
         loopback = is_loopback(settings.host)
         if not loopback and not rankd.state.keys:
@@ -236,7 +234,7 @@ async def worker(settings: Settings, socket: str, process: str, *, clock: Clock)
         follower, ledger = await stack.enter_async_context(
             followed(place, clock=clock, tell=lambda _: None)
         )
-        await stack.enter_async_context(watching(follower.supervisor))
+        await stack.enter_async_context(watching_descriptors(follower.supervisor))
         auth = Authenticator(
             lambda: follower.state,
             loopback=is_loopback(settings.host),

@@ -51,7 +51,7 @@ from tests.property.embedded_model import DAY
 from tests.property.test_embedded_api import SetClock
 
 from rankd.adapters.redis import RedisIndex
-from rankd.api import key_uses
+from rankd.api import keys
 from rankd.bootstrap import EngineConfig
 from rankd.core.cluster.managers import LedgerTail
 from rankd.testing.servers import ServerMissing
@@ -302,7 +302,7 @@ def test_a_key_that_was_used_on_one_node_counts_on_no_other(
 def test_a_key_expires_on_every_node_and_each_tells_when_it_was_used(
     place: Kept, several: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_uses, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(keys, "USES_SECONDS", 0.05)
     with (
         serving_nodes(place, tmp_path, SetClock(), several.nodes) as nodes,
         connected(nodes) as (first, second, third),

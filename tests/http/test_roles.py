@@ -32,7 +32,7 @@ from tests.property.embedded_model import DAY
 from tests.property.test_embedded_api import SetClock
 
 from rankd.adapters.postgres import PostgresLedger
-from rankd.api.roles import API, INGEST, MANAGER, QUERY
+from rankd.api.routing import API, INGEST, MANAGER, QUERY
 from rankd.core import managers
 from rankd.core.cluster import managers as cluster_managers
 from rankd.model.facts import Position, WindowDropped, WindowOpened, WindowSealed

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from rankd.api.json_body import decode_body
-from rankd.api.messages import Request, Response, json_response
+from rankd import schemas
+from rankd.api.messages import Request, Response, decode_body
 from rankd.api.request_head import SIGNIFICANT
 from rankd.api.routing import Param, Route
 from rankd.errors import LedgerUnavailable, NotRanked, Overloaded
@@ -25,6 +25,10 @@ LARGE = b"[" + b",".join(b'{"rank":%d,"player":"p%d"}' % (n, n) for n in range(1
 class Submission(msgspec.Struct, forbid_unknown_fields=True):
     player: str
     score: int
+
+
+def json_response(value: object) -> Response:
+    return Response(schemas.encode(value))
 
 
 class Service:

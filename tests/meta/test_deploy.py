@@ -23,7 +23,7 @@ import yaml  # type: ignore[import-untyped]
 from tests.not_tested import not_tested
 
 import rankd
-from rankd.api.roles import ROLES
+from rankd.api.routing import ROLES
 from rankd.app import ROUTES
 from rankd.bootstrap import EngineConfig
 from rankd.cli import main

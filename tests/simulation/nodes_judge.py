@@ -15,7 +15,7 @@ import msgspec
 from tests.simulation.nodes_load import Deed, Diary, Read, mark, mark_of
 
 from rankd.adapters.memory.index import NativeIndex
-from rankd.api import render_receipts as shown_receipts
+from rankd.api import render as shown_receipts
 from rankd.core.projector import Projector
 from rankd.core.reader import Reader
 from rankd.core.recovery import IndexHome, folded

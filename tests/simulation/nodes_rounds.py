@@ -33,7 +33,7 @@ from tests.simulation.power_loss import scratch_folder
 
 from rankd.adapters.postgres import PostgresLedger
 from rankd.adapters.redis import RedisIndex
-from rankd.api.roles import ALL, INGEST, MANAGER, QUERY
+from rankd.api.routing import ALL, INGEST, MANAGER, QUERY
 from rankd.errors import IndexUnavailable
 from rankd.testing.proxy import Proxy
 from rankd.testing.redis_servers import ClusterOfRedis, WatchedRedis, redis_cluster, watched_redis

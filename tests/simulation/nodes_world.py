@@ -20,7 +20,7 @@ from typing import IO, Any, NamedTuple
 from tests.standins import fresh_environment
 
 import rankd
-from rankd.api.roles import ALL, INGEST, QUERY
+from rankd.api.routing import ALL, INGEST, QUERY
 from rankd.testing import servers
 from rankd.testing.proxy import Proxy
 from rankd.testing.redis_servers import say

@@ -6,8 +6,7 @@ from typing import Any
 from rankd import schemas
 from rankd.api import render
 from rankd.api.context import ServiceContext, show_time
-from rankd.api.json_body import decode_body
-from rankd.api.messages import Request, Response
+from rankd.api.messages import Request, Response, decode_body
 from rankd.core.preview import Preview
 from rankd.core.state import BoardState, OpenedWindow, SealedWindow, UnrecordedWindow
 from rankd.core.window_schedule import next_turn_of

@@ -6,8 +6,7 @@ import msgspec
 
 from rankd import schemas
 from rankd.api.context import ServiceContext, show_time
-from rankd.api.json_body import decode_body
-from rankd.api.messages import Request, Response
+from rankd.api.messages import Request, Response, decode_body
 from rankd.api.routing import Route
 from rankd.core.steady_clock import ClockOffset
 from rankd.core.time_correction import Corrected

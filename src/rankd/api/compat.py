@@ -26,8 +26,7 @@ import msgspec
 from rankd import schemas
 from rankd.api.auth import Actor
 from rankd.api.context import ServiceContext, show_time
-from rankd.api.json_body import decode_body
-from rankd.api.messages import Request, Response
+from rankd.api.messages import Request, Response, decode_body
 from rankd.api.routing import Handler, Param, Route
 from rankd.api.score_texts import NUMBERS
 from rankd.api.scores import own_key

@@ -1,17 +1,46 @@
-"""The context of handlers: the engine, the Authenticator, caches and configuration."""
+"""The context of handlers: the engine, the Authenticator, the cache of pages and configuration."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from rankd.api.auth import Authenticator
 from rankd.api.exposition import WRITER, WorkerFigures
-from rankd.api.page_cache import PageCache
+from rankd.api.messages import Response
 from rankd.core.engine import Engine
 from rankd.core.read_engine import ReadEngine
 from rankd.core.search import PlayerSearch
 from rankd.model.window import Instant
 from rankd.ports import Clock, LedgerReader
+
+PAGES_MAX = 4096
+"""Cached pages; of a hundred rows each that is some 40 MB."""
+
+
+class PageCache:
+    """Rendered pages of the latest position, which are read thousands of times until the next.
+
+    The key has all that a page depends on: the ranking, its offset and length, its position, and
+    the position of the last profile change. At a later position the key differs, so a cached page
+    is never stale.
+    """
+
+    __slots__ = ("_at", "_pages")
+
+    def __init__(self) -> None:
+        self._at: Hashable = None
+        self._pages: dict[Hashable, Response] = {}
+
+    def find(self, at: Hashable, what: Hashable) -> Response | None:
+        """Return a page as of the moment ``at``, if cached."""
+        return self._pages.get(what) if at == self._at else None
+
+    def keep(self, at: Hashable, what: Hashable, page: Response) -> None:
+        """Cache a page; drop all pages of an earlier moment."""
+        if at != self._at or len(self._pages) >= PAGES_MAX:
+            self._at, self._pages = at, {}
+        self._pages[what] = page
+
 
 MIN_POSITION_SECONDS_MAX = 5.0
 """The longest wait of a read for its ``min_position``."""

@@ -1,14 +1,12 @@
-"""Handlers for operators: liveness, readiness, metrics and API reference."""
+"""Handlers for operators: liveness, readiness and metrics."""
 
 from collections.abc import Iterator
 
 from rankd import schemas
 from rankd.api.context import ServiceContext
-from rankd.api.messages import HTML, Request, Response
+from rankd.api.messages import Request, Response
 from rankd.api.metrics import scrape
-from rankd.api.openapi import DOCS_PAGE, document
-from rankd.api.roles import INGEST, QUERY
-from rankd.api.routing import Route
+from rankd.api.routing import INGEST, QUERY, Route
 
 METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -80,18 +78,6 @@ async def metrics(service: ServiceContext, request: Request) -> Response:
     return Response(await scrape(service), content_type=METRICS_TYPE)
 
 
-async def openapi(service: ServiceContext, request: Request) -> Response:
-    """Return the OpenAPI document."""
-    del service, request
-    return Response(document(), cache_control=b"public, max-age=300")
-
-
-async def docs(service: ServiceContext, request: Request) -> Response:
-    """Return the API reference as a page, without external resources."""
-    del service, request
-    return Response(DOCS_PAGE(), content_type=HTML, cache_control=b"public, max-age=300")
-
-
 ROUTES = (
     Route(
         method="GET",
@@ -108,6 +94,4 @@ ROUTES = (
         responses={200: schemas.Health, 503: schemas.Health},
     ),
     Route(method="GET", path="/metrics", operation="metrics", handler=metrics, gathers=True),
-    Route(method="GET", path="/openapi.json", operation="openapi", handler=openapi),
-    Route(method="GET", path="/docs", operation="docs", handler=docs, any_query=True),
 )

@@ -1,6 +1,15 @@
-"""Handlers of keys: create, list and revoke."""
+"""Keys: handlers that create, list and revoke them, and the record of their last uses.
 
+The Authenticator notes uses in memory; a fact for each would cost as much as a score. Once a
+minute, if a key has a use that is unrecorded, or ``key_use_seconds`` later than the recorded one,
+one fact records the uses of all keys since. With steady use that is a fact an hour, however many
+requests, processes and nodes there are. Workers report their uses to the writer.
+"""
+
+import asyncio
 import secrets
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, date, datetime, time
 from hashlib import sha256
 from typing import Any
@@ -8,11 +17,12 @@ from typing import Any
 import msgspec
 
 from rankd import schemas
+from rankd.api.auth import Authenticator
 from rankd.api.context import ServiceContext, show_time
-from rankd.api.json_body import decode_body
-from rankd.api.messages import Request, Response
+from rankd.api.messages import Request, Response, decode_body
 from rankd.api.routing import Route
-from rankd.errors import FieldError, InvalidRequest, UnknownKey
+from rankd.core.engine import Engine
+from rankd.errors import FieldError, InvalidRequest, RankdError, UnknownKey
 from rankd.model.board import BOARD_NAME_LENGTH_MAX, NAME, UNPRINTABLE
 from rankd.model.facts import ExpiringKeyCreated, KeyCreated, Position
 from rankd.model.submission import read_instant
@@ -205,6 +215,44 @@ async def revoke_key(service: ServiceContext, request: Request) -> Response:
         raise InvalidRequest([FieldError("key", message)])
     position = await service.writer.revoke_key(request.params["key"], actor=actor.name)
     return Response(schemas.encode(schemas.Done(position)))
+
+
+USES_SECONDS = 60.0
+"""The interval at which last uses are checked."""
+
+
+async def record_uses(auth: Authenticator, rankd: Engine, behind_seconds: int) -> None:
+    """Record last uses until cancelled, in the writer; 0 disables it."""
+    while behind_seconds:
+        await asyncio.sleep(USES_SECONDS)
+        used = uses_to_record(auth.used, rankd.state.keys_used, behind_seconds)
+        if used:
+            with suppress(RankdError):  # The next iteration retries.
+                await rankd.note_key_uses(used)
+
+
+async def hand_on_uses(
+    auth: Authenticator, hand_on: Callable[[Mapping[str, Instant]], None]
+) -> None:
+    """Report last uses to the writer until cancelled, in a worker."""
+    reported: Mapping[str, Instant] = {}
+    while True:
+        await asyncio.sleep(USES_SECONDS)
+        used = dict(auth.used)
+        if used != reported:
+            hand_on(used)
+            reported = used
+
+
+def uses_to_record(
+    used: Mapping[str, Instant], recorded: Mapping[str, Instant], behind_seconds: int
+) -> dict[str, Instant]:
+    """Return all unrecorded uses if a key's is its first or ``behind_seconds`` later; else none."""
+    later = {id: at for id, at in used.items() if at > recorded.get(id, -1)}
+    overdue = behind_seconds * 1_000_000
+    if any(id not in recorded or at - recorded[id] >= overdue for id, at in later.items()):
+        return later
+    return {}
 
 
 ROUTES = (

@@ -4,8 +4,7 @@ from typing import Any
 
 from rankd import schemas
 from rankd.api.context import ServiceContext
-from rankd.api.json_body import decode_body
-from rankd.api.messages import Request, Response
+from rankd.api.messages import Request, Response, decode_body
 from rankd.core.reader import check_players
 from rankd.core.state import Profile
 from rankd.errors import FieldError, InvalidProfile, UnknownPlayer

@@ -10,13 +10,17 @@ of that length is one dictionary lookup.
 
 Segments and verbs are split before percent-decoding, so an encoded slash or colon belongs to its
 value: ``/v1/players/a%3Aban:ban`` bans the player ``a:ban``.
+
+The role of a node selects the routes that it serves. With several nodes, those that take scores,
+those that serve reads and the one with the background work can be deployed and scaled separately.
+Every role serves the routes without a scope, such as health and metrics.
 """
 
 import re
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, NoReturn
 from urllib.parse import unquote_to_bytes
 
 from rankd.api.messages import Request, Response
@@ -25,6 +29,7 @@ from rankd.errors import (
     InvalidRequest,
     MalformedRequest,
     MethodNotAllowed,
+    Misdirected,
     NotFound,
     RankdError,
 )
@@ -164,7 +169,7 @@ class Route:
     scope: Scope | None = None
     """The scope that a key must have; None if the route needs no key."""
     hot: bool = False
-    """Whether the fast lane may serve it. ``eager`` has the rules for its handler."""
+    """Whether the fast lane may serve it. ``EagerTask`` has the rules for its handler."""
     quick: Quick | None = None
     """Returns the handler's response without waiting; None if the handler has to answer."""
     plan: MakePlan | None = None
@@ -371,3 +376,28 @@ def _encoded_at(places: tuple[int, ...], path: str, plain: list[str]) -> list[st
     """Return the segments with literals decoded and parameters as sent."""
     encoded = path.split("/")
     return [encoded[n] if n in places else text for n, text in enumerate(plain)]
+
+
+ALL, API, QUERY, INGEST, MANAGER = "all", "api", "query", "ingest", "manager"
+ROLES = (ALL, API, QUERY, INGEST, MANAGER)
+
+MANAGING = (ALL, MANAGER)
+"""Roles that roll windows over on time and store receipts that other nodes left behind."""
+
+
+def routes_of(role: str, routes: Iterable[Route]) -> tuple[Route, ...]:
+    """Return the routes of a node; those outside its role raise Misdirected."""
+    return tuple(route if _answers(role, route) else _left(role, route) for route in routes)
+
+
+def _answers(role: str, route: Route) -> bool:
+    if route.scope is None or role in (ALL, API):
+        return True
+    return (role == QUERY and not route.writes) or (role == INGEST and route.writes)
+
+
+def _left(role: str, route: Route) -> Route:
+    async def handler(_service: Any, _request: Request) -> NoReturn:
+        raise Misdirected(role)
+
+    return replace(route, handler=handler, hot=False, quick=None, plan=None)

@@ -10,11 +10,10 @@ from urllib.parse import quote
 import msgspec
 
 from rankd import schemas
-from rankd.api import render, render_receipts
+from rankd.api import render
 from rankd.api.auth import ANYBODY, Actor
 from rankd.api.context import ServiceContext
-from rankd.api.json_body import DEPTH_MAX, decode_body
-from rankd.api.messages import JSON, Request, Response
+from rankd.api.messages import DEPTH_MAX, JSON, Request, Response, decode_body
 from rankd.api.routing import AllAnswered, BodyPlan
 from rankd.core.writer import DefinitionChanged, WriteResult
 from rankd.errors import (
@@ -132,7 +131,7 @@ def _answer(
         alone = isinstance(told, DefinitionChanged | TooManySegmentValues)  # Handlers retry each.
         answered([None if alone else told] * count)
     else:
-        alike = render_receipts.each_as_json(told)
+        alike = render.each_as_json(told)
         answered(alike or [_outcome(service, answer, board) for answer in told])
 
 
@@ -143,7 +142,7 @@ def _outcome(service: ServiceContext, answer: WriteResult, board: str) -> Respon
 
 def _response(answer: WriteResult, receipt: bytes) -> Response:
     """Return the response of a receipt: 202 if its verdict is not final."""
-    final = answer.receipt is not None and render_receipts.is_final(answer.receipt)
+    final = answer.receipt is not None and render.is_final(answer.receipt)
     return Response(receipt, 200 if final else 202)
 
 
@@ -243,7 +242,7 @@ async def _submit_plain(service: ServiceContext, request: Request) -> Response |
         answers = await service.writer.submit_read(facts, list(boards.values()))
     except (DefinitionChanged, TooManySegmentValues):
         return None
-    results = render_receipts.all_as_json(answers)
+    results = render.all_as_json(answers)
     if results is None:
         told = map(partial(_result, service), answers, [item.board for item in items])
         results = b",".join(told)
@@ -348,12 +347,10 @@ def _told(service: ServiceContext, answer: WriteResult, board: str) -> bytes | R
     if answer.error is not None:
         return answer.error
     if answer.pending is not None:
-        pending = render_receipts.accepted(
-            answer.pending, answer.position, duplicate=answer.duplicate
-        )
+        pending = render.accepted(answer.pending, answer.position, duplicate=answer.duplicate)
         return schemas.encode(pending)
     if answer.receipt is None:
         return UnknownBoard(board)
     if answer.receipt.rejected:
         return service.rankd.rejection(answer.receipt)
-    return render_receipts.as_json(answer.receipt, service.rankd.state.boards)
+    return render.as_json(answer.receipt, service.rankd.state.boards)

@@ -7,8 +7,7 @@ from typing import Any
 from rankd import schemas
 from rankd.api import render
 from rankd.api.context import MIN_POSITION_SECONDS_MAX, ServiceContext
-from rankd.api.json_body import decode_body
-from rankd.api.messages import Request, Response, known_tag
+from rankd.api.messages import Request, Response, decode_body, known_tag
 from rankd.api.routing import Answered, PagePlan, RemotePlan, RouteAnswering, WordPlan
 from rankd.api.score_texts import BY_ACCEPT, text_tag, wants_text
 from rankd.core.reader import LOOKUP_PLAYERS_MAX, RankingView, check_players

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankd.api import render_receipts
+from rankd.api import render
 from rankd.core.receipt_columns import JudgedRun, ReceiptView, RunReceipts
 from rankd.core.state import BoardState, OpenedWindow, Terms
 from rankd.core.writer import WriteResult, WriteResults
@@ -32,7 +32,7 @@ def test_a_receipt_speaks_for_all_time_where_it_can_and_says_if_it_was_given_bef
         "daily": InWindow("daily:2026-11-14", "counted", (5,), None, Rank(1), None, 1),
         "all": InWindow("all", "not_better", (90,), (90,), Rank(2), Rank(2), 4),
     }
-    told = render_receipts.receipt(Receipt("b", "p", Position(9), 1, windows))
+    told = render.receipt(Receipt("b", "p", Position(9), 1, windows))
     assert (told.verdict, told.score, told.previous_score) == (
         "not_better",
         Decimal("9.0"),
@@ -42,7 +42,7 @@ def test_a_receipt_speaks_for_all_time_where_it_can_and_says_if_it_was_given_bef
     assert list(told.windows) == ["daily", "all"]
     assert told.windows["daily"].rank_change is None
     assert b"duplicate" not in encode(told)
-    again = render_receipts.receipt(Receipt("b", "p", Position(9), 1, windows, duplicate=True))
+    again = render.receipt(Receipt("b", "p", Position(9), 1, windows, duplicate=True))
     assert encode(again) == encode(told)[:-1] + b',"duplicate":true}'
 
 
@@ -52,16 +52,14 @@ def test_a_receipt_shows_every_column_where_there_are_several() -> None:
         "all": InWindow("all", "counted", (905, -3), None, Rank(1), None, 1),
     }
     several = Receipt("b", "p", Position(9), 2, windows)
-    told = render_receipts.receipt(several, board_of(2))
+    told = render.receipt(several, board_of(2))
     assert encode(told.columns) == encode(told.windows["all"].columns) == b'{"c0":9.05,"c1":-0.03}'
     assert encode(told.windows["daily"].columns) == b'{"c0":null,"c1":null}'
     assert list(msgspec.json.decode(encode(told)))[-1] == "columns"
     one = {"all": InWindow("all", "counted", (905,), None, Rank(1), None, 1)}
-    single = encode(render_receipts.receipt(Receipt("b", "p", Position(9), 2, one), board_of(1)))
+    single = encode(render.receipt(Receipt("b", "p", Position(9), 2, one), board_of(1)))
     assert b"columns" not in single
-    assert b"columns" not in encode(render_receipts.receipt(several)), (
-        "nobody knows what they are called"
-    )
+    assert b"columns" not in encode(render.receipt(several)), "nobody knows what they are called"
 
 
 def test_a_receipt_that_was_kept_has_the_columns_of_its_time() -> None:
@@ -71,7 +69,7 @@ def test_a_receipt_that_was_kept_has_the_columns_of_its_time() -> None:
     windows = {"all": InWindow("all", "counted", (7, 60), None, Rank(1), None, 1)}
     for position, columns in ((9, {"c0": 7, "c1": 60}), (11, {"c1": 7, "c0": 60})):
         kept = Receipt("b", "p", Position(position), 0, windows, duplicate=True)
-        told = msgspec.json.decode(render_receipts.as_json(kept, {"b": page}))
+        told = msgspec.json.decode(render.as_json(kept, {"b": page}))
         assert told["columns"] == told["windows"]["all"]["columns"] == columns
 
 
@@ -142,7 +140,7 @@ def answers_of(*some: JudgedRun) -> list[WriteResult]:
 
 def in_general(answers: Sequence[WriteResult]) -> list[bytes]:
     found = [answer.receipt for answer in answers if answer.receipt is not None]
-    return [encode(render_receipts.receipt(put_together(one), board_told_of(one))) for one in found]
+    return [encode(render.receipt(put_together(one), board_told_of(one))) for one in found]
 
 
 def board_told_of(receipt: Receipt) -> Board:
@@ -155,21 +153,19 @@ def board_told_of(receipt: Receipt) -> Board:
 @given(runs())
 def test_a_receipt_of_columns_is_shown_as_one_of_objects(told: JudgedRun) -> None:
     answers = answers_of(told)
-    shown = [render_receipts.as_json(one.receipt, {}) for one in answers if one.receipt is not None]
+    shown = [render.as_json(one.receipt, {}) for one in answers if one.receipt is not None]
     assert shown == in_general(answers)
 
 
 def test_rows_are_shown_alike_whichever_is_asked_for_first() -> None:
     """They are shown some at a time, and the last lot is mostly not full."""
-    count = 2 * render_receipts.SHOWN_TOGETHER + 3
-    for row in (0, render_receipts.SHOWN_TOGETHER - 1, render_receipts.SHOWN_TOGETHER, count - 1):
+    count = 2 * render.SHOWN_TOGETHER + 3
+    for row in (0, render.SHOWN_TOGETHER - 1, render.SHOWN_TOGETHER, count - 1):
         answers = answers_of(plain_run(count))
         first = answers[row].receipt
         assert first is not None
-        assert render_receipts.as_json(first, {}) == in_general(answers)[row]
-        shown = [
-            render_receipts.as_json(one.receipt, {}) for one in answers if one.receipt is not None
-        ]
+        assert render.as_json(first, {}) == in_general(answers)[row]
+        shown = [render.as_json(one.receipt, {}) for one in answers if one.receipt is not None]
         assert shown == in_general(answers)
 
 
@@ -182,7 +178,7 @@ def test_answers_are_shown_run_by_run_wherever_they_begin(
     answers = answers_of(one, other)
     start = data.draw(st.integers(0, len(answers) - 1))
     end = data.draw(st.integers(start + 1, len(answers)))
-    shown = render_receipts.all_as_json(answers[start:end])
+    shown = render.all_as_json(answers[start:end])
     assert shown == b",".join(in_general(answers)[start:end])
 
 
@@ -198,11 +194,11 @@ def test_answers_that_nobody_made_are_shown_as_those_that_were(
     end = data.draw(st.integers(start + 1, rows))
     made = [WriteResult(*item) for item in receipts_of.items()][start:end]
     assert (list(lazy[start:end]), len(lazy[start:end])) == (made, end - start)
-    assert render_receipts.all_as_json(lazy[start:end]) == render_receipts.all_as_json(made)
+    assert render.all_as_json(lazy[start:end]) == render.all_as_json(made)
     others = WriteResults([*lazy.positions[start:end], Position(10**9)], receipts_of)
     assert others[-1].receipt is None
-    assert render_receipts.all_as_json(others) is None
-    assert render_receipts.all_as_json(WriteResults([Position(10**9)], receipts_of)) is None
+    assert render.all_as_json(others) is None
+    assert render.all_as_json(WriteResults([Position(10**9)], receipts_of)) is None
 
 
 def plain_run(
@@ -216,32 +212,27 @@ def plain_run(
 
 def test_many_are_shown_together_only_where_each_would_be_shown_alone() -> None:
     answers = answers_of(plain_run(3))
-    assert render_receipts.all_as_json(answers) is not None
-    assert render_receipts.all_as_json([]) == b""
+    assert render.all_as_json(answers) is not None
+    assert render.all_as_json([]) == b""
     for place in range(3):
         for other in (
             msgspec.structs.replace(answers[place], duplicate=True),
             msgspec.structs.replace(answers[place], receipt=None),
         ):
-            assert (
-                render_receipts.all_as_json([*answers[:place], other, *answers[place + 1 :]])
-                is None
-            )
+            assert render.all_as_json([*answers[:place], other, *answers[place + 1 :]]) is None
 
 
 @pytest.mark.parametrize("verdict", [OUT_OF_BOUNDS, OVERFLOW])
 def test_a_run_with_one_that_counts_nowhere_is_told_one_by_one(verdict: int) -> None:
-    assert (
-        render_receipts.all_as_json(answers_of(plain_run(2, verdicts=bytes([0, verdict])))) is None
-    )
+    assert render.all_as_json(answers_of(plain_run(2, verdicts=bytes([0, verdict])))) is None
 
 
 def test_only_rows_that_follow_one_another_are_told_together() -> None:
     """Scores to two boards in turn: each board has a run, and no run has the answers in a row."""
     one, other = answers_of(plain_run(2, step=2)), answers_of(plain_run(2, first=2, step=2))
-    assert render_receipts.all_as_json([*one, *other]) is not None
-    assert render_receipts.all_as_json([one[0], other[0], one[1], other[1]]) is None
-    backwards = render_receipts.all_as_json([one[1], one[0]])
+    assert render.all_as_json([*one, *other]) is not None
+    assert render.all_as_json([one[0], other[0], one[1], other[1]]) is None
+    backwards = render.all_as_json([one[1], one[0]])
     assert backwards == b",".join(in_general([one[1], one[0]]))
 
 
@@ -249,13 +240,13 @@ def test_what_no_column_says_as_it_is_shown_is_put_together() -> None:
     (answer,) = answers_of(plain_run(1))
     assert answer.receipt is not None
     assert type(answer.receipt.windows) is ReceiptView
-    told = render_receipts.receipt(msgspec.structs.replace(answer.receipt, decimals=2))
+    told = render.receipt(msgspec.structs.replace(answer.receipt, decimals=2))
     assert encode(told.score) == b"0.05"
     assert encode(told.windows["all"].score) == b"0.05"
-    again = render_receipts.receipt(msgspec.structs.replace(answer.receipt, duplicate=True))
+    again = render.receipt(msgspec.structs.replace(answer.receipt, duplicate=True))
     assert again.duplicate is True
     kept = msgspec.structs.replace(answer, receipt=put_together(answer.receipt))
     scaled = msgspec.structs.replace(
         answer, receipt=msgspec.structs.replace(answer.receipt, decimals=2)
     )
-    assert render_receipts.all_as_json([kept]) is render_receipts.all_as_json([scaled]) is None
+    assert render.all_as_json([kept]) is render.all_as_json([scaled]) is None

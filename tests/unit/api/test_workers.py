@@ -179,7 +179,7 @@ async def test_worker_that_cannot_be_started_is_tried_again(
 async def test_no_worker_is_started_or_waited_for_until_the_ledger_takes_writes(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(workers, "HEALTH_SECONDS", 0.001)
     ledger = Ledger(LedgerUnavailable("no space is left on the disk", applied="no"))
     beside = Workers(Settings(), Addresses(), ledger, 1)
     running = beside.start(Supervisor())

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from rankd.api.roles import ALL, API, INGEST, MANAGER, QUERY, routes_of
 from rankd.api.routes import ROUTES
+from rankd.api.routing import ALL, API, INGEST, MANAGER, QUERY, routes_of
 from rankd.errors import Misdirected
 
 

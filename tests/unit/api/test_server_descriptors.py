@@ -4,7 +4,7 @@ import subprocess
 import sys
 from textwrap import dedent
 
-from rankd.api.descriptors import FILES_RESERVED, fit_connections
+from rankd.api.server import FILES_RESERVED, fit_connections
 from rankd.settings import Settings
 
 
@@ -29,7 +29,7 @@ def test_soft_limit_is_raised_before_connections_are_fewer() -> None:
     said = in_process(
         """
         import resource
-        from rankd.api.descriptors import fit_connections
+        from rankd.api.server import fit_connections
         from rankd.settings import Settings
         resource.setrlimit(resource.RLIMIT_NOFILE, (64, 1_300))
         print(fit_connections(Settings(connections_max=1_000)).connections_max)
@@ -43,7 +43,7 @@ def test_connections_fit_below_a_hard_limit_and_the_log_tells() -> None:
     said = in_process(
         """
         import resource
-        from rankd.api.descriptors import fit_connections
+        from rankd.api.server import fit_connections
         from rankd.settings import Settings
         for limit in (1_000, 100):
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
@@ -58,15 +58,15 @@ def test_log_tells_when_no_descriptor_is_left_and_when_there_is_one_again() -> N
     said = in_process(
         """
         import asyncio, logging, os, resource
-        from rankd.api import descriptors
+        from rankd.api import server
         from rankd.core.supervisor import Supervisor
 
         logging.basicConfig()
-        descriptors.LOOK_SECONDS = 0.001
+        server.DESCRIPTORS_SECONDS = 0.001
 
         async def main():
             resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
-            async with descriptors.watching(Supervisor()):
+            async with server.watching_descriptors(Supervisor()):
                 opened = []
                 try:
                     while True:

@@ -2,8 +2,7 @@
 
 import asyncio
 
-from rankd.api.connection import DEAD, IDLE
-from rankd.api.response_writer import ResponseWriter
+from rankd.api.connection import DEAD, IDLE, ResponseWriter
 
 
 class Connection:

@@ -5,9 +5,8 @@ from functools import partial
 
 import pytest
 
-from rankd.api import worker_metrics
-from rankd.api.exposition import Family, Metric
-from rankd.api.worker_metrics import WorkerMetrics, WorkerSession
+from rankd.api import exposition
+from rankd.api.exposition import Family, Metric, WorkerMetrics, WorkerSession
 
 pytestmark = pytest.mark.anyio
 NAME = "worker-1"
@@ -42,7 +41,7 @@ class Worker:
 
 @pytest.fixture(autouse=True)
 def _little_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_metrics, "ANSWER_SECONDS_MAX", 0.01)
+    monkeypatch.setattr(exposition, "ANSWER_SECONDS_MAX", 0.01)
 
 
 async def figures(metrics: WorkerMetrics) -> tuple[bool, list[float], list[float]]:

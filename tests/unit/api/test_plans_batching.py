@@ -9,11 +9,10 @@ import pytest
 from uvicorn.server import ServerState
 
 from rankd.api.app import App
-from rankd.api.batching import Batching, Outcome
+from rankd.api.connection import ResponseHeads, ResponseWriter
 from rankd.api.messages import Request, Response
-from rankd.api.plans import PLAIN_BYTES_MAX, Plan
+from rankd.api.plans import PLAIN_BYTES_MAX, Batching, Outcome, Plan
 from rankd.api.request_head import RequestHead, parse_head
-from rankd.api.response_writer import ResponseHeads, ResponseWriter
 from rankd.api.routing import AllAnswered, BodyPlan, Route, Router, WordPlan
 from rankd.settings import Settings
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rankd.api.eager import EagerTask
+from rankd.api.fast_lane import EagerTask
 
 
 def drive(

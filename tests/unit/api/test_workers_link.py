@@ -13,10 +13,11 @@ import msgspec
 import pytest
 from tests.unit.core.doubles import FaultyLedger, engine
 
-from rankd.api import worker_link
-from rankd.api.messages import Request, Response, json_response
+from rankd import schemas
+from rankd.api import workers
+from rankd.api.messages import Request, Response
 from rankd.api.routing import Route
-from rankd.api.worker_link import FRAME_BYTES_MAX, WorkerEnd, WriterEnd
+from rankd.api.workers import FRAME_BYTES_MAX, WorkerEnd, WriterEnd
 from rankd.core.supervisor import Supervisor
 from rankd.errors import LedgerUnavailable, NotRanked, Overloaded, RankdError, RequestTooLarge
 from rankd.model.facts import Position
@@ -51,7 +52,7 @@ class Handlers:
             "body": request.body.decode(),
             "client": request.client,
         }
-        return json_response(said, status=202)
+        return Response(schemas.encode(said), 202)
 
     async def refuse(self, _service: Any, request: Request) -> Response:
         raise NotRanked(board="b", window="all", player="p")
@@ -140,7 +141,7 @@ class Writer(NamedTuple):
         self, heard: Heard | None = None, silence_seconds: float = PATIENCE_SECONDS
     ) -> AsyncIterator[Worker]:
         address, heard = await self.receiver.address(), heard or Heard()
-        async with worker_link.forwarding(address, heard, silence_seconds) as forwarder:
+        async with workers.forwarding(address, heard, silence_seconds) as forwarder:
             routes = {route.operation: route for route in forwarder.routes(self.handlers.routes())}
             met = self.listened[0]
             forwarder.say_listening("worker-1")
@@ -299,7 +300,7 @@ async def test_an_answer_is_handed_on_once_the_worker_reads_what_was_written(
 async def test_a_writer_is_heard_of_without_commits_and_tells_what_it_lacks(
     writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_link, "BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(workers, "BEAT_SECONDS", 0.01)
     heard = Heard()
     async with writer.worker(heard):
         await until(lambda: len(heard.positions) > 3)
@@ -313,7 +314,7 @@ async def test_a_writer_is_heard_of_without_commits_and_tells_what_it_lacks(
 async def test_a_worker_hears_which_loops_of_the_writer_fail(
     writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_link, "BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(workers, "BEAT_SECONDS", 0.01)
     heard = Heard()
 
     async def loop() -> None:
@@ -329,17 +330,17 @@ async def test_a_worker_hears_which_loops_of_the_writer_fail(
 async def test_a_writer_that_falls_silent_is_missed_and_waited_for_no_longer(
     writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_link, "BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(workers, "BEAT_SECONDS", 0.01)
     auth = writer.handlers.gates["/"] = asyncio.Event()
     heard, words = Heard(), asyncio.Event()
     words.set()
-    mention = worker_link._mention
+    mention = workers._mention
 
     def silenced(worker: asyncio.StreamWriter, frame: bytes) -> None:
         if words.is_set():
             mention(worker, frame)
 
-    monkeypatch.setattr(worker_link, "_mention", silenced)
+    monkeypatch.setattr(workers, "_mention", silenced)
     async with writer.worker(heard, silence_seconds=0.05) as worker:
         asked = [asyncio.create_task(worker.ask("write")) for _ in range(3)]
         await until(lambda: len(writer.handlers.begun) == 3)
@@ -364,7 +365,7 @@ async def test_a_writer_that_falls_silent_is_missed_and_waited_for_no_longer(
 async def test_a_worker_that_stood_still_itself_does_not_take_the_writer_for_silent(
     writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_link, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(workers, "BEAT_SECONDS", 0.05)
     heard = Heard()
     async with writer.worker(heard, silence_seconds=0.2):
         for _ in range(3):
@@ -383,11 +384,11 @@ async def test_a_worker_that_hears_nothing_is_told_nothing_more() -> None:
         write=written.append,
         transport=SimpleNamespace(get_write_buffer_size=lambda: unheard),
     )
-    worker_link._mention(deaf, b"1")
+    workers._mention(deaf, b"1")
     unheard = 1
-    worker_link._mention(deaf, b"2")
+    workers._mention(deaf, b"2")
     unheard, closing = 0, True
-    worker_link._mention(deaf, b"3")  # A transport that is closed would raise.
+    workers._mention(deaf, b"3")  # A transport that is closed would raise.
     assert written == [b"1"]
 
 
@@ -397,7 +398,7 @@ async def test_a_worker_that_hears_nothing_is_told_nothing_more() -> None:
 async def test_a_worker_refuses_what_is_too_many_at_once(
     writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_link, "UNDERWAY_MAX", 3)
+    monkeypatch.setattr(workers, "UNDERWAY_MAX", 3)
     auth = writer.handlers.gates["/"] = asyncio.Event()
     async with writer.worker() as worker:
         asked = [asyncio.create_task(worker.ask("write")) for _ in range(3)]
@@ -412,11 +413,11 @@ async def test_a_worker_refuses_what_is_too_many_at_once(
 async def test_the_writer_begins_only_so_many_for_a_worker_whatever_that_sends(
     writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_link, "UNDERWAY_MAX", 3)
+    monkeypatch.setattr(workers, "UNDERWAY_MAX", 3)
     auth = writer.handlers.gates["/"] = asyncio.Event()
     async with writer.worker() as worker:
         # It was met under the bound of three.
-        monkeypatch.setattr(worker_link, "UNDERWAY_MAX", 1000)
+        monkeypatch.setattr(workers, "UNDERWAY_MAX", 1000)
         asked = [asyncio.create_task(worker.ask("write")) for _ in range(10)]
         await until(lambda: len(writer.handlers.begun) == 3)
         await a_while()
@@ -429,19 +430,19 @@ async def test_the_writer_begins_only_so_many_for_a_worker_whatever_that_sends(
 async def test_the_writer_takes_no_more_from_a_worker_that_does_not_hear_its_answers(
     writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_link, "UNDERWAY_MAX", 4)
+    monkeypatch.setattr(workers, "UNDERWAY_MAX", 4)
     reader, deaf = await asyncio.open_unix_connection(await writer.receiver.address())
     for number in range(50):
-        handed = worker_link.ForwardedRequest(number, "large", "POST", "/", {}, {}, {}, b"", "")
-        deaf.write(worker_link._frame(handed))
+        handed = workers.ForwardedRequest(number, "large", "POST", "/", {}, {}, {}, b"", "")
+        deaf.write(workers._frame(handed))
     await until(lambda: len(writer.handlers.begun) > 0)
     await a_while()
     assert len(writer.handlers.begun) < 20, "fifty megabytes would wait in memory"
     numbers: list[int] = []
-    frames = worker_link._frames(reader)
+    frames = workers._frames(reader)
     while len(numbers) < 50:
-        answer = worker_link._to_worker(await anext(frames))
-        assert isinstance(answer, worker_link.ForwardedResponse)
+        answer = workers._to_worker(await anext(frames))
+        assert isinstance(answer, workers.ForwardedResponse)
         numbers.append(answer.number)
     assert sorted(numbers) == list(range(50)), "all the same, none is lost"
     await frames.aclose()  # type: ignore[attr-defined]
@@ -453,7 +454,7 @@ async def test_a_worker_refuses_what_a_writer_that_hangs_does_not_take(
     writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with writer.worker() as worker:
-        monkeypatch.setattr(WorkerEnd, "_unsent", lambda _: worker_link.UNSENT_BYTES_MAX + 1)
+        monkeypatch.setattr(WorkerEnd, "_unsent", lambda _: workers.UNSENT_BYTES_MAX + 1)
         with pytest.raises(Overloaded):
             await worker.ask("write")
     assert writer.handlers.begun == []
@@ -462,7 +463,7 @@ async def test_a_worker_refuses_what_a_writer_that_hangs_does_not_take(
 async def test_a_body_no_frame_can_carry_is_refused_and_the_next_is_served(
     writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_link, "BODY_BYTES_MAX", 10)
+    monkeypatch.setattr(workers, "BODY_BYTES_MAX", 10)
     async with writer.worker() as worker:
         with pytest.raises(RequestTooLarge):
             await worker.ask("write", body=b"12345678901")
@@ -474,7 +475,7 @@ async def test_whoever_sends_a_frame_too_large_is_cut_off_and_others_are_not(
 ) -> None:
     async with writer.worker() as worker:
         reader, stranger = await asyncio.open_unix_connection(await writer.receiver.address())
-        stranger.write(worker_link._LENGTH.pack(FRAME_BYTES_MAX + 1) + b"...")
+        stranger.write(workers._LENGTH.pack(FRAME_BYTES_MAX + 1) + b"...")
         assert await reader.read() == b""
         stranger.close()
         await stranger.wait_closed()

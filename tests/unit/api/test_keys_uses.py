@@ -7,8 +7,8 @@ from hashlib import sha256
 import pytest
 from tests.unit.api.handling import Working, working
 
-from rankd.api import key_uses
-from rankd.api.key_uses import hand_on_uses, record_uses, uses_to_record
+from rankd.api import keys
+from rankd.api.keys import hand_on_uses, record_uses, uses_to_record
 from rankd.errors import InvalidRequest, LedgerUnavailable
 from rankd.model.facts import KeyCreated, KeysUsed, Position
 from rankd.settings import Settings
@@ -46,7 +46,7 @@ async def create(at: Working, id: str = "k") -> None:
 
 
 async def test_uses_are_recorded_in_one_fact(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_uses, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(keys, "USES_SECONDS", 0.001)
     async with working() as at:
         await create(at)
         shown = {"authorization": "Bearer k"}
@@ -70,7 +70,7 @@ async def test_uses_are_recorded_in_one_fact(monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_a_ledger_that_takes_nothing_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_uses, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(keys, "USES_SECONDS", 0.001)
     async with working() as at:
         await create(at)
         at.service.auth.note_uses({"k": 5})
@@ -97,7 +97,7 @@ async def test_nothing_is_recorded_where_that_is_switched_off() -> None:
 
 
 async def test_another_process_hands_its_uses_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_uses, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(keys, "USES_SECONDS", 0.001)
     async with working() as at:
         await create(at)
         told: list[Mapping[str, int]] = []

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankd.api.json_body import DEPTH_MAX, decode_body, decode_json
-from rankd.api.messages import Request
+from rankd.api.messages import DEPTH_MAX, Request, decode_body, decode_json
 from rankd.errors import InvalidRequest, MalformedRequest, UnsupportedMediaType
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from rankd.api import page_cache
+from rankd.api import context
+from rankd.api.context import PageCache
 from rankd.api.messages import Response
-from rankd.api.page_cache import PageCache
 
 ONE, OTHER = Response(b"1"), Response(b"2")
 
@@ -28,7 +28,7 @@ def test_a_moment_takes_the_place_of_the_one_before() -> None:
 
 
 def test_so_many_are_kept_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_cache, "PAGES_MAX", 3)
+    monkeypatch.setattr(context, "PAGES_MAX", 3)
     kept = PageCache()
     for number in range(10):
         kept.keep(1, number, ONE)
