@@ -18,7 +18,9 @@ QUESTIONS ?=
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 WHY    := $(BIN)/python requirements/prerequisites.py and $(BIN)/python setup.py build_ext tell why
-NATIVE := $(wildcard src/rankd/rank/*.[ch] src/rankd/templates/*.[ch] src/rankd/*/*.pyx)
+CYTHON := $(wildcard src/rankd/*/*.pyx src/rankd/*/*/*.pyx)
+NATIVE := $(CYTHON) $(wildcard src/rankd/rank/*.[ch] src/rankd/templates/*.[ch])
+PARTS  := $(subst /,.,$(CYTHON:src/%.pyx=%))
 
 .DEFAULT_GOAL := help
 .PHONY: help run test unit coverage check wheel bench sanitize soak docs format lock clean
@@ -50,7 +52,7 @@ check: $(VENV)/.package $(VENV)/.tools  ## What can be told without running: lin
 wheel: $(VENV)/.run  ## Build a wheel into dist/, the native parts included.
 	@rm -rf build/lib* build/bdist* dist/rankd-*.whl
 	@$(PIP) wheel --no-build-isolation --no-deps --wheel-dir dist .
-	@[ -n "$$RANKD_PURE" ] || [ "$$($(BIN)/python -m zipfile --list dist/rankd-*.whl | grep -c '\.so ')" = 3 ] || \
+	@[ -n "$$RANKD_PURE" ] || [ "$$($(BIN)/python -m zipfile --list dist/rankd-*.whl | grep -c '\.so ')" = $(words $(PARTS)) ] || \
 	  { rm dist/rankd-*.whl; echo "The native parts were not built: $(WHY)"; exit 1; }
 	@ls dist/rankd-*.whl
 
@@ -74,7 +76,7 @@ lock:  ## Choose new versions for requirements/ (needs uv).
 	  --no-header $$of_dev --group $$group pyproject.toml -o requirements/$$group.txt; of_dev="-c requirements/dev.txt"; done
 
 clean:  ## Remove everything that was built, and the environment.
-	rm -rf $(VENV) build dist site src/*.egg-info src/rankd/*/*.so src/rankd/*/*/*.so src/rankd/rank/_ranklist.c src/rankd/templates/_native.c src/rankd/api/_request_head.c src/rankd/adapters/sqlite/_player_entries.c
+	rm -rf $(VENV) build dist site src/*.egg-info src/rankd/*/*.so src/rankd/*/*/*.so $(CYTHON:.pyx=.c)
 
 # Stamps: each file says that a step was done, and is older than what would undo it.
 
@@ -96,7 +98,7 @@ $(VENV)/.tools: requirements/dev.txt $(VENV)/.run
 $(VENV)/.package: pyproject.toml setup.py src/rankd/_version.py $(NATIVE) $(VENV)/.run
 	@echo "compiling the native parts, about half a minute"
 	@$(PIP) install --no-build-isolation --no-deps --editable .
-	@[ -n "$$RANKD_PURE" ] || $(BIN)/python -c 'import rankd.rank._ranklist, rankd.templates._native, rankd.api._request_head, rankd.adapters.sqlite._player_entries' || \
+	@[ -n "$$RANKD_PURE" ] || $(BIN)/python -c '$(PARTS:%=import %;)' || \
 	  { echo "The native parts were not built: $(WHY)"; exit 1; }
 	@touch $@
 

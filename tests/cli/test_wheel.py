@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ("src", "setup.py", "pyproject.toml", "README.md", "LICENSE", "MANIFEST.in")
+SOURCES = ("src", "setup.py", "pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "Makefile")
 BUILT = shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info")
 
 CONTENTS = """
@@ -52,16 +52,34 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.copytree(ROOT / name, folder / "source" / name, ignore=BUILT)
         else:
             shutil.copy(ROOT / name, folder / "source" / name)
-    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
-    build += ["--no-build-isolation", "--no-deps", "--wheel-dir", "dist", "./source"]
-    subprocess.run(build, cwd=folder, check=True, timeout=110)
-    (wheel,) = (folder / "dist").glob("rankd-*.whl")
+    wheel = make_wheel(folder / "source", folder / "tools")
     venv.create(folder / "env", with_pip=False)
     (site,) = (folder / "env" / "lib").glob("python*/site-packages")
     (site / "dependencies.pth").write_text(sysconfig.get_path("platlib"))
     install = [sys.executable, "-m", "pip", "--python", str(folder / "env"), "install", "--quiet"]
     subprocess.run([*install, "--no-deps", "--no-index", str(wheel)], check=True, timeout=100)
     return folder / "env" / "bin"
+
+
+def make_wheel(source: Path, tools: Path) -> Path:
+    """Run ``make wheel`` on a copy of the tree, with this interpreter in place of a new .venv."""
+    (source / "requirements").mkdir()
+    shutil.copy2(ROOT / "requirements" / "run.txt", source / "requirements")
+    (tools / "bin").mkdir(parents=True)
+    python = tools / "bin" / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    for stamp in (".python", ".run"):
+        (tools / stamp).touch()
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("PYTHONPATH", "RANKD_PURE")
+    }
+    command = ["make", "wheel", f"VENV={tools}"]
+    subprocess.run(command, cwd=source, check=True, timeout=110, env=clean)
+    (wheel,) = (source / "dist").glob("rankd-*.whl")
+    return wheel
 
 
 def run(environment: Path, *words: str) -> str:

@@ -206,6 +206,13 @@ def test_the_container_listens_where_its_health_is_asked() -> None:
     assert set(re.findall(r"RANKD_\w+(?==)", text)) <= set(VARIABLES)
 
 
+def test_container_image_is_refused_without_a_native_part() -> None:
+    package = DEPLOY.parent / "src"
+    files = [path.relative_to(package).with_suffix("") for path in package.rglob("*.pyx")]
+    (imported,) = re.findall(r"python -c 'import (.+)'", (DEPLOY / "Dockerfile").read_text())
+    assert {".".join(file.parts) for file in files} <= set(imported.split(", "))
+
+
 @pytest.mark.parametrize("path", UNITS, ids=named)
 def test_a_unit_gives_a_node_its_folder_and_nothing_more(path: Path) -> None:
     service = read_unit(path)["Service"]
