@@ -15,9 +15,9 @@ import sysconfig
 PYTHON_MIN = (3, 11)
 
 PACKAGES = (
-    ("apt-get", "apt install git gcc python3-dev python3-venv make curl"),
+    ("apt-get", "apt install git curl gcc python3-dev python3-venv make"),
     ("dnf", "dnf install git gcc python3-devel make"),
-    ("apk", "apk add git gcc musl-dev linux-headers python3-dev make curl"),
+    ("apk", "apk add git curl gcc musl-dev linux-headers python3-dev make"),
     ("xcode-select", "xcode-select --install"),
 )
 """For each package manager the command that README.md shows."""
