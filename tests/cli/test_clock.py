@@ -47,7 +47,7 @@ def test_time_that_was_wrong_is_corrected(ahead: Served) -> None:
         assert (planned.code, planned.err) == (0, "")
         shown = [line.split(maxsplit=1) for line in planned.out.splitlines()]
         assert shown[0][0] == "wrong" and ["submissions", "2"] in shown
-        assert run(*correct).err.endswith("nobody is here to answer; --yes agrees\n")
+        assert run(*correct).err.endswith("there is no terminal to answer on; --yes agrees\n")
         assert client.top("b", window="monthly").window == wrong
         done = run(*correct, "--reason", "a dead battery", "--yes")
         assert (done.code, done.err) == (0, ""), done

@@ -41,7 +41,7 @@ def test_a_board_is_defined_shown_changed_and_retired(ask: Run, tmp_path: Path) 
         silent = ask("board", *unasked)
         assert silent.code == 1
         last = silent.err.splitlines()[-1]
-        assert last == "rankd: nothing was changed: nobody is here to answer; --yes agrees"
+        assert last == "rankd: nothing was changed: there is no terminal to answer on; --yes agrees"
     agreed = ask("board", "apply", "cup", "--set", "windows=all,weekly", stdin="y\n")
     assert agreed.code == 0
     assert "cup is changed" in agreed.out
@@ -68,8 +68,8 @@ def test_dropping_scores_is_agreed_to_on_its_own(ask: Run, client: Client) -> No
     assert "all: 1 → 0 players\n" in shown.out
     assert "warning: scores could not be ranked any more in all\n" in shown.err
     for done, advice in (
-        (ask(*rename, stdin="y\n"), "nobody is here to answer; --drop-scores agrees"),
-        (ask(*rename, "--drop-scores"), "nobody is here to answer; --yes agrees"),
+        (ask(*rename, stdin="y\n"), "there is no terminal to answer on; --drop-scores agrees"),
+        (ask(*rename, "--drop-scores"), "there is no terminal to answer on; --yes agrees"),
         (ask(*rename, "--yes"), "`rankd board apply` does it with --drop-scores"),
     ):
         assert done.code == 1
@@ -95,7 +95,7 @@ def test_time_that_is_right_is_not_corrected(ask: Run, client: Client) -> None:
     planned = ask("clock", "correct", "--from", 1, "--ahead", 0, "--dry-run")
     assert (planned.code, planned.out.splitlines()[0][:27]) == (0, "wrong from     position 1: ")
     silent = ask("clock", "correct", "--from", 1, "--ahead", 0)
-    assert silent.err.endswith("nobody is here to answer; --yes agrees\n")
+    assert silent.err.endswith("there is no terminal to answer on; --yes agrees\n")
 
 
 def test_scores_are_submitted_and_standings_read(ask: Run, client: Client) -> None:

@@ -153,7 +153,7 @@ def test_where_players_belong_goes_out_of_a_folder_and_comes_back(
     assert "without name: a column has that name already" in done.err
     done = run("import", f"b.{format}", "--board", "b", "--data", "to")
     assert done.code == 0, done.err
-    assert "nothing in it says name" in done.err
+    assert "no row has name" in done.err
     for segment in ("region:eu", "region:=na", "level:3", "pro:true"):
         asked = ("top", "b", "--segment", segment, "--json", "--data")
         found = [json.loads(run(*asked, folder).out)["standings"] for folder in ("from", "to")]
@@ -217,7 +217,7 @@ def test_segments_that_no_row_speaks_of_are_named(ask: Run, client: Client, tmp_
     client.define("others", {"segments": ["region"]})
     done = ask("import", "r.csv", "--board", "others")
     assert (done.code, done.out) == (0, "1 row: 1 counted\n")
-    assert "nothing in it says region" in done.err
+    assert "no row has region" in done.err
     client.define("plain")
     assert "without" not in ask("export", "plain", "--output", "p.csv").err
     assert "nothing" not in ask("import", "r.csv", "--board", "plain").err

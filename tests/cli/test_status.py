@@ -89,3 +89,17 @@ def test_a_folder_is_shown_like_a_service() -> None:
     assert run("status", "--data", "nowhere").code == 1
     assert run("status", "http://127.0.0.1:1", "--data", "folder").code == 2
     assert run("status", "not-a-url").code == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("status", "--url", "http://127.0.0.1:1", "--url", "http://127.0.0.1:2"),
+        ("status", "http://127.0.0.1:1", "--url", "http://127.0.0.1:2"),
+        ("top", "b", "--url", "http://127.0.0.1:1", "--url", "http://127.0.0.1:2"),
+    ],
+)
+def test_no_service_that_is_named_is_passed_over(words: tuple[str, ...]) -> None:
+    done = run(*words)
+    assert done.code == 2
+    assert "rankd status URL URL" in done.err

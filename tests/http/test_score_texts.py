@@ -13,8 +13,8 @@ from tests.http.test_caching import LARGE, tag_of
 
 from rankd import schemas
 from rankd.api.routes import ROUTES
-from rankd.api.routing import Route
-from rankd.api.score_texts import NUMBERS, SCORES, convert
+from rankd.api.routing import NUMBERS, Route
+from rankd.api.score_texts import SCORES, convert
 
 SAFE = 2**53
 """Up to here a JavaScript number is exact. In these tests every score is beyond it, and no other
@@ -219,6 +219,19 @@ def test_a_refusal_stays_as_it_is_and_another_word_is_refused() -> None:
             assert told(refused)["errors"] == [
                 {"field": "numbers", "message": "must be one of number, string"}
             ]
+
+    run(test())
+
+
+def test_routes_without_scores_answer_the_same() -> None:
+    async def test() -> None:
+        async with served(DEFINITION) as service:
+            await play(service)
+            for path in ("/v1/players/p1", "/v1/players?query=p", "/v1/keys", "/readyz"):
+                plain = await service.same(request("GET", path))
+                queried = f"{path}{'&' if '?' in path else '?'}numbers=string"
+                assert await service.same(request("GET", queried)) == plain
+                assert status(plain) == 200
 
     run(test())
 

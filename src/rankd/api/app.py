@@ -7,6 +7,7 @@ decided in those two methods, so both lanes send the same.
 
 import asyncio
 import gzip
+import re
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from rankd.api.routing import Route, RouteMatch, Router
 from rankd.api.score_texts import wants_text, with_text
 from rankd.errors import (
     Corrupt,
+    InvalidSetting,
     MalformedRequest,
     MethodNotAllowed,
     NotFound,
@@ -85,6 +87,21 @@ class Disconnected(Exception):
     """The client disconnected before its request was complete."""
 
 
+_ORIGIN = re.compile(r"null|[a-z][a-z0-9+.-]*://[^/*\sA-Z]+")
+
+
+def read_origin(text: str) -> bytes:
+    """Return an allowed origin as browsers send it. Raises InvalidSetting if none sends it so."""
+    if _ORIGIN.fullmatch(text) is None:
+        raise InvalidSetting(
+            setting="cors_origins",
+            source="the settings",
+            problem="takes origins as browsers send them, such as https://game.example: scheme and "
+            "host in small letters, without * or anything behind the port",
+        )
+    return text.encode()
+
+
 class App:
     """The routes, and the headers and refusals common to all of them. An ASGI application."""
 
@@ -103,7 +120,7 @@ class App:
         self.log = RequestLog(every=settings.access_log, proxies=proxies)
         self.fallback = fallback
         """The ASGI application for paths that no route matches: streams, pages and their files."""
-        self._origins = frozenset(origin.encode() for origin in settings.cors_origins)
+        self._origins = frozenset(map(read_origin, settings.cors_origins))
         self._shares = bool(self._origins) or settings.cors_reads_anywhere
         self._always: tuple[Header, ...] = (
             (b"x-content-type-options", b"nosniff"),

@@ -27,8 +27,7 @@ from rankd import schemas
 from rankd.api.auth import Actor
 from rankd.api.context import ServiceContext, show_time
 from rankd.api.messages import Request, Response, decode_body
-from rankd.api.routing import Handler, Param, Route
-from rankd.api.score_texts import NUMBERS
+from rankd.api.routing import NUMBERS, Handler, Param, Route
 from rankd.api.scores import own_key
 from rankd.core.reader import Page
 from rankd.errors import (

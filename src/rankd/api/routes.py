@@ -13,8 +13,7 @@ from rankd.api import (
     scores,
     standings,
 )
-from rankd.api.routing import Param, Route
-from rankd.api.score_texts import NUMBERS
+from rankd.api.routing import NUMBERS, Param, Route
 from rankd.errors import (
     BoardDiffers,
     DropsScores,

@@ -157,6 +157,15 @@ def _instant(text: str) -> Instant | None:
         return None
 
 
+NUMBERS = Param(
+    name="numbers",
+    choices=("number", "string"),
+    doc="string for scores as text, which JavaScript reads without losing digits; "
+    "wins over Accept: application/json; numbers=string",
+)
+"""The query parameter of routes whose responses have scores. Others accept and ignore it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Route:
     """One route: its path, its handler, its parameters and the scope it needs."""
@@ -226,7 +235,7 @@ class Route:
     ) -> None:
         encoded, _, text = part.replace("+", " ").partition("=")
         name = decode_percent(encoded)
-        param = self._by_name.get(name)
+        param = self._by_name.get(name) or (NUMBERS if name == NUMBERS.name else None)
         if param is None:
             known = ", ".join(self._by_name) or "none"
             message = f"is not a parameter of this path; there are: {known}"
@@ -238,7 +247,8 @@ class Route:
         elif value is None:
             errors.append(FieldError(param.name, param.accepts()))
         seen.add(param.name)
-        values[param.name] = value
+        if name in values:
+            values[name] = value
 
 
 class RouteMatch(NamedTuple):

@@ -14,15 +14,7 @@ from msgspec import Raw
 
 from rankd import schemas
 from rankd.api.messages import JSON, Header, Response
-from rankd.api.routing import Param
-
-NUMBERS = Param(
-    name="numbers",
-    choices=("number", "string"),
-    doc="string for scores as text, which JavaScript reads without losing digits; "
-    "before Accept: application/json; numbers=string",
-)
-"""The query parameter of every route whose response has scores."""
+from rankd.api.routing import NUMBERS
 
 BY_ACCEPT: Header = (b"vary", b"accept")
 """Sent with cacheable responses that have scores."""

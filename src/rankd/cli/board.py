@@ -31,7 +31,7 @@ LISTS = frozenset({"windows", "segments"})
 
 @click.group(cls=FailingGroup)
 def board() -> None:
-    """Define, change, list, show and retire boards; list their windows."""
+    """Define, change, list, show and retire boards; list windows."""
 
 
 # -------------------------------------------------------------------------------- apply
@@ -260,9 +260,10 @@ def list_boards(reach: Target, as_json: bool) -> None:
 @json_option
 @reaching()
 def show(reach: Target, board: str, as_json: bool) -> None:
-    """Show a board: its definition, its open and coming windows and the last closed ones.
+    """Show a board: its definition and its windows.
 
-    With --json it is the API's response, without closed windows; `rankd board windows` lists all.
+    Of closed windows it lists the last ones; `rankd board windows` lists all. With --json it is the
+    API's response, without closed windows.
     """
     with reach.client() as client:
         found = client.board(board)
@@ -288,7 +289,7 @@ def show(reach: Target, board: str, as_json: bool) -> None:
 @json_option
 @reaching()
 def windows(reach: Target, board: str, as_json: bool) -> None:
-    """List the windows of a board, coming, open and closed, newest first."""
+    """List all windows of a board, newest first."""
     with reach.client() as client:
         found = client.windows(board)
     if as_json:

@@ -16,8 +16,8 @@ NEW_ENOUGH = "run a rankd at least as new as the one that wrote the ledger; noth
 
 HINTS = {
     "unreachable": "is `rankd serve` running there? Name it with --url, or a folder with --data",
-    "unauthenticated": "give a key with RANKD_KEY; `rankd keys create` makes one for whoever has "
-    "an admin's key, or, while the service is stopped, for whoever names its folder with --data",
+    "unauthenticated": "give a key with RANKD_KEY; `rankd keys create` makes one, with an admin's "
+    "key, or with --data FOLDER while the service is stopped",
     "forbidden": "use a key that has this scope, and this board; an admin's key sees all of them "
     "with `rankd keys list`",
     "unknown_board": "`rankd board list` shows which there are, `rankd board apply` defines one",
@@ -58,7 +58,7 @@ def insist_on_yes(question: str, *, option: str = "--yes") -> None:
         if sys.stdin.isatty():
             raise
         click.echo(err=True)  # Ends the line of the question.
-        problem = f"nothing was changed: nobody is here to answer; {option} agrees"
+        problem = f"nothing was changed: there is no terminal to answer on; {option} agrees"
         raise CommandFailed(problem) from None
     if not agreed:
         raise click.Abort

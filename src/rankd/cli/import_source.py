@@ -248,6 +248,7 @@ def _csv_rows(
             cells = next(lines)
             if cells:
                 _insist_on_utf8("".join(cells))
+                _insist_on_columns(cells, heads)
                 yield ImportRow(_csv_row(dict(zip(heads, cells, strict=False)), shape), number)
         except StopIteration:
             return
@@ -257,6 +258,15 @@ def _csv_rows(
             # The start of the next row is unknown.
             yield BadRow(number, f"is not CSV: {exc}; what follows was not read")
             return
+
+
+def _insist_on_columns(cells: Sequence[str], heads: Sequence[str]) -> None:
+    """Refuse a row with more cells than columns: 1,234 without quotes would count as 1."""
+    if any(cell.strip() for cell in cells[len(heads) :]):
+        raise _Unreadable(
+            f"has {len(cells)} cells, and there are {len(heads)} columns; a cell with the "
+            "delimiter in it stands in quotes"
+        )
 
 
 def _first(lines: Any) -> list[str]:

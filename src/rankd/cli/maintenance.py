@@ -141,12 +141,12 @@ async def _back_up(data: str, folder: str) -> int:
 @click.argument("folder", type=click.Path(file_okay=False))
 @data_option
 def restore(folder: str, at: ChosenLedger) -> None:
-    """Make a data folder, or a ledger in PostgreSQL, from the backup in FOLDER, and verify it.
+    """Make a data folder, or a ledger in PostgreSQL, from a backup.
 
-    The data folder must be empty or missing: nothing is ever overwritten. With --data
-    postgresql://… FOLDER may also be the data folder of a stopped service. FOLDER may be a ledger
-    at postgresql://… itself, to go back. Every fact is copied unchanged; a copy that was
-    interrupted continues where it ended.
+    FOLDER is the backup; what is made of it is verified. The data folder must be empty or missing:
+    nothing is ever overwritten. With --data postgresql://… FOLDER may also be the data folder of a
+    stopped service. FOLDER may be a ledger at postgresql://… itself, to go back. Every
+    fact is copied unchanged; a copy that was interrupted continues where it ended.
     """
     import rankd
     from rankd.bootstrap import POSTGRESQL

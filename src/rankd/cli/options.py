@@ -195,6 +195,15 @@ class Target:
             yield client
 
 
+ONE_SERVICE = "--url names one service; `rankd status URL URL` takes several"
+
+
+def is_on_command_line(name: str) -> bool:
+    """Whether a parameter of the current command was given as an option or an argument."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is ParameterSource.COMMANDLINE
+
+
 def reaching(
     *, key: tuple[str, ...] = ("--key", "--api-key"), data: bool = True
 ) -> Callable[[Command], Command]:
@@ -203,6 +212,8 @@ def reaching(
     def decorate(command: Command) -> Command:
         @click.option(
             "--url",
+            "urls_named",
+            multiple=True,  # To refuse a second one, which would silently replace the first.
             envvar="RANKD_URL",
             show_envvar=True,
             metavar="URL",
@@ -214,26 +225,25 @@ def reaching(
             envvar="RANKD_KEY",
             show_envvar=True,
             metavar="KEY",
-            help="The key to show it.",
+            help="The API key that is sent.",
         )
         @config_option
         @wraps(command)
-        @click.pass_context
         def reached(
-            ctx: click.Context,
-            /,
             *args: Any,
-            url: str | None,
+            urls_named: tuple[str, ...],
             api_key: str | None,
             config: Path | None,
             data_folder: str | None = None,
             **given: Any,
         ) -> Any:
-            named = ctx.get_parameter_source("url") is ParameterSource.COMMANDLINE
-            if named and data_folder is not None:
+            if len(urls_named) > 1:
+                raise click.UsageError(ONE_SERVICE)
+            if is_on_command_line("urls_named") and data_folder is not None:
                 raise click.UsageError("--url and --data are two places: name one of them")
-            if url is None:
-                url = "" if data_folder is not None else url_of(in_force(config))
+            url = urls_named[0] if urls_named else ""
+            if not url and data_folder is None:
+                url = url_of(in_force(config))
             return command(*args, reach=Target(url, api_key or None, data_folder), **given)
 
         if not data:

@@ -80,7 +80,7 @@ def _cell(fact: "schemas.HistoryItem", name: str) -> str:
 
 @click.group(cls=FailingGroup)
 def player() -> None:
-    """Find and show players; change their names, attributes and friends."""
+    """Find and show players; change names, attributes and friends."""
 
 
 # --------------------------------------------------------------------------------- find

@@ -170,7 +170,7 @@ def import_(reach: Target, source: str, board: str, batch: int, **given: Any) ->
             tally = _send(client, known, rows, batch, unsaid)
     if unsaid and tally["rows"]:
         names = ", ".join(name for name in shape.segments if name in unsaid)
-        click.echo(plain(f"nothing in it says {names}: no segment is made of that"), err=True)
+        click.echo(plain(f"no row has {names}: no player enters a segment by that"), err=True)
     _report(tally)
 
 
@@ -273,8 +273,8 @@ def _report(tally: Counter[str]) -> None:
     if refused:
         were = "was" if refused == 1 else "were"
         raise CommandFailed(
-            f"{refused:,} of {count(rows, 'row')} {were} refused; mend what was refused where it "
-            "is and import again: no row counts twice"
+            f"{refused:,} of {count(rows, 'row')} {were} refused; mend them in the source "
+            "and import again: no row counts twice"
         )
     if rows and tally["seen before"] == rows:
         click.echo("nothing new was counted: an earlier import had every row", err=True)

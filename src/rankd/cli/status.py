@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from rankd.cli.errors import CommandFailed, FailingGroup, insist_on_yes, plain
-from rankd.cli.options import Target, json_option, reaching
+from rankd.cli.options import ONE_SERVICE, Target, is_on_command_line, json_option, reaching
 from rankd.cli.output import add, print_json, print_tables, table
 from rankd.errors import RankdError
 from rankd.settings import shown_place
@@ -35,13 +35,15 @@ class NodeStatus(NamedTuple):
 @json_option
 @reaching()
 def status(reach: Target, urls: tuple[str, ...], as_json: bool) -> None:
-    """Show whether a service accepts requests, its position, and its problems.
+    """Show whether a service accepts requests, and its position.
 
-    Several nodes are named by their URLs; `behind` compares their positions. No key is needed.
-    Exits 1 if one of them accepts no requests.
+    Its problems are listed below. Several nodes are named by their URLs; `behind` compares their
+    positions. No key is needed. Exits 1 if one of them accepts no requests.
     """
     if urls and reach.data is not None:
         raise click.UsageError("URL and --data are two places: name one of them")
+    if urls and is_on_command_line("urls_named"):
+        raise click.UsageError(ONE_SERVICE)
     asked = [replace(reach, url=url, key=None) for url in urls or (reach.url,)]
     nodes = [_asked(each) for each in asked]
     if as_json:
@@ -87,7 +89,7 @@ def _show(nodes: Sequence[NodeStatus]) -> None:
 
 @click.group(cls=FailingGroup)
 def clock() -> None:
-    """Compare ledger time with the clock; confirm a step; correct a wrong time.
+    """Compare ledger time with the clock; confirm or correct it.
 
     If the clock is set while a service runs, ledger time follows only after the step has lasted
     --clock-step-seconds. Each node has its own clock: name its --url.
@@ -98,7 +100,7 @@ def clock() -> None:
 @json_option
 @reaching()
 def show(reach: Target, as_json: bool) -> None:
-    """Show ledger time, the machine's clock, and a step that is not accepted yet."""
+    """Show ledger time, the machine's clock, and a doubted step."""
     with reach.client() as client:
         found = client.clock()
     if as_json:

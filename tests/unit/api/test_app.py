@@ -12,6 +12,7 @@ from starlette.types import Message, Receive, Scope, Send
 from rankd.api.app import CSP, GZIP_BYTES_MIN, App
 from rankd.api.messages import HTML, Request, Response
 from rankd.api.routing import Route, Router
+from rankd.errors import InvalidSetting
 from rankd.settings import Settings
 
 OURS = b"https://game.example"
@@ -112,6 +113,29 @@ def test_an_origin_that_is_set_may_do_everything_and_no_other_may() -> None:
         answer = ask("POST", "/write", (b"origin", stranger), **given)
         assert b"access-control-allow-origin" not in answer.headers
         assert (b"vary", b"origin") in answer.pairs
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "*",
+        "https://*.game.example",
+        "https://game.example/",
+        "game.example",
+        "https://Game.example",
+    ],
+)
+def test_an_origin_that_no_browser_sends_is_refused_at_the_start(text: str) -> None:
+    """It would match nothing, and say so nowhere."""
+    with pytest.raises(InvalidSetting, match="cors_origins") as told:
+        ask("GET", "/read", cors_origins=(OURS.decode(), text))
+    assert "https://game.example" in str(told.value)
+
+
+@pytest.mark.parametrize("text", ["http://localhost:5173", "capacitor://localhost", "null"])
+def test_origins_of_every_scheme_are_taken(text: str) -> None:
+    answer = ask("GET", "/read", (b"origin", text.encode()), cors_origins=(text,))
+    assert answer.headers[b"access-control-allow-origin"] == text.encode()
 
 
 def test_reading_from_anywhere_is_reading_without_credentials() -> None:

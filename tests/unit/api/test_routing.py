@@ -193,6 +193,15 @@ def test_what_is_wrong_with_a_query_is_all_named(query: str, fields: list[str]) 
     assert "evil" not in str(told.value)
 
 
+def test_form_of_scores_may_be_named_where_there_are_none() -> None:
+    """A client sends it with each of its requests."""
+    assert PAGE.read_query("numbers=string&limit=3") == PAGE.read_query("limit=3")
+    assert route("GET", "/x").read_query("numbers=number") == {}
+    for query in ("numbers=text", "numbers=string&numbers=string"):
+        with pytest.raises(InvalidRequest, match="numbers"):
+            PAGE.read_query(query)
+
+
 @pytest.mark.parametrize("query", ["", "score", "score=x"])
 def test_a_required_parameter_must_be_there(query: str) -> None:
     with pytest.raises(InvalidRequest):

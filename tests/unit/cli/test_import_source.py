@@ -193,6 +193,12 @@ LONG = '{"player": "%s"}' % ("x" * (2 * LINE_BYTES_MAX))
             3,
             "has the field lap twice",
         ),
+        (
+            "a.csv",
+            b"player,score\nann,1\nbob,1,234\ncyd,1,\n",
+            3,
+            "has 3 cells, and there are 2 columns",
+        ),
         ("a.jsonl", b'{"player": "ann"}\n"\xff"\n{"player": "cyd"}', 2, "is not UTF-8"),
         ("a.jsonl", f'{{"a": 1}}\n{LONG}\n{{"a": 1}}\n'.encode(), 2, "is longer than"),
         ("a.jsonl", b'{"a": 1}\n' + b"[" * 100_000 + b'\n{"a": 1}\n', 2, "is not JSON"),

@@ -47,6 +47,18 @@ def test_every_command_is_listed() -> None:
     assert [name for name in main.commands if f"\n  {name} " not in listed] == []
 
 
+@pytest.mark.parametrize(
+    "path",
+    [(), *(path for path in commands(main) if isinstance(found(path), click.Group))],
+    ids=" ".join,
+)
+def test_no_line_of_a_list_of_commands_is_cut_off(path: tuple[str, ...]) -> None:
+    listed = CliRunner().invoke(main, [*path, "--help"], terminal_width=80).stdout
+    assert [
+        line for line in listed.splitlines() if line.endswith("...") and "Usage" not in line
+    ] == []
+
+
 def test_the_help_and_the_page_name_a_sorted_set_alike() -> None:
     told = CliRunner().invoke(main, ["import", "--help"]).stdout
     page = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
