@@ -7,7 +7,7 @@ import pytest
 from tests.cli.proxy import cutting
 from tests.cli.running import Served
 
-from rankd.client import AsyncClient, Client, RetryPolicy, Unreachable, told
+from rankd.client import AsyncClient, Client, RetryPolicy, Unreachable, service_error
 from rankd.errors import (
     Invalid,
     NotRanked,
@@ -113,11 +113,11 @@ def test_a_refusal_is_the_error_it_would_be_in_the_engine(client: Client) -> Non
     with pytest.raises(NotRanked) as caught:
         client.standing("refusing", "bob")
     assert caught.value.player == "bob"
-    assert told(caught.value).request_id
+    assert service_error(caught.value).request_id
     with pytest.raises(Invalid) as invalid:
         client.submit("refusing", "ann", "x")
     assert [field for field, _ in invalid.value.errors] == ["score"]
-    assert told(invalid.value).applied == "no"
+    assert service_error(invalid.value).applied == "no"
     with pytest.raises(SubmissionKeyReused):
         client.submit("refusing", "ann", 2, key="k")
     with pytest.raises(UnknownWindow):
@@ -158,7 +158,7 @@ def test_a_key_whose_answer_was_cut_off_is_not_made_twice(service: Served) -> No
         with pytest.raises(Unreachable) as caught:
             rude.retire("never-there")
         assert proxy.delivered == 1
-    assert told(caught.value).applied == "unknown"
+    assert service_error(caught.value).applied == "unknown"
 
 
 def test_threads_share_a_client(client: Client) -> None:

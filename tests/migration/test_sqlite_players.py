@@ -7,9 +7,9 @@ import pytest
 
 from rankd.adapters.sqlite import SQLiteLedger, migration
 from rankd.adapters.sqlite.blocks import GENESIS, seal
-from rankd.adapters.sqlite.keys import hash_of
 from rankd.adapters.sqlite.migration import APPLICATION_ID
 from rankd.adapters.sqlite.queries import MIGRATIONS, QUERIES, SCHEMA_VERSION
+from rankd.adapters.sqlite.recent_keys import hash_of
 from rankd.errors import LedgerUnavailable
 from rankd.model.facts import (
     Fact,

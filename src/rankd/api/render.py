@@ -1,6 +1,6 @@
 """Rendering of standings, pages, projections and receipts for the wire.
 
-A page in columns, and a receipt in columns (``core.receipt_columns``), is rendered from them by a
+A page in columns, and a receipt in columns (``core.receipts``), is rendered from them by a
 template, without the objects in between, of which a receipt has several for each window.
 """
 
@@ -15,7 +15,7 @@ from rankd import schemas
 from rankd.api.context import show_time
 from rankd.api.problems import detail_of, wrong_fields
 from rankd.core.reader import FoundStandings, Page, Projected, RankingView
-from rankd.core.receipt_columns import VERDICT_NAMES, JudgedRun, ReceiptView, RunReceipts
+from rankd.core.receipts import VERDICT_NAMES, JudgedRun, ReceiptView, RunReceipts
 from rankd.core.state import BoardState
 from rankd.core.writer import WriteResult, WriteResults
 from rankd.errors import RankdError
@@ -336,43 +336,43 @@ SHOWN_TOGETHER = 64
 """Rows of a run rendered at once when one of them is read: the others soon will be."""
 
 
-def receipt(told: Receipt, board: Board | None = None) -> schemas.Receipt:
+def receipt(outcome: Receipt, board: Board | None = None) -> schemas.Receipt:
     """Return a receipt for the wire; with ``board``, as defined at the time, also its columns."""
-    speaks = told.first
+    speaks = outcome.first
     return schemas.Receipt(
-        told.board,
-        told.player,
+        outcome.board,
+        outcome.player,
         speaks.verdict,
-        told.shown(speaks.scores),
-        told.shown(speaks.previous_scores),
+        outcome.shown(speaks.scores),
+        outcome.shown(speaks.previous_scores),
         speaks.rank,
         speaks.previous_rank,
         speaks.rank_change,
         speaks.total,
         speaks.percentile,
-        told.position,
-        {name: _in_window(told, each, board) for name, each in told.windows.items()},
-        True if told.duplicate else UNSET,
-        _columns_of(told, speaks, board),
+        outcome.position,
+        {name: _in_window(outcome, each, board) for name, each in outcome.windows.items()},
+        True if outcome.duplicate else UNSET,
+        _columns_of(outcome, speaks, board),
     )
 
 
-def is_final(told: Receipt) -> bool:
+def is_final(outcome: Receipt) -> bool:
     """Whether the verdict is final, not held for review."""
-    return type(told.windows) is ReceiptView or told.first.verdict != "held"
+    return type(outcome.windows) is ReceiptView or outcome.first.verdict != "held"
 
 
-def as_json(told: Receipt, boards: Mapping[str, BoardState]) -> bytes:
+def as_json(outcome: Receipt, boards: Mapping[str, BoardState]) -> bytes:
     """Return a receipt as JSON."""
-    if type(told.windows) is not ReceiptView or told.decimals or told.duplicate:
-        return schemas.encode(receipt(told, _board_of(told, boards)))
-    run, row = told.windows.told
+    if type(outcome.windows) is not ReceiptView or outcome.decimals or outcome.duplicate:
+        return schemas.encode(receipt(outcome, _board_of(outcome, boards)))
+    judged, row = outcome.windows.source
     chunk, place = divmod(row, SHOWN_TOGETHER)
-    some = run.shown.get(chunk)
+    some = judged.shown.get(chunk)
     if some is None:
         start = chunk * SHOWN_TOGETHER
-        end = min(start + SHOWN_TOGETHER, len(run.run.players))
-        some = run.shown[chunk] = _form_of(run).fill_each(_columns(run), start, end)
+        end = min(start + SHOWN_TOGETHER, len(judged.run.players))
+        some = judged.shown[chunk] = _form_of(judged).fill_each(_columns(judged), start, end)
     return some[place]
 
 
@@ -386,14 +386,14 @@ def all_as_json(answers: Sequence[WriteResult]) -> bytes | None:
         receipt = answers[start].receipt
         if receipt is None or type(receipt.windows) is not ReceiptView or receipt.decimals:
             return None
-        told, row = receipt.windows.told
-        if told.rejected():
+        judged, row = receipt.windows.source
+        if judged.rejected():
             return None
-        count = min(len(told.run.players) - row, len(answers) - start)
+        count = min(len(judged.run.players) - row, len(answers) - start)
         some = answers[start : start + count]
-        if any(map(_came_before, some)) or not _in_a_row(some, told, row):
+        if any(map(_came_before, some)) or not _in_a_row(some, judged, row):
             return None
-        runs.append(_form_of(told).fill(_columns(told), row, row + count))
+        runs.append(_form_of(judged).fill(_columns(judged), row, row + count))
         start += count
     return b",".join(runs)
 
@@ -405,8 +405,8 @@ def each_as_json(answers: Sequence[WriteResult]) -> list[bytes] | None:
     rows = _rows_at(answers.receipts, answers.positions)
     if rows is None:
         return None
-    told = answers.receipts.told
-    return _form_of(told).fill_each(_columns(told), rows.start, rows.stop)
+    judged = answers.receipts.judged
+    return _form_of(judged).fill_each(_columns(judged), rows.start, rows.stop)
 
 
 def _run_as_json(receipts: RunReceipts, positions: Sequence[Position]) -> bytes | None:
@@ -414,20 +414,20 @@ def _run_as_json(receipts: RunReceipts, positions: Sequence[Position]) -> bytes 
     rows = _rows_at(receipts, positions)
     if rows is None:
         return None
-    return _form_of(receipts.told).fill(_columns(receipts.told), rows.start, rows.stop)
+    return _form_of(receipts.judged).fill(_columns(receipts.judged), rows.start, rows.stop)
 
 
 def _rows_at(receipts: RunReceipts, positions: Sequence[Position]) -> range | None:
     """Return the rows of a run at these positions; None if a template cannot render them."""
-    told = receipts.told
-    if not positions or told.rejected() or told.run.board.decimals:
+    judged = receipts.judged
+    if not positions or judged.rejected() or judged.run.board.decimals:
         return None
     try:
         first = receipts.row_of(positions[0])
     except KeyError:
         return None
     rows = range(first, first + len(positions))
-    found = told.run.positions[rows.start : rows.stop].tolist()
+    found = judged.run.positions[rows.start : rows.stop].tolist()
     return rows if found == list(positions) else None
 
 
@@ -435,30 +435,32 @@ def _came_before(answer: WriteResult) -> bool:
     return answer.duplicate or answer.receipt is None
 
 
-def _in_a_row(answers: Sequence[WriteResult], told: JudgedRun, first: int) -> bool:
+def _in_a_row(answers: Sequence[WriteResult], judged: JudgedRun, first: int) -> bool:
     """Whether these are the results of consecutive rows, by their positions."""
-    positions = told.run.positions[first : first + len(answers)]
+    positions = judged.run.positions[first : first + len(answers)]
     return [answer.position for answer in answers] == positions.tolist()
 
 
 # ------------------------------------------------------- templates of receipts
 
 
-def _columns(told: JudgedRun) -> tuple[Any, ...]:
+def _columns(judged: JudgedRun) -> tuple[Any, ...]:
     """Return a run's columns: player, position, six for each window, further scores.
 
     The scores of a row are adjacent, so a further column is the same array from a later start.
     """
     further = [
-        verdicts.scores[column:] for verdicts in told.verdicts for column in range(1, told.width)
+        verdicts.scores[column:]
+        for verdicts in judged.verdicts
+        for column in range(1, judged.width)
     ]
-    return (*told.columns(), *further)
+    return (*judged.columns(), *further)
 
 
-def _form_of(told: JudgedRun) -> Form:
-    board = told.run.board
+def _form_of(judged: JudgedRun) -> Form:
+    board = judged.run.board
     columns = tuple(column.name for column in board.columns)
-    return _form(board.name, told.names, told.ids, told.speaks, columns)
+    return _form(board.name, judged.names, judged.ids, judged.speaks, columns)
 
 
 @lru_cache(maxsize=FORMS_MAX)
@@ -521,35 +523,35 @@ _VERDICTS = tuple(map(schemas.encode, VERDICT_NAMES))
 # --------------------------------------------------------- receipts as objects
 
 
-def _board_of(told: Receipt, boards: Mapping[str, BoardState]) -> Board | None:
+def _board_of(outcome: Receipt, boards: Mapping[str, BoardState]) -> Board | None:
     """Return the board as defined when the submission was judged."""
-    if type(told.windows) is ReceiptView:
-        run, _ = told.windows.told
-        return run.run.board
-    page = boards.get(told.board)
-    return None if page is None else page.board_at(told.position)
+    if type(outcome.windows) is ReceiptView:
+        judged, _ = outcome.windows.source
+        return judged.run.board
+    page = boards.get(outcome.board)
+    return None if page is None else page.board_at(outcome.position)
 
 
 def _columns_of(
-    told: Receipt, each: InWindow, board: Board | None
+    outcome: Receipt, each: InWindow, board: Board | None
 ) -> Mapping[str, schemas.Score | None] | UnsetType:
     if board is None:
         return UNSET
     if each.scores is not None:
-        return columns_of(each.scores, board, told.decimals)
+        return columns_of(each.scores, board, outcome.decimals)
     return UNSET if board.width == 1 else dict.fromkeys(column.name for column in board.columns)
 
 
-def _in_window(told: Receipt, each: InWindow, board: Board | None) -> schemas.InWindow:
+def _in_window(outcome: Receipt, each: InWindow, board: Board | None) -> schemas.InWindow:
     return schemas.InWindow(
         each.window,
-        told.shown(each.scores),
+        outcome.shown(each.scores),
         each.rank,
         each.previous_rank,
         each.rank_change,
         each.total,
         each.verdict,
-        _columns_of(told, each, board),
+        _columns_of(outcome, each, board),
     )
 
 

@@ -47,10 +47,10 @@ async def submit_score(service: ServiceContext, request: Request) -> Response:
     body = _with_key(decode_body(request, dict[str, Any]), request)
     body = _of_actor(service, actor, board, body)
     (answer,) = await service.writer.submit(board, [body], actor=actor.name)
-    told = _told(service, answer, board)
-    if isinstance(told, RankdError):
-        raise told
-    return _response(answer, told)
+    shown = _shown(service, answer, board)
+    if isinstance(shown, RankdError):
+        raise shown
+    return _response(answer, shown)
 
 
 class _Plain(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -124,20 +124,21 @@ def _answer(
     answered: AllAnswered,
     board: str,
     count: int,
-    told: Sequence[WriteResult] | Exception,
+    results: Sequence[WriteResult] | Exception,
 ) -> None:
     """Answer a batch of submissions with their results."""
-    if isinstance(told, Exception):
-        alone = isinstance(told, DefinitionChanged | TooManySegmentValues)  # Handlers retry each.
-        answered([None if alone else told] * count)
+    if isinstance(results, Exception):
+        # After these errors, handlers retry each by itself.
+        alone = isinstance(results, DefinitionChanged | TooManySegmentValues)
+        answered([None if alone else results] * count)
     else:
-        alike = render.each_as_json(told)
-        answered(alike or [_outcome(service, answer, board) for answer in told])
+        alike = render.each_as_json(results)
+        answered(alike or [_outcome(service, answer, board) for answer in results])
 
 
 def _outcome(service: ServiceContext, answer: WriteResult, board: str) -> Response | RankdError:
-    told = _told(service, answer, board)
-    return told if isinstance(told, RankdError) else _response(answer, told)
+    shown = _shown(service, answer, board)
+    return shown if isinstance(shown, RankdError) else _response(answer, shown)
 
 
 def _response(answer: WriteResult, receipt: bytes) -> Response:
@@ -171,8 +172,8 @@ async def _submit_each(service: ServiceContext, request: Request) -> Response:
     if not actor.may_profile:
         bodies = [(name, _of_actor(service, actor, name, body)) for name, body in bodies]
     answers = await service.writer.submit_each(bodies, actor=actor.name)
-    told = map(partial(_result, service), answers, [name for name, _ in bodies])
-    each = (next(told) if isinstance(body, dict) else _NO_OBJECT for body in batch.scores)
+    shown = map(partial(_result, service), answers, [name for name, _ in bodies])
+    each = (next(shown) if isinstance(body, dict) else _NO_OBJECT for body in batch.scores)
     return _results(service, b",".join(each))
 
 
@@ -183,8 +184,8 @@ _NO_OBJECT = schemas.encode(
 
 def _result(service: ServiceContext, answer: WriteResult | RankdError, board: str) -> bytes:
     """Return the result of one submission of a batch."""
-    told = answer if isinstance(answer, RankdError) else _told(service, answer, board)
-    return schemas.encode(render.refusal(told)) if isinstance(told, RankdError) else told
+    shown = answer if isinstance(answer, RankdError) else _shown(service, answer, board)
+    return schemas.encode(render.refusal(shown)) if isinstance(shown, RankdError) else shown
 
 
 _RESULTS = Form(
@@ -244,8 +245,8 @@ async def _submit_plain(service: ServiceContext, request: Request) -> Response |
         return None
     results = render.all_as_json(answers)
     if results is None:
-        told = map(partial(_result, service), answers, [item.board for item in items])
-        results = b",".join(told)
+        shown = map(partial(_result, service), answers, [item.board for item in items])
+        results = b",".join(shown)
     return _results(service, results)
 
 
@@ -343,7 +344,7 @@ def own_key(kind: str, key: str, player: str) -> str:
     return f"{kind}/{blake2b(own.encode(), digest_size=32).hexdigest()}"
 
 
-def _told(service: ServiceContext, answer: WriteResult, board: str) -> bytes | RankdError:
+def _shown(service: ServiceContext, answer: WriteResult, board: str) -> bytes | RankdError:
     if answer.error is not None:
         return answer.error
     if answer.pending is not None:

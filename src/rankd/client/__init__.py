@@ -5,6 +5,6 @@ touches a socket. The two classes connect them to a transport.
 """
 
 from rankd.client.clients import AsyncClient, Client
-from rankd.client.responses import RetryPolicy, ServiceError, Unreachable, told
+from rankd.client.responses import RetryPolicy, ServiceError, Unreachable, service_error
 
-__all__ = ["AsyncClient", "Client", "RetryPolicy", "ServiceError", "Unreachable", "told"]
+__all__ = ["AsyncClient", "Client", "RetryPolicy", "ServiceError", "Unreachable", "service_error"]

@@ -72,9 +72,9 @@ class UnansweredCall(NamedTuple):
     """Whether it may have arrived."""
 
 
-def told(error: RankdError) -> ServiceError:
+def service_error(error: RankdError) -> ServiceError:
     """Return the service's report of an error that a client raised."""
-    found = getattr(error, "told", None)
+    found = getattr(error, "service_error", None)
     if isinstance(found, ServiceError):
         return found
     # Raised by the client itself, before anything was sent.
@@ -103,7 +103,7 @@ class Attempts(Generic[T]):
         error = self._read(outcome)
         if error is None:
             return None
-        known = told(error)
+        known = service_error(error)
         self._maybe_applied |= self._call.writes and known.applied != "no"
         again = isinstance(error, Unavailable) and (
             self._call.repeatable or not self._maybe_applied
@@ -181,8 +181,8 @@ def _branch(status: int) -> type[RankdError]:
 
 
 def _tell(error: RankdError, found: ServiceError) -> RankdError:
-    """Attach the service's report to an error, for ``told`` and as attributes."""
+    """Attach the service's report to an error, for ``service_error`` and as attributes."""
     error.__dict__.update(
-        told=found, code=found.code, request_id=found.request_id, applied=found.applied
+        service_error=found, code=found.code, request_id=found.request_id, applied=found.applied
     )
     return error

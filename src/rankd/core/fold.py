@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rankd.core.receipt_columns import JudgedRun, RunReceipts
+from rankd.core.receipts import JudgedRun, RunReceipts
 from rankd.core.state import BoardState, OpenedWindow, State, differing, segments_of
 from rankd.model.board import ScoreRule, Scores
 from rankd.model.facts import (

@@ -26,13 +26,13 @@ SWEPT_TOGETHER = 256
 class PlayerBoards:
     """By player the boards it has submitted to, which include all on which it has an entry."""
 
-    __slots__ = ("_again", "_boards", "_single", "_unswept")
+    __slots__ = ("_again", "_boards", "_single", "unswept")
 
     def __init__(self, known: Iterable[tuple[str, Boards]] = ()) -> None:
         self._boards: dict[str, Boards] = dict(known)
         self._single: dict[Position, Boards] = {}
         """One tuple for all players of one board alone."""
-        self._unswept: list[str] = []
+        self.unswept: list[str] = []
         """Players that may still have a board that is retired."""
         self._again = False
         """Whether another board was retired while players were looked at."""
@@ -72,28 +72,23 @@ class PlayerBoards:
 
     # ------------------------------------------------------------------- retired boards
 
-    @property
-    def swept(self) -> bool:
-        """Whether no player has a retired board, as far as ``retire`` was told of them."""
-        return not self._unswept
-
     def retire(self, board: Position) -> None:
         """Have a retired board forgotten, some players at a time: see ``sweep``."""
         self._single.pop(board, None)
-        if self._unswept:
+        if self.unswept:
             self._again = True
         else:
-            self._unswept = list(self._boards)
+            self.unswept = list(self._boards)
 
     def sweep(self, living: Container[Position]) -> None:
         """Forget retired boards, and players that are on no other, among the next players."""
-        for _ in range(min(SWEPT_TOGETHER, len(self._unswept))):
-            player = self._unswept.pop()
+        for _ in range(min(SWEPT_TOGETHER, len(self.unswept))):
+            player = self.unswept.pop()
             boards = self._boards[player]
             kept = tuple(board for board in boards if board in living)
             if not kept:
                 del self._boards[player]
             elif len(kept) < len(boards):
                 self._boards[player] = self._packed(kept)
-        if not self._unswept and self._again:
-            self._unswept, self._again = list(self._boards), False
+        if not self.unswept and self._again:
+            self.unswept, self._again = list(self._boards), False

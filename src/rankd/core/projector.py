@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rankd.core.board_rebuild import BoardRebuild
 from rankd.core.corrected_windows import CorrectedWindows
 from rankd.core.fold import Fold, MoveBatch, Receipts, merged
-from rankd.core.receipt_buffer import Collect
-from rankd.core.receipt_columns import encoded
+from rankd.core.receipts import Collect, encoded
 from rankd.core.state import State
 from rankd.model.board import Board
 from rankd.model.facts import Position, Recorded, ScoreSubmitted, WindowsCorrected, is_definition

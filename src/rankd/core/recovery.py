@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 from rankd.core.projector import Projector, Tell
-from rankd.core.receipt_buffer import ReceiptBuffer
+from rankd.core.receipts import ReceiptBuffer
 from rankd.core.state import State
 from rankd.core.state_codec import DecodedState, read_notes
 from rankd.errors import SnapshotDamaged

@@ -621,7 +621,7 @@ class State:
 
     def sweep_entrants(self) -> None:
         """Forget some players of retired boards. Only when no fact is to be taken back."""
-        if not self.player_boards.swept:
+        if self.player_boards.unswept:
             self.player_boards.sweep({page.since for page in self.boards.values()})
 
     def concerned(self, player: str, changed: Set[str]) -> list[BoardState]:

@@ -31,7 +31,7 @@ import msgspec
 
 from rankd.core.fold import Receipts
 from rankd.core.projector import Projector, keyed
-from rankd.core.receipt_buffer import ReceiptBuffer
+from rankd.core.receipts import ReceiptBuffer
 from rankd.core.segment_values import SEGMENT_VALUES_MAX, SegmentValues
 from rankd.core.steady_clock import steady
 from rankd.core.window_schedule import Schedule

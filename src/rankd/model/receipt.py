@@ -142,17 +142,17 @@ class Receipt(ReprMixin, msgspec.Struct, frozen=True, eq=False, gc=False):
         yield "percentile", self.percentile
         yield "position", self.position
         yield "duplicate", self.duplicate, False
-        if len(self.windows) > 1 or len(self.first.scores or ()) > 1:  # Else all is told already.
+        if len(self.windows) > 1 or len(self.first.scores or ()) > 1:  # Else that is all.
             yield "windows", dict(self.windows)
 
     def __eq__(self, other: object) -> bool:
         """Whether both are answers to one submission: a repetition gets an equal one."""
         if not isinstance(other, Receipt):
             return NotImplemented
-        return self._told() == other._told() and self.windows == other.windows
+        return self._head() == other._head() and self.windows == other.windows
 
     def __hash__(self) -> int:
-        return hash(self._told())
+        return hash(self._head())
 
     def shown(self, scores: tuple[int, ...] | None) -> int | Decimal | None:
         """Return the first column as people see it."""
@@ -160,28 +160,28 @@ class Receipt(ReprMixin, msgspec.Struct, frozen=True, eq=False, gc=False):
 
     def encode(self) -> bytes:
         """Return the bytes to keep it by."""
-        return _encode(_Kept(*self._told(), dict(self.windows)))
+        return _encode(_Stored(*self._head(), dict(self.windows)))
 
-    def _told(self) -> tuple[str, str, Position, int]:
+    def _head(self) -> tuple[str, str, Position, int]:
         return self.board, self.player, self.position, self.decimals
 
     @staticmethod
     def decode(body: bytes) -> "Receipt":
-        """Return the receipt that was kept, as ``encode`` wrote it or as a form was filled in."""
+        """Return a stored receipt, as ``encode`` wrote it or as a form was filled in."""
         if not body.startswith(b"["):  # With which no receipt in MessagePack begins.
-            kept = _decode(body)
-            return _receipt(kept, kept.windows)
+            stored = _decode(body)
+            return _receipt(stored, stored.windows)
         filled = _decode_filled(body)
-        return _receipt(filled, {name: told.told() for name, told in filled.windows.items()})
+        return _receipt(filled, {name: each.in_window() for name, each in filled.windows.items()})
 
 
 def is_rejected(windows: Mapping[str, InWindow]) -> bool:
     """Whether a submission counts nowhere."""
-    return all(told.verdict == "rejected" for told in windows.values())
+    return all(each.verdict == "rejected" for each in windows.values())
 
 
 class _Head(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """How a receipt that is kept begins. Fields are only ever added at the end of the whole."""
+    """The beginning of a stored receipt. Fields are only ever added at the end of the whole."""
 
     board: str
     player: str
@@ -189,7 +189,7 @@ class _Head(msgspec.Struct, frozen=True, array_like=True, gc=False):
     decimals: int
 
 
-class _Kept(_Head, frozen=True, array_like=True, gc=False):
+class _Stored(_Head, frozen=True, array_like=True, gc=False):
     windows: dict[str, InWindow]
 
 
@@ -206,7 +206,7 @@ class _FilledInWindow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     code: str | None
     message: str | None
 
-    def told(self) -> InWindow:
+    def in_window(self) -> InWindow:
         return InWindow(
             self.window,
             self.verdict,
@@ -229,10 +229,10 @@ def _known(scores: tuple[int | None, ...]) -> tuple[int, ...] | None:
 
 
 def _receipt(head: _Head, windows: dict[str, InWindow]) -> Receipt:
-    told = head.board, head.player, head.position, head.decimals
-    return Receipt(*told, windows, is_rejected(windows))
+    fields = head.board, head.player, head.position, head.decimals
+    return Receipt(*fields, windows, is_rejected(windows))
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Kept).decode
+_decode = msgspec.msgpack.Decoder(_Stored).decode
 _decode_filled = msgspec.json.Decoder(_Filled).decode

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankd.api import render
-from rankd.core.receipt_columns import JudgedRun, ReceiptView, RunReceipts
+from rankd.core.receipts import JudgedRun, ReceiptView, RunReceipts
 from rankd.core.state import BoardState, OpenedWindow, Terms
 from rankd.core.writer import WriteResult, WriteResults
 from rankd.model.board import Board
@@ -145,7 +145,7 @@ def in_general(answers: Sequence[WriteResult]) -> list[bytes]:
 
 def board_told_of(receipt: Receipt) -> Board:
     assert type(receipt.windows) is ReceiptView
-    told, _ = receipt.windows.told
+    told, _ = receipt.windows.source
     return told.run.board
 
 

@@ -15,7 +15,7 @@ from rankd.client.responses import (
     UnansweredCall,
     Unreachable,
     error_of,
-    told,
+    service_error,
 )
 from rankd.errors import Corrupt, NotRanked, RankdError, Refused, Unavailable
 from rankd.http_client import HttpResponse
@@ -37,7 +37,7 @@ def test_every_code_becomes_the_error_of_that_code(code: str) -> None:
     error = error_of(answered(422, code, errors=[{"field": "f", "message": "m"}]), WRITE)
     assert type(error) is RankdError._taken[code]
     assert str(error) == "so it is"
-    assert told(error).request_id == "r1"
+    assert service_error(error).request_id == "r1"
 
 
 def test_what_the_service_sends_is_what_the_client_reads() -> None:
@@ -47,7 +47,7 @@ def test_what_the_service_sends_is_what_the_client_reads() -> None:
     error = error_of(HttpResponse(response.status, {}, response.body), WRITE)
     assert isinstance(error, errors.InvalidSubmission)
     assert error.errors == sent.errors
-    assert told(error) == ("invalid_submission", 422, "r7", "no")
+    assert service_error(error) == ("invalid_submission", 422, "r7", "no")
 
 
 def test_an_error_knows_what_was_asked() -> None:
@@ -81,7 +81,9 @@ def test_an_unknown_code_becomes_the_branch_of_its_status(
 ) -> None:
     for answer in (answered(status, "from_the_future"), HttpResponse(status, {}, b"<html>proxy")):
         assert type(error_of(answer, READ)) is branch
-    assert told(error_of(answered(status, "from_the_future"), READ)).code == "from_the_future"
+    assert (
+        service_error(error_of(answered(status, "from_the_future"), READ)).code == "from_the_future"
+    )
 
 
 def test_the_statuses_of_the_service_lead_to_the_branches_of_its_errors() -> None:
@@ -132,7 +134,7 @@ def test_what_must_not_be_done_twice_is_tried_again_only_if_it_was_surely_not_do
 def test_after_an_attempt_that_nobody_answered_no_refusal_says_it_was_not_applied() -> None:
     with pytest.raises(Refused) as caught:
         attempt(WRITE, LOST, answered(404, "unknown_board", applied="no"))
-    assert told(caught.value).applied == "unknown"
+    assert service_error(caught.value).applied == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -144,14 +146,14 @@ def test_an_unanswered_call_says_whether_it_may_have_been_done(
 ) -> None:
     with pytest.raises(Unreachable) as caught:
         attempt(call, outcome, retries=0)
-    assert told(caught.value).applied == applied
-    assert told(caught.value).code == "unreachable"
+    assert service_error(caught.value).applied == applied
+    assert service_error(caught.value).code == "unreachable"
 
 
 def test_an_answer_that_cannot_be_read_is_told_and_not_tried_again() -> None:
     with pytest.raises(Refused, match="not rankd") as caught:
         attempt(WRITE, HttpResponse(200, {}, b"<html>hello"))
-    assert told(caught.value).applied == "unknown"
+    assert service_error(caught.value).applied == "unknown"
 
 
 def test_waits_grow_and_are_bounded() -> None:
@@ -171,7 +173,7 @@ def test_the_service_is_given_the_time_it_asks_for_within_reason() -> None:
 
 
 def test_an_error_from_elsewhere_has_nothing_to_tell_but_its_code() -> None:
-    assert told(errors.UnknownBoard("b")) == ("unknown_board", None, None, None)
+    assert service_error(errors.UnknownBoard("b")) == ("unknown_board", None, None, None)
 
 
 def test_a_status_that_is_an_answer_is_read_and_not_raised() -> None:

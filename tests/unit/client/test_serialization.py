@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.client.stand_in import AsyncStandIn, StandIn
 
-from rankd.client import AsyncClient, Client, calls, told
+from rankd.client import AsyncClient, Client, calls, service_error
 from rankd.client.calls import Call
 from rankd.client.serialization import encoded
 from rankd.errors import Invalid, InvalidBoard, InvalidProfile, InvalidRequest, InvalidSubmission
@@ -59,7 +59,7 @@ def test_what_is_no_number_is_named(
         build()
     assert type(refused.value) is kind
     assert [error.field for error in refused.value.errors] == fields
-    assert told(refused.value).applied == "no"
+    assert service_error(refused.value).applied == "no"
 
 
 @dataclass

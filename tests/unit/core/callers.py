@@ -12,7 +12,7 @@ from rankd.adapters.memory.index import NativeIndex
 from rankd.core.cluster.shared_writer import SharedWriter
 from rankd.core.engine import Engine
 from rankd.core.projector import Projector
-from rankd.core.receipt_buffer import ReceiptBuffer
+from rankd.core.receipts import ReceiptBuffer
 from rankd.core.state import State
 from rankd.core.supervisor import Supervisor
 from rankd.core.writer import Writer, WriteResult

@@ -47,12 +47,12 @@ def test_sweep_forgets_retired_boards_some_players_at_a_time(
     for player in ("ann", "bob", "cyd", "dee"):
         known.add(player, Position(1))
     known.add("ann", Position(2))
-    assert known.swept
+    assert not known.unswept
     known.retire(Position(1))
     known.sweep({Position(2)})
-    assert (len(known), known.swept) == (2, False)
+    assert (len(known), not known.unswept) == (2, False)
     known.add("cyd", Position(2))  # Whoever enters meanwhile is not forgotten.
-    while not known.swept:
+    while known.unswept:
         known.sweep({Position(2)})
     assert set(dict(known)) >= {"ann"}
     assert all(boards == (2,) for _, boards in known)
@@ -68,7 +68,7 @@ def test_sweep_begins_again_for_a_board_retired_meanwhile(monkeypatch: pytest.Mo
         living.remove(retired)
         known.retire(retired)
         known.sweep(living)
-    while not known.swept:
+    while known.unswept:
         known.sweep(living)
     assert not len(known)
 

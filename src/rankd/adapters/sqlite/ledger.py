@@ -47,12 +47,11 @@ from rankd.adapters.sqlite.database import (
     translated,
 )
 from rankd.adapters.sqlite.db_thread import DatabaseThread
-from rankd.adapters.sqlite.keys import hash_of, identities_of, plain
 from rankd.adapters.sqlite.player_facts import PlayerFacts, question
 from rankd.adapters.sqlite.player_run_builder import PlayerRunBuilder
 from rankd.adapters.sqlite.players import Changes, changes, project
 from rankd.adapters.sqlite.queries import QUERIES, fetch
-from rankd.adapters.sqlite.recent_keys import RecentKeys
+from rankd.adapters.sqlite.recent_keys import RecentKeys, hash_of, identities_of, plain
 from rankd.adapters.sqlite.verification import checksum, verification
 from rankd.errors import LedgerCorrupt, LedgerNotCopied, LedgerUnavailable, RankdError
 from rankd.model.facts import (
@@ -305,7 +304,6 @@ class SQLiteLedger:
         with self._transaction(database):
             batch = self._numbered(database, facts, self._tail)
             tail = self._write(database, batch, self._tail._replace(at=at))
-            project(database, batch.changes)
             self._recent.move(database, len(batch.hashes))
             _keep(database, receipts)
         self._tail = tail
@@ -330,6 +328,8 @@ class SQLiteLedger:
             if batch.hashes:
                 self._recent.add(database, batch.hashes[start:end], block.first)
             tail = tail._replace(head=block.last, link=block.link)
+        if batch.changes:
+            project(database, batch.changes)
         return tail
 
     # ---------------------------------------------------------------------------- copy
@@ -375,7 +375,6 @@ class SQLiteLedger:
             raise LedgerNotCopied(
                 f"the ledger has another place or a later time for the facts at {first} to {last}"
             )
-        project(database, batch.changes)
         return self._write(database, batch, tail._replace(at=at))
 
     @contextmanager

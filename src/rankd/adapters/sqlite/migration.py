@@ -11,9 +11,9 @@ import apsw
 
 from rankd.adapters.sqlite.block_reader import blocks_after
 from rankd.adapters.sqlite.blocks import unpack
-from rankd.adapters.sqlite.keys import hash_of
 from rankd.adapters.sqlite.players import changes, project
 from rankd.adapters.sqlite.queries import MIGRATIONS, QUERIES, SCHEMA_VERSION
+from rankd.adapters.sqlite.recent_keys import hash_of
 from rankd.model.facts import Position, is_submission
 
 APPLICATION_ID = 0x72616E6B
@@ -44,7 +44,8 @@ def _fill_players(database: apsw.Connection) -> None:
     """Fill the player table from the facts, and rehash the keys of windows, which have grown."""
     for block in blocks_after(database, Position(0)):
         facts = unpack(block)
-        project(database, changes(facts, first=block.first))
+        if changed := changes(facts, first=block.first):
+            project(database, changed)
         for position, fact in enumerate(facts, block.first):
             name = None if is_submission(fact) else fact.identity()
             if name is not None:

@@ -74,8 +74,6 @@ def _text(value: object) -> str:
 
 def project(database: apsw.Connection, changes: Changes) -> None:
     """Update the table, within the transaction of the facts."""
-    if not changes:
-        return
     touched = {change.player for _, change in changes}
     before = _rows_of(database, touched)
     after = dict(before)

@@ -23,7 +23,6 @@ from rankd.adapters.sqlite.database import (
     insist_on_our_version,
 )
 from rankd.adapters.sqlite.db_thread import DatabaseThread, stepwise
-from rankd.adapters.sqlite.keys import hash_of
 from rankd.adapters.sqlite.ledger import (
     lacking_receipts,
     last_position,
@@ -34,7 +33,7 @@ from rankd.adapters.sqlite.ledger import (
 from rankd.adapters.sqlite.online_copy import transcribing
 from rankd.adapters.sqlite.player_facts import PlayerFacts, question
 from rankd.adapters.sqlite.queries import QUERIES, fetch
-from rankd.adapters.sqlite.recent_keys import RecentKeys
+from rankd.adapters.sqlite.recent_keys import RecentKeys, hash_of
 from rankd.model.facts import Identity, Position, Recorded
 from rankd.ports import FirstUse, Progress
 

@@ -25,9 +25,9 @@ import msgspec
 
 from rankd.adapters.sqlite.block_reader import blocks_after, facts_at
 from rankd.adapters.sqlite.blocks import GENESIS, Block, follows, unpack
-from rankd.adapters.sqlite.keys import hash_of, identities_of, plain
 from rankd.adapters.sqlite.players import SQLitePlayerRow, changes, fold
 from rankd.adapters.sqlite.queries import MIGRATIONS, QUERIES, fetch
+from rankd.adapters.sqlite.recent_keys import hash_of, identities_of, plain
 from rankd.errors import LedgerCorrupt
 from rankd.model.facts import Position, corrects_time
 from rankd.ports import Progress

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from rankd.core.cluster.index_rebuild import IndexRebuilder, IndexTooLarge, RebuildRunning
 from rankd.core.cluster.shared_projector import SharedProjector
 from rankd.core.projector import Tell
-from rankd.core.receipt_buffer import ReceiptBuffer
+from rankd.core.receipts import ReceiptBuffer
 from rankd.core.state_codec import VERSION, Heading, take_notes
 from rankd.core.writer import Writer, WriteResult
 from rankd.errors import (

@@ -10,7 +10,7 @@ from rankd.core.cluster.index_rebuild import IndexRebuilder, IndexTooLarge, Rebu
 from rankd.core.cluster.shared_projector import PATIENCE_SECONDS, OtherLedger, SharedProjector
 from rankd.core.cluster.state_snapshots import newest_copy
 from rankd.core.projector import FACTS_TOGETHER_MAX, Tell
-from rankd.core.receipt_buffer import ReceiptBuffer
+from rankd.core.receipts import ReceiptBuffer
 from rankd.core.recovery import NOTHING_LINKED, Build, IndexHome, Recovered
 from rankd.errors import IndexUnavailable, InvalidSetting
 from rankd.model.facts import Position

@@ -37,8 +37,7 @@ from rankd.core.projector import (
     Tell,
     keyed,
 )
-from rankd.core.receipt_buffer import Collect, ReceiptBuffer
-from rankd.core.receipt_columns import encoded
+from rankd.core.receipts import Collect, ReceiptBuffer, encoded
 from rankd.core.state import Savepoint, State
 from rankd.core.state_codec import DecodedState, placeholder
 from rankd.errors import IndexForgot, IndexUnavailable, LedgerUnavailable

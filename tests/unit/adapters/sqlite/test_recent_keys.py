@@ -12,9 +12,8 @@ import pytest
 from rankd.adapters.sqlite import SQLiteLedger, online_copy, recent_keys, verification
 from rankd.adapters.sqlite import ledger as adapter
 from rankd.adapters.sqlite.database import FILE
-from rankd.adapters.sqlite.keys import hash_of
-from rankd.adapters.sqlite.players import project
 from rankd.adapters.sqlite.read_only import ReadOnlyLedger
+from rankd.adapters.sqlite.recent_keys import hash_of
 from rankd.errors import LedgerCorrupt, LedgerNotCopied, LedgerUnavailable
 from rankd.model.facts import Identity, Position, Recorded, ScoreSubmitted
 from rankd.model.window import Instant
@@ -155,7 +154,7 @@ async def test_what_was_not_committed_is_not_known(
     async with SQLiteLedger.open(tmp_path) as ledger:
         for number in range(30):
             with monkeypatch.context() as patched:
-                patched.setattr(adapter, "project", full)
+                patched.setattr(adapter, "_keep", full)
                 with pytest.raises(LedgerUnavailable) as refusal:
                     await ledger.append(keyed(f"{number}", "refused"), now=NOW)
                 assert refusal.value.applied == "no"
@@ -172,7 +171,7 @@ async def test_a_reader_is_not_told_of_what_is_under_way(
 ) -> None:
     """Its writer has it in memory before it is committed, and no other connection sees the fact."""
     async with SQLiteLedger.open(tmp_path) as ledger:
-        seen = []
+        seen, keep = [], adapter._keep
 
         def looked(database: apsw.Connection, *rest: object) -> None:
             names = {Identity("b", "k"): hash_of("b", "k")}
@@ -180,9 +179,9 @@ async def test_a_reader_is_not_told_of_what_is_under_way(
             reader = apsw.Connection(str(tmp_path / FILE), flags=apsw.SQLITE_OPEN_READONLY)
             seen.append(adapter.used_before(reader, ledger._recent, ledger._tail.head, names))
             reader.close()
-            project(database, *rest)  # type: ignore[arg-type]
+            keep(database, *rest)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(adapter, "project", looked)
+        monkeypatch.setattr(adapter, "_keep", looked)
         await ledger.append(keyed("k"), now=NOW)
         assert seen == [{}]
 

@@ -22,7 +22,7 @@ from rankd.core.cluster.recovery import SharedHome
 from rankd.core.cluster.shared_projector import SharedProjector
 from rankd.core.engine import Engine
 from rankd.core.fold import MoveBatch
-from rankd.core.receipt_buffer import ReceiptBuffer
+from rankd.core.receipts import ReceiptBuffer
 from rankd.core.recovery import IndexHome, folded
 from rankd.core.window_schedule import windows_at
 from rankd.errors import IndexUnavailable

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from rankd.adapters.memory.ledger import MemoryLedger
-from rankd.core import receipt_buffer
-from rankd.core.receipt_buffer import ReceiptBuffer
+from rankd.core.receipts import ReceiptBuffer
 from rankd.errors import LedgerUnavailable
 from rankd.model.facts import Position, ScoreSubmitted
 from rankd.model.window import Instant
@@ -74,7 +73,7 @@ def test_the_oldest_receipts_of_others_are_dropped_and_own_ones_never() -> None:
 async def test_the_receipts_that_a_ledger_lacks_are_stored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(receipt_buffer, "STORED_TOGETHER_MAX", 2)
+    monkeypatch.setattr("rankd.core.receipts.STORED_TOGETHER_MAX", 2)
     ledger = await ledger_of(5)
     await ledger.keep_receipts([StoredReceipt(Position(2), b"its own")])
     buffer = ReceiptBuffer()

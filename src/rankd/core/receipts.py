@@ -1,12 +1,18 @@
-"""Lazy receipts, over the columns that ``RankIndex.judge`` returns.
+"""Receipts: lazy ones, over the columns of ``RankIndex.judge``, and a buffer of keyed ones.
 
 Most receipts are read for their rank or not at all, so a receipt refers to a row of these columns,
 and its values for a window are built on access.
+
+Receipts of keyed submissions stay in the buffer from the fold until the ledger has stored them.
+This node's own receipts travel with its next append. The receipts of other nodes' submissions, and
+those that came too late for their callers, are stored by ``store_missing``: their own node mostly
+stores them first. A receipt lost in a crash is made again by folding its facts.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -17,7 +23,7 @@ from rankd.model.receipt import InWindow, Receipt, VerdictName
 from rankd.model.standing import Rank
 from rankd.model.submission import OUT_OF_BOUNDS, OVERFLOW, Rejected
 from rankd.ports import OUT_OF_BOUNDS as OUT_OF_BOUNDS_SAID
-from rankd.ports import Run, Verdicts
+from rankd.ports import Ledger, Run, StoredReceipt, Verdicts
 from rankd.templates import Form, PlaceholderKind, parts_of, placeholder
 
 _NAMES: tuple[tuple[VerdictName, Rejected | None], ...] = (
@@ -59,8 +65,8 @@ class JudgedRun:
         """Which window speaks for the whole, as ``Receipt.first`` does."""
         self.ids = tuple(opened.window.id for opened in windows.values())
         self.windows = {
-            name: (opened.window.id, told)
-            for (name, opened), told in zip(windows.items(), verdicts, strict=True)
+            name: (opened.window.id, each)
+            for (name, opened), each in zip(windows.items(), verdicts, strict=True)
         }
         self.run = run
         self.verdicts = verdicts
@@ -71,17 +77,17 @@ class JudgedRun:
 
     def of(self, row: int, name: str) -> InWindow:
         """Return the outcome of a row's submission in a window."""
-        id, told = self.windows[name]
-        verdict, rejected = _NAMES[told.verdicts[row]]
-        rank, previous = told.ranks[row], told.previous_ranks[row]
+        id, verdicts = self.windows[name]
+        verdict, rejected = _NAMES[verdicts.verdicts[row]]
+        rank, previous = verdicts.ranks[row], verdicts.previous_ranks[row]
         return InWindow(
             id,
             verdict,
-            self._scores(told.scores, row) if rank else None,
-            self._scores(told.previous_scores, row) if previous else None,
+            self._scores(verdicts.scores, row) if rank else None,
+            self._scores(verdicts.previous_scores, row) if previous else None,
             Rank(rank) if rank else None,
             Rank(previous) if previous else None,
-            told.totals[row],
+            verdicts.totals[row],
             None if rejected is None else rejected.code,
             None if rejected is None else rejected.message,
         )
@@ -106,7 +112,7 @@ class JudgedRun:
         filled = self._filled.get(chunk)
         if filled is None:
             start, end = chunk * ENCODED_TOGETHER, len(self.run.players)
-            form = _kept_form(self.run.board.name, self.run.board.decimals, self.names, self.ids)
+            form = _stored_form(self.run.board.name, self.run.board.decimals, self.names, self.ids)
             filled = form.fill_each(self.columns(), start, min(start + ENCODED_TOGETHER, end))
             self._filled[chunk] = filled
         return filled[place]
@@ -123,29 +129,29 @@ class JudgedRun:
 class ReceiptView(Mapping[str, InWindow]):
     """The outcome of one submission, by window."""
 
-    __slots__ = ("_row", "_told")
+    __slots__ = ("_judged", "_row")
 
-    def __init__(self, told: JudgedRun, row: int) -> None:
-        self._told = told
+    def __init__(self, judged: JudgedRun, row: int) -> None:
+        self._judged = judged
         self._row = row
 
     def __getitem__(self, name: str) -> InWindow:
-        return self._told.of(self._row, name)
+        return self._judged.of(self._row, name)
 
     def encoded(self) -> bytes:
         """Return the bytes to keep the receipt by that this is a part of."""
-        return self._told.encoded(self._row)
+        return self._judged.encoded(self._row)
 
     @property
-    def told(self) -> tuple[JudgedRun, int]:
+    def source(self) -> tuple[JudgedRun, int]:
         """All windows as columns, and which row of them this is."""
-        return self._told, self._row
+        return self._judged, self._row
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._told.names)
+        return iter(self._judged.names)
 
     def __len__(self) -> int:
-        return len(self._told.names)
+        return len(self._judged.names)
 
     def __repr__(self) -> str:
         return repr(dict(self))
@@ -154,16 +160,16 @@ class ReceiptView(Mapping[str, InWindow]):
 class RunReceipts(Mapping[Position, Receipt]):
     """The receipts of one run by position, each built on access."""
 
-    def __init__(self, told: JudgedRun) -> None:
-        run = told.run
-        self.told = told
+    def __init__(self, judged: JudgedRun) -> None:
+        run = judged.run
+        self.judged = judged
         self._players, self._positions = run.players, run.positions
         self._board, self._decimals = run.board.name, run.board.decimals
-        self._rejected = told.rejected()
+        self._rejected = judged.rejected()
 
     def __getitem__(self, position: Position) -> Receipt:
         row = self.row_of(position)
-        windows, player = ReceiptView(self.told, row), self._players[row]
+        windows, player = ReceiptView(self.judged, row), self._players[row]
         rejected = row in self._rejected
         return Receipt(self._board, player, position, self._decimals, windows, rejected)
 
@@ -195,11 +201,11 @@ def encoded(
 ) -> dict[Position, bytes]:
     """Return the bytes to keep the receipts of some positions by, as ``Receipt.decode`` reads them.
 
-    Those that were told as columns are written from them.
+    Receipts in columns are written from the columns.
     """
     if isinstance(receipts, RunReceipts):
-        told, row_of = receipts.told, receipts.row_of
-        return {position: told.encoded(row_of(position)) for position in positions}
+        judged, row_of = receipts.judged, receipts.row_of
+        return {position: judged.encoded(row_of(position)) for position in positions}
     return {position: _encoded(receipts[position]) for position in positions}
 
 
@@ -209,10 +215,10 @@ def _encoded(receipt: Receipt) -> bytes:
 
 
 @lru_cache(maxsize=FORMS_MAX)
-def _kept_form(board: str, decimals: int, names: Sequence[str], ids: Sequence[str]) -> Form:
+def _stored_form(board: str, decimals: int, names: Sequence[str], ids: Sequence[str]) -> Form:
     """Return the template of stored receipts of a board with one column."""
     windows = {
-        name: _kept_in_window(id, 2 + 6 * place)
+        name: _stored_in_window(id, 2 + 6 * place)
         for place, (name, id) in enumerate(zip(names, ids, strict=True))
     }
     shape = [
@@ -225,7 +231,7 @@ def _kept_form(board: str, decimals: int, names: Sequence[str], ids: Sequence[st
     return Form(parts_of(shape))
 
 
-def _kept_in_window(id: str, first: int) -> list[Any]:
+def _stored_in_window(id: str, first: int) -> list[Any]:
     verdict, score, before, rank, previous, total = range(first, first + 6)
     return [
         id,
@@ -244,3 +250,84 @@ _encode = msgspec.json.encode
 _VERDICTS = [_encode(name) for name in VERDICT_NAMES]
 _CODES = [_encode(None if rejected is None else rejected.code) for _, rejected in _NAMES]
 _MESSAGES = [_encode(None if rejected is None else rejected.message) for _, rejected in _NAMES]
+
+
+OTHERS_MAX = 131_072
+"""Receipts of other nodes' submissions in memory: some 50 MB. The oldest are dropped first: their
+node has had the most time to store them."""
+
+STORED_TOGETHER_MAX = 1_000
+"""Receipts per call of the ledger, of those that another node may have stored."""
+
+Collect = Callable[[Mapping[Position, bytes]], None]
+"""Where a fold puts the receipts of keyed submissions."""
+
+
+class ReceiptBuffer:
+    """The receipts of keyed submissions that the ledger may lack, by position."""
+
+    def __init__(
+        self, own: Mapping[Position, bytes] | None = None, *, others_max: int = OTHERS_MAX
+    ) -> None:
+        self._own: dict[Position, bytes] = dict(own or {})
+        """At most those of one append: the next one takes all of them."""
+        self._others: dict[Position, bytes] = {}
+        self._others_max = others_max
+
+    def __iter__(self) -> Iterator[tuple[Position, bytes]]:
+        """Yield all positions and receipts."""
+        yield from (self._others | self._own).items()
+
+    @property
+    def due(self) -> bool:
+        """Whether there are receipts for the next append."""
+        return bool(self._own)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether more than half of the room for others' receipts is taken."""
+        return 2 * len(self._others) > self._others_max
+
+    def add(self, receipts: Mapping[Position, bytes]) -> None:
+        """Add receipts that the next append is to store."""
+        self._own.update(receipts)
+
+    def add_others(self, receipts: Mapping[Position, bytes]) -> None:
+        """Add receipts that another node may store; drop the oldest ones if there is no room."""
+        others = self._others
+        others.update(receipts)
+        for position in list(islice(others, max(0, len(others) - self._others_max))):
+            del others[position]
+
+    def find(self, position: Position) -> bytes | None:
+        """Return the receipt of a position."""
+        return self._own.get(position) or self._others.get(position)
+
+    def outgoing(self) -> list[StoredReceipt]:
+        """Return the receipts for the next append, which remain until they are ``stored``."""
+        return [StoredReceipt(position, receipt) for position, receipt in self._own.items()]
+
+    def others(self) -> list[Position]:
+        """Return the positions of the receipts that another node may store, oldest first."""
+        return list(self._others)
+
+    def stored(self, positions: Iterable[Position]) -> None:
+        """Forget receipts that the ledger has."""
+        own, others = self._own, self._others
+        for position in positions:
+            own.pop(position, None)
+            others.pop(position, None)
+
+    async def store_missing(self, ledger: Ledger, positions: Iterable[Position]) -> None:
+        """Store those of the receipts that the ledger lacks. Raises LedgerUnavailable."""
+        left = iter(positions)
+        while some := list(islice(left, STORED_TOGETHER_MAX)):
+            lacking = await ledger.lacking_receipts(some)
+            missing = [
+                StoredReceipt(position, receipt)
+                for position in lacking
+                if (receipt := self.find(position)) is not None
+            ]
+            if missing:
+                await ledger.keep_receipts(missing)
+            self.stored(some)

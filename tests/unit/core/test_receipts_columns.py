@@ -5,7 +5,7 @@ from array import array
 import pytest
 from tests.unit.core.doubles import FaultyLedger, bare, bare_in_moves, engine
 
-from rankd.core.receipt_columns import JudgedRun, ReceiptView, RunReceipts, encoded
+from rankd.core.receipts import JudgedRun, ReceiptView, RunReceipts, encoded
 from rankd.core.state import OpenedWindow, Terms
 from rankd.model.board import Board
 from rankd.model.facts import Position
@@ -58,7 +58,7 @@ async def test_what_is_kept_of_columns_says_what_is_kept_of_objects(
     definition: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also of what is rejected, of who is new, and past the rows that are written at once."""
-    monkeypatch.setattr("rankd.core.receipt_columns.ENCODED_TOGETHER", 4)
+    monkeypatch.setattr("rankd.core.receipts.ENCODED_TOGETHER", 4)
     others = {"b": 2} if "columns" in definition else None
     items = [
         {"player": player, "score": score, "columns": others}
@@ -70,7 +70,8 @@ async def test_what_is_kept_of_columns_says_what_is_kept_of_objects(
         receipts = {receipt.position: receipt for receipt in told if receipt is not None}
     assert len(receipts) == len(items)
     assert {type(receipt.windows) for receipt in receipts.values()} == {ReceiptView}
-    (columns,) = {id(receipt.windows.told[0]): receipt.windows.told[0] for receipt in told}.values()  # type: ignore[union-attr]
+    sources = [one.windows.source[0] for one in receipts.values()]  # type: ignore[attr-defined]
+    (columns,) = {id(source): source for source in sources}.values()
     some = list(receipts)[3:15:2]
     for mapping in (receipts, RunReceipts(columns)):
         kept = encoded(mapping, some)
