@@ -113,7 +113,7 @@ class Settings:
     ] = 3_600
     role: Annotated[str, Doc("The roles of this node: all, api, query, ingest or manager.")] = "all"
     node: Annotated[
-        str, Doc("The name of this node in a ledger that several append to; the host's name.")
+        str, Doc("Name of this node in a ledger that several append to; the host's name if absent.")
     ] = ""
     workers: Annotated[int, Doc("Processes that answer; one of them also writes.", 1, 64)] = 1
 

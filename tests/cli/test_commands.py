@@ -52,6 +52,13 @@ def test_a_board_is_defined_shown_changed_and_retired(ask: Run, tmp_path: Path) 
     assert "cup" not in ask("board", "list").out
 
 
+def test_where_there_is_no_board_the_way_to_one_is_shown() -> None:
+    assert run("keys", "create", "--scope", "admin", "--data", "folder").code == 0
+    done = run("board", "list", "--data", "folder")
+    assert (done.code, done.out) == (0, "")
+    assert "`rankd board apply NAME` defines one" in done.err
+
+
 def test_clock_is_shown_and_has_no_step_to_confirm(ask: Run) -> None:
     shown = parsed(ask("clock", "show", "--json"))
     assert (shown["step"], shown["problem"]) == (None, None)

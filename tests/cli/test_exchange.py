@@ -381,7 +381,7 @@ def test_a_member_of_redis_that_cannot_be_read_is_named_and_the_others_count(
     assert (done.code, done.out) == (1, "5 rows: 2 counted, 3 refused\n")
     assert "the member end has the score inf, which has no place in a ranking" in done.err
     assert r"the member \xff\xfe is not UTF-8" in done.err
-    assert "the member half: score must be a whole number" in done.err
+    assert "the member half: score must be a whole number: the board has no decimals" in done.err
     assert done.err.endswith("import again: no row counts twice\n")
     assert [row.player for row in client.walk("odd")] == ["ann", "bob"]
 

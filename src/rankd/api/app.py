@@ -97,7 +97,7 @@ def read_origin(text: str) -> bytes:
             setting="cors_origins",
             source="the settings",
             problem="takes origins as browsers send them, such as https://game.example: scheme and "
-            "host in small letters, without * or anything behind the port",
+            "host in small letters, nothing behind the port; cors_reads_anywhere is for all",
         )
     return text.encode()
 

@@ -248,6 +248,9 @@ def list_boards(reach: Target, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
+    if not found.boards:
+        click.echo("no boards: `rankd board apply NAME` defines one", err=True)
+        return
     shown = table("board", "rule", "players", "next reset", right=["players"], whole=["board"])
     times = _moments([one.next_reset for one in found.boards])
     for one, next_reset in zip(found.boards, times, strict=True):

@@ -367,7 +367,7 @@ def _in_range(scaled: int) -> int:
 def _too_fine(decimals: int) -> str:
     """Return the message, with its remedy: 58.1 + 0.2 as floats is not 58.3."""
     if decimals == 0:
-        return "must be a whole number"
+        return "must be a whole number: the board has no decimals"
     digits = f"{decimals} digit{'s'[: decimals > 1]}"
     return f"must have at most {digits} after the point: round it"
 

@@ -555,6 +555,7 @@ def test_a_score_is_read_exactly(decimals: int, value: object, scaled: int) -> N
         (0, Decimal("-Infinity"), "number"),
         (0, 12.5, "whole number"),
         (0, "12.5", "whole number"),
+        (0, "4.5", "must be a whole number: the board has no decimals"),
         (1, "0.25", "at most 1 digit after the point: round it"),
         (2, 12.345, "at most 2 digits after the point: round it"),
         (3, 58.1 + 0.2, "round it"),
