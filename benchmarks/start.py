@@ -51,8 +51,8 @@ def run(asked: Asked) -> dict[str, Any]:
     goals = [
         Goal("P9", text, unit, "at most", bound, lambda what=what: find(result, what))  # type: ignore[misc]
         for text, unit, bound, what in (
-            ("ready from a snapshot", "s", 10, "ready from the snapshot"),
-            ("ready by replaying the ledger", "s", 90, "ready from the ledger"),
+            ("ready from a snapshot", "s", 5, "ready from the snapshot"),
+            ("ready by replaying the ledger", "s", 40, "ready from the ledger"),
             (
                 "a reader's longest wait while saving",
                 "ms",
