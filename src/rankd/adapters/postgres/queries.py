@@ -6,34 +6,18 @@ another name, it is replaced.
 
 import re
 from functools import cache
-from importlib.resources import files
+
+from rankd.adapters.sql_files import read_migrations, read_queries
 
 SCHEMA = "rankd"
 """Name of the schema in the files, and by default."""
 
-_SQL = files("rankd.adapters.postgres") / "sql"
-_NAME = re.compile(r"^-- (\w+) --\n", re.MULTILINE)
+_PACKAGE = "rankd.adapters.postgres"
 _QUALIFIED = re.compile(rf"\b{SCHEMA}\.(?=\w)")
 
-
-def _named(text: str) -> dict[str, str]:
-    _, *parts = _NAME.split(text)
-    names, statements = parts[::2], parts[1::2]
-    assert len(set(names)) == len(names), "a query's name is taken"
-    return dict(zip(names, statements, strict=True))
-
-
-QUERIES = _named((_SQL / "queries.sql").read_text(encoding="utf-8"))
-
-MIGRATIONS: dict[int, str] = {
-    int(file.name[:4]): file.read_text(encoding="utf-8")
-    for file in sorted((_SQL / "migrations").iterdir(), key=lambda file: file.name)
-    if file.name.endswith(".sql")
-}
-"""Migrations by the schema version they lead to."""
-
+QUERIES = read_queries(_PACKAGE)
+MIGRATIONS = read_migrations(_PACKAGE)
 SCHEMA_VERSION = max(MIGRATIONS)
-assert sorted(MIGRATIONS) == list(range(1, SCHEMA_VERSION + 1)), "a migration is missing"
 
 
 @cache
