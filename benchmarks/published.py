@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.figures import TIMES
 from benchmarks.http import NAKAMA
+from benchmarks.http_realistic import MANY, RANK, WRITE
 from benchmarks.questions import find
 from benchmarks.sizing import (
     GB,
@@ -195,6 +196,27 @@ def service(measured: Measured) -> str:
     return f"{before}\n\n{table(head, list(map(row, _SERVICE)))}\n\n{behind}"
 
 
+def realistic(measured: Measured) -> str:
+    """What is left of the plain path's speed under realistic traffic."""
+    shares: dict[str, dict[str, str]] = {}
+    plain = (RANK, WRITE, MANY)
+    for case in measured.result("http_realistic")["rows"]:
+        if case["what"] not in plain:
+            trait = case["what"].removeprefix(f"{case['of']}, ")
+            shares.setdefault(trait, {})[case["of"]] = f"{case['share']:.2f}"
+    rows = [(trait, *(those.get(of, "") for of in plain)) for trait, those in shares.items()]
+    figures = (rounded(measured.of("http_realistic", of)) for of in plain)
+    before = paragraph(
+        "Those are plain requests. Real ones carry headers that differ, keys and tokens, and ask ",
+        "boards with more on them: the same service with them, as a share of the plain path in ",
+        f"the same run ({machine(measured, 'http_realistic')}; `make bench ",
+        "QUESTIONS=http_realistic`).",
+    )
+    head = ("share of the plain path", "one rank", "one submission", "a batch")
+    first = ("plain, a second", *figures)
+    return f"{before}\n\n{table(head, [first, *rows])}"
+
+
 def nodes(measured: Measured) -> str:
     """What one process reaches over PostgreSQL and Redis."""
 
@@ -371,7 +393,12 @@ def _plan(plan: Plan) -> str:
 
 
 PAGES: Mapping[str, Mapping[str, Callable[[Measured], str]]] = {
-    "README.md": {"embedded": embedded, "service": service, "nodes": nodes},
+    "README.md": {
+        "embedded": embedded,
+        "service": service,
+        "realistic": realistic,
+        "nodes": nodes,
+    },
     "docs/operating/choosing-a-size.md": {
         "machine": lambda measured: (
             f"On {machine(measured, 'http')}, with 24 GB; the load generator ran on the"

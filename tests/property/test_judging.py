@@ -27,7 +27,7 @@ from rankd.adapters.memory.index import NativeIndex
 from rankd.model.board import SCORE_MAX, SCORE_MIN, Board, Scores
 from rankd.model.facts import Position, ScoreSubmitted
 from rankd.model.order import Order
-from rankd.model.standing import Rank
+from rankd.model.standing import Rank, TieRule
 from rankd.model.submission import OUT_OF_BOUNDS as REJECTED_BY_BOUNDS
 from rankd.model.submission import OVERFLOW as REJECTED_BY_OVERFLOW
 from rankd.model.submission import Counted, NotBetter, Verdict, judge
@@ -57,6 +57,10 @@ PLAYERS = st.sampled_from(["a", "aa", "b", "é", "\ufffd", "😀", "x" * 23])
 METADATA = st.none() | st.sampled_from([b"1", b"2"])
 
 
+TIES = ("ordinal", "standard", "dense")
+SEGMENTS: tuple[Sequence[str], ...] = ((), ("region",), ("region", "team"))
+
+
 class Sent(NamedTuple):
     """One submission; a delta has one score, whatever the board."""
 
@@ -78,7 +82,12 @@ class Row(NamedTuple):
 
 
 def board_of(
-    rule: str, ways: Sequence[str], tie_break: str, bounds: tuple[int | None, int | None]
+    rule: str,
+    ways: Sequence[str],
+    tie_break: str,
+    bounds: tuple[int | None, int | None],
+    ties: str,
+    segments: Sequence[str],
 ) -> Board:
     return Board.define(
         f"{rule}-{'-'.join(ways)}",
@@ -87,6 +96,8 @@ def board_of(
             "rule": rule,
             "tie_break": tie_break,
             "limits": {"score_min": bounds[0], "score_max": bounds[1]},
+            "ties": ties,
+            "segments": segments,
         },
     )
 
@@ -98,7 +109,15 @@ def boards(rules: Sequence[str] = RULES) -> st.SearchStrategy[Board]:
         st.lists(st.sampled_from(WAYS), min_size=1, max_size=COLUMNS_MAX),
         st.sampled_from(TIE_BREAKS),
         st.sampled_from(BOUNDS),
+        st.sampled_from(TIES),
+        st.sampled_from(SEGMENTS),
     )
+
+
+def segments_of(board: Board, player: str) -> list[str]:
+    """The segments of a player, which never change: one of three players is in none."""
+    group = sum(player.encode()) % 3
+    return [f"{name}:{group}" for name in board.segments] if group else []
 
 
 @st.composite
@@ -149,10 +168,17 @@ class Fold:
         if player not in self.entries:
             return 0
         own = self.entries[player][0], player.encode()
-        return 1 + sum((key, id.encode()) < own for id, (key, _) in self.entries.items())
+        if self.board.ties is TieRule.ORDINAL:
+            return 1 + sum((key, id.encode()) < own for id, (key, _) in self.entries.items())
+        better = [key[:-8] for key, _ in self.entries.values() if key[:-8] < own[0][:-8]]
+        return 1 + len(better if self.board.ties is TieRule.STANDARD else set(better))
 
-    def placed(self) -> list[Placed]:
-        placed = [Placed(player, *entry) for player, entry in self.entries.items()]
+    def placed(self, segment: str | None = None) -> list[Placed]:
+        placed = [
+            Placed(player, *entry)
+            for player, entry in self.entries.items()
+            if segment is None or segment in segments_of(self.board, player)
+        ]
         return sorted(placed, key=lambda each: (each.order_key, each.player.encode()))
 
 
@@ -174,6 +200,7 @@ def run_of(board: Board, rankings: Sequence[Ranking], all_sent: list[Sent], firs
         deltas if any(deltas) else None,
         array("Q", range(first, first + len(all_sent))),
         metadata if any(metadata) else None,
+        [segments_of(board, sent.player) for sent in all_sent] if board.segments else None,
     )
 
 
@@ -210,13 +237,20 @@ class World:
         for board in self.boards:
             ranking = Ranking(board.name, window)
             self.folds[ranking] = Fold(board)
-            await self._apply(opened={ranking: RankingShape(Order.of(board).key_bytes, False)})
+            shape = RankingShape(Order.of(board).key_bytes, board.ties is TieRule.DENSE)
+            await self._apply(opened={ranking: shape})
 
     async def drop(self, window: str) -> None:
         gone = [ranking for ranking in self.folds if ranking.window == window]
         for ranking in gone:
             del self.folds[ranking]
-        await self._apply(dropped=gone)
+        segments = [
+            Ranking(ranking.board, window, f"{name}:{group}")
+            for ranking in gone
+            for name in ("region", "team")
+            for group in (1, 2)
+        ]
+        await self._apply(dropped=[*gone, *segments])
 
     async def _apply(self, **what: Any) -> None:
         for index in self.indexes:
@@ -255,9 +289,12 @@ class World:
         index.check()  # Whoever has no entry has no number, either.
         assert await index.checkpoint() == self._after
         for ranking, fold in self.folds.items():
-            placed = fold.placed()
-            stretch = await index.read(ranking, first=Rank(1), limit=len(placed) + 1)
-            assert list(stretch.entries) == placed
+            segments = [f"{name}:{group}" for name in fold.board.segments for group in (1, 2)]
+            for segment in (None, *segments):
+                placed = fold.placed(segment)
+                part = Ranking(ranking.board, ranking.window, segment)
+                stretch = await index.read(part, first=Rank(1), limit=len(placed) + 1)
+                assert list(stretch.entries) == placed
 
 
 @given(st.data())
@@ -316,7 +353,8 @@ def test_every_rule_direction_width_and_tie_break(
     """Not left to chance: each is thrown at once, columns of the other direction among them."""
     dice = random.Random(f"{rule} {way} {width} {tie_break}")
     ways = [way, *(dice.choice(WAYS) for _ in range(width - 1))]
-    world = World([board_of(rule, ways, tie_break, dice.choice(BOUNDS))])
+    ties, segments = dice.choice(TIES), dice.choice(SEGMENTS)
+    world = World([board_of(rule, ways, tie_break, dice.choice(BOUNDS), ties, segments)])
 
     async def live() -> None:
         await world.open("forever")

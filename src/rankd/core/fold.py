@@ -161,10 +161,11 @@ class Fold:
                 start = end
 
     def _plain_until(self, facts: Sequence[Recorded], start: int) -> int:
+        """Return the end of a part that goes in place, by its facts or by its cost."""
         boards, seen = self._state.boards, None
         plain = no_delta = False
         defined_at: Position | None = None
-        width = 0
+        width = cost = spent = 0
         for place in range(start, len(facts)):
             fact = facts[place].fact
             if type(fact) is not ScoreSubmitted or (fact.attributes and self._tells_news(fact)):
@@ -176,9 +177,13 @@ class Fold:
                 width = 0 if page is None else page.board.width
                 no_delta = page is not None and page.board.rule is ScoreRule.FIRST
                 defined_at = None if page is None else page.defined_at
+                cost = 0 if page is None else _cost_in_place(page)
             if fact.defined is not None and fact.defined != defined_at:
                 return place
             if not plain or (no_delta if fact.scores is None else len(fact.scores) != width):
+                return place
+            spent += cost
+            if spent > IN_PLACE_COST_MAX and place > start:
                 return place
         return len(facts)
 
@@ -233,7 +238,19 @@ class Fold:
     def _run(self, facts: Sequence[Recorded]) -> Run:
         submitted: list[ScoreSubmitted] = [recorded.fact for recorded in facts]  # type: ignore[misc]
         page = self._state.boards[submitted[0].board]
-        return run_of(page, submitted, array("Q", [recorded.position for recorded in facts]))
+        positions = array("Q", [recorded.position for recorded in facts])
+        return run_of(page, submitted, positions, self._enter(page, submitted))
+
+    def _enter(
+        self, page: BoardState, submitted: Sequence[ScoreSubmitted]
+    ) -> list[list[str]] | None:
+        """Note who submits to a board with segments; return the segments of each."""
+        if not page.board.segments:
+            return None
+        state = self._state
+        for fact in submitted:
+            state.enter(page, fact.player)
+        return [state.segments(page, fact.player) for fact in submitted]
 
     # ---------------------------------------------------------------------- in moves
 
@@ -524,23 +541,36 @@ class Fold:
 
 IN_MOVES_COST_MAX = 1_024
 """The cost of a part that goes in moves, in moves of a player in a ranking: some ten milliseconds.
-Between two parts readers have their turn, and see the facts so far. In place a whole batch takes
-little longer, and is not parted."""
+Between two parts readers have their turn, and see the facts so far."""
+
+IN_PLACE_COST_MAX = 32_768
+"""The same of a part that goes in place, where a move is one of the rank list: some thirty
+milliseconds."""
 
 MOVES_TO_SEGMENT = 2
 """A player that changes its segment leaves one and enters another."""
 
-IN_MOVES_AT_LEAST = 64
+IN_MOVES_AT_LEAST = 8
 """How many facts go in moves before one looks whether they could go in place again."""
 
 
 def judged_in_place(page: BoardState) -> bool:
     """Whether plain submissions to a board can be judged by the index, as columns."""
-    board = page.board
-    return board.ties is TieRule.ORDINAL and not board.segments and bool(page.windows)
+    return bool(page.windows)
 
 
-def run_of(page: BoardState, facts: Sequence[ScoreSubmitted], positions: "array[int]") -> Run:
+def _cost_in_place(page: BoardState) -> int:
+    """Return about how many moves a submission makes in place; shared ranks cost another search."""
+    rankings = len(page.windows) * (1 + len(page.board.segments))
+    return rankings if page.board.ties is TieRule.ORDINAL else 2 * rankings
+
+
+def run_of(
+    page: BoardState,
+    facts: Sequence[ScoreSubmitted],
+    positions: "array[int]",
+    segments: Sequence[Sequence[str]] | None = None,
+) -> Run:
     """Return submissions to one board as columns."""
     width = page.board.width
     deltas = bytes([fact.scores is None for fact in facts])
@@ -560,6 +590,7 @@ def run_of(page: BoardState, facts: Sequence[ScoreSubmitted], positions: "array[
         deltas if 1 in deltas else None,
         positions,
         metadata if metadata.count(None) < len(metadata) else None,
+        segments,
     )
 
 

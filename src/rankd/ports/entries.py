@@ -139,6 +139,9 @@ class Run(NamedTuple):
     """Type ``Q``."""
     metadata: Sequence[bytes | None] | None
     """None if no submission has any."""
+    segments: Sequence[Sequence[str]] | None = None
+    """The segments of each submission's player, which its entries are in too; None if the board has
+    none. No submission of the run changes them."""
 
 
 COUNTED, NOT_BETTER, OUT_OF_BOUNDS, OVERFLOW = range(4)
@@ -154,6 +157,6 @@ class Verdicts(NamedTuple):
     previous_scores: "array[int]"
     """The scores before; undefined where the previous rank is 0."""
     ranks: "array[int]"
-    """Ordinal; 0 without an entry."""
+    """By the board's tie rule; 0 without an entry."""
     previous_ranks: "array[int]"
     totals: "array[int]"

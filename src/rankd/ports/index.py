@@ -61,7 +61,7 @@ class RankIndex(Protocol):
     immediate: ClassVar[bool]
     """Whether no call ever suspends."""
     judges: ClassVar[bool]
-    """Whether ``judge`` is supported. It is called only for boards with ordinal ties."""
+    """Whether ``judge`` is supported."""
     shared: ClassVar[bool]
     """Whether several nodes fold into it and read from it; then it is a SharedIndex."""
 
@@ -90,7 +90,8 @@ class RankIndex(Protocol):
     ) -> Sequence[Sequence[Verdicts]] | None:
         """Judge submissions and move those that count; return results by run and ranking.
 
-        Return None if ``after`` is not the checkpoint. No two runs may share a ranking.
+        What counts is also put into the segments of its player, which are opened for it. Return
+        None if ``after`` is not the checkpoint. No two runs may share a ranking.
         """
 
     async def stage(

@@ -106,12 +106,17 @@ cdef extern from "judge.h" nogil:
         RK_LATEST
         RK_SUM
         RK_FIRST
+    ctypedef enum rk_ties:
+        RK_ORDINAL
+        RK_STANDARD
+        RK_DENSE
     ctypedef struct rk_rules:
         rk_rule rule
         int64_t low
         int64_t high
         uint64_t mask[5]
         uint64_t tie_factor
+        rk_ties ties
     ctypedef struct rk_run:
         const uint32_t *players
         const int64_t *scores
@@ -602,14 +607,19 @@ cdef class RankList:
 
     cdef int _read_rules(self, object rules, rk_rules *into) except -1:
         cdef uint32_t i
-        rule, masks, tie_factor, low, high = rules
+        rule, masks, tie_factor, low, high, ties = rules
         if rule not in (RK_BEST, RK_LATEST, RK_SUM, RK_FIRST):
             raise ValueError(f"there is no rule {rule}")
         if len(masks) != self._list.tree.words:
             raise ValueError(f"keys of this list need {self._list.tree.words} masks")
         if tie_factor not in (0, 1):
             raise ValueError("positions order equal scores or do not: 1 or 0")
+        if ties not in (RK_ORDINAL, RK_STANDARD, RK_DENSE):
+            raise ValueError(f"there are no ties {ties}")
+        if ties == RK_DENSE and not self._list.dense:
+            raise ValueError("this list does not count distinct scores: make it with dense=True")
         into.rule, into.tie_factor, into.low, into.high = rule, tie_factor, low, high
+        into.ties = ties
         for i in range(self._list.tree.words):
             into.mask[i] = masks[i]
         return 0

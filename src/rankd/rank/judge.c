@@ -132,8 +132,18 @@ static void warm(const rk_list *list, const rk_rules *rules, const rk_run *run, 
 
 /* ---- Moving ------------------------------------------------------------------------------ */
 
-static rk_status settle(rk_list *list, uint32_t player, const judgement *judged, const ways *found,
-                        rk_move *move)
+/* The rank of an entry with this key, where equal scores share one. */
+static uint64_t shared_rank(const rk_list *list, rk_ties ties, const rk_key *key)
+{
+    if (ties == RK_DENSE)
+        return rk_list_scores_below(list, key) + 1;
+    rk_key first = *key;
+    first.word[columns_of(list)] = 0;
+    return rk_list_below(list, &first) + 1;
+}
+
+static rk_status move_entry(rk_list *list, uint32_t player, const judgement *judged,
+                            const ways *found, rk_move *move)
 {
     rk_path no_from = {.height = RK_PATH_UNKNOWN}, no_to = no_from;
     rk_path *from = found->from != NULL ? found->from : &no_from;
@@ -145,6 +155,23 @@ static rk_status settle(rk_list *list, uint32_t player, const judgement *judged,
         move->rank = rk_tree_offset_near(&list->tree, &judged->from, player, from) + 1;
     move->previous_rank = move->rank;
     return RK_OK;
+}
+
+static rk_status settle(rk_list *list, rk_ties ties, uint32_t player, const judgement *judged,
+                        const ways *found, rk_move *move)
+{
+    if (ties == RK_ORDINAL)
+        return move_entry(list, player, judged, found, move);
+    *move = (rk_move){0, 0};
+    if (judged->present)
+        move->previous_rank = move->rank = shared_rank(list, ties, &judged->from);
+    if (!judged->moves)
+        return RK_OK;
+    rk_move ordinal;
+    const rk_status status = move_entry(list, player, judged, found, &ordinal);
+    if (status == RK_OK)
+        move->rank = shared_rank(list, ties, &judged->to);
+    return status;
 }
 
 static void tell(const rk_list *list, const rk_rules *rules, const judgement *judged,
@@ -180,7 +207,7 @@ uint64_t rk_judge_many(rk_list *list, const rk_rules *rules, uint64_t count, con
             judgement judged;
             rk_move move;
             judge(list, rules, run, done, &judged);
-            *status = settle(list, run->players[done], &judged, &found[i], &move);
+            *status = settle(list, rules->ties, run->players[done], &judged, &found[i], &move);
             if (*status != RK_OK)
                 return done;
             tell(list, rules, &judged, &move, done, outcomes);

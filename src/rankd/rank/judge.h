@@ -24,6 +24,13 @@ typedef enum {
     RK_FIRST     /* the old ones stay */
 } rk_rule;
 
+/* How equal scores share ranks. */
+typedef enum {
+    RK_ORDINAL = 0, /* they do not: 1 2 3 4 */
+    RK_STANDARD,    /* 1 2 2 4 */
+    RK_DENSE        /* 1 2 2 3; only where the list is dense */
+} rk_ties;
+
 /* What became of a submission. */
 typedef enum {
     RK_COUNTED = 0,
@@ -37,6 +44,7 @@ typedef struct {
     int64_t low, high;               /* bounds of the first column, both included */
     uint64_t mask[RK_KEY_WORDS_MAX]; /* for each column and, last, the position */
     uint64_t tie_factor;             /* 1: positions order equal scores; 0: players do */
+    rk_ties ties;
 } rk_rules;
 
 /* Submissions in their order, a column for each question. */

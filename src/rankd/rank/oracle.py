@@ -13,7 +13,7 @@ from bisect import bisect_left, insort
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from rankd.rank.rules import BEST, FIRST, LATEST, SUM
+from rankd.rank.rules import BEST, DENSE, FIRST, LATEST, ORDINAL, STANDARD, SUM
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -330,6 +330,8 @@ class RankList:
         """Judge submissions one after another, and move the counted entries."""
         columns = self.width // 8 - 1
         _check_rules(rules, columns + 1)
+        if rules.ties == DENSE and not self.dense:
+            raise ValueError("this list does not count distinct scores: make it with dense=True")
         numbers, given = memoryview(players).tolist(), memoryview(scores).tolist()
         marks = bytes(len(numbers)) if deltas is None else bytes(deltas)
         if len(given) != columns * len(numbers) or len(memoryview(positions)) != len(numbers):
@@ -355,13 +357,22 @@ class RankList:
     ) -> "tuple[Sequence[int], ...]":
         """Judge one; return its row of each outcome."""
         key = self._keys.get(player)
-        rank = (key and self.rank_of(player)) or 0
+        rank = 0 if key is None else self._shared_rank(rules.ties, player, key)
         before = (0,) * len(scores) if key is None else _scores_of(rules, key)
         verdict, wanted = _verdict(rules, scores, key, adds=adds)
         if verdict != _COUNTED or (key is not None and wanted == before):
             return (verdict,), before, before, (rank,), (rank,), (len(self),)
-        now = self.put(player, _key_of(rules, wanted, position))[1]
+        key = _key_of(rules, wanted, position)
+        self.put(player, key)
+        now = self._shared_rank(rules.ties, player, key)
         return (verdict,), wanted, before, (now,), (rank,), (len(self),)
+
+    def _shared_rank(self, ties: int, player: int, key: bytes) -> int:
+        if ties == ORDINAL:
+            return self.rank_of(player) or 0
+        if ties == DENSE:
+            return self.scores_below(key) + 1
+        return self.count_below(key[:-8] + bytes(8)) + 1
 
     def count_below_many(self, keys: "Buffer") -> "array[int]":
         """Count below each key."""
@@ -412,6 +423,8 @@ def _check_rules(rules: "Rules", words: int) -> None:
         raise ValueError(f"keys of this list need {words} masks")
     if rules.tie_factor not in (0, 1):
         raise ValueError("positions order equal scores or do not: 1 or 0")
+    if rules.ties not in (ORDINAL, STANDARD, DENSE):
+        raise ValueError(f"there are no ties {rules.ties}")
     if min(rules.low, rules.high) < _SCORE_MIN or max(rules.low, rules.high) > _SCORE_MAX:
         raise OverflowError("the bounds do not fit 64 bits")
 

@@ -8,6 +8,10 @@ BEST, LATEST, SUM, FIRST = range(4)
 the new ones replace the old; they are added, column by column; the old ones stay."""
 
 
+ORDINAL, STANDARD, DENSE = range(3)
+"""How equal scores share ranks: 1 2 3 4, 1 2 2 4, or 1 2 2 3, which needs a dense list."""
+
+
 class Rules(NamedTuple):
     """How a list judges submissions, and makes keys of scores."""
 
@@ -21,3 +25,5 @@ class Rules(NamedTuple):
     low: int
     high: int
     """Bounds of the first column, both included."""
+    ties: int = ORDINAL
+    """ORDINAL, STANDARD or DENSE: what the ranks before and after are counted by."""

@@ -230,14 +230,17 @@ async def test_changed_attributes_without_a_segment_cost_no_lookup() -> None:
 
 async def test_unchanged_attributes_cost_no_lookup_of_their_own() -> None:
     index = await counted_for(submit("ann", 1, "eu"), submit("ann", 2, "eu"))
-    assert index.asked == 1  # Of the submission.
+    assert index.asked == 0
     index = await counted_for(submit("ann", 1, "eu"), ("profile", ("ann", "eu")))
     assert index.asked == 0
 
 
 async def test_unchanged_attributes_are_judged_in_place() -> None:
-    index = await counted_for(submit("ann", 1, "eu"), submit("ann", 2, "eu"), definition=PLAIN)
-    assert (index.asked, index.judged) == (0, 1)
+    for definition in (PLAIN, LASTING, DENSE):
+        index = await counted_for(
+            submit("ann", 1, "eu"), submit("ann", 2, "eu"), definition=definition
+        )
+        assert (index.asked, index.judged) == (0, 1)
 
 
 async def test_changed_attributes_are_looked_up_where_segments_came_later() -> None:
@@ -271,9 +274,17 @@ DENSE = {"rule": "best", "windows": ["all", "daily"], "ties": "dense"}
 MANY = 1_500
 
 
-async def test_readers_have_their_turns_between_parts_of_bounded_cost() -> None:
+IN_PLACE, IN_MOVES = [], ["eu"]
+"""Attributes that are news go in moves."""
+
+
+@pytest.mark.parametrize("news", [IN_PLACE, IN_MOVES])
+async def test_readers_have_their_turns_between_parts_of_bounded_cost(
+    news: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fold, "IN_PLACE_COST_MAX", fold.IN_MOVES_COST_MAX)
     ledger, facts = await recorded(
-        ("define", ("arena", DENSE)), *[submit(f"p{n}", n % 7) for n in range(MANY)]
+        ("define", ("arena", DENSE)), *[submit(f"p{n}", n % 7, *news) for n in range(MANY)]
     )
     projector = Folded(ledger, NativeIndex()).projector
     seen: set[tuple[int, ...]] = set()
@@ -310,7 +321,10 @@ async def test_readers_have_their_turns_while_moves_for_a_far_index_are_made() -
     assert turns >= len(begin.result().moves) // fold.IN_MOVES_COST_MAX > 1
 
 
-async def test_the_lock_of_readers_is_let_go_between_parts() -> None:
+async def test_the_lock_of_readers_is_let_go_between_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fold, "IN_PLACE_COST_MAX", fold.IN_MOVES_COST_MAX)
     ledger, facts = await recorded(
         ("define", ("arena", DENSE)), *[submit(f"p{n}", n) for n in range(MANY)]
     )

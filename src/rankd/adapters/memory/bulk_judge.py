@@ -2,26 +2,25 @@
 
 The outcome of a submission is defined by ``model.submission.judge`` and ``model.order.Order``. A
 rank list does the same in C, once a board's rule, directions, bounds and tie-break are put into
-plain numbers; that is done here. So are the two things a list knows nothing of: how many lists hold
-each player, and the metadata of an entry. No object is made per submission.
+plain numbers; that is done here. So are the things a list knows nothing of: how many lists hold
+each player, the metadata of an entry, and the segments it is in. No object is made per submission.
 
 A run takes two steps. The first checks it, and changes nothing if it fails; after it only a lack of
 memory can stop the second, and then midway.
 """
 
-from collections.abc import Iterable, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import repeat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rankd.adapters.memory.index_state import Entries, IndexState
 from rankd.model.board import Board, ScoreRule, TieBreak
 from rankd.model.order import Order
-from rankd.ports import COUNTED, OUT_OF_BOUNDS, OVERFLOW, Run, Verdicts
-from rankd.rank.rules import BEST, FIRST, LATEST, SUM, Rules
-
-if TYPE_CHECKING:
-    from array import array
+from rankd.model.standing import TieRule
+from rankd.ports import COUNTED, OUT_OF_BOUNDS, OVERFLOW, Ranking, Run, Verdicts
+from rankd.rank.rules import BEST, DENSE, FIRST, LATEST, ORDINAL, STANDARD, SUM, Rules
 
 _RULES = {
     ScoreRule.BEST: BEST,
@@ -29,6 +28,8 @@ _RULES = {
     ScoreRule.SUM: SUM,
     ScoreRule.FIRST: FIRST,
 }
+
+_TIES = {TieRule.ORDINAL: ORDINAL, TieRule.STANDARD: STANDARD, TieRule.DENSE: DENSE}
 
 
 class JudgedRanking(NamedTuple):
@@ -48,6 +49,7 @@ def rules_of(board: Board) -> Rules:
         0 if board.tie_break is TieBreak.PLAYER else 1,
         board.score_low,
         board.score_high,
+        _TIES[board.ties],
     )
 
 
@@ -79,6 +81,7 @@ def _expect(state: IndexState, run: Run) -> list[Entries]:
     assert len(run.positions) == count, "each submission has a position"
     assert not count or run.positions[0] > 0, "positions begin at 1"
     assert run.metadata is None or len(run.metadata) == count, "metadata, or None, for each"
+    assert run.segments is None or len(run.segments) == count, "segments for each"
     if run.deltas is not None:
         assert len(run.deltas) == count, "each submission is a delta or is not"
         assert board.rule is not ScoreRule.FIRST or not any(run.deltas), f"{board.name}: no deltas"
@@ -89,6 +92,8 @@ def _expect(state: IndexState, run: Run) -> list[Entries]:
         assert not entries.draft, f"{ranking} is a draft, which nobody submits to"
         key_bytes = 8 * board.width + 8
         assert entries.ranks.width == key_bytes, f"{ranking} has no keys of {key_bytes} bytes"
+        dense = board.ties is not TieRule.DENSE or entries.ranks.dense
+        assert dense, f"{ranking} does not count distinct scores"
         found.append(entries)
     return found
 
@@ -156,6 +161,54 @@ def _show(
             beside.pop(number, None)
         else:
             beside[number] = value
+
+
+# ----------------------------------------------------------------------- segments
+
+
+def follow(
+    state: IndexState,
+    case: JudgedRanking,
+    verdicts: Sequence[Verdicts],
+    segment_of: Callable[[Ranking, Entries], Entries],
+) -> Iterator[tuple[Entries, "array[int]"]]:
+    """Put what counted into the segments of its players; yield each with the players put there."""
+    if case.run.segments is None:
+        return
+    for ranking, entries, told in zip(case.run.rankings, case.rankings, verdicts, strict=True):
+        for segment, numbers in _by_segment(case, told.verdicts).items():
+            beside = segment_of(Ranking(ranking.board, ranking.window, segment), entries)
+            _put_as_in(entries, beside, numbers, state.held)
+            yield beside, numbers
+
+
+def _by_segment(case: JudgedRanking, verdicts: bytes) -> dict[str, "array[int]"]:
+    assert case.run.segments is not None
+    found: dict[str, array[int]] = {}
+    for number, verdict, segments in zip(case.numbers, verdicts, case.run.segments, strict=True):
+        if verdict == COUNTED:
+            for segment in segments:
+                if (numbers := found.get(segment)) is None:
+                    numbers = found[segment] = array("I")
+                numbers.append(number)
+    return found
+
+
+def _put_as_in(source: Entries, target: Entries, numbers: "array[int]", held: "array[int]") -> None:
+    """Give players the keys and the metadata that they have in another ranking by now."""
+    keys = b"".join(map(source.ranks.key_of, numbers))  # type: ignore[arg-type]  # All have one.
+    total = len(target.ranks)
+    before, _ = target.ranks.put_many(numbers, keys, ranks=True)
+    if len(target.ranks) > total:
+        for number, previous in zip(numbers, before, strict=True):
+            held[number] += not previous
+    if source.metadata or target.metadata:
+        for number in numbers:
+            value = source.metadata.get(number)
+            if value is None:
+                target.metadata.pop(number, None)
+            else:
+                target.metadata[number] = value
 
 
 def _some_rejected(told: Verdicts) -> bool:

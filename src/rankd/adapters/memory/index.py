@@ -162,18 +162,24 @@ class NativeIndex:
         cases = bulk_judge.prepare(state, runs)
         try:
             told = bulk_judge.judge(state, cases)
+            touched = [(entries, case.numbers) for case in cases for entries in case.rankings]
+            for case, verdicts in zip(cases, told, strict=True):
+                touched += bulk_judge.follow(state, case, verdicts, self._segment)
             if self._saving is not None:
-                for case in cases:
-                    for entries in case.rankings:
-                        self._saving.touched(entries, case.numbers)
+                for entries, numbers in touched:
+                    self._saving.touched(entries, numbers)
             if self._leaving:
-                count = sum(len(case.numbers) * len(case.rankings) for case in cases)
+                count = sum(len(numbers) for _, numbers in touched)
                 self._release(max(count, PLAYERS_RELEASED_PER_APPLY))
         except BaseException as exc:
             self._failure = exc
             raise
         state.checkpoint = through
         return told
+
+    def _segment(self, ranking: Ranking, beside: Entries) -> Entries:
+        """Return the entries of a segment, opened in the shape of its window if it is new."""
+        return self._rankings.get(ranking) or self._open({ranking: beside.shape})[ranking]
 
     async def stage(
         self,
