@@ -90,7 +90,8 @@ class World(NamedTuple):
 
 
 Headers = Callable[[World], str]
-Write = Callable[[World], str]
+Rest = Callable[[World, str], str]
+"""Further fields of a player's submission, as JSON."""
 
 
 class Figure(NamedTuple):
@@ -116,6 +117,10 @@ class Case(NamedTuple):
 
 
 def no_headers(_: World) -> str:
+    return ""
+
+
+def nothing_else(_: World, _player: str) -> str:
     return ""
 
 
@@ -197,43 +202,52 @@ def submissions(
     board: str = "arena",
     headers: Headers = no_headers,
     player: Callable[[World], str] = World.player,
-    rest: Write = lambda _: "",
+    rest: Rest = nothing_else,
 ) -> Callable[[World], Iterator[str]]:
     """Requests that submit one score each."""
 
     def made(world: World) -> Iterator[str]:
         for _ in range(WRITES):
-            body = f'{{"player":"{player(world)}","score":{world.score()}{rest(world)}}}'
+            who = player(world)
+            body = f'{{"player":"{who}","score":{world.score()}{rest(world, who)}}}'
             yield _post(f"/v1/boards/{board}/scores", headers(world), body)
 
     return made
 
 
-def submission_key(world: World) -> str:
+def submission_key(world: World, _: str) -> str:
     return f',"key":"match-{world.dice.getrandbits(64):016x}"'
 
 
-def metadata(world: World) -> str:
+def metadata(world: World, _: str) -> str:
     return (
         f',"metadata":{{"level":{world.dice.randrange(90)},"hero":"mage",'
         f'"replay":"r/{world.dice.getrandbits(48):012x}","moves":{world.dice.randrange(999)}}}'
     )
 
 
-def attributes(world: World) -> str:
-    region, platform = world.dice.choice(REGIONS), world.dice.choice(PLATFORMS)
-    return f',"attributes":{{"region":"{region}","platform":"{platform}"}}'
+def attributes_of(number: int) -> dict[str, str]:
+    return {
+        "region": REGIONS[number % len(REGIONS)],
+        "platform": PLATFORMS[number // 7 % len(PLATFORMS)],
+    }
 
 
-def batches(rest: Write = lambda _: "") -> Callable[[World], Iterator[str]]:
+def attributes(world: World, player: str) -> str:
+    """The attributes that the player has; one time in a hundred it plays from another place."""
+    moved = world.dice.random() < 0.01
+    shown = attributes_of(int(player.removeprefix("player-")) + moved)
+    return ',"attributes":{{"region":"{region}","platform":"{platform}"}}'.format(**shown)
+
+
+def batches(rest: Rest = nothing_else) -> Callable[[World], Iterator[str]]:
     """Requests that submit a thousand scores each."""
 
     def made(world: World) -> Iterator[str]:
         for _ in range(BATCHES):
             scores = ",".join(
-                f'{{"board":"arena","player":"{world.player()}","score":{world.score()}'
-                f"{rest(world)}}}"
-                for _ in range(1000)
+                f'{{"board":"arena","player":"{who}","score":{world.score()}{rest(world, who)}}}'
+                for who in (world.player() for _ in range(1000))
             )
             yield _post("/v1/scores:batch", "", f'{{"scores":[{scores}]}}')
 
@@ -470,10 +484,21 @@ def _fill(folder: Path, players: int) -> None:
             board = ranks.board(name, **definition)
             for first in range(0, players, BATCH):
                 some = range(first, min(first + BATCH, players))
-                board.submit_many([(_id(name, number), world.score()) for number in some])
+                board.submit_many([_submission(name, number, world.score()) for number in some])
         for number in range(min(NAMED, players)):
-            ranks.profile(f"player-{number:09d}", name=f"Player {number} the Brave")
+            ranks.profile(
+                f"player-{number:09d}",
+                name=f"Player {number} the Brave",
+                attributes=attributes_of(number),
+            )
         ranks.save()
+
+
+def _submission(board: str, number: int, score: int) -> Any:
+    """A score for each player, on the board with segments with its attributes."""
+    if not BOARDS[board].get("segments"):
+        return _id(board, number), score
+    return {"player": _id(board, number), "score": score, "attributes": attributes_of(number)}
 
 
 def _id(board: str, number: int) -> str:

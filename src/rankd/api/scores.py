@@ -60,10 +60,11 @@ class _Plain(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     score: int
     key: str | None = None
     metadata: Any = None
+    attributes: dict[str, str] | None = None
 
 
 _decode_plain = msgspec.json.Decoder(_Plain, float_hook=Decimal).decode
-_QUOTES, _QUOTES_WITH_KEY, _METADATA_QUOTES = 6, 10, 2
+_QUOTES, _QUOTES_WITH_KEY, _METADATA_QUOTES, _FIELD_QUOTES = 6, 10, 2, 2
 """Quotes in a plain submission without escapes. With more, a field occurs twice."""
 
 
@@ -79,19 +80,10 @@ def plan_submission(service: ServiceContext, request: Request) -> BodyPlan | Non
     board, keys_as_now = page.board, not page.earlier
 
     def read(body: bytes, actor: Actor) -> ScoreSubmitted | None:
-        if b"\\" in body or actor.player is not None:
+        plain = _plain_of(body, actor)
+        if plain is None or not (plain.key is None or keys_as_now):
             return None
-        if body.count(b"{") + body.count(b"[") > DEPTH_MAX:
-            return None
-        try:
-            plain = _decode_plain(body)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            return None
-        if not (plain.key is None or keys_as_now):
-            return None
-        fact = read_plain(
-            board, plain.player, plain.score, plain.key, plain.metadata, actor=actor.name
-        )
+        fact = read_plain(board, plain, actor=actor.name)
         return fact if fact is not None and body.count(b'"') == _quotes(fact) else None
 
     def in_force() -> bool:
@@ -111,12 +103,29 @@ def plan_submission(service: ServiceContext, request: Request) -> BodyPlan | Non
     return BodyPlan(read, submit, in_force)
 
 
+def _plain_of(body: bytes, actor: Actor) -> _Plain | None:
+    """Return the fields of a plain submission; None if a handler has to read it, or refuse it."""
+    if b"\\" in body or actor.player is not None:
+        return None
+    if body.count(b"{") + body.count(b"[") > DEPTH_MAX:
+        return None
+    try:
+        plain = _decode_plain(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return plain if plain.attributes is None or actor.may_profile else None
+
+
 def _quotes(fact: ScoreSubmitted) -> int:
     """Return the number of quotes in a body without escapes that has each field once."""
     quotes = _QUOTES if fact.key is None else _QUOTES_WITH_KEY
-    if fact.metadata is None:
-        return quotes
-    return quotes + _METADATA_QUOTES + fact.metadata.count(b'"')
+    if fact.metadata is not None:
+        quotes += _METADATA_QUOTES + fact.metadata.count(b'"')
+    return quotes + _quotes_of_attributes(fact.attributes)
+
+
+def _quotes_of_attributes(attributes: Mapping[str, object] | None) -> int:
+    return 0 if attributes is None else _FIELD_QUOTES + 2 * _FIELD_QUOTES * len(attributes)
 
 
 def _answer(
@@ -207,6 +216,8 @@ class _PlainItem(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     player: str
     score: int
     key: str | None = None
+    attributes: dict[str, str] | None = None
+    metadata: None = None
 
 
 class _PlainBatch(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -236,6 +247,8 @@ async def _submit_plain(service: ServiceContext, request: Request) -> Response |
     actor = ANYBODY
     for name in names:
         actor = service.auth.admit(request, "submit", name)
+    if not actor.may_profile and any(item.attributes is not None for item in items):
+        return None  # It is refused.
     facts = _plain_facts(boards, items, actor.name)
     if facts is None:
         return None
@@ -256,12 +269,9 @@ def _plain_facts(
     """Return the facts of plain items; None if one has to be read with care."""
     if len(boards) == 1:
         (board,) = boards.values()
-        columns = [(item.player, item.score, item.key) for item in items]
+        columns = [(item.player, item.score, item.key, item.attributes) for item in items]
         return read_plain_batch(board, columns, actor=actor)
-    facts = [
-        read_plain(boards[item.board], item.player, item.score, item.key, actor=actor)
-        for item in items
-    ]
+    facts = [read_plain(boards[item.board], item, actor=actor) for item in items]
     return None if None in facts else facts  # type: ignore[return-value]
 
 
@@ -279,6 +289,7 @@ def _plain_items(service: ServiceContext, request: Request) -> list[_PlainItem] 
     keys = sum(item.key is not None for item in items)
     quotes = _LIST_QUOTES + len(items) * (_QUOTES + _BOARD_QUOTES)
     quotes += keys * (_QUOTES_WITH_KEY - _QUOTES)
+    quotes += sum(_quotes_of_attributes(item.attributes) for item in items)
     if not 0 < len(items) <= BATCH_SCORES_MAX or body.count(b'"') != quotes:
         return None
     return items

@@ -111,7 +111,7 @@ def read_definition(path: Path) -> dict[str, Any]:
 
 
 def _read_json(text: str) -> Any:
-    """Return what JSON says. Raises ValueError, also if an object has a field twice."""
+    """Return the value of a JSON text. Raises ValueError, also if an object has a field twice."""
     return json.loads(text, object_pairs_hook=_read_fields)
 
 

@@ -168,7 +168,9 @@ class Fold:
         width = cost = spent = 0
         for place in range(start, len(facts)):
             fact = facts[place].fact
-            if type(fact) is not ScoreSubmitted or (fact.attributes and self._tells_news(fact)):
+            if type(fact) is not ScoreSubmitted:
+                return place
+            if fact.attributes and not self._state.knows(fact.player, fact.attributes):
                 return place
             if fact.board != seen:
                 seen = fact.board
@@ -186,10 +188,6 @@ class Fold:
             if spent > IN_PLACE_COST_MAX and place > start:
                 return place
         return len(facts)
-
-    def _tells_news(self, fact: ScoreSubmitted) -> bool:
-        """Whether a submission says something of its player that is not known yet."""
-        return bool(self._state.news(fact.player, fact.attributes or {}))
 
     def _intricate_until(self, facts: Sequence[Recorded], start: int) -> int:
         """Return the end of a part that goes in moves.
@@ -244,7 +242,7 @@ class Fold:
     def _enter(
         self, page: BoardState, submitted: Sequence[ScoreSubmitted]
     ) -> list[list[str]] | None:
-        """Note who submits to a board with segments; return the segments of each."""
+        """Note the players that submit to a board with segments; return the segments of each."""
         if not page.board.segments:
             return None
         state = self._state

@@ -90,6 +90,13 @@ class SegmentValues:
         pending.add(value)
         self._brought += 1
 
+    def has(self, page: BoardState, segment: str, value: str) -> bool:
+        """Count a value that is there already; return False if it is not."""
+        values = self._values.get(page.since, {}).get(segment, ())
+        if value in values:
+            self._pending.setdefault(page.since, {}).setdefault(segment, set()).add(value)
+        return value in values
+
     def _may_recount(self, since: Position) -> bool:
         now = self._elapsed()
         if now - self._counted.get(since, -RECOUNT_SECONDS) < RECOUNT_SECONDS:
@@ -129,6 +136,8 @@ class PendingValues:
         places: list[int] = []
         refused: TooManySegmentValues | None = None
         for place, fact in enumerate(facts):
+            if self._brings_nothing(fact):
+                continue
             try:
                 await self._check_one(fact)
             except TooManySegmentValues as exc:
@@ -137,6 +146,24 @@ class PendingValues:
         if refused is not None:
             refused.places = tuple(places)
             raise refused
+
+    def _brings_nothing(self, fact: Fact) -> bool:
+        """Whether a submission tells known attributes of a player that is on the board, as most do.
+
+        Its values are counted then.
+        """
+        if type(fact) is not ScoreSubmitted or fact.player in self._attributes:
+            return False
+        if fact.attributes and not self._state.knows(fact.player, fact.attributes):
+            return False
+        page = self._state.boards.get(fact.board)
+        if page is None or not page.board.segments:
+            return True
+        if page.since not in self._state.player_boards.boards_of(fact.player):
+            return False
+        known = self._state.profile(fact.player).attributes
+        brought = _in_segments(page, page.board.segments, known)
+        return all(self._values.has(*value) for value in brought)
 
     async def _check_one(self, fact: Fact) -> None:
         self._checked += 1

@@ -635,10 +635,10 @@ class State:
             page for _, page in sorted(pages.items()) if not changed.isdisjoint(page.board.segments)
         ]
 
-    def news(self, player: str, attributes: Attributes) -> Attributes:
-        """Return those of a submission's attributes that differ from the known ones."""
+    def knows(self, player: str, attributes: Attributes) -> bool:
+        """Whether a submission's attributes are the known ones of its player."""
         known = self.profile(player).attributes
-        return {name: value for name, value in attributes.items() if differs(known, name, value)}
+        return not any(differs(known, name, value) for name, value in attributes.items())
 
     def note(self, recorded: Recorded) -> None:
         """Apply a fact, by the handler of its kind. Kinds without one do not change the state."""

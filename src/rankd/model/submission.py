@@ -17,8 +17,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from math import isfinite
-from typing import Any, Protocol, TypeGuard
+from typing import Any, NamedTuple, Protocol, TypeGuard
 
 import msgspec
 
@@ -221,7 +222,7 @@ def _fits(scores: Scores) -> bool:
 Item = tuple[str, object] | Mapping[str, object]
 """A player with a score, or a mapping as a request has it."""
 
-_PLAIN = frozenset({"board", "player", "score", "key"})
+_PLAIN = frozenset({"board", "player", "score", "key", "attributes"})
 
 
 def read_facts(
@@ -283,57 +284,115 @@ def _read_plain(
 ) -> ScoreSubmitted | None:
     if item.get("board", board.name) != board.name:
         return None
-    return read_plain(board, item.get("player"), item.get("score"), item.get("key"), actor=actor)
+    plain = PlainFields(
+        item.get("player"), item.get("score"), item.get("key"), item.get("attributes")
+    )
+    return read_plain(board, plain, actor=actor)
 
 
-def read_plain(
-    board: Board,
-    player: object,
-    score: object,
-    key: object,
-    metadata: object = None,
-    *,
-    actor: str | None,
-) -> ScoreSubmitted | None:
+class PlainSubmission(Protocol):
+    """The fields of nearly every submission, and no others, as they were sent."""
+
+    @property
+    def player(self) -> object:
+        """The player's id."""
+
+    @property
+    def score(self) -> object:
+        """The score, in whole numbers."""
+
+    @property
+    def key(self) -> object:
+        """The submission key."""
+
+    @property
+    def attributes(self) -> object:
+        """The player's attributes."""
+
+    @property
+    def metadata(self) -> object:
+        """The metadata of the entry."""
+
+
+class PlainFields(NamedTuple):
+    """A plain submission made of its fields."""
+
+    player: object
+    score: object
+    key: object = None
+    attributes: object = None
+    metadata: object = None
+
+
+def read_plain(board: Board, plain: PlainSubmission, *, actor: str | None) -> ScoreSubmitted | None:
     """Return the fact of a plain submission, None where it has to be looked at with care.
 
     Only to a board that takes them.
     """
-    name = board.name
+    player, score, key = plain.player, plain.score, plain.key
     if type(score) is not int or not board.score_low <= score <= board.score_high:
         return None
     if not valid_new_player(player):
         return None
     if key is not None and not _is_text(key, SUBMISSION_KEY_BYTES_MAX):
         return None
-    beside = None
-    if metadata is not None:
+    metadata = attributes = None
+    if plain.metadata is not None:
         errors: Errors = []
-        beside = _read_metadata(metadata, "metadata", errors)
+        metadata = _read_metadata(plain.metadata, "metadata", errors)
         if errors:
             return None
-    return ScoreSubmitted(name, player, (score,), None, key, beside, None, None, None, None, actor)
+    if plain.attributes is not None and not (attributes := _plain_attributes(plain.attributes)):
+        return None
+    return ScoreSubmitted(
+        board.name, player, (score,), None, key, metadata, attributes, None, None, None, actor
+    )
 
 
 def read_plain_batch(
-    board: Board, items: Sequence[tuple[str, int, str | None]], *, actor: str | None
+    board: Board,
+    items: Sequence[tuple[str, int, str | None, Mapping[str, str] | None]],
+    *,
+    actor: str | None,
 ) -> list[ScoreSubmitted] | None:
     """Return the facts of plain submissions, as ``read_plain`` does for one; None unless for all.
 
-    An item is a player, a score and a key. Checks whole columns, at a third of the cost.
+    An item is a player, a score, a key and attributes. Checks whole columns, at a third of the
+    cost.
     """
-    players, scores, keys = zip(*items, strict=True)
+    players, scores, keys, attributes = zip(*items, strict=True)
     if min(scores) < board.score_low or max(scores) > board.score_high:
         return None
     if not _are_plain_ids(players) and not all(map(valid_new_player, players)):
         return None
     if any(key is not None and not _is_text(key, SUBMISSION_KEY_BYTES_MAX) for key in set(keys)):
         return None
+    told = [None if some is None else _plain_attributes(some) for some in attributes]
+    if told.count(None) != attributes.count(None):
+        return None
     name = board.name
     return [
-        ScoreSubmitted(name, player, (score,), None, key, None, None, None, None, None, actor)
-        for player, score, key in items
+        ScoreSubmitted(name, player, (score,), None, key, None, some, None, None, None, actor)
+        for player, score, key, some in zip(players, scores, keys, told, strict=True)
     ]
+
+
+def _plain_attributes(attributes: object) -> Attributes | None:
+    """Return attributes of text, sorted by name; None if they have to be looked at with care."""
+    if type(attributes) is not dict or not 0 < len(attributes) <= ATTRIBUTES_MAX:
+        return None
+    for name, value in attributes.items():
+        if type(name) is not str or type(value) is not str or not _is_attribute(name, value):
+            return None
+    return dict(sorted(attributes.items()))
+
+
+@lru_cache(maxsize=4096)
+def _is_attribute(name: str, value: str) -> bool:
+    """Whether a name and a text make an attribute. Most submissions tell the same few."""
+    errors: Errors = []
+    _check_attribute(name, value, "", errors)
+    return not errors
 
 
 def _are_plain_ids(players: Sequence[str]) -> bool:

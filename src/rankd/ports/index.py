@@ -90,8 +90,8 @@ class RankIndex(Protocol):
     ) -> Sequence[Sequence[Verdicts]] | None:
         """Judge submissions and move those that count; return results by run and ranking.
 
-        What counts is also put into the segments of its player, which are opened for it. Return
-        None if ``after`` is not the checkpoint. No two runs may share a ranking.
+        An entry that counts is also put into the segments of its player, which are opened for it.
+        Return None if ``after`` is not the checkpoint. No two runs may share a ranking.
         """
 
     async def stage(

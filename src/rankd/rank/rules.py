@@ -26,4 +26,4 @@ class Rules(NamedTuple):
     high: int
     """Bounds of the first column, both included."""
     ties: int = ORDINAL
-    """ORDINAL, STANDARD or DENSE: what the ranks before and after are counted by."""
+    """ORDINAL, STANDARD or DENSE: how the ranks before and after are counted."""

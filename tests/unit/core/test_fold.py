@@ -274,17 +274,17 @@ DENSE = {"rule": "best", "windows": ["all", "daily"], "ties": "dense"}
 MANY = 1_500
 
 
-IN_PLACE, IN_MOVES = [], ["eu"]
-"""Attributes that are news go in moves."""
+IN_PLACE, IN_MOVES = None, "eu"
+"""Regions: one that is news goes in moves."""
 
 
-@pytest.mark.parametrize("news", [IN_PLACE, IN_MOVES])
+@pytest.mark.parametrize("region", [IN_PLACE, IN_MOVES])
 async def test_readers_have_their_turns_between_parts_of_bounded_cost(
-    news: list[str], monkeypatch: pytest.MonkeyPatch
+    region: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fold, "IN_PLACE_COST_MAX", fold.IN_MOVES_COST_MAX)
     ledger, facts = await recorded(
-        ("define", ("arena", DENSE)), *[submit(f"p{n}", n % 7, *news) for n in range(MANY)]
+        ("define", ("arena", DENSE)), *[submit(f"p{n}", n % 7, region) for n in range(MANY)]
     )
     projector = Folded(ledger, NativeIndex()).projector
     seen: set[tuple[int, ...]] = set()

@@ -23,6 +23,7 @@ from tests.unit.core.histories import STEPS, History, Step
 
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.snapshot_folder import SnapshotFolder
+from rankd.core import fold
 from rankd.core.engine import Engine
 from rankd.core.player_boards import PlayerBoards
 from rankd.core.projector import BEGINNING
@@ -31,7 +32,7 @@ from rankd.core.writer import WriteResult
 from rankd.errors import LedgerUnavailable, SnapshotDamaged
 from rankd.model.facts import Position
 from rankd.model.receipt import Receipt
-from rankd.ports import NOTHING_HELD, Ledger, Move, Moved, Progress, Ranking
+from rankd.ports import NOTHING_HELD, Ledger, Progress, Ranking, Run, Verdicts
 
 pytestmark = pytest.mark.anyio
 BOARD: Mapping[str, object] = {"rule": "sum", "windows": ["all", "daily"]}
@@ -287,20 +288,23 @@ class HeldIndex(NativeIndex):
         super().__init__()
         self.taken, self.let = 0, asyncio.Event()
 
-    async def apply(self, moves: Sequence[Move], **named: Any) -> Sequence[Moved] | None:
-        if self.taken == 2:  # The definition, and the first part.
+    async def judge(self, runs: Sequence[Run], **named: Any) -> Sequence[Sequence[Verdicts]] | None:
+        if self.taken == 1:
             await self.let.wait()
         self.taken += 1
-        return await super().apply(moves, **named)
+        return await super().judge(runs, **named)
 
 
-async def test_a_save_waits_for_the_end_of_a_batch(tmp_path: Path) -> None:
+async def test_a_save_waits_for_the_end_of_a_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In the middle of one there is no link, and its receipts are not unstored yet."""
+    monkeypatch.setattr(fold, "IN_PLACE_COST_MAX", 1_000)
     ledger, index, many = FaultyLedger(), HeldIndex(), 2_000
     items = [{"player": f"p{n}", "score": n, "key": f"k{n}"} for n in range(many)]
     snapshots = SnapshotFolder(tmp_path, index)
     async with engine(ledger, build=lambda: IndexHome(index, snapshots)) as rankd:
-        await rankd.define("b", {**BOARD, "ties": "dense"})
+        await rankd.define("b", BOARD)
         submitting = asyncio.create_task(rankd.submit("b", items))
         await rankd.reader.projector.reach(Position(2))
         saving = asyncio.create_task(rankd.save())
@@ -318,17 +322,20 @@ class FailingIndex(NativeIndex):
 
     fails_after = Position(0)
 
-    async def apply(self, moves: Sequence[Move], **named: Any) -> Sequence[Moved] | None:
+    async def judge(self, runs: Sequence[Run], **named: Any) -> Sequence[Sequence[Verdicts]] | None:
         if 0 < self.fails_after < named["after"]:
             raise RuntimeError("injected")
-        return await super().apply(moves, **named)
+        return await super().judge(runs, **named)
 
 
-async def test_a_batch_whose_second_part_fails_is_whole_after_a_start() -> None:
+async def test_a_batch_whose_second_part_fails_is_whole_after_a_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fold, "IN_PLACE_COST_MAX", 1_000)
     ledger, index, many = FaultyLedger(), FailingIndex(), 2_000
     items = [{"player": f"p{n}", "score": n, "key": f"k{n}"} for n in range(many)]
     async with engine(ledger, build=lambda: IndexHome(index, None)) as rankd:
-        await rankd.define("b", {**BOARD, "ties": "dense"})
+        await rankd.define("b", BOARD)
         index.fails_after = rankd.position
         with pytest.raises(LedgerUnavailable) as failed:
             await rankd.submit("b", items)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rankd.errors import FieldError, InvalidSubmission, ScoreOutOfBounds
+from rankd.errors import FieldError, Invalid, InvalidSubmission, ScoreOutOfBounds
 from rankd.model.board import SCORE_MAX, SCORE_MIN, Board
 from rankd.model.facts import ScoreSubmitted, decode, encode
 from rankd.model.submission import (
@@ -24,6 +24,7 @@ from rankd.model.submission import (
     Counted,
     Held,
     NotBetter,
+    PlainFields,
     Submission,
     judge,
     read_facts,
@@ -273,7 +274,7 @@ def test_who_cannot_be_seen_or_turns_text_around_submits_nothing_and_can_be_read
     player: str,
 ) -> None:
     assert list(faults(player=player, score=1)) == ["player"]
-    assert read_plain(PLAIN, player, 1, None, actor=None) is None
+    assert read_plain(PLAIN, PlainFields(player, 1), actor=None) is None
     with pytest.raises(InvalidSubmission):
         read_facts(PLAIN, [(player, 1)])
     assert valid_player(player), "ledgers may hold it"
@@ -461,7 +462,7 @@ BOUNDED = Board.define("b", {"limits": {"score_min": -5, "score_max": 10}})
 def test_a_plain_submission_is_the_fact_that_care_would_make(
     player: str, score: int, key: str | None
 ) -> None:
-    plain = read_plain(BOUNDED, player, score, key, actor="me")
+    plain = read_plain(BOUNDED, PlainFields(player, score, key), actor="me")
     with_care = Submission.of(BOUNDED, {"player": player, "score": score, "key": key})
     assert plain == with_care.fact(actor="me")
     (read,) = read_facts(BOUNDED, [{"player": player, "score": score, "key": key}], actor="me")
@@ -492,7 +493,7 @@ def test_a_plain_submission_is_the_fact_that_care_would_make(
 def test_what_has_to_be_looked_at_with_care_is_not_plain(
     player: object, score: object, key: object
 ) -> None:
-    assert read_plain(BOUNDED, player, score, key, actor=None) is None
+    assert read_plain(BOUNDED, PlainFields(player, score, key), actor=None) is None
 
 
 # ----------------------------------------------------------------------------- judging
@@ -626,31 +627,63 @@ def test_a_held_submission_carries_its_reason() -> None:
 
 # ------------------------------------------------------------------------ plain batches
 
-ITEMS: list[tuple[str, int, str | None]] = [
-    ("ann", 1, None),
-    ("p:42", 1_000_000, "k"),
-    ("zoë", 0, "k"),
-    ("a b", 7, None),
-    (" ", 7, None),
-    ("", 7, None),
-    ("x" * 128, 7, None),
-    ("x" * 1_000, 7, None),
-    ("a\nb", 7, None),
-    ("\u202eann", 7, None),
-    ("\u200b", 7, None),
-    ("ann", -1, None),
-    ("ann", 1_000_001, None),
-    ("ann", 7, ""),
-    ("ann", 7, "k" * 1_000),
-    ("ann", 7, "k\n"),
+ITEMS: list[tuple[str, int, str | None, dict[Any, Any] | None]] = [
+    ("ann", 1, None, None),
+    ("p:42", 1_000_000, "k", None),
+    ("zoë", 0, "k", None),
+    ("a b", 7, None, None),
+    (" ", 7, None, None),
+    ("", 7, None, None),
+    ("x" * 128, 7, None, None),
+    ("x" * 1_000, 7, None, None),
+    ("a\nb", 7, None, None),
+    ("\u202eann", 7, None, None),
+    ("\u200b", 7, None, None),
+    ("ann", -1, None, None),
+    ("ann", 1_000_001, None, None),
+    ("ann", 7, "", None),
+    ("ann", 7, "k" * 1_000, None),
+    ("ann", 7, "k\n", None),
+    ("ann", 7, None, {"region": "eu"}),
+    ("ann", 7, None, {"region": "eu", "guild": "zoë"}),
+    ("ann", 7, None, {"region": ""}),
+    ("ann", 7, None, {"region": "e\nu"}),
+    ("ann", 7, None, {"re gion": "eu"}),
+    ("ann", 7, None, {"x" * 100: "eu"}),
+    ("ann", 7, None, {"region": "e" * 1_000}),
+    ("ann", 7, None, {f"a{n}": "b" for n in range(100)}),
 ]
+NEED_CARE: list[dict[Any, Any]] = [
+    {},
+    {"level": 7},
+    {"vip": True},
+    {"region": None},
+    {"region": []},
+]
+"""Attributes that are no plain ones, though some are valid."""
 
 
 @pytest.mark.parametrize("item", ITEMS)
-def test_a_batch_is_read_as_each_of_its_items(item: tuple[str, int, str | None]) -> None:
+def test_plain_submissions_are_read_as_with_care(
+    item: tuple[str, int, str | None, dict[Any, Any] | None],
+) -> None:
     board = Board.define("b", {"limits": {"score_min": 0, "score_max": 1_000_000}})
-    player, score, key = item
-    alone = read_plain(board, player, score, key, actor="a")
-    first = read_plain(board, "first", 3, None, actor="a")
-    read = read_plain_batch(board, [("first", 3, None), item], actor="a")
+    alone = read_plain(board, PlainFields(*item), actor="a")
+    body = dict(zip(("player", "score", "key", "attributes"), item, strict=True))
+    body = {name: value for name, value in body.items() if value is not None}
+    if alone is None:
+        with pytest.raises(Invalid):
+            Submission.of(board, body)
+    else:
+        assert alone == Submission.of(board, body).fact(actor="a")
+    first = read_plain(board, PlainFields("first", 3), actor="a")
+    read = read_plain_batch(board, [("first", 3, None, None), item], actor="a")
     assert read == (None if alone is None else [first, alone])
+    assert [*read_facts(board, [body], actor="a")] == [alone] if alone is not None else True
+
+
+@pytest.mark.parametrize("attributes", NEED_CARE)
+def test_attributes_that_are_no_text_are_read_with_care(attributes: dict[Any, Any]) -> None:
+    board = Board.define("b", {})
+    assert read_plain(board, PlainFields("ann", 7, None, attributes), actor=None) is None
+    assert read_plain_batch(board, [("ann", 7, None, attributes)], actor=None) is None

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rankd.rank.rules import BEST, FIRST, LATEST, SUM, Rules
+from rankd.rank.rules import BEST, DENSE, FIRST, LATEST, ORDINAL, STANDARD, SUM, Rules
 
 COUNTED, NOT_BETTER, OUT_OF_BOUNDS, OVERFLOW = range(4)
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
@@ -66,6 +66,23 @@ def test_a_rule_decides_between_new_and_old(
     ((verdict, after, before, now, was, total),) = judge(ranks, [(7, score)], rules(rule))
     assert (verdict, after) == expected
     assert (before, now, was, total) == (10, 1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("ties", "expected"),
+    [
+        (ORDINAL, [(0, 1), (0, 1), (0, 3), (2, 2), (3, 1)]),
+        (STANDARD, [(0, 1), (0, 1), (0, 2), (2, 2), (2, 1)]),
+        (DENSE, [(0, 1), (0, 1), (0, 2), (2, 2), (2, 1)]),
+    ],
+)
+def test_ranks_are_counted_as_equal_scores_share_them(
+    rank: ModuleType, ties: int, expected: list[tuple[int, int]]
+) -> None:
+    ranks = rank.RankList(dense=ties == DENSE)
+    sent = [(1, 10), (2, 20), (3, 10), (1, 5), (3, 30)]
+    rows = judge(ranks, sent, rules(BEST)._replace(ties=ties))
+    assert [(was, now) for *_, now, was, _ in rows] == expected
 
 
 @pytest.mark.parametrize("rule", [BEST, LATEST, SUM])
@@ -255,6 +272,8 @@ def test_who_is_not_counted_need_not_be_in_the_table(rank: ModuleType) -> None:
         {"masks": (HIGHER_WINS,)},
         {"masks": (HIGHER_WINS, HIGHER_WINS, 0)},
         {"tie_factor": 2},
+        {"ties": 3},
+        {"ties": DENSE},  # The list does not count distinct scores.
         {"low": LOWEST - 1},
         {"high": HIGHEST + 1},
     ],

@@ -172,7 +172,7 @@ def follow(
     verdicts: Sequence[Verdicts],
     segment_of: Callable[[Ranking, Entries], Entries],
 ) -> Iterator[tuple[Entries, "array[int]"]]:
-    """Put what counted into the segments of its players; yield each with the players put there."""
+    """Put counted entries into their players' segments; yield each with the players put there."""
     if case.run.segments is None:
         return
     for ranking, entries, told in zip(case.run.rankings, case.rankings, verdicts, strict=True):

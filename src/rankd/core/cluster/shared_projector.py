@@ -616,5 +616,5 @@ def note_all(state: State, facts: Sequence[Recorded]) -> None:
             continue
         state.enter(page, fact.player)
         change = fact.profile_change()
-        if change is not None and state.news(fact.player, fact.attributes or {}):
+        if change is not None and not state.knows(fact.player, fact.attributes or {}):
             state.change_profile(change)
