@@ -79,6 +79,17 @@ BATCHES: dict[str, tuple[list[object], bool]] = {
     "redefined": ([{"scores": [item("old", key="k"), item("old")]}] * 2, False),
     "delta": ([{"scores": [item(), {"board": "b", "player": "p", "delta": 1}]}], False),
     "metadata": ([{"scores": [item(), item(metadata={"car": 1})]}] * 2, False),
+    "attributes": (
+        [{"scores": [item(), item("c", attributes={"a": "b", "c": "d"}), item(score=7)]}] * 2,
+        True,
+    ),
+    "attributes of several kinds": ([{"scores": [item(attributes={"a": 1})]}] * 2, False),
+    "no attributes": ([{"scores": [item(attributes={})]}], False),
+    "an attribute twice": (
+        [b'{"scores":[{"board":"b","player":"a","score":1,"attributes":{"a":"b","a":"c"}}]}'],
+        False,
+    ),
+    "a wrong attribute": ([{"scores": [item(), item(attributes={"a": ""})]}], False),
     "key null": ([{"scores": [item(key=None), item()]}], False),
     "none": ([{"scores": []}], False),
     "not a list": ([{"scores": {}}], False),

@@ -110,7 +110,21 @@ CASES: dict[str, Case] = {
         b'{"player":"a","score":4,"metadata":' + b"[" * 31 + b"]" * 31 + b"}", 1
     ),
     "metadata too large": twice({**PLAIN, "metadata": "x" * 5000}),
-    "attributes": twice({**PLAIN, "attributes": {"region": "eu"}}, segments=["region"]),
+    "attributes": twice({**PLAIN, "attributes": {"region": "eu"}}, 1, segments=["region"]),
+    "attributes of several kinds": twice({**PLAIN, "attributes": {"region": "eu", "level": 7}}),
+    "no attributes": twice({**PLAIN, "attributes": {}}),
+    "null for attributes": twice({**PLAIN, "attributes": None}),
+    "an attribute twice": twice(
+        b'{"player":"p1","score":5,"attributes":{"region":"eu","region":"us"}}'
+    ),
+    "attributes twice": twice(
+        b'{"player":"p1","score":5,"attributes":{"a":"b"},"attributes":{"a":"b"}}'
+    ),
+    "an attribute without text": twice({**PLAIN, "attributes": {"region": ""}}),
+    "an attribute with a wrong name": twice({**PLAIN, "attributes": {"re gion": "eu"}}),
+    "attributes beyond the bound": twice(
+        {**PLAIN, "attributes": {f"a{number}": "b" for number in range(100)}}
+    ),
     "delta": twice({"player": "p1", "delta": 5}),
     "trailing bytes": twice(b'{"player":"p1","score":5}x'),
     "trailing brace": twice(b'{"player":"p1","score":5}}'),

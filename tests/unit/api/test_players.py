@@ -7,6 +7,7 @@ import pytest
 from tests.unit.api.handling import working
 
 from rankd.core.reader import LOOKUP_PLAYERS_MAX
+from rankd.core.writer import Writer
 from rankd.errors import InvalidPage, InvalidProfile, UnknownPlayer
 
 pytestmark = pytest.mark.anyio
@@ -179,7 +180,7 @@ async def test_where_others_append_too_forgetting_is_always_recorded(
 ) -> None:
     """A name that another node was told may not have come here yet."""
     async with working() as at:
-        monkeypatch.setattr(type(at.ledger), "shared", True)
+        monkeypatch.setattr(Writer, "alone", False)
         assert await at.told("erase_player", P) == {"position": 1}
 
 
