@@ -376,7 +376,7 @@ def as_json(outcome: Receipt, boards: Mapping[str, BoardState]) -> bytes:
     return some[place]
 
 
-def all_as_json(answers: Sequence[WriteResult]) -> bytes | None:
+def all_as_json(answers: Sequence[WriteResult], boards: Mapping[str, BoardState]) -> bytes | None:
     """Return many receipts as JSON, joined by commas; None if one is rejected or a duplicate."""
     if isinstance(answers, WriteResults) and isinstance(answers.receipts, RunReceipts):
         return _run_as_json(answers.receipts, answers.positions)
@@ -384,14 +384,15 @@ def all_as_json(answers: Sequence[WriteResult]) -> bytes | None:
     start = 0
     while start < len(answers):
         receipt = answers[start].receipt
-        if receipt is None or type(receipt.windows) is not ReceiptView or receipt.decimals:
+        if receipt is None or receipt.rejected or answers[start].duplicate:
             return None
+        if type(receipt.windows) is not ReceiptView or receipt.decimals:
+            runs.append(as_json(receipt, boards))
+            start += 1
+            continue
         judged, row = receipt.windows.source
-        if judged.rejected():
-            return None
         count = min(len(judged.run.players) - row, len(answers) - start)
-        some = answers[start : start + count]
-        if any(map(_came_before, some)) or not _in_a_row(some, judged, row):
+        if judged.rejected() or not _in_a_row(answers, start, judged, row, count):
             return None
         runs.append(_form_of(judged).fill(_columns(judged), row, row + count))
         start += count
@@ -435,10 +436,17 @@ def _came_before(answer: WriteResult) -> bool:
     return answer.duplicate or answer.receipt is None
 
 
-def _in_a_row(answers: Sequence[WriteResult], judged: JudgedRun, first: int) -> bool:
-    """Whether these are the results of consecutive rows, by their positions."""
-    positions = judged.run.positions[first : first + len(answers)]
-    return [answer.position for answer in answers] == positions.tolist()
+def _in_a_row(
+    answers: Sequence[WriteResult], start: int, judged: JudgedRun, row: int, count: int
+) -> bool:
+    """Whether so many answers are new, and the rows of a run one after another."""
+    rows = judged.run.positions[row : row + count]
+    if isinstance(answers, WriteResults):
+        return rows.tolist() == list(answers.positions[start : start + count])
+    some = answers[start : start + count]
+    if any(map(_came_before, some)):
+        return False
+    return rows.tolist() == [answer.position for answer in some]
 
 
 # ------------------------------------------------------- templates of receipts

@@ -256,7 +256,7 @@ async def _submit_plain(service: ServiceContext, request: Request) -> Response |
         answers = await service.writer.submit_read(facts, list(boards.values()))
     except (DefinitionChanged, TooManySegmentValues):
         return None
-    results = render.all_as_json(answers)
+    results = render.all_as_json(answers, service.rankd.state.boards)
     if results is None:
         shown = map(partial(_result, service), answers, [item.board for item in items])
         results = b",".join(shown)

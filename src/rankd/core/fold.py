@@ -548,7 +548,7 @@ milliseconds."""
 MOVES_TO_SEGMENT = 2
 """A player that changes its segment leaves one and enters another."""
 
-IN_MOVES_AT_LEAST = 8
+IN_MOVES_AT_LEAST = 2
 """How many facts go in moves before one looks whether they could go in place again."""
 
 

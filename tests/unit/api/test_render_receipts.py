@@ -178,7 +178,7 @@ def test_answers_are_shown_run_by_run_wherever_they_begin(
     answers = answers_of(one, other)
     start = data.draw(st.integers(0, len(answers) - 1))
     end = data.draw(st.integers(start + 1, len(answers)))
-    shown = render.all_as_json(answers[start:end])
+    shown = render.all_as_json(answers[start:end], {})
     assert shown == b",".join(in_general(answers)[start:end])
 
 
@@ -194,11 +194,11 @@ def test_answers_that_nobody_made_are_shown_as_those_that_were(
     end = data.draw(st.integers(start + 1, rows))
     made = [WriteResult(*item) for item in receipts_of.items()][start:end]
     assert (list(lazy[start:end]), len(lazy[start:end])) == (made, end - start)
-    assert render.all_as_json(lazy[start:end]) == render.all_as_json(made)
+    assert render.all_as_json(lazy[start:end], {}) == render.all_as_json(made, {})
     others = WriteResults([*lazy.positions[start:end], Position(10**9)], receipts_of)
     assert others[-1].receipt is None
-    assert render.all_as_json(others) is None
-    assert render.all_as_json(WriteResults([Position(10**9)], receipts_of)) is None
+    assert render.all_as_json(others, {}) is None
+    assert render.all_as_json(WriteResults([Position(10**9)], receipts_of), {}) is None
 
 
 def plain_run(
@@ -212,27 +212,27 @@ def plain_run(
 
 def test_many_are_shown_together_only_where_each_would_be_shown_alone() -> None:
     answers = answers_of(plain_run(3))
-    assert render.all_as_json(answers) is not None
-    assert render.all_as_json([]) == b""
+    assert render.all_as_json(answers, {}) is not None
+    assert render.all_as_json([], {}) == b""
     for place in range(3):
         for other in (
             msgspec.structs.replace(answers[place], duplicate=True),
             msgspec.structs.replace(answers[place], receipt=None),
         ):
-            assert render.all_as_json([*answers[:place], other, *answers[place + 1 :]]) is None
+            assert render.all_as_json([*answers[:place], other, *answers[place + 1 :]], {}) is None
 
 
 @pytest.mark.parametrize("verdict", [OUT_OF_BOUNDS, OVERFLOW])
 def test_a_run_with_one_that_counts_nowhere_is_told_one_by_one(verdict: int) -> None:
-    assert render.all_as_json(answers_of(plain_run(2, verdicts=bytes([0, verdict])))) is None
+    assert render.all_as_json(answers_of(plain_run(2, verdicts=bytes([0, verdict]))), {}) is None
 
 
 def test_only_rows_that_follow_one_another_are_told_together() -> None:
     """Scores to two boards in turn: each board has a run, and no run has the answers in a row."""
     one, other = answers_of(plain_run(2, step=2)), answers_of(plain_run(2, first=2, step=2))
-    assert render.all_as_json([*one, *other]) is not None
-    assert render.all_as_json([one[0], other[0], one[1], other[1]]) is None
-    backwards = render.all_as_json([one[1], one[0]])
+    assert render.all_as_json([*one, *other], {}) is not None
+    assert render.all_as_json([one[0], other[0], one[1], other[1]], {}) is None
+    backwards = render.all_as_json([one[1], one[0]], {})
     assert backwards == b",".join(in_general([one[1], one[0]]))
 
 
@@ -249,4 +249,10 @@ def test_what_no_column_says_as_it_is_shown_is_put_together() -> None:
     scaled = msgspec.structs.replace(
         answer, receipt=msgspec.structs.replace(answer.receipt, decimals=2)
     )
-    assert render.all_as_json([kept]) is render.all_as_json([scaled]) is None
+    for one in (kept, scaled):
+        assert one.receipt is not None
+        shown = render.as_json(one.receipt, {})
+        assert render.all_as_json([one], {}) == shown
+        assert render.all_as_json([answer, one, answer], {}) == b",".join(
+            [render.as_json(answer.receipt, {}), shown, render.as_json(answer.receipt, {})]
+        )
