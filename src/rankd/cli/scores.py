@@ -273,7 +273,7 @@ def _report(tally: Counter[str]) -> None:
     if refused:
         were = "was" if refused == 1 else "were"
         raise CommandFailed(
-            f"{refused:,} of {count(rows, 'row')} {were} refused; mend them in the source "
+            f"{refused:,} of {count(rows, 'row')} {were} refused; mend the source "
             "and import again: no row counts twice"
         )
     if rows and tally["seen before"] == rows:
