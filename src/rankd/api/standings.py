@@ -104,7 +104,7 @@ def standing_now(service: ServiceContext, request: Request) -> Response | None:
 
 def plan_standing(service: ServiceContext, request: Request) -> RouteAnswering | None:
     """Return a plan that answers for any player of the requested ranking."""
-    profiles = service.rankd.state.profiles
+    known = service.rankd.state.names
 
     def telling(where: RankingView) -> Telling:
         form, rank = render.ranked_form(where), service.rankd.reader.ranker(where)
@@ -112,7 +112,7 @@ def plan_standing(service: ServiceContext, request: Request) -> RouteAnswering |
         def tell(players: Sequence[str], found: Places) -> list[bytes]:
             if rank is not None:
                 found = found._replace(ranks=rank(found.order_keys))
-            names = [one and one.name for one in map(profiles.get, players)] if profiles else None
+            names = list(map(known.get, players)) if known else None
             if form is not None:
                 return form.fill_each((players, names, *found), 0, len(players))
             return render.each_ranked(found, where, players, names)
@@ -369,7 +369,7 @@ def lookup_now(service: ServiceContext, request: Request) -> Response | None:
     there, places = found
     ranked = set(there)
     missing = [player for player in dict.fromkeys(players) if player not in ranked]
-    body = render.found_now(where, there, [*map(reader.name, there)], places, missing)
+    body = render.found_now(where, there, reader.names(there), places, missing)
     return None if body is None else Response(body)
 
 

@@ -460,10 +460,12 @@ class Reader:
         if seek is None:
             return None
         asked = list(dict.fromkeys(players))
-        ranks = dict(zip(asked, seek(asked).ranks, strict=True))
-        there = sorted(filter(ranks.__getitem__, asked), key=ranks.__getitem__)
-        found, rank = seek(there), self.ranker(where)
-        return there, found if rank is None else found._replace(ranks=rank(found.order_keys))
+        places = seek(asked)
+        ranked = [row for row, rank in enumerate(places.ranks) if rank]
+        ranked.sort(key=places.ranks.__getitem__)
+        found, rank = _rows_of(places, ranked, where.terms.order.key_bytes), self.ranker(where)
+        shown = found if rank is None else found._replace(ranks=rank(found.order_keys))
+        return [asked[row] for row in ranked], shown
 
     def ranker(self, where: RankingView) -> Callable[[bytes], Sequence[int]] | None:
         """Return the ranks that the board shows of entries with some keys, packed end to end.
@@ -499,8 +501,7 @@ class Reader:
 
     def name(self, player: str) -> str | None:
         """Return a player's display name, None if it has none."""
-        known = self.projector.state.profiles.get(player)
-        return None if known is None else known.name
+        return self.projector.state.names.get(player)
 
     @_settled
     async def ranks(
@@ -554,8 +555,7 @@ class Reader:
     def _shown_standing(self, where: RankingView, player: str, found: Ranked) -> Standing:
         """Return a standing of an entry whose rank is the one that the board shows."""
         rank, order_key, metadata, total, as_of = found
-        terms, known = where.terms, self.projector.state.profiles.get(player)
-        name = None if known is None else known.name
+        terms, name = where.terms, self.name(player)
         scores, decimals = terms.order.scores(order_key), terms.board.decimals
         stale = self._is_stale(as_of)
         return Standing(rank, player, scores, total, as_of, decimals, name, metadata, stale=stale)
@@ -676,7 +676,7 @@ class Reader:
             range(first, last + 1) if ranks is None else ranks,
             players,
             keys,
-            self._names(players),
+            self.names(players),
             metadata,
             decimals,
             order,
@@ -703,11 +703,10 @@ class Reader:
         players, keys, metadata = zip(*entries, strict=True)
         return EntryColumns(players, b"".join(keys), metadata, total, as_of)
 
-    def _names(self, players: Sequence[str]) -> list[str | None]:
-        profiles = self._state.profiles
-        if not profiles:
-            return [None] * len(players)
-        return [None if profile is None else profile.name for profile in map(profiles.get, players)]
+    def names(self, players: Sequence[str]) -> list[str | None]:
+        """Return players' display names, None for those that have none."""
+        names = self._state.names
+        return list(map(names.get, players)) if names else [None] * len(players)
 
     # ------------------------------------------------------------------- neighbourhoods
 
@@ -891,6 +890,16 @@ def at_once(asking: Coroutine[Any, Any, T]) -> T:
         return result
     asking.close()
     raise AssertionError("an immediate index never suspends")
+
+
+def _rows_of(places: Places, rows: Sequence[int], width: int) -> Places:
+    """Return some rows of places, in their order."""
+    keys, metadata = places.order_keys, places.metadata
+    return places._replace(
+        ranks=[places.ranks[row] for row in rows],
+        order_keys=b"".join([keys[row * width : row * width + width] for row in rows]),
+        metadata=None if metadata is None else [metadata[row] for row in rows],
+    )
 
 
 _EVERYBODY = 2**63

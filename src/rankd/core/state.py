@@ -543,6 +543,8 @@ class State:
     def __init__(self) -> None:
         self.boards: dict[str, BoardState] = {}
         self.profiles: dict[str, Profile] = {}
+        self.names: dict[str, str] = {}
+        """Display names, of the players that have one: a page looks up a hundred."""
         self.friends: dict[str, tuple[str, ...]] = {}
         self.player_boards = PlayerBoards()
         self._segmented: dict[Position, BoardState] | None = None
@@ -573,6 +575,7 @@ class State:
         state = copy(self)
         state.boards = {name: page.copy() for name, page in self.boards.items()}
         state.profiles, state.friends = dict(self.profiles), dict(self.friends)
+        state.names = dict(self.names)
         state.keys, state.player_boards = dict(self.keys), self.player_boards.copy()
         state.keys_created, state.keys_used = dict(self.keys_created), dict(self.keys_used)
         state.journal = None
@@ -656,10 +659,17 @@ class State:
         player, known = change.player, self.profile(change.player)
         if change.erases:
             self.remove("profiles", player)
+            self.remove("names", player)
             self.remove("friends", player)
         elif change.names or change.attributes is not None:
-            attributes = change.attributes_after(known.attributes)
-            self.put("profiles", player, Profile(change.name_after(known.name), attributes))
+            profile = Profile(
+                change.name_after(known.name), change.attributes_after(known.attributes)
+            )
+            self.put("profiles", player, profile)
+            if profile.name is not None:
+                self.put("names", player, profile.name)
+            elif player in self.names:
+                self.remove("names", player)
         if change.friends is not None:
             self.put("friends", player, change.friends)
         elif position is not None:

@@ -222,6 +222,7 @@ def read_notes(frames: Iterable[bytes]) -> DecodedState:
                     state.wrong_times = stretches
                 case ProfilesFrame(profiles, player_boards):
                     state.profiles |= {id: Profile(name, known) for id, name, known in profiles}
+                    state.names |= {id: name for id, name, _ in profiles if name is not None}
                     living = {page.since for page in state.boards.values()} if player_boards else ()
                     state.player_boards.update(player_boards, living)
                 case FriendsFrame(friends):
