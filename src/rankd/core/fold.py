@@ -22,9 +22,10 @@ Invariants:
 
 import asyncio
 from array import array
+from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, NamedTuple
 
 import msgspec
@@ -63,6 +64,8 @@ class FoldPart(NamedTuple):
     plain: bool
     """Whether in place."""
     facts: Sequence[Recorded]
+    share: float
+    """Of the cost that a part may have: before parts come to more than 1, readers have a turn."""
 
 
 class _Outcome(NamedTuple):
@@ -151,17 +154,19 @@ class Fold:
         """
         start = 0
         while start < len(facts):
-            end = self._plain_until(facts, start) if self._index.judges else start
-            if end > start:
-                yield FoldPart(True, facts[start:end] if end - start < len(facts) else facts)
-                start = end
-            else:
-                end = self._intricate_until(facts, start)
-                yield FoldPart(False, facts[start:end])
-                start = end
+            plain, (end, cost) = True, self._plain_until(facts, start)
+            bound = IN_PLACE_COST_MAX
+            if end == start:
+                plain, (end, cost) = False, self._intricate_until(facts, start)
+                bound = IN_MOVES_COST_MAX
+            some = facts[start:end] if end - start < len(facts) else facts
+            yield FoldPart(plain, some, cost / bound)
+            start = end
 
-    def _plain_until(self, facts: Sequence[Recorded], start: int) -> int:
-        """Return the end of a part that goes in place, by its facts or by its cost."""
+    def _plain_until(self, facts: Sequence[Recorded], start: int) -> tuple[int, int]:
+        """Return the end of a part that goes in place, and its cost, which is bounded."""
+        if not self._index.judges:
+            return start, 0
         boards, seen = self._state.boards, None
         plain = no_delta = False
         defined_at: Position | None = None
@@ -169,9 +174,9 @@ class Fold:
         for place in range(start, len(facts)):
             fact = facts[place].fact
             if type(fact) is not ScoreSubmitted:
-                return place
+                return place, spent
             if fact.attributes and not self._state.knows(fact.player, fact.attributes):
-                return place
+                return place, spent
             if fact.board != seen:
                 seen = fact.board
                 page = boards.get(seen)
@@ -181,35 +186,36 @@ class Fold:
                 defined_at = None if page is None else page.defined_at
                 cost = 0 if page is None else _cost_in_place(page)
             if fact.defined is not None and fact.defined != defined_at:
-                return place
+                return place, spent
             if not plain or (no_delta if fact.scores is None else len(fact.scores) != width):
-                return place
+                return place, spent
+            if spent + cost > IN_PLACE_COST_MAX and place > start:
+                return place, spent
             spent += cost
-            if spent > IN_PLACE_COST_MAX and place > start:
-                return place
-        return len(facts)
+        return len(facts), spent
 
-    def _intricate_until(self, facts: Sequence[Recorded], start: int) -> int:
-        """Return the end of a part that goes in moves.
+    def _intricate_until(self, facts: Sequence[Recorded], start: int) -> tuple[int, int]:
+        """Return the end of a part that goes in moves, and its cost.
 
         A fact that replaces or drops rankings is a part of its own. An apply drops last, so no fact
         may follow; and it drops the rankings that the index has, so no fact that opens one, or
         returns receipts of its board, may precede. Otherwise the part ends where plain submissions
         begin, unless the two kinds alternate, or where the cost of a part is reached.
         """
-        bounded, cost = self._index.immediate, self._cost(facts[start].fact)
+        bounded, spent = self._index.immediate, self._cost(facts[start].fact)
         for place in range(start + 1, len(facts)):
             before = facts[place - 1].fact
             if is_barrier(before) or is_barrier(facts[place].fact):
-                return place
-            cost += self._cost(facts[place].fact) if bounded else 0
-            if cost > IN_MOVES_COST_MAX and bounded:
-                return place
+                return place, spent
+            cost = self._cost(facts[place].fact) if bounded else 0
+            if spent + cost > IN_MOVES_COST_MAX and bounded:
+                return place, spent
             long = place - start >= IN_MOVES_AT_LEAST
-            worth_it = self._index.judges and (long or not is_submission(before))
-            if worth_it and self._plain_until(facts[place : place + 1], 0):
-                return place
-        return len(facts)
+            worth_it = long or not is_submission(before)
+            if worth_it and self._plain_until(facts[place : place + 1], 0)[0]:
+                return place, spent
+            spent += cost
+        return len(facts), spent
 
     def _cost(self, fact: Fact) -> int:
         """Return about how many moves a fact makes, by the state before the part it belongs to."""
@@ -686,6 +692,27 @@ def merged(parts: Sequence[Receipts]) -> Receipts:
     if len(parts) == 1:
         return parts[0]
     return {position: receipt for told in parts for position, receipt in told.items()}
+
+
+class PartedReceipts(Mapping[Position, Receipt]):
+    """The receipts of parts of a batch that follow one another, each still built on access."""
+
+    def __init__(self, ends: Sequence[Position], parts: Sequence[Receipts]) -> None:
+        self._ends = ends
+        """The last position of each part."""
+        self._parts = parts
+
+    def __getitem__(self, position: Position) -> Receipt:
+        part = bisect_left(self._ends, position)
+        if part == len(self._parts):
+            raise KeyError(position)
+        return self._parts[part][position]
+
+    def __iter__(self) -> Iterator[Position]:
+        return chain.from_iterable(self._parts)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts))
 
 
 def _receipt(judged: _Judged, moved: Sequence[Moved]) -> Receipt:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rankd.core.board_rebuild import BoardRebuild
 from rankd.core.corrected_windows import CorrectedWindows
-from rankd.core.fold import Fold, MoveBatch, Receipts, merged
+from rankd.core.fold import Fold, MoveBatch, PartedReceipts, Receipts
 from rankd.core.receipts import Collect, encoded
 from rankd.core.state import State
 from rankd.model.board import Board
@@ -87,16 +87,21 @@ class Projector:
         fails, those before it are folded, and the next fold begins with it.
         """
         parts: list[Receipts] = []
+        ends: list[Position] = []
+        spent = 0.0
         for part in self._fold.parted(facts):
-            if parts and not self.at_a_stretch:
+            if spent + part.share > 1 and parts and not self.at_a_stretch:
                 await asyncio.sleep(0)
+                spent = 0.0
+            spent += part.share
             with reading:
                 parts.append(await self._fold.fold(part, after=self.checkpoint))
                 self.checkpoint, self.at = part.facts[-1].position, part.facts[-1].at
+                ends.append(self.checkpoint)
             if self._awaited:
                 self._tell_those_who_wait()
         self.state.sweep_entrants()
-        return merged(parts)
+        return parts[0] if len(parts) == 1 else PartedReceipts(ends, parts)
 
     @property
     def shown_to(self) -> Position:

@@ -641,6 +641,8 @@ class State:
     def knows(self, player: str, attributes: Attributes) -> bool:
         """Whether a submission's attributes are the known ones of its player."""
         known = self.profile(player).attributes
+        if len(attributes) == len(known) and attributes == known:
+            return [*map(type, attributes.values())] == [*map(type, map(known.get, attributes))]
         return not any(differs(known, name, value) for name, value in attributes.items())
 
     def note(self, recorded: Recorded) -> None:

@@ -76,12 +76,26 @@ def project(database: apsw.Connection, changes: Changes) -> None:
     """Update the table, within the transaction of the facts."""
     touched = {change.player for _, change in changes}
     before = _rows_of(database, touched)
+    news = {
+        change.player for _, change in changes if not _repeats(before.get(change.player), change)
+    }
     after = dict(before)
-    fold(after, changes)
+    fold(after, [change for change in changes if change[1].player in news])
     written = [row for player, row in after.items() if before.get(player) is not row]
     database.executemany(QUERIES["put_player"], [row._asdict() for row in written])
     gone = before.keys() - after.keys()
     database.executemany(QUERIES["remove_player"], [{"player": player} for player in gone])
+
+
+def _repeats(known: SQLitePlayerRow | None, change: ProfileChange) -> bool:
+    """Whether a submission brings the attributes that its player has, as most do."""
+    return (
+        known is not None
+        and change.merges
+        and not change.names
+        and change.friends is None
+        and known.attributes == _text(change.attributes)
+    )
 
 
 def _rows_of(database: apsw.Connection, players: Iterable[str]) -> dict[str, SQLitePlayerRow]:

@@ -124,6 +124,12 @@ async def test_a_fact_that_changes_nothing_leaves_the_row_as_it_is(tmp_path: Pat
     assert found == {"p": ("Ada", {"region": "eu", "level": 3}, ["q"], 2)}
 
 
+async def test_what_is_known_counts_where_it_was_changed_just_before(tmp_path: Path) -> None:
+    there, back = scored("p", region="us"), scored("p", region="eu")
+    found = await told(tmp_path, [back, scored("q", region="eu")], [back, there, back, back])
+    assert found == {"p": (None, {"region": "eu"}, [], 5), "q": (None, {"region": "eu"}, [], 2)}
+
+
 async def test_a_fact_that_was_left_out_tells_nothing(tmp_path: Path) -> None:
     first, again = scored("p", "k", region="eu"), scored("p", "k", region="us")
     expected: Rows = {"p": (None, {"region": "eu"}, [], 1)}
