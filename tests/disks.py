@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from tests.not_tested import not_tested
 
-from rankd.testing import disks
+from rankd.testing import faults
 
 T = TypeVar("T")
 
@@ -18,16 +18,16 @@ def mounted(mounting: AbstractContextManager[T]) -> Iterator[T]:
     with ExitStack() as stack:
         try:
             disk = stack.enter_context(mounting)
-        except disks.CannotMount as exc:
+        except faults.CannotMount as exc:
             not_tested("a disk that really fills", f"it has to be mounted: {exc}")
         yield disk
 
 
 def small_disk(folder: Path, size_bytes: int) -> AbstractContextManager[Path]:
     """Mount a disk that can be filled, or skip the test."""
-    return mounted(disks.small_disk(folder, size_bytes))
+    return mounted(faults.small_disk(folder, size_bytes))
 
 
 def freezable_disk(folder: Path, size_bytes: int) -> AbstractContextManager[Path]:
     """Mount a disk that can stand still, or skip the test."""
-    return mounted(disks.freezable_disk(folder, size_bytes))
+    return mounted(faults.freezable_disk(folder, size_bytes))

@@ -21,8 +21,7 @@ from rankd.adapters.memory.snapshot_folder import SnapshotFolder
 from rankd.adapters.sqlite import SQLiteLedger
 from rankd.adapters.sqlite.database import FILE, holds_ledger
 from rankd.adapters.sqlite.database import insist_on_ledger as insist_on_folder
-from rankd.adapters.sqlite.offline import OfflineLedger
-from rankd.adapters.sqlite.read_only import ReadOnlyLedger
+from rankd.adapters.sqlite.read_only import OfflineLedger, ReadOnlyLedger
 from rankd.adapters.sqlite.spool import FOLDER as SPOOL
 from rankd.adapters.sqlite.spool import SpoolFile
 from rankd.core.assembly import running

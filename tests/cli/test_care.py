@@ -15,7 +15,7 @@ from rankd.client import Client
 from rankd.embedded import WallClock
 from rankd.errors import LedgerNotCopied, NoLedger, Unauthenticated
 from rankd.model.window import Instant
-from rankd.testing.disks import make_read_only
+from rankd.testing.faults import make_read_only
 
 
 def test_a_folder_is_filled_verified_backed_up_and_restored(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from tests.simulation.postgres_servers import new_ledger
 
 from rankd.adapters.memory.archive import MemoryStateSnapshots
 from rankd.adapters.postgres import PostgresLedger
-from rankd.adapters.postgres.state_snapshots import PostgresStateSnapshots
+from rankd.adapters.postgres.archive import PostgresStateSnapshots
 from rankd.ports import StateSnapshots
 from rankd.testing.contracts import CopiesContract
 from rankd.testing.servers import PostgresServer

@@ -19,7 +19,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from rankd.core.preview import WindowPreview
+from rankd.core.read_engine import WindowPreview
 from rankd.errors import FieldError, NotRanked, RankdError
 from rankd.model.facts import Position
 from rankd.model.standing import Rank, Standing

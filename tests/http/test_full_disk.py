@@ -14,7 +14,7 @@ from tests.cli.running import Served, serving
 from tests.disks import freezable_disk, small_disk
 from tests.http.api_facade import PATIENCE_SECONDS, asked, connections
 
-from rankd.testing.disks import empty, fill, standstill
+from rankd.testing.faults import empty, fill, standstill
 
 pytestmark = pytest.mark.timeout(240)
 

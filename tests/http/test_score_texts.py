@@ -12,9 +12,9 @@ from tests.http.running import run
 from tests.http.test_caching import LARGE, tag_of
 
 from rankd import schemas
+from rankd.api.render import SCORES, convert
 from rankd.api.routes import ROUTES
 from rankd.api.routing import NUMBERS, Route
-from rankd.api.score_texts import SCORES, convert
 
 SAFE = 2**53
 """Up to here a JavaScript number is exact. In these tests every score is beyond it, and no other

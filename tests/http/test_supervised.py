@@ -20,7 +20,6 @@ from rankd.api.exposition import render
 from rankd.api.metrics import collect
 from rankd.core import supervisor
 from rankd.core.assembly import running
-from rankd.core.clock_monitor import ClockMonitor
 from rankd.core.cluster.managers import (
     IndexRepair,
     LedgerHealth,
@@ -33,6 +32,7 @@ from rankd.core.cluster.recovery import SharedHome
 from rankd.core.cluster.shared_writer import SharedWriter
 from rankd.core.cluster.top_lists import TopListSettings, TopListWriter
 from rankd.core.managers import Archiver, Snapshotter, WindowSealer
+from rankd.core.steady_clock import ClockMonitor
 from rankd.errors import LedgerUnavailable
 
 pytestmark = pytest.mark.anyio

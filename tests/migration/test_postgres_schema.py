@@ -9,8 +9,7 @@ import pytest
 from tests.simulation.postgres_servers import new_ledger
 
 from rankd.adapters.postgres import PostgresLedger
-from rankd.adapters.postgres.database import PostgresAddress
-from rankd.adapters.postgres.queries import MIGRATIONS, QUERIES, SCHEMA_VERSION
+from rankd.adapters.postgres.database import MIGRATIONS, QUERIES, SCHEMA_VERSION, PostgresAddress
 from rankd.errors import LedgerCorrupt, LedgerTooNew
 from rankd.model.facts import Position, ScoreSubmitted
 from rankd.model.window import Instant

@@ -39,7 +39,7 @@ from tests.simulation.nodes_world import redis_machine
 from tests.simulation.postgres_servers import new_ledger
 
 from rankd.adapters.postgres import PostgresLedger
-from rankd.core.cluster.state_snapshots import newest_copy
+from rankd.core.cluster.shared_projector import newest_copy
 from rankd.testing.servers import PostgresServer, RedisServer, redis_server
 
 DATA = Path(__file__).parent / "written_by_4549cc5"

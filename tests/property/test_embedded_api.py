@@ -52,8 +52,8 @@ from tests.property.embedded_model import (
 from tests.simulation.power_loss import scratch_folder
 
 import rankd
-from rankd.core import clock_monitor
-from rankd.core.preview import WindowPreview
+from rankd.core import steady_clock
+from rankd.core.read_engine import WindowPreview
 from rankd.embedded import Board, Ranks
 from rankd.errors import (
     DropsScores,
@@ -197,7 +197,7 @@ class Heard(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         message = record.getMessage()
-        if record.name == clock_monitor.__name__:
+        if record.name == steady_clock.__name__:
             return  # It rightly tells a clock that steps back from the ledger's time.
         if "writes nothing to disk" not in message:  # As the Redis of a test does.
             self.messages.append(message)

@@ -10,8 +10,7 @@ from tests.unit.adapters.sqlite.runs_building import NOW, assert_complete, built
 
 from rankd.adapters.sqlite import SQLiteLedger
 from rankd.adapters.sqlite.database import PLAYERS
-from rankd.adapters.sqlite.offline import OfflineLedger
-from rankd.adapters.sqlite.read_only import ReadOnlyLedger
+from rankd.adapters.sqlite.read_only import OfflineLedger, ReadOnlyLedger
 from rankd.model.facts import BoardDefined, Fact, FriendsSet, NameSet, PlayerErased, ScoreSubmitted
 
 pytestmark = pytest.mark.anyio

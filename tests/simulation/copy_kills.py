@@ -23,10 +23,9 @@ from pathlib import Path
 from tests.simulation.kills import facts_of
 from tests.simulation.power_loss import scratch_folder
 
-from rankd.adapters.sqlite import SQLiteLedger, backup, online_copy
+from rankd.adapters.sqlite import SQLiteLedger, backup
 from rankd.adapters.sqlite.database import LOCK
-from rankd.adapters.sqlite.offline import OfflineLedger
-from rankd.adapters.sqlite.read_only import ReadOnlyLedger
+from rankd.adapters.sqlite.read_only import OfflineLedger, ReadOnlyLedger
 from rankd.core.transfer import Transfer
 from rankd.errors import LedgerNotCopied, RankdError
 from rankd.model.facts import Position
@@ -87,7 +86,7 @@ class Killer:
 
 async def copy_until_killed(copy: Copy, source: Path, target: Path, dies: int) -> None:
     backup.STEP_PAGES = 4
-    online_copy.STEP_BLOCKS = 1
+    backup.STEP_BLOCKS = 1
     killer = Killer(dies)
     sys.addaudithook(killer.audit)
     killer.armed = True

@@ -33,7 +33,7 @@ from rankd.core import managers
 from rankd.core.engine import Engine
 from rankd.errors import LedgerUnavailable
 from rankd.model.facts import Position
-from rankd.testing import disks
+from rankd.testing import faults
 from rankd.testing.faults import Kind, Operation, Perform, disk_full, io_error, watched_disk
 
 CLIENTS = 4
@@ -67,10 +67,10 @@ class MountedDisk:
     vfs: str | None = None
 
     def fill(self) -> None:
-        disks.fill(self.folder)
+        faults.fill(self.folder)
 
     def empty(self) -> None:
-        disks.empty(self.folder)
+        faults.empty(self.folder)
 
 
 @dataclass
@@ -101,7 +101,7 @@ class InjectedDisk:
 
 @contextmanager
 def mounted_disk(scratch: Path) -> Iterator[Disk]:
-    with disks.small_disk(scratch / "disk", DISK_BYTES) as folder:
+    with faults.small_disk(scratch / "disk", DISK_BYTES) as folder:
         yield MountedDisk(folder)
 
 

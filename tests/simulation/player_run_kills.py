@@ -35,7 +35,7 @@ from tests.unit.adapters.sqlite.runs_building import (
 
 from rankd.adapters.sqlite import SQLiteLedger
 from rankd.adapters.sqlite.database import sync_folder
-from rankd.adapters.sqlite.offline import OfflineLedger
+from rankd.adapters.sqlite.read_only import OfflineLedger
 
 APPENDS, EACH = 8, 10
 
@@ -80,9 +80,9 @@ def watched(steps: Steps) -> Iterator[None]:
     checksum = steps.around(crc32) if kills else crc32
     pread = os.pread if kills else steps.around(os.pread)
     with (
-        patch("rankd.adapters.sqlite.player_run.crc32", checksum),
+        patch("rankd.adapters.sqlite.player_runs.crc32", checksum),
         patch.object(os, "scandir", steps.around(os.scandir)),
-        patch("rankd.adapters.sqlite.player_run.sync_folder", steps.around(sync_folder)),
+        patch("rankd.adapters.sqlite.player_runs.sync_folder", steps.around(sync_folder)),
         patch.object(os, "fsync", steps.around(os.fsync)),
         patch.object(os, "pread", pread),
         patch.object(Path, "rename", steps.around(Path.rename)),

@@ -1,1 +1,32 @@
-"""One folder per vendor; each keeps the promises of a port and translates its vendor's errors."""
+"""One folder per vendor; each keeps the promises of a port and translates its vendor's errors.
+
+Those of SQL databases keep their statements in files: queries by name, and migrations by schema
+version. They are read by the functions here.
+"""
+
+import re
+from importlib.resources import files
+
+_NAME = re.compile(r"^-- (\w+) --\n", re.MULTILINE)
+
+
+def read_queries(package: str) -> dict[str, str]:
+    """Return the statements of ``sql/queries.sql`` by their names, which are unique."""
+    _, *parts = _NAME.split(read_sql(package, "queries.sql"))
+    names, statements = parts[::2], parts[1::2]
+    assert len(set(names)) == len(names), "a query's name is taken"
+    return dict(zip(names, statements, strict=True))
+
+
+def read_migrations(package: str) -> dict[int, str]:
+    """Return the migrations by the schema version they lead to, from 1 on without a gap."""
+    folder = files(package) / "sql" / "migrations"
+    names = sorted(file.name for file in folder.iterdir() if file.name.endswith(".sql"))
+    migrations = {int(name[:4]): read_sql(package, f"migrations/{name}") for name in names}
+    assert list(migrations) == list(range(1, len(migrations) + 1)), "a migration is missing"
+    return migrations
+
+
+def read_sql(package: str, name: str) -> str:
+    """Return the text of a file in the folder ``sql``."""
+    return files(package).joinpath("sql", name).read_text(encoding="utf-8")

@@ -17,8 +17,8 @@ from rankd.api import problems
 from rankd.api.logs import RequestLog, log
 from rankd.api.messages import HTML, NO_STORE, Header, Request, Response, squeezed_tag
 from rankd.api.rate_limits import read_networks
+from rankd.api.render import wants_text, with_text
 from rankd.api.routing import Route, RouteMatch, Router
-from rankd.api.score_texts import wants_text, with_text
 from rankd.errors import (
     Corrupt,
     InvalidSetting,

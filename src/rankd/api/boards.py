@@ -7,7 +7,7 @@ from rankd import schemas
 from rankd.api import render
 from rankd.api.context import ServiceContext, show_time
 from rankd.api.messages import Request, Response, decode_body
-from rankd.core.preview import Preview
+from rankd.core.read_engine import Preview
 from rankd.core.state import BoardState, OpenedWindow, SealedWindow, UnrecordedWindow
 from rankd.core.window_schedule import next_turn_of
 from rankd.errors import BoardDiffers, MalformedRequest

@@ -8,8 +8,7 @@ from rankd.api.auth import Authenticator
 from rankd.api.exposition import WRITER, WorkerFigures
 from rankd.api.messages import Response
 from rankd.core.engine import Engine
-from rankd.core.read_engine import ReadEngine
-from rankd.core.search import PlayerSearch
+from rankd.core.read_engine import PlayerSearch, ReadEngine
 from rankd.model.window import Instant
 from rankd.ports import Clock, LedgerReader
 

@@ -29,9 +29,9 @@ from rankd.api.auth import Permit
 from rankd.api.connection import ResponseHeads, ResponseWriter
 from rankd.api.logs import RequestLog
 from rankd.api.messages import Request, Response
+from rankd.api.render import wants_text
 from rankd.api.request_head import WORD_SEGMENT, RequestHead
 from rankd.api.routing import BodyPlan, PagePlan, Route, RouteAnswering, WordPlan
-from rankd.api.score_texts import wants_text
 from rankd.errors import RankdError
 from rankd.templates import enclose
 

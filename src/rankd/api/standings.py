@@ -8,8 +8,8 @@ from rankd import schemas
 from rankd.api import render
 from rankd.api.context import MIN_POSITION_SECONDS_MAX, ServiceContext
 from rankd.api.messages import Request, Response, decode_body, known_tag
+from rankd.api.render import BY_ACCEPT, text_tag, wants_text
 from rankd.api.routing import Answered, PagePlan, RemotePlan, RouteAnswering, WordPlan
-from rankd.api.score_texts import BY_ACCEPT, text_tag, wants_text
 from rankd.core.reader import LOOKUP_PLAYERS_MAX, RankingView, check_players
 from rankd.core.reader import Page as FoundPage
 from rankd.errors import (

@@ -10,10 +10,10 @@ from rankd._version import __version__
 from rankd.cli.bench import bench
 from rankd.cli.board import board
 from rankd.cli.doctor import doctor
-from rankd.cli.errors import FailingGroup
 from rankd.cli.export import export
 from rankd.cli.keys import keys
 from rankd.cli.maintenance import backup, rebuild, restore, verify
+from rankd.cli.output import FailingGroup
 from rankd.cli.player import history, player
 from rankd.cli.scores import import_, submit
 from rankd.cli.serve import demo, serve

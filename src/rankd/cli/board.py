@@ -8,9 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rankd.cli.errors import CommandFailed, FailingGroup, insist_on_yes, plain
 from rankd.cli.options import Target, json_option, reaching
-from rankd.cli.output import add, print_json, print_tables, standings_table, table, written
+from rankd.cli.output import (
+    CommandFailed,
+    FailingGroup,
+    add,
+    insist_on_yes,
+    plain,
+    print_json,
+    print_tables,
+    standings_table,
+    table,
+    written,
+)
 from rankd.errors import UnknownBoard, count
 
 if TYPE_CHECKING:

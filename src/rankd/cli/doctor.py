@@ -13,9 +13,8 @@ from typing import Any
 
 import click
 
-from rankd.cli.errors import CommandFailed, plain
 from rankd.cli.options import NATIVE, ChosenLedger, data_option, json_option
-from rankd.cli.output import print_json
+from rankd.cli.output import CommandFailed, plain, print_json
 from rankd.errors import RankdError
 from rankd.ports import Finding
 

@@ -12,10 +12,9 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from rankd.cli.errors import CommandFailed, plain
 from rankd.cli.import_source import SUBMITTED, guarded
 from rankd.cli.options import Target, reaching, which_ranking
-from rankd.cli.output import columns_of
+from rankd.cli.output import CommandFailed, columns_of, plain
 from rankd.errors import Refused, count
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rankd.cli import resp
-from rankd.cli.errors import CommandFailed
+from rankd.cli.output import CommandFailed
 
 FORMATS = ("csv", "jsonl")
 SUBMITTED = ("player", "score", "delta", "key", "columns", "metadata", "attributes", "build", "at")

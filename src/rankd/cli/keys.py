@@ -2,9 +2,8 @@
 
 import click
 
-from rankd.cli.errors import FailingGroup, plain
 from rankd.cli.options import Target, json_option, reaching
-from rankd.cli.output import add, print_json, print_tables, table
+from rankd.cli.output import FailingGroup, add, plain, print_json, print_tables, table
 
 SCOPES = ("read", "submit", "moderate", "admin")
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rankd.cli.errors import CommandFailed
 from rankd.cli.options import NATIVE, ChosenLedger, data_option, json_option
-from rankd.cli.output import print_json
+from rankd.cli.output import CommandFailed, print_json
 from rankd.errors import NothingToBackUp, count
 from rankd.settings import shown_place
 

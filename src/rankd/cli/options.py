@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from rankd.cli.errors import CommandFailed
+from rankd.cli.output import CommandFailed
 from rankd.settings import Settings, resolve, shown_place
 
 if TYPE_CHECKING:

@@ -6,9 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rankd.cli.errors import FailingGroup, plain
 from rankd.cli.options import Target, json_option, reaching
-from rankd.cli.output import add, print_json, print_tables, score, stale, table, written
+from rankd.cli.output import (
+    FailingGroup,
+    add,
+    plain,
+    print_json,
+    print_tables,
+    score,
+    stale,
+    table,
+    written,
+)
 from rankd.cli.scores import pairs
 from rankd.errors import UnknownPlayer
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
-from rankd.cli.errors import CommandFailed
+from rankd.cli.output import CommandFailed
 
 FORM = "redis://HOST:PORT/DATABASE/KEY"
 """The form of a sorted set's URL, for messages. The default database is 0."""

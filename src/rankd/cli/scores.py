@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rankd.cli import resp
-from rankd.cli.errors import CommandFailed, plain
 from rankd.cli.import_source import (
     FORMATS,
     SHOWN_BYTES_MAX,
@@ -23,7 +22,7 @@ from rankd.cli.import_source import (
     from_redis,
 )
 from rankd.cli.options import Target, json_option, reaching
-from rankd.cli.output import print_json, scores
+from rankd.cli.output import CommandFailed, plain, print_json, scores
 from rankd.errors import count
 
 if TYPE_CHECKING:

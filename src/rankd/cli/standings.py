@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rankd.cli.errors import plain
 from rankd.cli.options import Target, json_option, reaching, which_ranking
 from rankd.cli.output import (
     console,
     heading,
+    plain,
     print_json,
     print_tables,
     scores,

@@ -6,9 +6,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from rankd.cli.errors import CommandFailed, FailingGroup, insist_on_yes, plain
 from rankd.cli.options import ONE_SERVICE, Target, is_on_command_line, json_option, reaching
-from rankd.cli.output import add, print_json, print_tables, table
+from rankd.cli.output import (
+    CommandFailed,
+    FailingGroup,
+    add,
+    insist_on_yes,
+    plain,
+    print_json,
+    print_tables,
+    table,
+)
 from rankd.errors import RankdError
 from rankd.settings import shown_place
 

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any, cast
 
-from rankd.core.clock_monitor import ClockMonitor, note_start
 from rankd.core.cluster.managers import (
     IndexRepair,
     LedgerHealth,
@@ -28,7 +27,7 @@ from rankd.core.managers import SAVE_AT_CLOSE_FACTS, Archiver, LedgerReopener
 from rankd.core.projector import Tell
 from rankd.core.recovery import Build, recover
 from rankd.core.segment_values import SEGMENT_VALUES_MAX
-from rankd.core.steady_clock import LASTING_SECONDS, SteadyClock
+from rankd.core.steady_clock import LASTING_SECONDS, ClockMonitor, SteadyClock, note_start
 from rankd.core.supervisor import Supervisor
 from rankd.core.writer import Writer
 from rankd.errors import (

@@ -1,4 +1,4 @@
-"""A board rebuild: the windows of a board under another definition, folded beside the live ones.
+"""A board rebuild: windows of a board judged anew, folded beside the live ones.
 
 The ledger has every submission, so a changed rule is no loss: the board's facts are read again from
 its first definition on, put into the new terms and judged by the new rule, into draft rankings,
@@ -8,16 +8,24 @@ apply gives its rankings the names they are to be known by.
 
 A window of a draft is the one that is open at the time the fold has reached: when its time is over
 it is let go, and the next one begun, just as the living board does.
+
+``CorrectedWindows`` are folded again because the time had been wrong. A correction tells which
+windows the board has from its position on. Those whose entries do not stay as they are become
+drafts, each fact judged at its right time. Closed windows that retention dropped by the wrong time
+come back so, too. One apply puts all of them in their place.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from itertools import count
+from typing import NamedTuple
+
+import msgspec
 
 from rankd.core.fold import IN_MOVES_COST_MAX, Fold, MoveBatch
 from rankd.core.player_boards import PlayerBoards
 from rankd.core.refusals import NOT_REFUSED, RefusalReplay
-from rankd.core.state import BoardState, OpenedWindow, State
+from rankd.core.state import BoardState, OpenedWindow, State, name_of_window
 from rankd.core.window_schedule import NEVER
 from rankd.errors import IndexUnavailable
 from rankd.model.board import Board, Scores
@@ -27,6 +35,7 @@ from rankd.model.facts import (
     Position,
     Recorded,
     ScoreSubmitted,
+    WindowsCorrected,
     WrongTime,
     is_definition,
     is_submission,
@@ -331,3 +340,125 @@ def _check_staged(ranking: Ranking, staged: Sequence[Ranking]) -> None:
 
 async def _never(_begun: MoveBatch, _recorded: Recorded) -> bool:
     raise AssertionError("a draft is of one definition")
+
+
+Place = tuple[str, Instant | None]
+"""The name and the start of a window."""
+
+
+class _Part(NamedTuple):
+    """Windows that were made under one definition."""
+
+    draft: BoardRebuild
+    ids: dict[Place, str]
+    through: Position | None
+    """Where the definition ended; None if it is in force."""
+
+
+class _Wanted(NamedTuple):
+    defined_at: Position
+    place: Place
+    id: str
+    through: Position | None
+    """Where it closed; None while it is open."""
+
+
+class CorrectedWindows:
+    """The drafts of one correction."""
+
+    def __init__(self, index: RankIndex, page: BoardState, fact: WindowsCorrected) -> None:
+        self._fact = fact
+        self._index = index
+        self._page = page
+        self._parts: list[_Part] = []
+
+    @classmethod
+    async def begun(
+        cls,
+        ledger: LedgerReader,
+        index: RankIndex,
+        state: State,
+        fact: WindowsCorrected,
+    ) -> "CorrectedWindows":
+        """Return drafts of the windows that a correction folds again, given the state before it."""
+        page = state.boards[fact.board]
+        corrected = cls(index, page, fact)
+        final = await _refusals_final(ledger, page)
+        wanted = _wanted(page, fact)
+        for defined_at in dict.fromkeys(one.defined_at for one in wanted):
+            some = [one for one in wanted if one.defined_at == defined_at]
+            draft = BoardRebuild(
+                ledger,
+                index,
+                page,
+                page.board_at(defined_at),
+                player_boards=state.player_boards,
+                refusals_final=final,
+                wrong_times=state.wrong_times,
+                names=frozenset(one.place[0] for one in some),
+                lasting={one.place for one in some if one.through is not None},
+            )
+            ends = [one.through for one in some if one.through is not None]
+            through = None if defined_at == page.defined_at else max(ends)
+            corrected._parts.append(_Part(draft, {one.place: one.id for one in some}, through))
+        return corrected
+
+    @property
+    def position(self) -> Position:
+        """Up to where all of them are folded."""
+        return min((draft.position for draft, _, _ in self._open_parts()), default=Position(0))
+
+    def _open_parts(self) -> Sequence[_Part]:
+        return [part for part in self._parts if part.through is None]
+
+    async def catch_up(
+        self, *, through: Position, tell: Callable[[Progress], None] = lambda _: None
+    ) -> None:
+        """Fold everything up to a position."""
+        for draft, _, ended in self._parts:
+            until = through if ended is None else min(through, Position(ended - 1))
+            await draft.catch_up(through=until, tell=tell)
+
+    def fits(self, fact: WindowsCorrected) -> bool:
+        """Whether these are the drafts of a correction, but for the time that it has reached."""
+        return _what(self._fact) == _what(fact)
+
+    async def adopt(self, begun: MoveBatch, fact: WindowsCorrected) -> None:
+        """Let a batch adopt them, and drop the windows that never should have been."""
+        again = {*fact.removed, *(window.window for window in fact.closed)}
+        stay = {*fact.kept, *(id for id in self._page.sealed if id not in again)}
+        living = await self._index.rankings(fact.board)
+        begun.dropped += [ranking for ranking in living if ranking.window not in stay]
+        for draft, ids, _ in self._parts:
+            await draft.adopt_as(begun, ids, fact.time)
+
+    async def discard(self) -> None:
+        """Forget all of them."""
+        for draft, _, _ in self._parts:
+            await draft.discard()
+
+
+def _wanted(page: BoardState, fact: WindowsCorrected) -> list[_Wanted]:
+    """Return the windows that are folded again."""
+    wanted = [
+        _Wanted(page.defined_at, (name_of_window(one.window), one.start), one.window, None)
+        for one in fact.windows
+        if one.window not in fact.kept
+    ]
+    for closed in fact.closed:
+        defined_at, _ = page.definition_at(Position(closed.through - 1))
+        place = name_of_window(closed.window), closed.start
+        wanted.append(_Wanted(defined_at, place, closed.window, closed.through))
+    return wanted
+
+
+def _what(fact: WindowsCorrected) -> WindowsCorrected:
+    return msgspec.structs.replace(fact, time=0, actor=None)
+
+
+async def _refusals_final(ledger: LedgerReader, page: BoardState) -> bool:
+    """Whether the definition in force counts nothing that was refused before it."""
+    if not page.earlier:
+        return True
+    (recorded,) = await ledger.read(after=Position(page.defined_at - 1), limit=1)
+    return is_definition(recorded.fact) and recorded.fact.refusals_final

@@ -15,14 +15,20 @@ from rankd.core.managers import (
     Snapshotter,
     WindowSealer,
 )
-from rankd.core.preview import NOTHING, Preview, preview
 from rankd.core.projector import Projector, Tell
-from rankd.core.read_engine import ReadEngine, Spooled
-from rankd.core.recovery import Build, IndexHome, folded, recover
+from rankd.core.read_engine import NO_CHANGE, Preview, ReadEngine, Spooled, preview
+from rankd.core.recovery import (
+    Build,
+    IdleProjector,
+    IndexHome,
+    compare,
+    fold_shadow,
+    folded,
+    recover,
+)
 from rankd.core.state import BoardState, Profile
 from rankd.core.steady_clock import ClockOffset
 from rankd.core.time_correction import Corrected, TimeCorrector
-from rankd.core.verification import IdleProjector, compare, fold_shadow
 from rankd.core.window_schedule import windows_at
 from rankd.core.writer import DefinitionChanged, HandedIn, Writer, WriteResult
 from rankd.errors import (
@@ -304,7 +310,7 @@ class Engine(ReadEngine):
         async with self._defining:
             page = self.state.page(name)
             if not page.board.changes(board):
-                return NOTHING
+                return NO_CHANGE
             check_redefinition(page.board, board)
             draft = self._draft(page, board)
             try:
@@ -338,7 +344,7 @@ class Engine(ReadEngine):
             while True:
                 page = self.state.page(board.name)
                 if not page.board.changes(board):
-                    return NOTHING
+                    return NO_CHANGE
                 check_redefinition(page.board, board)
                 changed = await self._put_with_draft(page, board, actor, drop_scores, tell)
                 if changed is not None:

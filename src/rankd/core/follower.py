@@ -10,11 +10,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any
 
-from rankd.core.clock_monitor import ClockMonitor
 from rankd.core.projector import FACTS_TOGETHER_MAX, Projector, Tell
 from rankd.core.read_engine import ReadEngine
 from rankd.core.recovery import Build, IndexHome, recover
-from rankd.core.steady_clock import LASTING_SECONDS, SteadyClock
+from rankd.core.steady_clock import LASTING_SECONDS, ClockMonitor, SteadyClock
 from rankd.core.supervisor import Supervisor
 from rankd.errors import IndexBehind, LedgerUnavailable, RankdError, SnapshotDamaged, Unavailable
 from rankd.model.facts import Position, Recorded

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rankd.core.board_rebuild import BoardRebuild
-from rankd.core.corrected_windows import CorrectedWindows
+from rankd.core.board_rebuild import BoardRebuild, CorrectedWindows
 from rankd.core.fold import Fold, MoveBatch, PartedReceipts, Receipts
 from rankd.core.receipts import Collect, encoded
 from rankd.core.state import State

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from rankd.core.corrected_windows import CorrectedWindows
+from rankd.core.board_rebuild import CorrectedWindows
 from rankd.core.projector import Projector, Tell
 from rankd.core.state import BoardState, SealedWindow, State
 from rankd.core.steady_clock import SteadyClock, shown_span

@@ -11,10 +11,8 @@ from typing import Any, Self
 from msgspec import UNSET, UnsetType
 
 from rankd.bootstrap import Folder
-from rankd.core.preview import Preview
-from rankd.core.read_engine import ReadEngine
+from rankd.core.read_engine import FoundPlayer, Preview, ReadEngine
 from rankd.core.reader import FoundStandings, Page, Projected, Reader
-from rankd.core.search import FoundPlayer
 from rankd.core.time_correction import Corrected
 from rankd.core.writer import BATCH_FACTS_MAX, WriteResult
 from rankd.embedded.handles import BoardRef, OpenEngine

@@ -16,9 +16,8 @@ from typing import Any, Protocol, Self, TypeVar
 from msgspec import UNSET, UnsetType
 
 from rankd.bootstrap import Folder
-from rankd.core.preview import Preview
+from rankd.core.read_engine import FoundPlayer, Preview
 from rankd.core.reader import FoundStandings, Page, Projected, at_once
-from rankd.core.search import FoundPlayer
 from rankd.core.time_correction import Corrected
 from rankd.embedded.async_api import (
     BoardHandle,

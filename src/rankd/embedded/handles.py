@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from rankd.bootstrap import RunningEngine
 from rankd.core.engine import Engine
-from rankd.core.search import PlayerSearch
+from rankd.core.read_engine import PlayerSearch
 from rankd.errors import LedgerUnavailable, Refused
 
 

@@ -11,8 +11,6 @@ take batches because a round trip costs the same for one item as for a thousand.
 ``immediate`` set never suspends, and callers rely on that.
 """
 
-from rankd.ports.archive import Archive, SealedName, SealedRow, TopList, TopListAge, TopLists
-from rankd.ports.clock import Clock, CountingClock
 from rankd.ports.entries import (
     COUNTED,
     DRAFT,
@@ -45,8 +43,19 @@ from rankd.ports.ledger import (
     StoredReceipt,
     TimeServer,
 )
-from rankd.ports.operations import Finding, Loop, Progress, StartLoop
-from rankd.ports.snapshots import COPIES_KEPT, NOTHING_HELD, Snapshots, StateSnapshots
+from rankd.ports.operations import Clock, CountingClock, Finding, Loop, Progress, StartLoop
+from rankd.ports.snapshots import (
+    COPIES_KEPT,
+    NOTHING_HELD,
+    Archive,
+    SealedName,
+    SealedRow,
+    Snapshots,
+    StateSnapshots,
+    TopList,
+    TopListAge,
+    TopLists,
+)
 
 __all__ = [
     "APPLIES_REMEMBERED",

@@ -1,8 +1,10 @@
-"""Long operations: their progress, background loops, and the findings of checks."""
+"""The clock, and long operations: their progress, background loops, and the findings of checks."""
 
 from asyncio import Task
 from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from rankd.model.window import Instant
 
 
 class Progress(NamedTuple):
@@ -31,3 +33,18 @@ Loop = Callable[[], Coroutine[Any, Any, None]]
 
 StartLoop = Callable[[str, Loop], Task[None]]
 """Runs a background loop under a name, and restarts it if it fails. Cancelling the task ends it."""
+
+
+class Clock(Protocol):
+    """The time. The core has no other source of it, so a test can simulate years."""
+
+    def now(self) -> Instant:
+        """Return the time. It may go back; ledger time does not."""
+
+
+@runtime_checkable
+class CountingClock(Clock, Protocol):
+    """A machine's clock, which may be set, with a counter of elapsed time, which may not."""
+
+    def elapsed(self) -> int:
+        """Return microseconds since an arbitrary moment, including time the machine slept."""

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rankd.cli.board import changed, read_definition
-from rankd.cli.errors import CommandFailed
+from rankd.cli.output import CommandFailed
 
 
 def test_fields_of_fields_are_set_and_the_others_stay() -> None:

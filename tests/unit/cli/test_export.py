@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rankd.cli.errors import CommandFailed
 from rankd.cli.export import _insist_on_pyarrow, _target
+from rankd.cli.output import CommandFailed
 
 
 def test_a_file_that_could_not_be_finished_is_not_there(tmp_path: Path) -> None:

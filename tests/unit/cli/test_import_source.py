@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankd.cli.errors import CommandFailed
 from rankd.cli.import_source import (
     FORMULA,
     LINE_BYTES_MAX,
@@ -21,6 +20,7 @@ from rankd.cli.import_source import (
     guarded,
     unguarded,
 )
+from rankd.cli.output import CommandFailed
 
 
 def rows(

@@ -5,7 +5,7 @@ import io
 import pytest
 
 from rankd.cli import resp
-from rankd.cli.errors import CommandFailed
+from rankd.cli.output import CommandFailed
 from rankd.cli.resp import RespConnection, place_of
 
 

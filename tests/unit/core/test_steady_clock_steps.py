@@ -17,9 +17,8 @@ from tests.unit.core.doubles import (
     verified,
 )
 
-from rankd.core.clock_monitor import ClockMonitor
 from rankd.core.engine import Engine
-from rankd.core.steady_clock import AHEAD_MICROSECONDS, LASTING_SECONDS
+from rankd.core.steady_clock import AHEAD_MICROSECONDS, LASTING_SECONDS, ClockMonitor
 from rankd.model.facts import WindowDropped, WindowOpened, WindowSealed
 from rankd.model.window import Instant
 from rankd.ports import Ledger
@@ -222,7 +221,7 @@ async def test_monitor_logs_the_beginning_and_the_end(caplog: pytest.LogCaptureF
     machine, ledger = MachineClock(), FaultyLedger()
     async with engine(ledger, machine) as rankd:
         monitor = ClockMonitor(rankd.clock, ledger, lambda: rankd.ledger_time)
-        with caplog.at_level(logging.WARNING, logger="rankd.core.clock_monitor"):
+        with caplog.at_level(logging.WARNING, logger="rankd.core.steady_clock"):
             for _ in range(3):
                 machine.step(YEAR)
                 await monitor.look()

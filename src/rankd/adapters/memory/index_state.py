@@ -10,6 +10,7 @@ numbers are held by none. A list that was dropped holds its players until they a
 """
 
 import hashlib
+import sys
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -17,7 +18,6 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from rankd.adapters.memory.snapshot_format import little_endian
 from rankd.model.facts import Position
 from rankd.ports import DRAFT, Ranking, RankingShape
 from rankd.rank import PlayerTable, RankList
@@ -141,3 +141,11 @@ def _following(key: bytes) -> bytes | None:
     """Return the least key that is greater, if there is one."""
     number = int.from_bytes(key, "big") + 1
     return number.to_bytes(len(key), "big") if number < 1 << (8 * len(key)) else None
+
+
+def little_endian(numbers: "array[int]") -> "array[int]":
+    """Return the numbers as files and digests have them: mostly as they are."""
+    if sys.byteorder == "big":
+        numbers = numbers[:]
+        numbers.byteswap()
+    return numbers

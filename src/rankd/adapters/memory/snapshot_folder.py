@@ -2,7 +2,7 @@
 
 A save is read on the event loop, a little at a time, and written on a thread meanwhile
 (`snapshot_save`). A load happens on a thread as a whole, and gives the index exactly as it was at
-its checkpoint. The files are those of `snapshot_format`.
+its checkpoint. The files are those of `snapshot_save`.
 
 Each file is hashed before a byte of it is used. Then the players are read; touched ones come last,
 so that of two players with one number the later one has it. They get new numbers in the order of
@@ -27,19 +27,20 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from rankd.adapters.memory import snapshot_format
+from rankd.adapters.memory import snapshot_save
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.index_state import Entries, IndexState
-from rankd.adapters.memory.snapshot_format import (
+from rankd.adapters.memory.snapshot_save import (
     Contents,
     EntryFrame,
     Frame,
     PlayerFrame,
     RemovedFrame,
     SavedRanking,
+    SaveFolder,
+    Scan,
     unpacked,
 )
-from rankd.adapters.memory.snapshot_save import SaveFolder, Scan
 from rankd.errors import SnapshotDamaged
 from rankd.model.facts import Position
 from rankd.ports import NOTHING_HELD, Progress
@@ -66,7 +67,7 @@ def load(
     Raises SnapshotDamaged.
     """
     try:
-        body = (folder / snapshot_format.CURRENT).read_bytes()
+        body = (folder / snapshot_save.CURRENT).read_bytes()
     except FileNotFoundError:
         return None
     with _damage(folder):
@@ -74,19 +75,19 @@ def load(
         home = folder / current.mark
         contents = _contents(home, current)
         sizes = {name: written.size for name, written in contents.files.items()}
-        told = _LoadProgress(tell, checked=sum(sizes.values()), read=sizes[snapshot_format.BASE])
-        for name in (snapshot_format.BASE, snapshot_format.TOUCHED, snapshot_format.NOTES):
-            snapshot_format.check(home / name, contents.files[name], told.checked)
+        told = _LoadProgress(tell, checked=sum(sizes.values()), read=sizes[snapshot_save.BASE])
+        for name in (snapshot_save.BASE, snapshot_save.TOUCHED, snapshot_save.NOTES):
+            snapshot_save.check(home / name, contents.files[name], told.checked)
         loading = _Loader(contents, make_players(), make_list)
         with (
-            (home / snapshot_format.BASE).open("rb") as base,
-            (home / snapshot_format.TOUCHED).open("rb") as touched,
+            (home / snapshot_save.BASE).open("rb") as base,
+            (home / snapshot_save.TOUCHED).open("rb") as touched,
         ):
             state = loading.state(
-                told.read(snapshot_format.frames(base)), snapshot_format.frames(touched)
+                told.read(snapshot_save.frames(base)), snapshot_save.frames(touched)
             )
-        with (home / snapshot_format.NOTES).open("rb") as notes:
-            return state, list(snapshot_format.frames(notes))
+        with (home / snapshot_save.NOTES).open("rb") as notes:
+            return state, list(snapshot_save.frames(notes))
 
 
 @contextmanager
@@ -98,21 +99,21 @@ def _damage(folder: Path) -> Iterator[None]:
         raise SnapshotDamaged(f"{folder} does not hold what was saved: {exc}") from exc
 
 
-def _current(folder: Path, body: bytes) -> snapshot_format.CurrentSave:
-    current = msgspec.json.decode(body, type=snapshot_format.CurrentSave)
-    if current.version != snapshot_format.VERSION:
+def _current(folder: Path, body: bytes) -> snapshot_save.CurrentSave:
+    current = msgspec.json.decode(body, type=snapshot_save.CurrentSave)
+    if current.version != snapshot_save.VERSION:
         raise SnapshotDamaged(
-            f"{folder} has version {current.version}, not {snapshot_format.VERSION}"
+            f"{folder} has version {current.version}, not {snapshot_save.VERSION}"
         )
-    if not snapshot_format.MARK.fullmatch(current.mark):
+    if not snapshot_save.MARK.fullmatch(current.mark):
         raise SnapshotDamaged(f"{folder} names a save that cannot be one")
     return current
 
 
-def _contents(home: Path, current: snapshot_format.CurrentSave) -> Contents:
-    body = (home / snapshot_format.CONTENTS).read_bytes()
+def _contents(home: Path, current: snapshot_save.CurrentSave) -> Contents:
+    body = (home / snapshot_save.CONTENTS).read_bytes()
     if hashlib.sha256(body).hexdigest() != current.sha256:
-        raise SnapshotDamaged(f"{home / snapshot_format.CONTENTS} is not what was saved")
+        raise SnapshotDamaged(f"{home / snapshot_save.CONTENTS} is not what was saved")
     contents = msgspec.msgpack.decode(body, type=Contents)
     if contents.mark != current.mark:
         raise SnapshotDamaged(f"{home} holds the contents of another save")
@@ -134,7 +135,7 @@ class _LoadProgress:
         done = 0
         for body in bodies:
             yield body
-            done += len(body) + snapshot_format.HEAD_BYTES
+            done += len(body) + snapshot_save.HEAD_BYTES
             self._tell(Progress(done, self._to_read, "loading", "byte"))
 
 
@@ -222,9 +223,9 @@ class _Loader:
     def state(self, base_bodies: Iterable[bytes], touched_bodies: Iterable[bytes]) -> IndexState:
         saved = self._contents.rankings
         self._players.expect(max((each.count for each in saved), default=0))
-        base = map(snapshot_format.decode, base_bodies)
+        base = map(snapshot_save.decode, base_bodies)
         first = self._load_players(base)
-        self._read_touched(map(snapshot_format.decode, touched_bodies))
+        self._read_touched(map(snapshot_save.decode, touched_bodies))
         lists = self._load_lists(chain(first, base))
         rankings = {each.ranking: self._complete(each, lists) for each in saved}
         if len(rankings) != len(saved):

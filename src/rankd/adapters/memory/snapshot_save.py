@@ -1,4 +1,4 @@
-"""A save of an index that goes on changing: the players it moves, the reading, the folder.
+"""A save of an index that goes on changing: reading it, and the files of the save.
 
 The index is read step by step, so that the result is consistent. Each step is short, and the index
 may change between two of them. The players are read by their numbers, each ranking in its order,
@@ -13,31 +13,228 @@ describe that one moment:
 3. A player in a ranking has the number it had then. Either both were so throughout, or the player
    was put there meanwhile, which is a touch, and records the number too; or a draft brought it,
    whose players are written as it is read.
+
+The files::
+
+    folder/
+        current             names the save that counts, and the SHA-256 of its contents
+        5f0c…/              one save, under a name that was never used before
+            contents        checkpoint, rankings, size and SHA-256 of each other file
+            base            players and entries, read while the index went on
+            touched         the last state of every player touched meanwhile
+            notes           the core's own state, beside the index
+
+``base``, ``touched`` and ``notes`` are rows of frames, each 4 bytes of length (little-endian) and
+so many bytes. Those of the first two are MessagePack. Players come first in ``base``, then one
+ranking after another, each in its order. In ``touched`` a later frame outdoes an earlier one, and
+all outdo ``base``. Rankings go by the place they were given in this save, players by the numbers
+they had in it. Rankings that the contents do not name are ignored.
 """
 
 import hashlib
+import os
+import re
 import secrets
 import shutil
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import msgspec
 
-from rankd.adapters.memory import snapshot_format
-from rankd.adapters.memory.index_state import Entries, IndexState, count_through
-from rankd.adapters.memory.snapshot_format import (
-    EntryFrame,
-    Frame,
-    PlayerFrame,
-    RemovedFrame,
-    SavedRanking,
-    packed,
-)
+from rankd.adapters.memory.index_state import Entries, IndexState, count_through, little_endian
+from rankd.errors import SnapshotDamaged
 from rankd.model.facts import Position
-from rankd.ports import Progress
+from rankd.ports import Progress, Ranking
+
+VERSION = 2
+
+FRAME_BYTES_MAX = 1 << 28
+"""A damaged length must not ask for all memory; a step's entries and their metadata are less."""
+
+READ_BYTES = 1 << 20
+"""So much is hashed at once."""
+
+CURRENT, CONTENTS, BASE, TOUCHED, NOTES = "current", "contents", "base", "touched", "notes"
+MARK = re.compile(r"[0-9a-f]{32}")
+
+HEAD_BYTES = 4
+"""The length of a frame, little-endian."""
+
+
+class CurrentSave(msgspec.Struct, forbid_unknown_fields=True):
+    """Which save counts."""
+
+    version: int
+    mark: str
+    sha256: str
+
+
+class SavedRanking(msgspec.Struct, array_like=True):
+    """A ranking that was saved."""
+
+    place: int
+    ranking: Ranking
+    key_bytes: int
+    dense: bool
+    count: int
+
+
+class FileDigest(msgspec.Struct, array_like=True):
+    """The size and digest that a sound file has."""
+
+    size: int
+    sha256: bytes
+
+
+class Contents(msgspec.Struct, forbid_unknown_fields=True):
+    """The checkpoint, rankings and files of one save."""
+
+    mark: str
+    checkpoint: int
+    rankings: list[SavedRanking]
+    files: dict[str, FileDigest]
+
+
+class PlayerFrame(msgspec.Struct, tag="named", array_like=True):
+    """Players: numbers, 4 bytes each; lengths of ids, 2 bytes each; ids end to end."""
+
+    numbers: bytes
+    lengths: bytes
+    text: bytes
+
+
+class EntryFrame(msgspec.Struct, tag="piece", array_like=True):
+    """Entries of one ranking, and the metadata of some of them."""
+
+    place: int
+    numbers: bytes
+    keys: bytes
+    shown: list[int]
+    values: list[bytes]
+
+
+class RemovedFrame(msgspec.Struct, tag="gone", array_like=True):
+    """Players without an entry in a ranking."""
+
+    place: int
+    numbers: bytes
+
+
+Frame = PlayerFrame | EntryFrame | RemovedFrame
+
+encode = msgspec.msgpack.Encoder().encode
+decode = msgspec.msgpack.Decoder(Frame).decode
+
+
+def packed(numbers: "array[int]") -> bytes:
+    """Return numbers as files have them."""
+    return little_endian(numbers).tobytes()
+
+
+def unpacked(typecode: str, raw: bytes) -> "array[int]":
+    """Return the numbers that were packed."""
+    numbers = array(typecode)
+    numbers.frombytes(raw)
+    return little_endian(numbers)
+
+
+# ------------------------------------------------------------------------------ writing
+
+
+PRIVATE_FILE = 0o600
+"""The mode of every file: its owner's alone."""
+
+SYNCED_TOGETHER_BYTES = 4 << 20
+"""Files are synced after each of so many bytes: one sync at the end would keep the disk busy for as
+long as a second, and every commit of the ledger waits behind it."""
+
+
+class FrameFile:
+    """A file of frames that is being written."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("xb", buffering=0)
+        path.chmod(PRIVATE_FILE)
+        self._digest, self._size, self._synced = hashlib.sha256(), 0, 0
+
+    def write(self, bodies: Iterable[bytes]) -> None:
+        """Write frames, one after another.
+
+        All in one call: each call lets other threads run, and waits until they let this one.
+        """
+        parts: list[bytes] = []
+        for body in bodies:
+            assert len(body) <= FRAME_BYTES_MAX, f"a frame of {len(body)} bytes"
+            parts += (len(body).to_bytes(HEAD_BYTES, "little"), body)
+        if parts:
+            self._append(b"".join(parts))
+
+    def _append(self, data: bytes) -> None:
+        self._digest.update(data)
+        self._size += len(data)
+        rest = memoryview(data)
+        while rest:  # A disk that is nearly full takes what it can.
+            rest = rest[self._file.write(rest) :]
+        if self._size - self._synced >= SYNCED_TOGETHER_BYTES:
+            os.fdatasync(self._file.fileno())
+            self._synced = self._size
+
+    def finish(self) -> FileDigest:
+        """Sync the file, and return its size and digest."""
+        os.fsync(self._file.fileno())
+        self._file.close()
+        return FileDigest(self._size, self._digest.digest())
+
+    def close(self) -> None:
+        """Let go of the file, finished or not. Safe to repeat."""
+        self._file.close()
+
+
+def write_synced(path: Path, body: bytes) -> None:
+    """Write a whole file to the disk."""
+    with path.open("wb") as file:
+        path.chmod(PRIVATE_FILE)
+        file.write(body)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_names(folder: Path) -> None:
+    """Let the names in a folder survive a power cut: they are written there, not in the files."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# ------------------------------------------------------------------------------ reading
+
+
+def check(path: Path, written: FileDigest, tell: Callable[[int], None]) -> None:
+    """Raise SnapshotDamaged unless a file has its size and digest; report the bytes read."""
+    if path.stat().st_size != written.size:
+        raise SnapshotDamaged(f"{path} has another size than when it was saved")
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while part := file.read(READ_BYTES):
+            digest.update(part)
+            tell(len(part))
+    if digest.digest() != written.sha256:
+        raise SnapshotDamaged(f"{path} is not what was saved")
+
+
+def frames(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield the frames of a file."""
+    while head := file.read(HEAD_BYTES):
+        length = int.from_bytes(head, "little") if len(head) == HEAD_BYTES else FRAME_BYTES_MAX + 1
+        body = file.read(length) if length <= FRAME_BYTES_MAX else b""
+        if len(body) != length:
+            raise SnapshotDamaged(f"{file.name} is damaged or cut short at byte {file.tell()}")
+        yield body
 
 
 class DirtySet:
@@ -298,7 +495,7 @@ class SaveFolder:
     def __init__(self, folder: Path) -> None:
         self._folder, self._mark = folder, secrets.token_hex(16)
         self._path = folder / self._mark
-        self._files: dict[str, snapshot_format.FrameFile] = {}
+        self._files: dict[str, FrameFile] = {}
         self._counts = False
         """Whether ``current`` may name it."""
 
@@ -306,39 +503,39 @@ class SaveFolder:
         """Make the folder and the files that steps go to."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path.mkdir(mode=0o700)
-        for name in (snapshot_format.BASE, snapshot_format.TOUCHED, snapshot_format.NOTES):
-            self._files[name] = snapshot_format.FrameFile(self._path / name)
+        for name in (BASE, TOUCHED, NOTES):
+            self._files[name] = FrameFile(self._path / name)
 
     def write(self, step: ScanStep) -> None:
         """Write the entries of one step."""
-        self._files[snapshot_format.BASE].write(map(snapshot_format.encode, step.base))
-        self._files[snapshot_format.TOUCHED].write(map(snapshot_format.encode, step.touched))
+        self._files[BASE].write(map(encode, step.base))
+        self._files[TOUCHED].write(map(encode, step.touched))
 
     def finish(self, ending: ScanEnd) -> None:
         """Write the rest, bring it to the disk, and let this save be the one that counts."""
         self.write(ending.step)
-        self._files[snapshot_format.NOTES].write(ending.notes)
+        self._files[NOTES].write(ending.notes)
         written = {name: file.finish() for name, file in self._files.items()}
-        contents = snapshot_format.Contents(self._mark, ending.checkpoint, ending.rankings, written)
-        body = snapshot_format.encode(contents)
-        snapshot_format.write_synced(self._path / snapshot_format.CONTENTS, body)
-        snapshot_format.sync_names(self._path)
-        snapshot_format.sync_names(self._folder)
+        contents = Contents(self._mark, ending.checkpoint, ending.rankings, written)
+        body = encode(contents)
+        write_synced(self._path / CONTENTS, body)
+        sync_names(self._path)
+        sync_names(self._folder)
         self._decide(hashlib.sha256(body).hexdigest())
         self._clear_others()
 
     def _decide(self, sha256: str) -> None:
-        current = snapshot_format.CurrentSave(snapshot_format.VERSION, self._mark, sha256)
-        path = self._folder / snapshot_format.CURRENT
+        current = CurrentSave(VERSION, self._mark, sha256)
+        path = self._folder / CURRENT
         unfinished = path.with_name(f".{path.name}.unfinished")
-        snapshot_format.write_synced(unfinished, msgspec.json.encode(current))
+        write_synced(unfinished, msgspec.json.encode(current))
         self._counts = True  # From here on nobody knows, until the names are on the disk.
         unfinished.replace(path)
-        snapshot_format.sync_names(self._folder)
+        sync_names(self._folder)
 
     def _clear_others(self) -> None:
         for other in self._folder.iterdir():
-            if other != self._path and snapshot_format.MARK.fullmatch(other.name):
+            if other != self._path and MARK.fullmatch(other.name):
                 shutil.rmtree(other, ignore_errors=True)
 
     def end(self) -> None:

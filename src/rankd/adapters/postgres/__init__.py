@@ -8,18 +8,12 @@ Suggested reading order:
     batch.py            arguments and reply of an append
     bulk_append.py      bulk copy from another ledger
     ledger.py           the Ledger port, and recovery of an append whose reply was lost
-    connection.py       connection that reopens itself, used by one task at a time
-    health.py           server health, shared by all connections
+    connection.py       connection that reopens itself; the server's health and history
     notifications.py    notifications of other processes' appends
-    history.py          check that a server has the ledger seen so far
-    archive.py          archived windows and top lists
-    state_snapshots.py  snapshots of the state for nodes that start
+    archive.py          archived windows, top lists, and snapshots of the state
     verification.py     check of all tables against the hash chain and the facts
-    database.py         address, durability checks, and connecting
-    migration.py        schema upgrade, with other processes doing the same
+    database.py         address, connecting, durability checks, queries, schema upgrade, errors
     doctor.py           server checks for ``rankd doctor``
-    errors.py           translation of PostgreSQL's and the driver's errors
-    queries.py          queries of sql/queries.sql by name, and the migrations
 """
 
 from rankd.adapters.postgres.connection import Timeouts

@@ -12,8 +12,7 @@ from itertools import accumulate, groupby
 from typing import Any, NamedTuple
 
 from rankd.adapters.postgres.batch import AppendBatch, appended, as_time, prepared, receipt_columns
-from rankd.adapters.postgres.database import DriverConnection
-from rankd.adapters.postgres.errors import VENDOR
+from rankd.adapters.postgres.database import VENDOR, DriverConnection
 from rankd.errors import LedgerNotCopied
 from rankd.model.facts import Position, Recorded, TimeCorrected
 from rankd.model.window import Instant

@@ -9,20 +9,145 @@ The request under way waits on, because its reply may come; but after ``silence_
 counts as gone for all other requests, until it replies. It only counts as busy if others are seen
 to get replies. If the connection is dropped meanwhile, a new one must prove that the server replies
 before it is used.
+
+Server health is shared by all connections of this process: once one has detected that the server is
+unreachable, requests on the others are refused without a wait of their own.
+
+The address may lead to another server from one connection to the next: a standby that lagged when
+it was promoted, or a restored backup. An append there would assign positions a second time. So each
+new connection is compared with the history that this process has seen before it is used, and each
+append once more, in its own statement: behind a pooler a server is replaced under a connection.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-from rankd.adapters.postgres.database import DriverConnection, leave
-from rankd.adapters.postgres.errors import VENDOR, is_certain, translated
-from rankd.adapters.postgres.health import ServerHealth
+from rankd.adapters.postgres.database import (
+    QUERIES,
+    VENDOR,
+    DriverConnection,
+    PostgresAddress,
+    is_certain,
+    leave,
+    translated,
+)
+from rankd.adapters.postgres.rows import GENESIS
 from rankd.errors import LedgerUnavailable, RankdError
+from rankd.model.facts import Position
 from rankd.ports import Loop, StartLoop
+
+_log = logging.getLogger(__name__)
+
+
+class ServerHealth:
+    """Components that cannot reach the server, with the error of each."""
+
+    def __init__(self) -> None:
+        self._missed: dict[object, RankdError] = {}
+        self._since = 0.0
+        """Time at which the first of them lost the server, by the loop's clock."""
+        self._lost = asyncio.Event()
+        self._there = asyncio.Event()
+        self._there.set()
+
+    @property
+    def loss(self) -> LedgerUnavailable | None:
+        """Error for all requests while any component cannot reach the server; else None."""
+        for error in self._missed.values():
+            refusal = LedgerUnavailable(str(error), applied="no")
+            refusal.__cause__ = error
+            return refusal
+        return None
+
+    def miss(self, who: object, error: RankdError) -> None:
+        """Record that a component cannot reach the server."""
+        if not self._missed:
+            self._since = asyncio.get_running_loop().time()
+            _log.warning("PostgreSQL is gone: %s", error)
+        self._missed[who] = error
+        self._lost.set()
+        self._there.clear()
+
+    def find(self, who: object) -> None:
+        """Record that a component gets replies again."""
+        missed = self._missed.pop(who, None)
+        if missed is not None and not self._missed:
+            seconds = asyncio.get_running_loop().time() - self._since
+            _log.warning("PostgreSQL is there again, after %.1f seconds", seconds)
+        if not self._missed:
+            self._lost.clear()
+            self._there.set()
+
+    async def lost(self) -> LedgerUnavailable:
+        """Wait until a component loses the server, and return the error."""
+        while (loss := self.loss) is None:
+            await self._lost.wait()
+        return loss
+
+    async def regained(self) -> None:
+        """Wait until every component reaches the server."""
+        while self._missed:
+            await self._there.wait()
+
+
+OTHER_HISTORY = ""
+"""Reply of a server to an append if it lacks the last append seen."""
+
+
+class AppendEnd(NamedTuple):
+    """An append by its last position and its link, which covers everything up to it."""
+
+    last: Position
+    link: bytes
+
+
+class LedgerHistory:
+    """Highest append and highest fact that this process has seen."""
+
+    def __init__(self) -> None:
+        self.append = AppendEnd(Position(0), GENESIS)
+        self.position = Position(0)
+        """Position of the highest fact, which may be of a later append."""
+
+    def note(self, last: Position, link: bytes) -> None:
+        """Record an append that was made or found."""
+        if last > self.append.last:
+            self.append = AppendEnd(last, link)
+        self.note_fact(last)
+
+    def note_fact(self, position: Position) -> None:
+        """Record that a fact was read."""
+        self.position = max(self.position, position)
+
+    async def compare(
+        self, connection: DriverConnection, address: PostgresAddress, *, seconds_max: float
+    ) -> None:
+        """Raise LedgerUnavailable unless the server has the seen history."""
+        seen, position = self.append, self.position
+        found = await connection.fetchrow(
+            address.sql(QUERIES["compare_history"]), seen.last, timeout=seconds_max
+        )
+        if found["head"] < position:
+            raise LedgerUnavailable(
+                f"the ledger of this PostgreSQL ends at {found['head']:,}, and this node has seen "
+                f"position {position:,}: it is an older copy; {_REMEDY}",
+                applied="no",
+            )
+        if seen.last and found["link"] != seen.link:
+            raise LedgerUnavailable(
+                f"this PostgreSQL has another ledger: it differs at or before position "
+                f"{seen.last:,}; {_REMEDY}",
+                applied="no",
+            )
+
+
+_REMEDY = "nothing is appended until the right one is back (to go on with this one, restart)"
+
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""Address of the database, its durability checks, and connecting.
+"""The database: its address, connecting, durability checks, queries, schema upgrade and errors.
 
 A URL names the database, as every tool of PostgreSQL takes it; ``?schema=`` names the schema, and
 all other parameters are the driver's: ``postgresql://rankd@db/games?schema=rankd&sslmode=require``.
@@ -7,6 +7,17 @@ No session state is relied on, so that a pooler may assign another server connec
 transaction (PgBouncer's transaction mode). Behind one, statements are not prepared under names, and
 LISTEN does not work. A pooler is detected by the process id: a server reports its own to each
 connection, and a pooler, which has chosen no server connection yet, invents one.
+
+The files of SQL call the schema ``rankd``, so that they can be read and run as they are. For a
+schema with another name, it is replaced.
+
+Several processes may upgrade at once: the first one takes a lock that ends with its transaction,
+and the others find the work done. All steps are one transaction, so that an interrupted upgrade
+leaves no trace.
+
+The decisive question about an error is whether an append was applied. An ERROR means that the
+server has rolled the transaction back. Any other error, FATAL included, only means that the
+connection is gone: the transaction may have been committed just before.
 """
 
 import logging
@@ -14,14 +25,91 @@ import os
 import re
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from functools import cache
+from typing import Any, Literal, NamedTuple, Protocol
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 import asyncpg  # type: ignore[import-untyped]
 
-from rankd.adapters.postgres.errors import VENDOR
-from rankd.adapters.postgres.queries import QUERIES, SCHEMA, in_schema
-from rankd.errors import InvalidSetting, LedgerUnavailable
+from rankd.adapters import read_migrations, read_queries
+from rankd.errors import InvalidSetting, LedgerCorrupt, LedgerTooNew, LedgerUnavailable, RankdError
+
+VENDOR = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,  # Includes TimeoutError.
+)
+"""Every error that a call of the driver raises, except programming errors."""
+
+_RETRIED = frozenset({"40001", "40P01", "55P03"})
+"""Serialization failure, deadlock, lock time-out: a retry may succeed."""
+
+# Errors that may pass if the caller waits, or the operator repairs the server: by class, and by
+# code. Any other means that the tables are not ours, or are damaged.
+_PASSING_CLASSES = frozenset({"08", "25", "28", "3D", "40", "53", "55", "57", "58"})
+_PASSING_CODES = frozenset({"42501"})
+
+
+def is_certain(error: BaseException) -> bool:
+    """Whether the server reports that nothing was applied."""
+    if not isinstance(error, asyncpg.PostgresError):
+        return False
+    return _severity(error) == "ERROR" and _code(error)[:2] != "08"
+
+
+def is_retried(error: BaseException) -> bool:
+    """Whether an immediate retry of the same statement may succeed."""
+    return is_certain(error) and _code(error) in _RETRIED
+
+
+def translated(
+    error: BaseException, *, where: str = "", applied: Literal["no", "unknown"] = "no"
+) -> RankdError:
+    """Translate an error into one of rankd's; ``where`` names the server it came from."""
+    server = f"PostgreSQL at {where}" if where else "PostgreSQL"
+    if not isinstance(error, asyncpg.PostgresError):
+        return LedgerUnavailable(f"{server} cannot be reached: {said(error)}", applied=applied)
+    code = _code(error)
+    problem = f"{server} says {code or 'nothing'}: {said(error)}"
+    passing = code[:2] in _PASSING_CLASSES or code in _PASSING_CODES
+    if applied == "unknown" or passing or _severity(error) != "ERROR":
+        return LedgerUnavailable(problem, applied=applied)
+    return LedgerCorrupt(problem)
+
+
+def _code(error: asyncpg.PostgresError) -> str:
+    return getattr(error, "sqlstate", None) or ""
+
+
+def _severity(error: asyncpg.PostgresError) -> str | None:
+    # The second is in the server's language; poolers send only that one.
+    return getattr(error, "severity_en", None) or getattr(error, "severity", None)
+
+
+def said(error: BaseException) -> str:
+    """Return the first line of an error, or its type: further lines may repeat the data sent."""
+    return str(error).partition("\n")[0] or type(error).__name__
+
+
+SCHEMA = "rankd"
+"""Name of the schema in the files, and by default."""
+
+_PACKAGE = "rankd.adapters.postgres"
+_QUALIFIED = re.compile(rf"\b{SCHEMA}\.(?=\w)")
+
+QUERIES = read_queries(_PACKAGE)
+MIGRATIONS = read_migrations(_PACKAGE)
+SCHEMA_VERSION = max(MIGRATIONS)
+
+
+@cache
+def in_schema(statement: str, schema: str) -> str:
+    """Return a statement for a schema of another name, which the caller has validated."""
+    if schema == SCHEMA:
+        return statement
+    return _QUALIFIED.sub(f'"{schema}".', statement).replace(f"'{SCHEMA}'", f"'{schema}'")
+
 
 VERSION_MIN = 14
 """Oldest version that PostgreSQL's developers still support; ``extract`` is exact from it on."""
@@ -35,7 +123,7 @@ trip."""
 _log = logging.getLogger(__name__)
 
 _PORT = re.compile(r"[^:]:[0-9]+$")  # Not the end of an IPv6 address such as ::1.
-_NAME = re.compile(r"[a-z_][a-z0-9_]{0,47}")  # "facts_2026_11" and a channel must fit beside it.
+_SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,47}")  # "facts_2026_11" and a channel must fit.
 
 
 class DriverConnection(Protocol):
@@ -101,7 +189,8 @@ class PostgresAddress:
             raise _invalid("must begin with postgresql://")
         parameters = parse_qsl(parts.query, keep_blank_values=True)
         schemas = [value for name, value in parameters if name == "schema"] or [SCHEMA]
-        if len(schemas) > 1 or not _NAME.fullmatch(schemas[0]) or schemas[0].startswith("pg_"):
+        reserved = schemas[0].startswith("pg_")
+        if len(schemas) > 1 or reserved or not _SCHEMA_NAME.fullmatch(schemas[0]):
             raise _invalid(
                 "must name one schema: small letters, digits and _, at most 48, not pg_ before them"
             )
@@ -236,3 +325,31 @@ async def leave(connection: DriverConnection, *, seconds_max: float) -> None:
         await connection.close(timeout=seconds_max)
     except VENDOR:
         connection.terminate()
+
+
+async def migrate(connection: DriverConnection, address: PostgresAddress) -> None:
+    """Upgrade the schema to the newest version.
+
+    Raises LedgerCorrupt for a schema of another program, LedgerTooNew for a newer version.
+    """
+    async with connection.transaction():
+        await connection.execute(address.sql(QUERIES["lock_migrations"]))
+        for version in range(await _version(connection, address) + 1, SCHEMA_VERSION + 1):
+            await connection.execute(address.sql(MIGRATIONS[version]))
+            await connection.execute(address.sql(QUERIES["add_version"]), version)
+        await connection.execute(address.sql(QUERIES["cover"]))
+
+
+async def _version(connection: DriverConnection, address: PostgresAddress) -> int:
+    found = await connection.fetchrow(address.sql(QUERIES["schema_exists"]))
+    if not found["named"]:
+        await connection.execute(f'CREATE SCHEMA "{address.schema}"')
+    if not found["begun"]:
+        if found["strange"]:
+            raise LedgerCorrupt(f"the schema {address.schema} is of another program")
+        return 0
+    version: int = await connection.fetchval(address.sql(QUERIES["schema_version"]))
+    if version > SCHEMA_VERSION:
+        place = f"the ledger in {address.schema}"
+        raise LedgerTooNew(place, schema=version, known=SCHEMA_VERSION)
+    return version

@@ -3,14 +3,16 @@
 import asyncpg  # type: ignore[import-untyped]
 
 from rankd.adapters.postgres.database import (
+    QUERIES,
+    SCHEMA_VERSION,
+    VENDOR,
     DriverConnection,
     PostgresAddress,
     connect,
     leave,
     problems,
+    translated,
 )
-from rankd.adapters.postgres.errors import VENDOR, translated
-from rankd.adapters.postgres.queries import QUERIES, SCHEMA_VERSION
 from rankd.errors import NoLedger
 from rankd.model.window import Instant
 from rankd.ports import Finding

@@ -25,7 +25,7 @@ from functools import partial
 from typing import Any, ClassVar, TypeVar, overload
 from uuid import UUID
 
-from rankd.adapters.postgres.archive import PostgresArchive
+from rankd.adapters.postgres.archive import PostgresArchive, PostgresStateSnapshots
 from rankd.adapters.postgres.batch import (
     AppendBatch,
     append_id,
@@ -36,23 +36,32 @@ from rankd.adapters.postgres.batch import (
     receipt_columns,
 )
 from rankd.adapters.postgres.bulk_append import BulkAppend, insist_on_places, takings_of, whole
-from rankd.adapters.postgres.connection import SerialConnection, Timeouts, start_task
+from rankd.adapters.postgres.connection import (
+    OTHER_HISTORY,
+    AppendEnd,
+    LedgerHistory,
+    SerialConnection,
+    ServerHealth,
+    Timeouts,
+    start_task,
+)
 from rankd.adapters.postgres.database import (
+    QUERIES,
+    VENDOR,
     DriverConnection,
     PostgresAddress,
     PostgresDurability,
     connect,
     durability,
+    is_certain,
+    is_retried,
     leave,
+    migrate,
+    said,
+    translated,
 )
-from rankd.adapters.postgres.errors import VENDOR, is_certain, is_retried, said, translated
-from rankd.adapters.postgres.health import ServerHealth
-from rankd.adapters.postgres.history import OTHER_HISTORY, AppendEnd, LedgerHistory
-from rankd.adapters.postgres.migration import migrate
 from rankd.adapters.postgres.notifications import AppendSignal, Listener
-from rankd.adapters.postgres.queries import QUERIES
 from rankd.adapters.postgres.rows import GENESIS
-from rankd.adapters.postgres.state_snapshots import PostgresStateSnapshots
 from rankd.adapters.postgres.verification import verification
 from rankd.errors import (
     LedgerCorrupt,

@@ -13,8 +13,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from rankd.adapters.postgres.connection import STALL, Timeouts
-from rankd.adapters.postgres.database import DriverConnection, leave
-from rankd.adapters.postgres.errors import VENDOR, said
+from rankd.adapters.postgres.database import VENDOR, DriverConnection, leave, said
 from rankd.errors import RankdError
 
 POLL_SECONDS = 0.05

@@ -22,9 +22,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rankd.adapters.postgres.batch import as_instant
-from rankd.adapters.postgres.database import DriverConnection, PostgresAddress
+from rankd.adapters.postgres.database import QUERIES, DriverConnection, PostgresAddress
 from rankd.adapters.postgres.players import PostgresPlayerRow, fold
-from rankd.adapters.postgres.queries import QUERIES
 from rankd.adapters.postgres.rows import (
     GENESIS,
     AppendDigest,

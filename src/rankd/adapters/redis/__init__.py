@@ -6,8 +6,7 @@ Suggested reading order:
     lua/apply.lua      takes one piece of an apply, in order and once
     lua/fill.lua       loads entries into a generation that is not read yet
     lua/read.lua       reads, all as of one position
-    keys.py            names of generations, partitions, rankings and players
-    protocol.py        arguments and replies of the scripts; replies as of an earlier position
+    protocol.py        names of keys; arguments and replies of the scripts, as of a position
     client.py          URL, connections, scripts, time-outs, and translation of redis-py's errors
     generations.py     pointer to the live generation and its partitions; rebuild, takeover, sweep
     reads.py           reads over all partitions, as of one position; search for a rank

@@ -13,14 +13,16 @@ from itertools import groupby
 from typing import Any, NamedTuple, cast
 
 from rankd.adapters.redis.generations import Partitions, together
-from rankd.adapters.redis.keys import (
+from rankd.adapters.redis.protocol import (
+    ABSENT,
     PlayerPartition,
+    ScriptArgs,
     home_of,
     name_of,
+    pack,
     partition_of_score,
     shape_text,
 )
-from rankd.adapters.redis.protocol import ABSENT, ScriptArgs, pack
 from rankd.adapters.redis.writes import PLAYERS_PER_BUCKET
 from rankd.model.facts import Position
 from rankd.model.order import TIE_BREAK_BYTES

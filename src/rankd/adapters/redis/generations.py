@@ -12,8 +12,16 @@ from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from rankd.adapters.redis.client import APPLY, DROP, FILL, POINT, READ, RedisClient
-from rankd.adapters.redis.keys import Generation, PlayerPartition, home_of, partition_key
-from rankd.adapters.redis.protocol import ScriptArgs, ScriptReply, pack, unpack
+from rankd.adapters.redis.protocol import (
+    Generation,
+    PlayerPartition,
+    ScriptArgs,
+    ScriptReply,
+    home_of,
+    pack,
+    partition_key,
+    unpack,
+)
 from rankd.errors import InvalidSetting
 
 T = TypeVar("T")

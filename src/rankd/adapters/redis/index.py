@@ -27,7 +27,7 @@ from rankd.adapters.redis.bulk_load import copy
 from rankd.adapters.redis.client import RedisAddress, RedisClient
 from rankd.adapters.redis.doctor import spread
 from rankd.adapters.redis.generations import EPOCH_TRIES, GenerationGone, Generations, Partitions
-from rankd.adapters.redis.keys import Generation, is_draft, private, private_board
+from rankd.adapters.redis.protocol import Generation, is_draft, private, private_board
 from rankd.adapters.redis.reads import (
     IndexPosition,
     PartitionReader,

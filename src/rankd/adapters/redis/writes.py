@@ -21,8 +21,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rankd.adapters.redis.generations import Partitions, together
-from rankd.adapters.redis.keys import PlayerPartition, name_of, partition_of_score, shape_text
-from rankd.adapters.redis.protocol import ScriptArgs, ScriptReply, pack
+from rankd.adapters.redis.protocol import (
+    PlayerPartition,
+    ScriptArgs,
+    ScriptReply,
+    name_of,
+    pack,
+    partition_of_score,
+    shape_text,
+)
 from rankd.adapters.redis.reads import PartitionReader, Place, PositionForgotten, place_of
 from rankd.model.order import TIE_BREAK_BYTES, score_part
 from rankd.model.standing import Rank, TieRule

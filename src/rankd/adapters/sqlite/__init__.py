@@ -3,19 +3,14 @@
 Suggested reading order:
 
     blocks.py        facts as bytes, many per row, and the links of the hash chain
-    keys.py          the name under which a fact counts once
     recent_keys.py   keys on their way into the key table
     players.py       player table, folded from the facts
     ledger.py        the Ledger port: one database thread that writes, one that reads
-    db_thread.py     thread with a connection of its own
-    block_reader.py  facts read from blocks, in order or by position
     verification.py  check of the file against the hash chain and the facts
-    backup.py        copy made by the writing process, while it appends
-    read_only.py     reader of a ledger that another process writes
-    online_copy.py   copy made by such a reader
-    offline.py       reader of a ledger that no process has open; writes nothing
+    backup.py        copy made by the writing process, while it appends, or by a reader
+    read_only.py     reader of a ledger that another process writes, or none
     spool.py         submissions on disk while a remote ledger is unreachable
-    database.py      file and folder: lock, pragmas, connections, and SQLite's errors
+    database.py      file and folder: lock, pragmas, connections, their threads, and errors
     migration.py     schema upgrade
     queries.py       queries of sql/queries.sql by name, and the migrations
 """

@@ -1,6 +1,6 @@
 """Ledger port in SQLite, for one process.
 
-It has two database threads (db_thread.py), each with a connection: one appends and checkpoints, one
+It has two database threads (database.py), each with a connection: one appends and checkpoints, one
 reads. The writer holds the tail of the ledger in memory (head, time and link), so an append reads
 only the keys of its facts.
 
@@ -27,11 +27,11 @@ import apsw
 import msgspec
 
 from rankd.adapters.sqlite.backup import RunningBackup
-from rankd.adapters.sqlite.block_reader import BlockReader, facts_at
-from rankd.adapters.sqlite.blocks import BLOCK_FACTS_MAX, GENESIS, seal
+from rankd.adapters.sqlite.blocks import BLOCK_FACTS_MAX, GENESIS, BlockReader, facts_at, seal
 from rankd.adapters.sqlite.database import (
     FILE,
     PART,
+    DatabaseThread,
     FolderLock,
     SQLiteDurability,
     connect_closed,
@@ -46,9 +46,8 @@ from rankd.adapters.sqlite.database import (
     probe,
     translated,
 )
-from rankd.adapters.sqlite.db_thread import DatabaseThread
 from rankd.adapters.sqlite.player_facts import PlayerFacts, question
-from rankd.adapters.sqlite.player_run_builder import PlayerRunBuilder
+from rankd.adapters.sqlite.player_runs import PlayerRunBuilder
 from rankd.adapters.sqlite.players import Changes, changes, project
 from rankd.adapters.sqlite.queries import QUERIES, fetch
 from rankd.adapters.sqlite.recent_keys import RecentKeys, hash_of, identities_of, plain

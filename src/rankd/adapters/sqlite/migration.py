@@ -9,8 +9,7 @@ from collections.abc import Callable
 
 import apsw
 
-from rankd.adapters.sqlite.block_reader import blocks_after
-from rankd.adapters.sqlite.blocks import unpack
+from rankd.adapters.sqlite.blocks import blocks_after, unpack
 from rankd.adapters.sqlite.players import changes, project
 from rankd.adapters.sqlite.queries import MIGRATIONS, QUERIES, SCHEMA_VERSION
 from rankd.adapters.sqlite.recent_keys import hash_of

@@ -4,7 +4,7 @@ from typing import Any
 
 import apsw
 
-from rankd.adapters.sql_files import read_migrations, read_queries, read_sql
+from rankd.adapters import read_migrations, read_queries, read_sql
 
 _PACKAGE = "rankd.adapters.sqlite"
 

@@ -1,9 +1,12 @@
-"""Read-only ledger: reads a ledger that another process writes.
+"""Read-only ledger: reads a ledger that another process writes, or that none has open.
 
 SQLite lets any number of processes read a file in WAL mode while one writes. Only the writer has
 the folder's lock; readers need none, and see each commit once it is complete.
 
 Long operations read a little at a time: during a read, the writer cannot empty its WAL.
+
+A ledger that no process has open may be a backup on a read-only disk. While it is read, other
+processes can read it too, and none can open it for writing.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -14,23 +17,26 @@ from typing import TypeVar
 
 import apsw
 
-from rankd.adapters.sqlite.backup import CopyFolder
-from rankd.adapters.sqlite.block_reader import BlockReader
+from rankd.adapters.sqlite.backup import CopyFolder, transcribing
+from rankd.adapters.sqlite.blocks import BlockReader
 from rankd.adapters.sqlite.database import (
+    FILE,
+    DatabaseThread,
     connect_closed,
     connect_reader,
     insist_on_ledger,
     insist_on_our_version,
+    lock_against_writers,
+    stepwise,
 )
-from rankd.adapters.sqlite.db_thread import DatabaseThread, stepwise
 from rankd.adapters.sqlite.ledger import (
+    backing_up,
     lacking_receipts,
     last_position,
     look_for,
     used_before,
     verifying,
 )
-from rankd.adapters.sqlite.online_copy import transcribing
 from rankd.adapters.sqlite.player_facts import PlayerFacts, question
 from rankd.adapters.sqlite.queries import QUERIES, fetch
 from rankd.adapters.sqlite.recent_keys import RecentKeys, hash_of
@@ -128,3 +134,38 @@ class ReadOnlyLedger:
 
     async def _run(self, work: Callable[[apsw.Connection], T]) -> T:
         return await self._lane.run(work)
+
+
+class OfflineLedger(ReadOnlyLedger):
+    """LedgerReader of a folder that no process has open."""
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, folder: Path) -> AsyncIterator["OfflineLedger"]:
+        """Open the ledger in a folder to read. Raises NoLedger, LedgerNotCopied, LedgerInUse."""
+        insist_on_ledger(folder)
+        ledger = cls(folder)
+        with lock_against_writers(folder):
+            await ledger._lane.open(ledger._connect)
+            try:
+                yield ledger
+            finally:
+                await ledger._players.close()
+                await ledger._lane.close()
+
+    def _connection(self) -> Callable[[], apsw.Connection]:
+        return self._connect
+
+    @property
+    def _connect(self) -> partial[apsw.Connection]:
+        return partial(connect_closed, self._folder / FILE)
+
+    async def verify(self) -> AsyncIterator[Progress]:
+        """Check everything, SQLite's own structures included."""
+        async for progress in verifying(self._connect, None):
+            yield progress
+
+    async def backup(self, folder: Path) -> AsyncIterator[Progress]:
+        """Copy the ledger into an empty folder, and verify the copy."""
+        async for progress in backing_up(self._lane, folder):
+            yield progress

@@ -11,8 +11,13 @@ from pathlib import Path
 
 import apsw
 
-from rankd.adapters.sqlite.database import PRIVATE_FILE, FolderLock, prepare, translated
-from rankd.adapters.sqlite.db_thread import DatabaseThread
+from rankd.adapters.sqlite.database import (
+    PRIVATE_FILE,
+    DatabaseThread,
+    FolderLock,
+    prepare,
+    translated,
+)
 from rankd.errors import LedgerUnavailable
 from rankd.model.facts import Fact, decode, encode
 

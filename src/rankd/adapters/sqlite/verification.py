@@ -23,8 +23,7 @@ from itertools import islice, pairwise
 import apsw
 import msgspec
 
-from rankd.adapters.sqlite.block_reader import blocks_after, facts_at
-from rankd.adapters.sqlite.blocks import GENESIS, Block, follows, unpack
+from rankd.adapters.sqlite.blocks import GENESIS, Block, blocks_after, facts_at, follows, unpack
 from rankd.adapters.sqlite.players import SQLitePlayerRow, changes, fold
 from rankd.adapters.sqlite.queries import MIGRATIONS, QUERIES, fetch
 from rankd.adapters.sqlite.recent_keys import hash_of, identities_of, plain

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from rankd.core.cluster.index_rebuild import IndexRebuilder, IndexTooLarge, RebuildRunning
+from rankd.core.cluster.recovery import IndexRebuilder, IndexTooLarge, RebuildRunning
 from rankd.core.cluster.shared_projector import SharedProjector
 from rankd.core.projector import Tell
 from rankd.core.receipts import ReceiptBuffer

@@ -14,6 +14,11 @@ receipt.
 There is one way to recover from every fault: the state behind is rebuilt from the ledger, up to the
 checkpoint of the index, and folding goes on from there. So an index that was emptied, or fell back
 to an older copy of itself, is filled again by the first node to notice.
+
+A node that starts reads on from the newest copy of the state. Without one it reads every fact from
+the first on, only to know boards, windows and players. A copy is believed if it is whole and the
+ledger's hash chain at its position is the one that was noted with it; any other is told and left
+aside: the ledger has everything.
 """
 
 import asyncio
@@ -26,21 +31,12 @@ from typing import Any, ClassVar, NamedTuple, NoReturn
 import msgspec
 
 from rankd.core.cluster.fallback_index import FallbackIndex
-from rankd.core.cluster.state_snapshots import newest_copy
 from rankd.core.fold import MoveBatch, Receipts, counts_on, merged
-from rankd.core.projector import (
-    BEGINNING,
-    FACTS_TOGETHER_MAX,
-    UNREAD,
-    Ask,
-    Projector,
-    Tell,
-    keyed,
-)
+from rankd.core.projector import BEGINNING, FACTS_TOGETHER_MAX, UNREAD, Ask, Projector, Tell, keyed
 from rankd.core.receipts import Collect, ReceiptBuffer, encoded
 from rankd.core.state import Savepoint, State
-from rankd.core.state_codec import DecodedState, placeholder
-from rankd.errors import IndexForgot, IndexUnavailable, LedgerUnavailable
+from rankd.core.state_codec import DecodedState, placeholder, read_notes
+from rankd.errors import IndexForgot, IndexUnavailable, LedgerUnavailable, SnapshotDamaged
 from rankd.model.facts import Position, Recorded, encode, is_submission
 from rankd.model.window import Instant
 from rankd.ports import (
@@ -55,10 +51,38 @@ from rankd.ports import (
     TopLists,
 )
 
+_log = logging.getLogger(__name__)
+
+
+async def newest_copy(
+    copies: StateSnapshots | None, ledger: LedgerReader, *, through: Position
+) -> DecodedState:
+    """Return the state as of the newest copy up to a position; a blank one if there is none."""
+    if copies is None:
+        return placeholder()
+    for position in await copies.kept():
+        if position > through:
+            continue
+        try:
+            return await _believed(copies, ledger, position)
+        except SnapshotDamaged as exc:
+            _log.warning("a copy of the state cannot be used: %s", exc.problem)
+    return placeholder()
+
+
+async def _believed(
+    copies: StateSnapshots, ledger: LedgerReader, position: Position
+) -> DecodedState:
+    noted = read_notes(await copies.load(position))
+    if noted.heading.checkpoint != position:
+        raise SnapshotDamaged(f"the copy at {position} is of another position")
+    if noted.heading.link != await ledger.link_at(position):
+        raise SnapshotDamaged(f"the copy at {position} is of another ledger")
+    return noted
+
+
 PATIENCE_SECONDS = 0.1
 """How long the node that appended facts has to fold them before another does."""
-
-_log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.002
 """How often to look whether it has."""

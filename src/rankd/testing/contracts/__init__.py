@@ -5,8 +5,7 @@ An adapter's test is a fixture and a subclass; the names of the tests are the po
 
 from rankd.testing.contracts.index import RankIndexContract
 from rankd.testing.contracts.ledger import CopyTargetContract, LedgerContract
-from rankd.testing.contracts.snapshots import CopiesContract, SnapshotsContract
-from rankd.testing.contracts.standings import StandingsContract
+from rankd.testing.contracts.snapshots import CopiesContract, SnapshotsContract, StandingsContract
 
 __all__ = [
     "CopiesContract",

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from rankd.adapters.memory import snapshot_format, snapshot_save
+from rankd.adapters.memory import snapshot_save
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.snapshot_folder import SnapshotFolder
 from rankd.model.facts import Position
@@ -200,14 +200,14 @@ async def test_a_save_cancelled_while_it_decides_is_finished_first(
 ) -> None:
     """Clearing away what the thread is about to name would leave nothing at all."""
     reached, allowed = asyncio.Event(), threading.Event()
-    loop, write = asyncio.get_running_loop(), snapshot_format.write_synced
+    loop, write = asyncio.get_running_loop(), snapshot_save.write_synced
 
     def waiting(path: Path, body: bytes) -> None:
         loop.call_soon_threadsafe(reached.set)
         allowed.wait()
         write(path, body)
 
-    monkeypatch.setattr(snapshot_format, "write_synced", waiting)
+    monkeypatch.setattr(snapshot_save, "write_synced", waiting)
     saving = asyncio.create_task(saved(snapshots))
     await reached.wait()
     saving.cancel()

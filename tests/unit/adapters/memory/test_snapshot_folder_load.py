@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-from rankd.adapters.memory import snapshot_folder, snapshot_format, snapshot_save
+from rankd.adapters.memory import snapshot_folder, snapshot_save
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.snapshot_folder import SnapshotFolder
 from rankd.errors import SnapshotDamaged
@@ -220,16 +220,14 @@ def test_a_name_that_leads_elsewhere_is_found(folder: Path, change: dict[str, An
 def rewrite(folder: Path, name: str, body: bytes) -> None:
     """Change a file, and everything that vouches for it."""
     path = home(folder)
-    contents = msgspec.msgpack.decode(
-        (path / "contents").read_bytes(), type=snapshot_format.Contents
-    )
+    contents = msgspec.msgpack.decode((path / "contents").read_bytes(), type=snapshot_save.Contents)
     if name != "contents":
         (path / name).write_bytes(body)
-        contents.files[name] = snapshot_format.FileDigest(len(body), hashlib.sha256(body).digest())
+        contents.files[name] = snapshot_save.FileDigest(len(body), hashlib.sha256(body).digest())
         body = msgspec.msgpack.encode(contents)
     (path / "contents").write_bytes(body)
     sha256 = hashlib.sha256(body).hexdigest()
-    current = snapshot_format.CurrentSave(snapshot_format.VERSION, path.name, sha256)
+    current = snapshot_save.CurrentSave(snapshot_save.VERSION, path.name, sha256)
     (folder / "current").write_bytes(msgspec.json.encode(current))
 
 
@@ -245,17 +243,13 @@ def framed(*bodies: bytes) -> bytes:
         b"\x05\0\0",
         b"\x05\0\0\0abc",
         framed(b"no frame"),
-        framed(
-            snapshot_format.encode(snapshot_format.PlayerFrame(bytes(4), b"\x01\0\x01\0", b"ab"))
-        ),
-        framed(snapshot_format.encode(snapshot_format.PlayerFrame(b"", b"", b""))),
-        framed(snapshot_format.encode(snapshot_format.PlayerFrame(bytes(4), b"\x01\0", b"\xff"))),
-        framed(
-            snapshot_format.encode(snapshot_format.EntryFrame(0, b"\x99\0\0\0", bytes(40), [], []))
-        ),
-        framed(snapshot_format.encode(snapshot_format.EntryFrame(0, bytes(4), bytes(40), [0], []))),
-        framed(snapshot_format.encode(snapshot_format.EntryFrame(0, bytes(3), bytes(40), [], []))),
-        framed(snapshot_format.encode(snapshot_format.RemovedFrame(0, bytes(4)))),
+        framed(snapshot_save.encode(snapshot_save.PlayerFrame(bytes(4), b"\x01\0\x01\0", b"ab"))),
+        framed(snapshot_save.encode(snapshot_save.PlayerFrame(b"", b"", b""))),
+        framed(snapshot_save.encode(snapshot_save.PlayerFrame(bytes(4), b"\x01\0", b"\xff"))),
+        framed(snapshot_save.encode(snapshot_save.EntryFrame(0, b"\x99\0\0\0", bytes(40), [], []))),
+        framed(snapshot_save.encode(snapshot_save.EntryFrame(0, bytes(4), bytes(40), [0], []))),
+        framed(snapshot_save.encode(snapshot_save.EntryFrame(0, bytes(3), bytes(40), [], []))),
+        framed(snapshot_save.encode(snapshot_save.RemovedFrame(0, bytes(4)))),
     ],
 )
 def test_what_no_save_would_write_is_refused(folder: Path, name: str, body: bytes) -> None:
@@ -283,7 +277,7 @@ def test_contents_that_no_save_would_write_are_refused(
 @pytest.mark.parametrize("change", ["count", "width", "twice"])
 def test_rankings_that_no_save_would_name_are_refused(folder: Path, change: str) -> None:
     contents = msgspec.msgpack.decode(
-        (home(folder) / "contents").read_bytes(), type=snapshot_format.Contents
+        (home(folder) / "contents").read_bytes(), type=snapshot_save.Contents
     )
     first = contents.rankings[0]
     if change == "count":
@@ -291,6 +285,6 @@ def test_rankings_that_no_save_would_name_are_refused(folder: Path, change: str)
     elif change == "width":
         first.key_bytes = 17
     else:
-        contents.rankings.append(snapshot_format.SavedRanking(99, first.ranking, 16, False, 0))
+        contents.rankings.append(snapshot_save.SavedRanking(99, first.ranking, 16, False, 0))
     rewrite(folder, "contents", msgspec.msgpack.encode(contents))
     refuse(folder)

@@ -10,7 +10,7 @@ from tests.simulation.postgres_servers import new_ledger
 from tests.unit.core.doubles import DAY, SetClock, bare
 
 from rankd.adapters.postgres import PostgresLedger
-from rankd.adapters.postgres.queries import QUERIES
+from rankd.adapters.postgres.database import QUERIES
 from rankd.core import managers
 from rankd.core.assembly import running
 from rankd.errors import LedgerCorrupt, LedgerUnavailable

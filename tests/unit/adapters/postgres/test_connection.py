@@ -8,8 +8,7 @@ from typing import Any
 import asyncpg  # type: ignore[import-untyped]
 import pytest
 
-from rankd.adapters.postgres.connection import SerialConnection, Timeouts
-from rankd.adapters.postgres.health import ServerHealth
+from rankd.adapters.postgres.connection import SerialConnection, ServerHealth, Timeouts
 from rankd.errors import LedgerUnavailable
 
 pytestmark = pytest.mark.anyio

@@ -15,7 +15,7 @@ from tests.not_tested import not_tested
 
 from rankd.adapters.redis import RedisIndex
 from rankd.adapters.redis.client import RedisAddress, RedisClient
-from rankd.adapters.redis.keys import partition_key
+from rankd.adapters.redis.protocol import partition_key
 from rankd.errors import IndexForgot, IndexUnavailable, InvalidSetting
 from rankd.model.facts import Position
 from rankd.model.standing import Rank

@@ -15,8 +15,7 @@ from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.redis import RedisIndex, reads, writes
 from rankd.adapters.redis import index as module
 from rankd.adapters.redis.generations import Partitions
-from rankd.adapters.redis.keys import partition_key
-from rankd.adapters.redis.protocol import ScriptArgs, ScriptReply
+from rankd.adapters.redis.protocol import ScriptArgs, ScriptReply, partition_key
 from rankd.errors import IndexForgot, IndexUnavailable
 from rankd.model.facts import Position
 from rankd.model.standing import Rank, TieRule

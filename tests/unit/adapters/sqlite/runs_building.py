@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
-from rankd.adapters.sqlite import SQLiteLedger, player_runs, player_tail
+from rankd.adapters.sqlite import SQLiteLedger, player_facts, player_runs
 from rankd.adapters.sqlite import ledger as adapter
 from rankd.adapters.sqlite.database import PLAYERS
 from rankd.model.facts import Position, Recorded, ScoreSubmitted
@@ -24,7 +24,7 @@ def small_runs(*, merged: int = 3, level_max: int = 9, tail: int = 40) -> Iterat
         patch.multiple(
             player_runs, RANGE_FACTS=RANGE_FACTS, MERGED_RUNS=merged, LEVEL_MAX=level_max
         ),
-        patch.object(player_tail, "TAIL_FACTS_MAX", tail),
+        patch.object(player_facts, "TAIL_FACTS_MAX", tail),
         patch.object(adapter, "BLOCK_FACTS_MAX", 7),
     ):
         yield

@@ -14,8 +14,7 @@ from rankd.errors import LedgerCorrupt, LedgerInUse, LedgerUnavailable, NoLedger
 from rankd.model.facts import Position, ScoreSubmitted
 from rankd.model.window import Instant
 from rankd.ports import ReopenableLedger
-from rankd.testing.disks import empty, fill, make_read_only
-from rankd.testing.faults import FailAt, watched_disk
+from rankd.testing.faults import FailAt, empty, fill, make_read_only, watched_disk
 
 pytestmark = pytest.mark.anyio
 NOW = Instant(1_763_000_000_000_000)

@@ -23,8 +23,8 @@ async def test_players_with_one_hash_are_told_apart(
 ) -> None:
     for module in (player_entries, player_facts):
         monkeypatch.setattr(module, "find", lambda entries, *_: everything(entries))
-    monkeypatch.setattr("rankd.adapters.sqlite.player_run.find", lambda e, *_: everything(e))
-    monkeypatch.setattr("rankd.adapters.sqlite.player_tail.find", lambda e, *_: everything(e))
+    monkeypatch.setattr("rankd.adapters.sqlite.player_runs.find", lambda e, *_: everything(e))
+    monkeypatch.setattr("rankd.adapters.sqlite.player_facts.find", lambda e, *_: everything(e))
     with small_runs():
         async with SQLiteLedger.open(tmp_path) as ledger:
             await fill(ledger, 130)

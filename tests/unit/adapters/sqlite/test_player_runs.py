@@ -8,8 +8,15 @@ from tests.unit.adapters.sqlite.runs_building import RANGE_FACTS, fill, runs_in,
 
 from rankd.adapters.sqlite import SQLiteLedger, player_runs
 from rankd.adapters.sqlite.database import FILE, PLAYERS
-from rankd.adapters.sqlite.player_run import PlayerRun, RunRange, write_run
-from rankd.adapters.sqlite.player_runs import PlayerRuns, due_for_merge, first_gap, level_of
+from rankd.adapters.sqlite.player_runs import (
+    PlayerRun,
+    PlayerRuns,
+    RunRange,
+    due_for_merge,
+    first_gap,
+    level_of,
+    write_run,
+)
 from rankd.model.facts import Position
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ from random import Random
 import apsw
 import pytest
 
-from rankd.adapters.sqlite import SQLiteLedger, online_copy, recent_keys, verification
+from rankd.adapters.sqlite import SQLiteLedger, backup, recent_keys, verification
 from rankd.adapters.sqlite import ledger as adapter
 from rankd.adapters.sqlite.database import FILE
 from rankd.adapters.sqlite.read_only import ReadOnlyLedger
@@ -233,7 +233,7 @@ async def test_verify_counts_keys_that_move_meanwhile_once(
 async def test_a_copy_misses_no_key_that_moves_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(online_copy, "STEP_ROWS", 3)
+    monkeypatch.setattr(backup, "STEP_ROWS", 3)
     keys = await filled(tmp_path / "ledger")
     async with (
         SQLiteLedger.open(tmp_path / "ledger") as ledger,

@@ -16,7 +16,7 @@ from tests.unit.core.doubles import DAY, FarIndex, SetClock, SharedLedger, bare
 
 from rankd.adapters.memory.archive import MemoryArchive
 from rankd.core.assembly import running
-from rankd.core.cluster import fetch_cache
+from rankd.core.cluster import fallback_index
 from rankd.core.cluster import managers as cluster_managers
 from rankd.core.cluster.recovery import SharedHome
 from rankd.core.cluster.shared_projector import SharedProjector
@@ -47,7 +47,7 @@ PATIENCE_SECONDS = 60.0
 
 @pytest.fixture(autouse=True)
 def _nothing_is_believed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch_cache, "MOMENT_SECONDS", 0.0)
+    monkeypatch.setattr(fallback_index, "MOMENT_SECONDS", 0.0)
 
 
 @pytest.fixture(autouse=True)

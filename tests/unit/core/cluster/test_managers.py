@@ -20,7 +20,7 @@ from rankd.adapters.memory.archive import MemoryStateSnapshots
 from rankd.core.assembly import running
 from rankd.core.cluster import managers
 from rankd.core.cluster.recovery import SharedHome
-from rankd.core.cluster.state_snapshots import newest_copy
+from rankd.core.cluster.shared_projector import newest_copy
 from rankd.core.engine import Engine
 from rankd.errors import IndexUnavailable, LedgerUnavailable
 from rankd.model.facts import Position

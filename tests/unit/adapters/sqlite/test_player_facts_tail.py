@@ -8,7 +8,7 @@ from tests.unit.adapters.sqlite.runs_building import NOW, facts, small_runs
 
 from rankd.adapters.sqlite import SQLiteLedger
 from rankd.adapters.sqlite.database import FILE
-from rankd.adapters.sqlite.player_tail import PlayerTail
+from rankd.adapters.sqlite.player_facts import PlayerTail
 from rankd.model.facts import Position
 
 pytestmark = pytest.mark.anyio

@@ -17,11 +17,10 @@ from tests.unit.adapters.sqlite.runs_building import (
     small_runs,
 )
 
-from rankd.adapters.sqlite import SQLiteLedger, player_run_builder, player_runs
+from rankd.adapters.sqlite import SQLiteLedger, player_runs
 from rankd.adapters.sqlite.database import FILE, PLAYERS
-from rankd.adapters.sqlite.offline import OfflineLedger
-from rankd.adapters.sqlite.player_run import PlayerRun, RunRange
-from rankd.adapters.sqlite.read_only import ReadOnlyLedger
+from rankd.adapters.sqlite.player_runs import PlayerRun, RunRange
+from rankd.adapters.sqlite.read_only import OfflineLedger, ReadOnlyLedger
 from rankd.model.facts import ScoreSubmitted
 from rankd.model.window import Instant
 
@@ -116,7 +115,7 @@ async def test_a_damaged_run_is_built_again(tmp_path: Path) -> None:
 async def test_runs_of_many_pages_are_merged_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(player_run_builder, "MERGED_PAGES", 1)
+    monkeypatch.setattr(player_runs, "MERGED_PAGES", 1)
     monkeypatch.setattr(player_runs, "RANGE_FACTS", 1_500)
     monkeypatch.setattr(player_runs, "MERGED_RUNS", 3)
     dice = random.Random(4)
@@ -151,7 +150,7 @@ async def test_a_folder_that_cannot_be_written_costs_only_time(
 
     with small_runs():
         with monkeypatch.context() as patched:
-            patched.setattr(player_run_builder, "write_run", fail)
+            patched.setattr(player_runs, "write_run", fail)
             async with SQLiteLedger.open(tmp_path) as ledger:
                 await fill(ledger, 200)
                 await assert_complete(ledger)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from rankd.adapters.redis.keys import (
+from rankd.adapters.redis.protocol import (
     Generation,
     home_of,
     is_draft,

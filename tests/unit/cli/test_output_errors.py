@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from rankd.cli import main
-from rankd.cli.errors import HINTS, CommandFailed, FailingGroup, failure
+from rankd.cli.output import HINTS, CommandFailed, FailingGroup, failure
 from rankd.errors import InvalidSetting, LedgerInUse, RankdError, UnknownBoard
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from rankd.adapters.postgres.connection import AppendEnd, LedgerHistory
 from rankd.adapters.postgres.database import PostgresAddress
-from rankd.adapters.postgres.history import AppendEnd, LedgerHistory
 from rankd.adapters.postgres.rows import GENESIS
 from rankd.errors import LedgerUnavailable
 from rankd.model.facts import Position

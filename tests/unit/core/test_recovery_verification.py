@@ -6,7 +6,7 @@ import pytest
 from tests.unit.core.doubles import FaultyLedger, SetClock, SharedLedger, bare, engine, verified
 
 from rankd.adapters.memory.shared_index import MemorySharedIndex, SharedMemory
-from rankd.core import verification
+from rankd.core import recovery
 from rankd.core.assembly import running
 from rankd.core.cluster import managers as cluster_managers
 from rankd.core.cluster.recovery import SharedHome
@@ -24,7 +24,7 @@ def over(ledger: SharedLedger, memory: SharedMemory) -> AbstractAsyncContextMana
 async def test_an_index_is_compared_while_another_node_writes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(verification, "COMPARED_TOGETHER", 7)
+    monkeypatch.setattr(recovery, "COMPARED_TOGETHER", 7)
     ledger, memory = SharedLedger(), SharedMemory()
     async with over(ledger, memory) as rankd, over(ledger, memory) as another:
         await rankd.define("b", {"windows": ["all", "daily"], "segments": ["region"]})
@@ -49,7 +49,7 @@ async def test_an_index_that_is_behind_is_not_called_wrong(monkeypatch: pytest.M
 
 
 async def test_progress_of_a_comparison_never_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verification, "COMPARED_TOGETHER", 7)
+    monkeypatch.setattr(recovery, "COMPARED_TOGETHER", 7)
     async with engine(FaultyLedger()) as rankd:
         await rankd.define("b", {"windows": ["all", "daily", "weekly"]})
         await rankd.submit("b", [{"player": f"p{n}", "score": n} for n in range(60)])

@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from rankd.adapters.sqlite import SQLiteLedger, online_copy
+from rankd.adapters.sqlite import SQLiteLedger, backup
 from rankd.adapters.sqlite.database import FILE
 from rankd.adapters.sqlite.ledger import WAL_PAGES_MAX
 from rankd.adapters.sqlite.read_only import ReadOnlyLedger
@@ -29,9 +29,9 @@ def anyio_backend() -> str:
 
 @pytest.fixture(autouse=True)
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(online_copy, "STEP_BLOCKS", 3)
-    monkeypatch.setattr(online_copy, "STEP_ROWS", 100)
-    monkeypatch.setattr(online_copy, "REST_SECONDS_MAX", 0.0)
+    monkeypatch.setattr(backup, "STEP_BLOCKS", 3)
+    monkeypatch.setattr(backup, "STEP_ROWS", 100)
+    monkeypatch.setattr(backup, "REST_SECONDS_MAX", 0.0)
 
 
 def some(count: int) -> list[Fact]:

@@ -7,7 +7,7 @@ import pytest
 
 from rankd.adapters.sqlite import player_entries
 from rankd.adapters.sqlite.player_entries import hash_of_player, sort
-from rankd.adapters.sqlite.player_run import PlayerRun, RunDamaged, RunRange, write_run
+from rankd.adapters.sqlite.player_runs import PlayerRun, RunDamaged, RunRange, write_run
 from rankd.model.facts import Position
 
 SEED, LINK = bytes(range(16)), bytes(range(32))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rankd.adapters.sqlite import SQLiteLedger, block_reader
+from rankd.adapters.sqlite import SQLiteLedger, blocks
 from rankd.adapters.sqlite import ledger as adapter
 from rankd.adapters.sqlite.blocks import Block, unpack
 from rankd.errors import LedgerCorrupt
@@ -30,7 +30,7 @@ def unpacked(monkeypatch: pytest.MonkeyPatch) -> list[Position]:
         firsts.append(block.first)
         return unpack(block)
 
-    monkeypatch.setattr(block_reader, "unpack", noted)
+    monkeypatch.setattr(blocks, "unpack", noted)
     monkeypatch.setattr(adapter, "BLOCK_FACTS_MAX", 10)
     return firsts
 
@@ -79,9 +79,7 @@ async def test_a_key_that_names_no_fact_is_corrupt(tmp_path: Path) -> None:
     async with SQLiteLedger.open(tmp_path) as ledger:
         await ledger.append(FACTS, now=NOW)
         with pytest.raises(LedgerCorrupt) as corrupt:
-            await ledger._reader.run(
-                lambda database: list(block_reader.facts_at(database, (3, 26)))
-            )
+            await ledger._reader.run(lambda database: list(blocks.facts_at(database, (3, 26))))
         assert corrupt.value.position == 26
-        found = await ledger._reader.run(lambda db: list(block_reader.facts_at(db, (1, 1, 11, 25))))
+        found = await ledger._reader.run(lambda db: list(blocks.facts_at(db, (1, 1, 11, 25))))
         assert found == [FACTS[0], FACTS[0], FACTS[10], FACTS[24]]

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.unit.core.doubles import FaultyLedger, SetClock, engine
 
-from rankd.core.search import SEARCHES_MAX, SLICE_PLAYERS, FoundPlayers, PlayerSearch
+from rankd.core.read_engine import SEARCHES_MAX, SLICE_PLAYERS, FoundPlayers, PlayerSearch
 from rankd.errors import InvalidPage, Overloaded
 from rankd.model.standing import PAGE_LIMIT_MAX
 

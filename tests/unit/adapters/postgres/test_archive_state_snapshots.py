@@ -6,9 +6,9 @@ import asyncpg  # type: ignore[import-untyped]
 import pytest
 from tests.simulation.postgres_servers import new_ledger
 
-from rankd.adapters.postgres import PostgresLedger, state_snapshots
+from rankd.adapters.postgres import PostgresLedger, archive
+from rankd.adapters.postgres.archive import PostgresStateSnapshots
 from rankd.adapters.postgres.database import PostgresAddress
-from rankd.adapters.postgres.state_snapshots import PostgresStateSnapshots
 from rankd.errors import SnapshotDamaged
 from rankd.model.facts import Position
 from rankd.testing.servers import PostgresServer
@@ -76,9 +76,7 @@ async def test_one_that_was_begun_lately_is_left_to_whoever_began_it(
     await do(url, "INSERT INTO rankd.books (position, node) VALUES (7, 'two')")
     assert not await copies.keep(Position(8), [b"a"], unless_after=BEFORE)
     assert not await copies.keep(HERE, [b"a"], unless_after=BEFORE)
-    monkeypatch.setattr(
-        state_snapshots, "BEGUN_SECONDS_MAX", 0.0
-    )  # So long ago that it was given up.
+    monkeypatch.setattr(archive, "BEGUN_SECONDS_MAX", 0.0)  # So long ago that it was given up.
     assert not await copies.keep(HERE, [b"a"], unless_after=BEFORE)
     assert await copies.keep(Position(8), [b"a"], unless_after=BEFORE)
     assert await do(url, "DELETE FROM rankd.books") == "DELETE 1", "what was left stays for ever"
@@ -87,7 +85,7 @@ async def test_one_that_was_begun_lately_is_left_to_whoever_began_it(
 async def test_who_is_overtaken_gives_up_and_leaves_nothing(
     url: str, copies: PostgresStateSnapshots, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(state_snapshots, "BEGUN_SECONDS_MAX", 0.0)
+    monkeypatch.setattr(archive, "BEGUN_SECONDS_MAX", 0.0)
 
     write = copies._write
 

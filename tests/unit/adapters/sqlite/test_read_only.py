@@ -9,9 +9,8 @@ import pytest
 from rankd.adapters.sqlite import SQLiteLedger
 from rankd.adapters.sqlite.database import FILE, LOCK, PART
 from rankd.adapters.sqlite.migration import APPLICATION_ID
-from rankd.adapters.sqlite.offline import OfflineLedger
 from rankd.adapters.sqlite.queries import MIGRATIONS, SCHEMA_VERSION
-from rankd.adapters.sqlite.read_only import ReadOnlyLedger
+from rankd.adapters.sqlite.read_only import OfflineLedger, ReadOnlyLedger
 from rankd.errors import InvalidRequest, LedgerCorrupt, LedgerInUse, LedgerTooNew, NoLedger
 from rankd.model.facts import Position, ScoreSubmitted
 from rankd.model.window import Instant

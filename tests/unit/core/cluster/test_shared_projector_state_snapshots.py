@@ -7,7 +7,7 @@ import pytest
 
 from rankd.adapters.memory.archive import MemoryStateSnapshots
 from rankd.adapters.memory.ledger import MemoryLedger
-from rankd.core.cluster.state_snapshots import newest_copy
+from rankd.core.cluster.shared_projector import newest_copy
 from rankd.core.state import State
 from rankd.core.state_codec import VERSION, Heading, take_notes
 from rankd.errors import SnapshotDamaged

@@ -17,8 +17,7 @@ from rankd.core.assembly import running
 from rankd.core.board_rebuild import BoardRebuild
 from rankd.core.cluster import managers as cluster_managers
 from rankd.core.cluster import shared_projector
-from rankd.core.cluster.index_rebuild import IndexRebuilder
-from rankd.core.cluster.recovery import SharedHome
+from rankd.core.cluster.recovery import IndexRebuilder, SharedHome
 from rankd.core.cluster.shared_projector import SharedProjector
 from rankd.core.engine import Engine
 from rankd.core.fold import MoveBatch
@@ -192,7 +191,7 @@ async def test_a_rebuild_stores_receipts_before_there_is_no_room_for_more(
     monkeypatch.setattr(
         "rankd.core.cluster.recovery.ReceiptBuffer", partial(ReceiptBuffer, others_max=100)
     )
-    monkeypatch.setattr("rankd.core.cluster.index_rebuild.FOLDED_TOGETHER", 30)
+    monkeypatch.setattr("rankd.core.cluster.recovery.FOLDED_TOGETHER", 30)
     ledger = SharedLedger()
     async with node(ledger, SharedMemory()) as rankd:
         await rankd.define("b", BOARD)
@@ -239,7 +238,7 @@ async def test_of_several_nodes_one_fills_and_the_others_wait(
     memory: SharedMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "rankd.core.cluster.index_rebuild.CLAIM_SECONDS", 60.0
+        "rankd.core.cluster.recovery.CLAIM_SECONDS", 60.0
     )  # Whatever the machine does.
     ledger = SharedLedger()
     async with AsyncExitStack() as stack:
@@ -398,7 +397,7 @@ async def test_what_a_node_left_behind_is_swept_by_the_next(memory: SharedMemory
 async def test_a_claim_is_kept_up_while_it_is_needed(
     memory: SharedMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rankd.core.cluster.index_rebuild.CLAIM_SECONDS", 1.0)
+    monkeypatch.setattr("rankd.core.cluster.recovery.CLAIM_SECONDS", 1.0)
     monkeypatch.setattr(cluster_managers, "MEND_SECONDS", 3_600)  # Neither tidies up meanwhile.
     ledger = SharedLedger()
     async with node(ledger, memory) as one, node(ledger, memory) as two:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rankd.core.cluster import fetch_cache
-from rankd.core.cluster.fetch_cache import FetchCache
+from rankd.core.cluster import fallback_index
+from rankd.core.cluster.fallback_index import FetchCache
 from rankd.errors import IndexUnavailable, LedgerUnavailable
 
 pytestmark = pytest.mark.anyio
@@ -56,12 +56,12 @@ def source() -> Source:
 
 @pytest.fixture
 def forgets_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch_cache, "MOMENT_SECONDS", 0.0)
+    monkeypatch.setattr(fallback_index, "MOMENT_SECONDS", 0.0)
 
 
 @pytest.fixture
 def never_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch_cache, "MOMENT_SECONDS", 3_600.0)
+    monkeypatch.setattr(fallback_index, "MOMENT_SECONDS", 3_600.0)
 
 
 @pytest.mark.usefixtures("never_forgets")
@@ -71,8 +71,8 @@ async def test_of_many_who_ask_at_once_one_fetches(source: Source) -> None:
     asking = [asyncio.create_task(get(known, "a", source.fetch)) for _ in range(100)]
     await asyncio.sleep(0)
     source.open.set()
-    assert len(set(await asyncio.gather(*asking))) <= fetch_cache.FETCHES_AT_ONCE
-    assert source.asked <= fetch_cache.FETCHES_AT_ONCE
+    assert len(set(await asyncio.gather(*asking))) <= fallback_index.FETCHES_AT_ONCE
+    assert source.asked <= fallback_index.FETCHES_AT_ONCE
     before = source.asked
     assert await get(known, "a", source.fetch) in range(1, before + 1)
     assert source.asked == before
@@ -89,7 +89,7 @@ async def test_what_may_change_is_fetched_again_and_what_lasts_is_not(source: So
 async def test_few_fetch_at_once_and_not_too_many_wait(
     source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetch_cache, "WAITING_MAX", 10)
+    monkeypatch.setattr(fallback_index, "WAITING_MAX", 10)
     known = FetchCache()
     source.open.clear()
     asking = [asyncio.create_task(get(known, key, source.fetch)) for key in range(10)]
@@ -98,7 +98,7 @@ async def test_few_fetch_at_once_and_not_too_many_wait(
         await get(known, "one more", source.fetch)
     source.open.set()
     await asyncio.gather(*asking)
-    assert source.most_at_once == fetch_cache.FETCHES_AT_ONCE
+    assert source.most_at_once == fallback_index.FETCHES_AT_ONCE
     assert await get(known, "one more", source.fetch) == 11
 
 
@@ -126,7 +126,7 @@ async def test_what_was_known_last_is_better_than_nothing(source: Source) -> Non
 async def test_a_fetch_that_takes_too_long_is_given_up(
     source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetch_cache, "FETCH_SECONDS_MAX", 0.001)
+    monkeypatch.setattr(fallback_index, "FETCH_SECONDS_MAX", 0.001)
     known = FetchCache()
     source.open.clear()
     with pytest.raises(IndexUnavailable, match="took too long"):
@@ -137,7 +137,7 @@ async def test_a_fetch_that_takes_too_long_is_given_up(
 async def test_it_holds_so_much_and_forgets_what_was_asked_for_longest_ago(
     source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetch_cache, "WEIGHT_MAX", 30)
+    monkeypatch.setattr(fallback_index, "WEIGHT_MAX", 30)
     known = FetchCache()
     for key in ("a", "b", "c"):
         await get(known, key, source.fetch, weight=9)
