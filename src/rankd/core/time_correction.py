@@ -168,9 +168,9 @@ class RightPages:
             recorded = Recorded(recorded.position, recorded.at, self._redated(fact))
             self._open_before = {one for one in self._open_before if one[0] != board}
             self._turn_at = 0
-        elif isinstance(fact, BoardRetired):
-            self._corrected.discard(board)
         self._state.note(recorded)
+        if board not in self._state.boards:  # Retired.
+            self._corrected.discard(board)
 
     def _redated(self, fact: BoardDefined) -> Fact:
         """Return a definition with the windows that it has by the right time."""

@@ -47,6 +47,16 @@ class PlayerHash(NamedTuple):
     """The board's tag; None for all boards."""
 
 
+class PlayerQuestion(NamedTuple):
+    """A player's facts between two positions, in one direction."""
+
+    player: str
+    board: str | None
+    after: Position
+    before: Position
+    newest_first: bool
+
+
 def hash_of_player(seed: bytes, player: str, board: str | None) -> PlayerHash:
     """Return the hash and the tag of a player's entries."""
     tag = None if board is None else _tag(seed, board)

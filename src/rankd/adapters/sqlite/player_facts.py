@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import apsw
 
@@ -23,7 +22,7 @@ from rankd.adapters.sqlite.player_entries import (
     ENTRY_BYTES,
     POSITION_MAX,
     SEED_BYTES,
-    PlayerHash,
+    PlayerQuestion,
     entries_of,
     find,
     hash_of_player,
@@ -74,23 +73,14 @@ class PlayerTail:
     def _position(self, at: int) -> int:
         return int.from_bytes(self._entries[at + 5 : at + 10], "big")
 
-    def find(self, player: str, board: str | None) -> list[int]:
-        """Return the positions of a player's facts, oldest first."""
-        wanted: PlayerHash = hash_of_player(_SEED, player, board)
-        return find(self._entries, *wanted)
+    def find(self, asked: PlayerQuestion) -> Iterator[list[int]]:
+        """Yield the positions of a player's facts, at once, oldest first."""
+        wanted = hash_of_player(_SEED, asked.player, asked.board)
+        found = find(self._entries, *wanted)
+        yield [position for position in found if asked.after < position < asked.before]
 
 
 _log = logging.getLogger(__name__)
-
-
-class PlayerQuestion(NamedTuple):
-    """A player's facts between two positions, in one direction."""
-
-    player: str
-    board: str | None
-    after: Position
-    before: Position
-    newest_first: bool
 
 
 def question(
@@ -217,20 +207,12 @@ def _segments(runs: Iterable[PlayerRun], tail: PlayerTail, head: Position) -> It
 def _search(
     database: apsw.Connection, source: PlayerRun | PlayerTail | None, asked: PlayerQuestion
 ) -> Iterator[Sequence[int]]:
-    pages: Iterable[Sequence[int]]
-    if isinstance(source, PlayerRun):
-        wanted = hash_of_player(source.range.seed, asked.player, asked.board)
-        pages = source.find(wanted, asked.after, asked.before, newest_first=asked.newest_first)
-    elif source is not None:
-        pages = [source.find(asked.player, asked.board)]
-    else:
-        pages = _scan(database, asked)
+    pages = _scan(database, asked) if source is None else source.find(asked)
     for page in pages:
-        within = [position for position in page if asked.after < position < asked.before]
-        yield within[::-1] if asked.newest_first else within
+        yield page[::-1] if asked.newest_first else page
 
 
-def _scan(database: apsw.Connection, asked: PlayerQuestion) -> Iterator[Sequence[int]]:
+def _scan(database: apsw.Connection, asked: PlayerQuestion) -> Iterator[list[int]]:
     """Yield the positions of each block, oldest first within it."""
     wanted = hash_of_player(_SEED, asked.player, asked.board)
     pages = (
@@ -240,7 +222,8 @@ def _scan(database: apsw.Connection, asked: PlayerQuestion) -> Iterator[Sequence
     )
     for page in pages:
         for block in page:
-            yield find(entries_of(block, _SEED), *wanted)
+            found = find(entries_of(block, _SEED), *wanted)
+            yield [position for position in found if asked.after < position < asked.before]
 
 
 def _read(

@@ -39,10 +39,11 @@ from rankd.adapters.sqlite.database import PLAYERS, PRIVATE_FILE, PRIVATE_FOLDER
 from rankd.adapters.sqlite.player_entries import (
     ENTRY_BYTES,
     SEED_BYTES,
-    PlayerHash,
+    PlayerQuestion,
     bounds,
     entries_of,
     find,
+    hash_of_player,
     sort,
 )
 from rankd.adapters.sqlite.queries import QUERIES, fetch
@@ -138,15 +139,14 @@ class PlayerRun:
             raise RunDamaged(self.path, f"page {number} has another checksum")
         return data[: min(self._count - number * PAGE_ENTRIES, PAGE_ENTRIES) * ENTRY_BYTES]
 
-    def find(
-        self, wanted: PlayerHash, after: Position, before: Position, *, newest_first: bool
-    ) -> Iterator[list[int]]:
-        """Yield the positions of a player's facts between two positions, a page at a time."""
-        low, high = bounds(wanted, after, before)
+    def find(self, asked: PlayerQuestion) -> Iterator[list[int]]:
+        """Yield the positions of a player's facts, a page at a time, oldest first within it."""
+        wanted = hash_of_player(self.range.seed, asked.player, asked.board)
+        low, high = bounds(wanted, asked.after, asked.before)
         start, end = max(self._pages_below(low) - 1, 0), self._pages_below(high)
-        for number in range(end - 1, start - 1, -1) if newest_first else range(start, end):
+        for number in range(end - 1, start - 1, -1) if asked.newest_first else range(start, end):
             found = find(self.page(number), *wanted)
-            yield [position for position in found if after < position < before]
+            yield [position for position in found if asked.after < position < asked.before]
 
     def _pages_below(self, bound: bytes) -> int:
         """Return how many pages begin below an entry."""

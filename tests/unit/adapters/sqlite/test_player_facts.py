@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.unit.adapters.sqlite.runs_building import assert_complete, fill, small_runs
 
-from rankd.adapters.sqlite import SQLiteLedger, player_entries, player_facts
+from rankd.adapters.sqlite import SQLiteLedger, player_entries, player_facts, player_runs
 from rankd.adapters.sqlite.database import PLAYERS
 from rankd.errors import LedgerUnavailable
 from rankd.model.facts import Position
@@ -21,10 +21,8 @@ def anyio_backend() -> str:
 async def test_players_with_one_hash_are_told_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (player_entries, player_facts):
+    for module in (player_entries, player_facts, player_runs):
         monkeypatch.setattr(module, "find", lambda entries, *_: everything(entries))
-    monkeypatch.setattr("rankd.adapters.sqlite.player_runs.find", lambda e, *_: everything(e))
-    monkeypatch.setattr("rankd.adapters.sqlite.player_facts.find", lambda e, *_: everything(e))
     with small_runs():
         async with SQLiteLedger.open(tmp_path) as ledger:
             await fill(ledger, 130)

@@ -8,6 +8,7 @@ from tests.unit.adapters.sqlite.runs_building import NOW, facts, small_runs
 
 from rankd.adapters.sqlite import SQLiteLedger
 from rankd.adapters.sqlite.database import FILE
+from rankd.adapters.sqlite.player_entries import POSITION_MAX, PlayerQuestion
 from rankd.adapters.sqlite.player_facts import PlayerTail
 from rankd.model.facts import Position
 
@@ -17,6 +18,12 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+def found_in(tail: PlayerTail, board: str | None, *, after: int = 0) -> list[int]:
+    end = Position(POSITION_MAX)
+    asked = PlayerQuestion("p1", board, Position(after), end, newest_first=False)
+    return [position for page in tail.find(asked) for position in page]
 
 
 async def test_it_follows_the_ledger_and_forgets_what_runs_cover(tmp_path: Path) -> None:
@@ -30,9 +37,10 @@ async def test_it_follows_the_ledger_and_forgets_what_runs_cover(tmp_path: Path)
                 tail.cover(database, Position(sealed), Position(head))
                 assert len(tail._entries) <= 12 * 2 * 40
                 assert tail.after <= sealed
-                found = [at for at in tail.find("p1", None) if at > sealed]
+                found = found_in(tail, None, after=sealed)
                 assert found == [at for at in range(sealed + 1, head + 1) if at % 5 == 2]
-                assert tail.find("p1", "c") == [at for at in tail.find("p1", None) if at % 2 == 0]
+                on_one = [at for at in found_in(tail, None) if at % 2 == 0]
+                assert found_in(tail, "c") == on_one
             tail.cover(database, Position(0), Position(395))
             assert tail.after == 355
         database.close()

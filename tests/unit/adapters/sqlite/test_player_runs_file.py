@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rankd.adapters.sqlite import player_entries
-from rankd.adapters.sqlite.player_entries import hash_of_player, sort
+from rankd.adapters.sqlite.player_entries import PlayerQuestion, sort
 from rankd.adapters.sqlite.player_runs import PlayerRun, RunDamaged, RunRange, write_run
 from rankd.model.facts import Position
 
@@ -40,8 +40,8 @@ def run(tmp_path: Path) -> Iterator[PlayerRun]:
 def found(
     run: PlayerRun, player: str, board: str | None, after: int, before: int, *, newest: bool
 ) -> list[int]:
-    wanted = hash_of_player(SEED, player, board)
-    pages = list(run.find(wanted, Position(after), Position(before), newest_first=newest))
+    asked = PlayerQuestion(player, board, Position(after), Position(before), newest_first=newest)
+    pages = list(run.find(asked))
     return [position for page in pages for position in (page[::-1] if newest else page)]
 
 
