@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from rankd.api import problems
+from rankd.api import messages
 from rankd.api.logs import RequestLog, log
 from rankd.api.messages import HTML, NO_STORE, Header, Request, Response, squeezed_tag
 from rankd.api.rate_limits import read_networks
@@ -183,17 +183,17 @@ class App:
         if isinstance(error, RankdError):
             return self._refusal(error, request, route, writes=writes)
         log.error("request %s failed", request.request_id, exc_info=error)
-        return problems.internal(request_id=request.request_id, writes=writes)
+        return messages.internal(request_id=request.request_id, writes=writes)
 
     def _refusal(
         self, error: RankdError, request: Request, route: Route | None, *, writes: bool
     ) -> Response:
-        response = problems.refusal(error, request_id=request.request_id, writes=writes)
+        response = messages.refusal(error, request_id=request.request_id, writes=writes)
         if isinstance(error, Corrupt):
             log.error("request %s: %s", request.request_id, error)
             return response
         what = request.method if route is None else route.operation
-        code, why = problems.code_of(error), problems.reason_of(error)
+        code, why = messages.code_of(error), messages.reason_of(error)
         self.log.refused(request.request_id, status=response.status, code=code, what=what, why=why)
         return response
 

@@ -34,7 +34,7 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 from uvicorn.server import ServerState
 
-from rankd.api import problems
+from rankd.api import messages
 from rankd.api.app import WRITING, App
 from rankd.api.messages import Header, Response, new_request_id
 from rankd.errors import (
@@ -432,8 +432,8 @@ class BoundedConnection(HttpToolsProtocol):
                 self.transport.abort()
                 return
         request_id = new_request_id()
-        response = problems.refusal(error, request_id=request_id, writes=self._writes)
-        code, what = problems.code_of(error), "before it had arrived"
+        response = messages.refusal(error, request_id=request_id, writes=self._writes)
+        code, what = messages.code_of(error), "before it had arrived"
         self.rankd.log.refused(request_id, status=response.status, code=code, what=what)
         self.transport.write(self.encode(response, closing=True))
         if linger:

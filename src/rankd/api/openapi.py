@@ -14,8 +14,7 @@ import msgspec
 from rankd import schemas
 from rankd._version import __version__
 from rankd.api import request_schemas
-from rankd.api.messages import HTML, Request, Response
-from rankd.api.problems import KINDS, Problem
+from rankd.api.messages import HTML, KINDS, Problem, Request, Response
 from rankd.api.routing import Param, Route
 from rankd.model.standing import PAGE_LIMIT_MAX
 from rankd.model.submission import SUBMISSION_KEY_BYTES_MAX

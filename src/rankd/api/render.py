@@ -19,8 +19,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from rankd import schemas
 from rankd.api.context import show_time
-from rankd.api.messages import JSON, Header, Response
-from rankd.api.problems import detail_of, wrong_fields
+from rankd.api.messages import JSON, Header, Response, detail_of, wrong_fields
 from rankd.api.routing import NUMBERS
 from rankd.core.reader import FoundStandings, Page, Projected, RankingView
 from rankd.core.receipts import VERDICT_NAMES, JudgedRun, ReceiptView, RunReceipts

@@ -39,7 +39,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from rankd.api import problems
+from rankd.api import messages
 from rankd.api.context import ServiceContext
 from rankd.api.exposition import Family, WorkerMetrics, WorkerSession
 from rankd.api.logs import RequestLog
@@ -282,18 +282,18 @@ class WriterEnd:
         try:
             return await route.handler(self._service, request)
         except RankdError as exc:
-            response = problems.refusal(exc, request_id=request.request_id, writes=route.writes)
+            response = messages.refusal(exc, request_id=request.request_id, writes=route.writes)
             self._log.refused(
                 request.request_id,
                 status=response.status,
-                code=problems.code_of(exc),
+                code=messages.code_of(exc),
                 what=handed.operation,
-                why=problems.reason_of(exc),
+                why=messages.reason_of(exc),
             )
             return response
         except Exception:
             _log.exception("request %s failed", request.request_id)
-            return problems.internal(request_id=request.request_id, writes=route.writes)
+            return messages.internal(request_id=request.request_id, writes=route.writes)
 
     async def _tell(self) -> None:
         """Send the position after each commit, and at least every BEAT_SECONDS."""

@@ -25,7 +25,6 @@ from rankd.errors import (
 from rankd.model.board import Scores
 from rankd.model.facts import Position
 from rankd.model.order import Order, score_part
-from rankd.model.repr_mixin import ReprMixin, Words
 from rankd.model.standing import (
     NEIGHBOURS_DEFAULT,
     PAGE_LIMIT_DEFAULT,
@@ -33,10 +32,12 @@ from rankd.model.standing import (
     Cursor,
     Offset,
     Rank,
+    ReprMixin,
     Standing,
     Standings,
     TieRule,
     Way,
+    Words,
     neighbourhood,
     page_bounds,
     rank_at_percentile,

@@ -30,13 +30,14 @@ from rankd.model.board import Board as Definition
 from rankd.model.facts import Position
 from rankd.model.profile import check_player
 from rankd.model.receipt import Receipt
-from rankd.model.repr_mixin import ReprMixin, Words
 from rankd.model.standing import (
     NEIGHBOURS_DEFAULT,
     PAGE_LIMIT_DEFAULT,
     Offset,
     Rank,
+    ReprMixin,
     Standing,
+    Words,
 )
 from rankd.model.submission import Item
 from rankd.model.window import ListedWindow

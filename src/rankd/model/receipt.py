@@ -13,8 +13,7 @@ from typing import Literal
 import msgspec
 
 from rankd.model.facts import Position
-from rankd.model.repr_mixin import ReprMixin, Words
-from rankd.model.standing import Rank, percentile, shown_score
+from rankd.model.standing import Rank, ReprMixin, Words, percentile, shown_score
 
 VerdictName = Literal["counted", "not_better", "held", "rejected"]
 

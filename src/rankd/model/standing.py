@@ -7,6 +7,9 @@ the same rank for the same entry.
 Two bases of counting meet in this file and nowhere else: a ``Rank`` counts from 1 and is shown to
 people, an ``Offset`` counts from 0 and is a distance. They are different types because the mistake
 of one for the other is silent and always off by one player.
+
+Receipts and pages are stored as columns, in smallest units, for speed. ``ReprMixin`` gives them a
+``repr`` that shows ranks and scores instead, and costs nothing until it is called.
 """
 
 import binascii
@@ -24,7 +27,26 @@ import msgspec
 
 from rankd.errors import FieldError, InvalidCursor, InvalidPage
 from rankd.model.facts import Position
-from rankd.model.repr_mixin import ReprMixin, Words
+
+Words = Iterator[tuple[str, Any] | tuple[str, Any, Any]]
+"""Each word and its value; a third is the value that goes without saying."""
+
+
+class ReprMixin:
+    """Adds a ``repr`` of the class name and ``_words()``, also for rich."""
+
+    __slots__ = ()
+
+    def _words(self) -> Words:
+        raise NotImplementedError
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [(word, value) for word, value, *default in self._words() if [value] != default]
+
+    def __repr__(self) -> str:
+        said = ", ".join(f"{word}={value!r}" for word, value in self.__rich_repr__())
+        return f"{type(self).__name__}({said})"
+
 
 Rank = NewType("Rank", int)
 """A place in a ranking, counted from 1."""

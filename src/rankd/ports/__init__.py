@@ -11,7 +11,8 @@ take batches because a round trip costs the same for one item as for a thousand.
 ``immediate`` set never suspends, and callers rely on that.
 """
 
-from rankd.ports.entries import (
+from rankd.ports.index import (
+    APPLIES_REMEMBERED,
     COUNTED,
     DRAFT,
     NOT_BETTER,
@@ -20,17 +21,19 @@ from rankd.ports.entries import (
     STAY,
     EntryColumns,
     EntryRange,
+    ImmediateIndex,
     Move,
     Moved,
     Placed,
     Places,
     Ranked,
+    RankIndex,
     Ranking,
     RankingShape,
     Run,
+    SharedIndex,
     Verdicts,
 )
-from rankd.ports.index import APPLIES_REMEMBERED, ImmediateIndex, RankIndex, SharedIndex
 from rankd.ports.ledger import (
     Appended,
     CopyTarget,

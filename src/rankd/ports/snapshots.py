@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from rankd.model.facts import Position
 from rankd.model.standing import Rank
-from rankd.ports.entries import Placed, Ranking
+from rankd.ports.index import Placed, Ranking
 from rankd.ports.operations import Progress
 
 

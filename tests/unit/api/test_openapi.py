@@ -5,11 +5,11 @@ import re
 from typing import Any
 
 import pytest
-from tests.unit.api.test_problems import made
+from tests.unit.api.test_messages import made
 
-from rankd.api import problems, request_schemas
+from rankd.api import messages, request_schemas
+from rankd.api.messages import KINDS
 from rankd.api.openapi import PROBLEMS, document, refusals
-from rankd.api.problems import KINDS
 from rankd.api.routes import ROUTES
 from rankd.api.routing import Route
 
@@ -89,7 +89,7 @@ def test_every_status_of_the_table_of_problems_that_a_route_can_meet_is_describe
 def test_what_a_route_refuses_with_has_the_status_that_is_described(route: Route) -> None:
     described = OPERATIONS[route.operation]
     for error in route.errors:
-        status = str(problems.refusal(made(error), request_id="r").status)
+        status = str(messages.refusal(made(error), request_id="r").status)
         assert error.code in described["x-codes"][status]
         assert status in described["responses"]
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from rankd import errors
-from rankd.api.problems import KINDS, refusal
+from rankd.api.messages import KINDS, refusal
 from rankd.client import calls
 from rankd.client.responses import (
     RETRY_AFTER_SECONDS_MAX,

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from rankd.api import keys, problems
+from rankd.api import keys, messages
 from rankd.client import serialization
 
 
@@ -16,4 +16,4 @@ def test_keys_are_read_as_they_are_written() -> None:
 
 
 def test_problems_are_read_as_they_are_written() -> None:
-    assert names(serialization.Problem) == names(problems.Problem) - {"type", "title"}
+    assert names(serialization.Problem) == names(messages.Problem) - {"type", "title"}

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from rankd import errors, schemas
-from rankd.api import problems, render
+from rankd.api import messages, render
 from rankd.api.messages import PROBLEM_JSON
 from rankd.errors import Corrupt, FieldError, RankdError, Refused, Unavailable
 
@@ -37,7 +37,7 @@ def made(kind: type[RankdError]) -> RankdError:
 
 @pytest.mark.parametrize("kind", LEAVES, ids=lambda kind: kind.__name__)
 def test_every_error_is_answered_as_its_branch_demands(kind: type[RankdError]) -> None:
-    response = problems.refusal(made(kind), request_id="r", writes=True)
+    response = messages.refusal(made(kind), request_id="r", writes=True)
     body = msgspec.json.decode(response.body)
     branch = next(b for b in (Refused, Unavailable, Corrupt) if issubclass(kind, b))
     allowed = {Refused: range(400, 500), Unavailable: (408, 429, 503), Corrupt: (500,)}
@@ -52,10 +52,10 @@ def test_every_error_is_answered_as_its_branch_demands(kind: type[RankdError]) -
 
 @pytest.mark.parametrize("kind", LEAVES, ids=lambda kind: kind.__name__)
 def test_every_error_with_a_code_has_a_row_of_its_own(kind: type[RankdError]) -> None:
-    row = problems.KINDS.get(kind)
-    assert row is not None, f"{kind.code} would be answered as {problems.kind_of(made(kind))}"
-    told = msgspec.json.decode(problems.refusal(made(kind), request_id="r").body)["detail"]
-    general = {problems.KINDS[branch].detail for branch in (Refused, Unavailable)}
+    row = messages.KINDS.get(kind)
+    assert row is not None, f"{kind.code} would be answered as {messages.kind_of(made(kind))}"
+    told = msgspec.json.decode(messages.refusal(made(kind), request_id="r").body)["detail"]
+    general = {messages.KINDS[branch].detail for branch in (Refused, Unavailable)}
     assert told not in general
 
 
@@ -76,14 +76,14 @@ OWN_WORDS = {
     "kind", [kind for kind in LEAVES if kind not in OWN_WORDS], ids=lambda kind: kind.__name__
 )
 def test_an_answer_never_repeats_what_an_error_names(kind: type[RankdError]) -> None:
-    assert b"script" not in problems.refusal(made(kind), request_id="r").body
+    assert b"script" not in messages.refusal(made(kind), request_id="r").body
     assert "script" not in repr(render.refusal(made(kind)))
 
 
 @pytest.mark.parametrize("kind", LEAVES, ids=lambda kind: kind.__name__)
 def test_a_refusal_in_a_batch_says_what_a_single_one_is_told(kind: type[RankdError]) -> None:
     error = made(kind)
-    alone = msgspec.json.decode(problems.refusal(error, request_id="r", writes=True).body)
+    alone = msgspec.json.decode(messages.refusal(error, request_id="r", writes=True).body)
     among = msgspec.json.decode(schemas.encode(render.refusal(error)))
     assert among["detail"] == alone["detail"]
     assert among.get("errors") == alone.get("errors")
@@ -99,21 +99,21 @@ def test_a_refusal_in_a_batch_says_what_a_single_one_is_told(kind: type[RankdErr
     ids=lambda given: getattr(given, "code", given),
 )
 def test_what_is_about_one_field_names_it(error: RankdError, field: str) -> None:
-    body = msgspec.json.decode(problems.refusal(error, request_id="r").body)
+    body = msgspec.json.decode(messages.refusal(error, request_id="r").body)
     assert body["status"] == 422
     assert [wrong["field"] for wrong in body["errors"]] == [field]
 
 
 def test_an_unknown_window_is_answered_with_those_there_are() -> None:
     error = errors.UnknownWindow(board="b", window="<script>", known=("all", "daily"))
-    body = msgspec.json.decode(problems.refusal(error, request_id="r").body)
+    body = msgspec.json.decode(messages.refusal(error, request_id="r").body)
     assert body["detail"].endswith("; its windows are all, daily")
     assert "script" not in repr(body)
 
 
 def test_wrong_fields_are_listed() -> None:
     error = errors.InvalidPage([FieldError("limit", "must be less"), FieldError("", "is odd")])
-    body = msgspec.json.decode(problems.refusal(error, request_id="r").body)
+    body = msgspec.json.decode(messages.refusal(error, request_id="r").body)
     assert body["status"] == 422
     assert body["errors"] == [
         {"field": "limit", "message": "must be less"},
@@ -124,7 +124,7 @@ def test_wrong_fields_are_listed() -> None:
 
 def test_whether_a_write_was_applied_is_what_the_error_says() -> None:
     def applied(error: RankdError) -> str:
-        response = problems.refusal(error, request_id="r", writes=True)
+        response = messages.refusal(error, request_id="r", writes=True)
         return str(msgspec.json.decode(response.body)["applied"])
 
     assert applied(errors.LedgerUnavailable("x", applied="unknown")) == "unknown"
@@ -136,7 +136,7 @@ def test_whether_a_write_was_applied_is_what_the_error_says() -> None:
 
 def test_headers_say_when_to_come_back_and_how() -> None:
     def headers(error: RankdError) -> dict[bytes, bytes]:
-        return dict(problems.refusal(error, request_id="r").headers)
+        return dict(messages.refusal(error, request_id="r").headers)
 
     assert headers(errors.RateLimited(retry_after_seconds=7)) == {b"retry-after": b"7"}
     assert headers(errors.Overloaded(waiting_max=1)) == {b"retry-after": b"1"}
@@ -146,7 +146,7 @@ def test_headers_say_when_to_come_back_and_how() -> None:
 
 
 def test_a_mistake_of_our_own_leaves_the_outcome_open_and_explains_nothing() -> None:
-    response = problems.internal(request_id="r", writes=True)
+    response = messages.internal(request_id="r", writes=True)
     body = msgspec.json.decode(response.body)
     assert (response.status, body["code"], body["applied"]) == (500, "internal", "unknown")
 
@@ -155,6 +155,6 @@ def test_an_error_without_a_row_takes_that_of_its_branch() -> None:
     class Unheard(Unavailable):
         """An error somebody adds and does not put into the table."""
 
-    response = problems.refusal(Unheard("<script>"), request_id="r")
+    response = messages.refusal(Unheard("<script>"), request_id="r")
     assert response.status == 503
     assert b"script" not in response.body

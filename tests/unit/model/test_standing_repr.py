@@ -4,8 +4,7 @@ from rich.pretty import pretty_repr
 
 from rankd.model.facts import Position
 from rankd.model.receipt import NOWHERE, InWindow, Receipt
-from rankd.model.repr_mixin import ReprMixin, Words
-from rankd.model.standing import Rank, Standing
+from rankd.model.standing import Rank, ReprMixin, Standing, Words
 
 
 class Cup(ReprMixin):
