@@ -9,9 +9,19 @@ import pytest
 from tests.simulation.postgres_servers import new_ledger
 
 from rankd.adapters.postgres import PostgresLedger
+from rankd.adapters.postgres.batch import append_id, as_time, prepared
 from rankd.adapters.postgres.database import MIGRATIONS, QUERIES, SCHEMA_VERSION, PostgresAddress
 from rankd.errors import LedgerCorrupt, LedgerTooNew
-from rankd.model.facts import Position, ScoreSubmitted
+from rankd.model.facts import (
+    AttributesSet,
+    Fact,
+    FriendsSet,
+    NameSet,
+    PlayerErased,
+    PlayerProfiled,
+    Position,
+    ScoreSubmitted,
+)
 from rankd.model.window import Instant
 from rankd.testing.servers import PostgresServer
 
@@ -77,6 +87,72 @@ async def test_every_version_becomes_this_one(url: str, version: int) -> None:
     await do(url, ";\n".join(steps))
     await assert_it_works(url)
     await assert_it_works(url)
+
+
+OLD_APPEND = (
+    QUERIES["append"]
+    .replace("rankd.append_facts(", "rankd.append(")
+    .replace("$22::bigint = 0", "true OR $22::bigint = 0")
+)
+
+
+async def append_as_schema_11(url: str, facts: list[Fact]) -> None:
+    """Append as nodes of schema 11 do: they send which facts tell of players."""
+    address = PostgresAddress.parse(url)
+    batch = prepared(facts)
+    telling = [fact.profile_change() is not None for fact in facts]
+    connection = await asyncpg.connect(address.url)
+    try:
+        head = await connection.fetchval(address.sql("SELECT max(last) FROM rankd.appends")) or 0
+        columns = (*batch.columns[:-1], telling if True in telling else None)
+        sent = (append_id(), "old", "4s", as_time(NOW), head, *columns, None, None, None, 0, b"")
+        assert await connection.fetchval(address.sql(OLD_APPEND), *sent) is not None
+    finally:
+        await connection.close()
+
+
+ABOUT_PLAYERS: list[Fact] = [
+    ScoreSubmitted("b", "p", scores=(1,), attributes={"region": "eu", "level": 1}),
+    ScoreSubmitted("b", "q", scores=(1,)),
+    PlayerProfiled("q", "Ann", {"vip": True}),
+    NameSet("p", "Eve"),
+    FriendsSet("p", ("q",)),
+    ScoreSubmitted("b", "p", scores=(2,), key="k", attributes={"level": 2}),
+    AttributesSet("q", attributes={"vip": False}),
+    AttributesSet("r"),
+    PlayerProfiled("s"),
+    PlayerProfiled("t", "Tom"),
+    FriendsSet("t", ()),
+    NameSet("t"),
+    PlayerErased("s"),
+    NameSet("s", "S"),
+]
+
+
+async def test_nodes_of_schema_11_go_on_beside_newer_ones(url: str) -> None:
+    steps = [f"CREATE SCHEMA {PostgresAddress.parse(url).schema}"]
+    for number in range(1, 12):
+        steps += [MIGRATIONS[number], f"INSERT INTO rankd.schema_version VALUES ({number})"]
+    await do(url, ";\n".join([*steps, "SELECT rankd.cover('2025-11-13')"]))
+    await append_as_schema_11(url, ABOUT_PLAYERS[:6])
+    async with PostgresLedger.open(url) as ledger:
+        for facts in (ABOUT_PLAYERS, ABOUT_PLAYERS[::-1], [ABOUT_PLAYERS[1]]):
+            await append_as_schema_11(url, [fact for fact in facts if fact.identity() is None])
+            async for _ in ledger.verify():
+                pass
+            await ledger.append(facts, now=NOW)
+        for fact in ABOUT_PLAYERS:
+            await append_as_schema_11(url, [fact])
+            async for _ in ledger.verify():
+                pass
+    rows = await ask(url, "SELECT player, name, friends FROM rankd.players ORDER BY player")
+    assert [tuple(row) for row in rows] == [
+        ("p", "Eve", '["q"]'),
+        ("q", "Ann", "[]"),
+        ("r", None, "[]"),
+        ("s", "S", "[]"),
+        ("t", None, "[]"),
+    ]
 
 
 async def test_an_index_that_was_built_beforehand_is_taken_over(url: str) -> None:

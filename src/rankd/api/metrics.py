@@ -22,7 +22,7 @@ INFO = Metric(
 )
 POSITION = Metric("rankd_position", "counter", "writer", "The position of the last folded fact.")
 BOARDS = Metric("rankd_boards", "gauge", "writer", "Boards that are defined.")
-PROFILES = Metric("rankd_profiles", "gauge", "writer", "Players with a profile.")
+PROFILES = Metric("rankd_profiles", "gauge", "writer", "Players with a profile or friends.")
 UP = Metric("rankd_up", "gauge", "min", "1 while scores are taken.")
 LEDGER_UP = Metric("rankd_ledger_up", "gauge", "min", "1 while the ledger can be reached.")
 INDEX_UP = Metric("rankd_index_up", "gauge", "min", "1 while the index is there.")

@@ -6,8 +6,8 @@ from rankd import schemas
 from rankd.api.context import ServiceContext
 from rankd.api.messages import Request, Response, decode_body
 from rankd.core.reader import check_players
-from rankd.core.state import Profile
 from rankd.errors import FieldError, InvalidProfile, UnknownPlayer
+from rankd.model.facts import Profile
 
 
 async def put_player(service: ServiceContext, request: Request) -> Response:
@@ -79,7 +79,7 @@ async def get_player(service: ServiceContext, request: Request) -> Response:
     """Return a player's profile and friends."""
     service.auth.admit(request, "read")
     state, player = service.rankd.state, request.params["player"]
-    if player not in state.profiles and player not in state.friends:
+    if player not in state.profiles:
         raise UnknownPlayer(player)
     return Response(schemas.encode(_shown(service, player)))
 
@@ -109,9 +109,13 @@ async def put_friends(service: ServiceContext, request: Request) -> Response:
 
 
 def _shown(service: ServiceContext, player: str) -> schemas.Profile:
-    view, state = service.rankd, service.rankd.state
-    known = state.profile(player)
-    friends = list(state.friends.get(player, ()))
+    view = service.rankd
+    known = view.state.profile(player)
     return schemas.Profile(
-        player, known.name, dict(known.attributes), friends, view.position, stale=view.stale
+        player,
+        known.name,
+        dict(known.attributes),
+        list(known.friends),
+        view.position,
+        stale=view.stale,
     )

@@ -26,7 +26,7 @@ from rankd.core.recovery import (
     folded,
     recover,
 )
-from rankd.core.state import BoardState, Profile
+from rankd.core.state import BoardState
 from rankd.core.steady_clock import ClockOffset
 from rankd.core.time_correction import Corrected, TimeCorrector
 from rankd.core.window_schedule import windows_at
@@ -59,6 +59,7 @@ from rankd.model.facts import (
     PlayerErased,
     PlayerProfiled,
     Position,
+    Profile,
     ScoreSubmitted,
     is_submission,
 )
@@ -595,7 +596,7 @@ class Engine(ReadEngine):
         (check_player if self._is_known(player) else check_new_player)(player)
 
     def _is_known(self, player: str) -> bool:
-        return player in self.state.profiles or player in self.state.friends
+        return player in self.state.profiles
 
     async def erase(
         self, player: str, *, actor: str | None = None, reason: str | None = None

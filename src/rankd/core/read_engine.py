@@ -9,7 +9,7 @@ time.
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -262,7 +262,9 @@ class PlayerSearch:
         """Return up to ``limit`` players behind ``after``. Raises InvalidPage and Overloaded."""
         _check(beginning, limit)
         found = await self._find_alone(beginning, after or "", limit + 1)
-        page = [FoundPlayer(player, *self._view.state.profile(player)) for player in found[:limit]]
+        page = [
+            FoundPlayer(player, *self._view.state.profile(player)[:2]) for player in found[:limit]
+        ]
         return FoundPlayers(page, page[-1].player if len(found) > limit else None)
 
     async def _find_alone(self, beginning: str, after: str, limit: int) -> list[str]:
@@ -296,7 +298,7 @@ class PlayerSearch:
                 or (name is not None and name.casefold().startswith(folded))
             ]
         ranked = self._view.projector.index.player_ids(SLICE_PLAYERS)
-        for ids in chain(_sliced(state.friends), ranked):
+        for ids in ranked:
             yield [player for player in ids if player.startswith(beginning)]
 
 

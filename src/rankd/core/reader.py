@@ -809,7 +809,7 @@ class Reader:
         self, board: str, player: str, *, window: str | None = None, segment: str | None = None
     ) -> FoundStandings:
         """Return a player and its friends, ranked among themselves."""
-        circle = [player, *self._state.friends.get(player, ())][:LOOKUP_PLAYERS_MAX]
+        circle = [player, *self._state.profile(player).friends][:LOOKUP_PLAYERS_MAX]
         return await self.lookup(board, circle, window=window, segment=segment)
 
     # -------------------------------------------------------------------------- what if

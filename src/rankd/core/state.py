@@ -18,6 +18,7 @@ from rankd.core.player_boards import PlayerBoards
 from rankd.errors import UnknownBoard, UnknownWindow
 from rankd.model.board import Board, Scores
 from rankd.model.facts import (
+    NO_PROFILE,
     Attributes,
     BoardDefined,
     BoardRedefined,
@@ -30,6 +31,7 @@ from rankd.model.facts import (
     KeysUsed,
     OpenWindow,
     Position,
+    Profile,
     ProfileChange,
     Recorded,
     TimeCorrected,
@@ -527,25 +529,14 @@ def name_of_window(text: str) -> str:
     return text.partition(":")[0].partition(EDITION)[0]
 
 
-class Profile(NamedTuple):
-    """A player's display name and attributes."""
-
-    name: str | None
-    attributes: Attributes
-
-
-NO_PLAYER = Profile(None, {})
-
-
 class State:
-    """All boards, keys, and players with a profile or friends."""
+    """All boards, keys, and players with a profile."""
 
     def __init__(self) -> None:
         self.boards: dict[str, BoardState] = {}
         self.profiles: dict[str, Profile] = {}
         self.names: dict[str, str] = {}
         """Display names, of the players that have one: a page looks up a hundred."""
-        self.friends: dict[str, tuple[str, ...]] = {}
         self.player_boards = PlayerBoards()
         self._segmented: dict[Position, BoardState] | None = None
         """The boards with segments, by the position of their first definition; None until needed,
@@ -574,9 +565,9 @@ class State:
         """Return the state as it is: nothing that is noted in one of the two is in the other."""
         state = copy(self)
         state.boards = {name: page.copy() for name, page in self.boards.items()}
-        state.profiles, state.friends = dict(self.profiles), dict(self.friends)
+        state.profiles, state.player_boards = dict(self.profiles), self.player_boards.copy()
+        state.keys = dict(self.keys)
         state.names = dict(self.names)
-        state.keys, state.player_boards = dict(self.keys), self.player_boards.copy()
         state.keys_created, state.keys_used = dict(self.keys_created), dict(self.keys_used)
         state.journal = None
         state.forget_segmented()
@@ -591,7 +582,7 @@ class State:
 
     def profile(self, player: str) -> Profile:
         """Return a player's profile; most players have an empty one."""
-        return self.profiles.get(player, NO_PLAYER)
+        return self.profiles.get(player, NO_PROFILE)
 
     def segments(self, page: BoardState, player: str) -> list[str]:
         """Return the segments of a board that a player is in."""
@@ -658,23 +649,17 @@ class State:
 
     def change_profile(self, change: ProfileChange, position: Position | None = None) -> None:
         """Apply the effect of a fact on a profile; ``position`` if its name may change."""
-        player, known = change.player, self.profile(change.player)
-        if change.erases:
+        player, profile = change.player, change.applied(self.profiles.get(change.player))
+        name = None if profile is None else profile.name
+        if profile is None:
             self.remove("profiles", player)
-            self.remove("names", player)
-            self.remove("friends", player)
-        elif change.names or change.attributes is not None:
-            profile = Profile(
-                change.name_after(known.name), change.attributes_after(known.attributes)
-            )
+        else:
             self.put("profiles", player, profile)
-            if profile.name is not None:
-                self.put("names", player, profile.name)
-            elif player in self.names:
-                self.remove("names", player)
-        if change.friends is not None:
-            self.put("friends", player, change.friends)
-        elif position is not None:
+        if name is not None:
+            self.put("names", player, name)
+        elif player in self.names:
+            self.remove("names", player)
+        if position is not None and change.friends is None:
             self.assign("profiled_at", position)
 
     def change_board(self, name: str) -> BoardState | None:

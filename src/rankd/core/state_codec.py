@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from rankd.core.player_boards import PlayerBoards
-from rankd.core.state import BoardState, OpenedWindow, Profile, SealedWindow, State, Terms
+from rankd.core.state import BoardState, OpenedWindow, SealedWindow, State, Terms
 from rankd.errors import SnapshotDamaged
 from rankd.model.board import Board
 from rankd.model.facts import (
@@ -20,6 +20,7 @@ from rankd.model.facts import (
     KeyCreated,
     OpenWindow,
     Position,
+    Profile,
     WrongTime,
 )
 from rankd.model.window import Instant, Window
@@ -143,16 +144,13 @@ def take_notes(state: State, heading: Heading) -> Iterator[bytes]:
     ]
     if state.wrong_times:
         few.append(NotedWrongTimes(state.wrong_times))
-    return _frames(
-        heading, few, dict(state.profiles), dict(state.friends), state.player_boards.copy()
-    )
+    return _frames(heading, few, dict(state.profiles), state.player_boards.copy())
 
 
 def _frames(
     heading: Heading,
     few: Sequence[Frame],
     profiles: dict[str, Profile],
-    friends: dict[str, tuple[str, ...]],
     player_boards: PlayerBoards,
 ) -> Iterator[bytes]:
     yield _encode(heading)
@@ -160,7 +158,7 @@ def _frames(
     known = iter(profiles.items())
     while some := list(islice(known, PLAYERS_PER_FRAME)):
         yield _encode(ProfilesFrame([(id, one.name, dict(one.attributes)) for id, one in some]))
-    circles = iter(friends.items())
+    circles = ((id, one.friends) for id, one in profiles.items() if one.friends)
     while several := list(islice(circles, PLAYERS_PER_FRAME)):
         yield _encode(FriendsFrame(several))
     entered = iter(player_boards)
@@ -226,7 +224,8 @@ def read_notes(frames: Iterable[bytes]) -> DecodedState:
                     living = {page.since for page in state.boards.values()} if player_boards else ()
                     state.player_boards.update(player_boards, living)
                 case FriendsFrame(friends):
-                    state.friends |= dict(friends)
+                    for id, several in friends:
+                        state.profiles[id] = state.profile(id)._replace(friends=several)
     except msgspec.MsgspecError as exc:
         raise SnapshotDamaged(f"the notes beside the index cannot be read: {exc}") from exc
     if heading is None or heading.version != VERSION:

@@ -54,8 +54,20 @@ class Identity(NamedTuple):
     key: str
 
 
+class Profile(NamedTuple):
+    """A player's display name, attributes to rank by, and friends."""
+
+    name: str | None
+    attributes: Attributes
+    friends: tuple[str, ...] = ()
+
+
+NO_PROFILE = Profile(None, {})
+"""The profile of most players."""
+
+
 class ProfileChange(NamedTuple):
-    """The effect of a fact on its player's profile and friends. Fields that it leaves out stay."""
+    """The effect of a fact on its player's profile. Fields that it leaves out stay."""
 
     player: str
     names: bool = False
@@ -66,17 +78,25 @@ class ProfileChange(NamedTuple):
     """Whether other attributes stay beside ``attributes``."""
     friends: tuple[str, ...] | None = None
     erases: bool = False
-    """Whether nothing is left of the profile and the friends."""
+    """Whether nothing is left of the profile."""
 
-    def name_after(self, known: str | None) -> str | None:
-        """Return the player's name after the change."""
-        return self.name if self.names else known
+    def applied(self, profile: Profile | None) -> Profile | None:
+        """Return the profile after the change, of the one before it; None for none."""
+        if self.erases:
+            return None
+        name, attributes, friends = NO_PROFILE if profile is None else profile
+        if self.names:
+            name = self.name
+        if self.attributes is not None:
+            attributes = {**attributes, **self.attributes} if self.merges else self.attributes
+        if self.friends is not None:
+            friends = self.friends
+        return Profile(name, attributes, friends)
 
     def attributes_after(self, known: Attributes) -> Attributes:
-        """Return the player's attributes after the change."""
-        if self.attributes is None:
-            return {} if self.erases else known
-        return {**known, **self.attributes} if self.merges else self.attributes
+        """Return the attributes after the change, of those before it."""
+        profile = self.applied(Profile(None, known))
+        return {} if profile is None else profile.attributes
 
 
 class Fact(msgspec.Struct, frozen=True, array_like=True, gc=False):

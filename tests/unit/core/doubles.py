@@ -442,7 +442,6 @@ def state_of(projector: Projector) -> dict[str, object]:
         "boards": {name: page_of(page) for name, page in state.boards.items()},
         "profiles": state.profiles,
         "names": state.names,
-        "friends": state.friends,
         "as of": (projector.checkpoint, projector.at, state.profiled_at),
     }
 

@@ -5,11 +5,12 @@ from itertools import count
 
 import pytest
 
-from rankd.core.state import NO_PLAYER, Savepoint, State, name_of_window, segments_of
+from rankd.core.state import Savepoint, State, name_of_window, segments_of
 from rankd.core.state_codec import VERSION, Heading, read_notes, take_notes
 from rankd.model.board import Board
 from rankd.model.facts import (
     FACTS,
+    Attributes,
     AttributesSet,
     BoardDefined,
     BoardRedefined,
@@ -26,6 +27,7 @@ from rankd.model.facts import (
     PlayerErased,
     PlayerProfiled,
     Position,
+    Profile,
     ProfileChange,
     Recorded,
     ScoreSubmitted,
@@ -100,15 +102,15 @@ def test_a_profile_is_replaced_whole_and_a_person_is_forgotten() -> None:
         PlayerProfiled("p", "Ann", {"region": "eu"}), FriendsSet("p", ("q",)), PlayerProfiled("p")
     )
     assert state.profile("p").attributes == {}
-    assert state.friends == {"p": ("q",)}
+    assert state.profile("p").friends == ("q",)
     state.change_profile(ProfileChange("p", attributes={"level": 3}, merges=True))
     state.note(Recorded(Position(4), 4, PlayerErased("p")))
-    assert (state.profile("p"), state.friends, state.profiled_at) == (NO_PLAYER, {}, 4)
+    assert (state.profiles, state.profiled_at) == ({}, 4)
 
 
 def test_a_profile_may_be_changed_in_part() -> None:
     state = book_of(PlayerProfiled("p", "Ann", {"region": "eu"}))
-    told: tuple[tuple[Fact, object], ...] = (
+    told: tuple[tuple[Fact, tuple[str | None, Attributes]], ...] = (
         (NameSet("p", "Eve"), ("Eve", {"region": "eu"})),
         (AttributesSet("p", attributes={"level": 3}), ("Eve", {"level": 3})),
         (NameSet("p"), (None, {"level": 3})),
@@ -116,9 +118,9 @@ def test_a_profile_may_be_changed_in_part() -> None:
     )
     for position, (fact, profile) in enumerate(told, start=2):
         state.note(Recorded(Position(position), position, fact))
-        assert (state.profile("p"), state.profiled_at) == (profile, position)
-    assert book_of(NameSet("q", "Bob")).profile("q") == ("Bob", {})
-    assert book_of(AttributesSet("q", attributes={"a": 1})).profile("q") == (None, {"a": 1})
+        assert (state.profile("p"), state.profiled_at) == (Profile(*profile), position)
+    assert book_of(NameSet("q", "Bob")).profile("q") == ("Bob", {}, ())
+    assert book_of(AttributesSet("q", attributes={"a": 1})).profile("q") == (None, {"a": 1}, ())
 
 
 def test_segments_are_drawn_from_attributes() -> None:
@@ -211,7 +213,6 @@ def whole(state: State) -> object:
 
 def take_notes_sorted(state: State) -> Iterator[bytes]:
     state.profiles = dict(sorted(state.profiles.items()))
-    state.friends = dict(sorted(state.friends.items()))
     return take_notes(state, Heading(VERSION, Position(0), 0, b"", Position(0), {}))
 
 

@@ -10,7 +10,7 @@ from tests.unit.core.doubles import FaultyLedger, SetClock, engine, page_of
 from tests.unit.core.histories import STEPS, History, Step
 
 from rankd.core import state_codec
-from rankd.core.state import Profile, State
+from rankd.core.state import State
 from rankd.core.state_codec import VERSION, Heading, read_notes, take_notes
 from rankd.errors import SnapshotDamaged
 from rankd.model.facts import (
@@ -20,6 +20,7 @@ from rankd.model.facts import (
     KeyRevoked,
     KeysUsed,
     Position,
+    Profile,
     Recorded,
 )
 
@@ -35,7 +36,6 @@ def said(state: State) -> dict[str, object]:
             for name, page in state.boards.items()
         },
         "profiles": dict(state.profiles),
-        "friends": dict(state.friends),
         "keys": (dict(state.keys), state.locked),
         "player_boards": dict(state.player_boards),
         "traced": {name: page.traced for name, page in state.boards.items()},
@@ -69,8 +69,7 @@ def test_players_are_noted_however_many_frames_they_fill(monkeypatch: pytest.Mon
     monkeypatch.setattr(state_codec, "PLAYERS_PER_FRAME", 3)
     state = State()
     for number in range(10):
-        state.profiles[f"p{number}"] = Profile(None, {"region": "eu"})
-        state.friends[f"p{number}"] = ("ann",)
+        state.profiles[f"p{number}"] = Profile(None, {"region": "eu"}, ("ann",))
         state.player_boards.add(f"p{number}", Position(1))
     state.note(Recorded(Position(1), 0, BoardDefined("b", DEFINITION)))
     again = read_notes(take_notes(state, HEADING)).state
@@ -147,6 +146,26 @@ class OlderProfiles(msgspec.Struct, tag="profiles", array_like=True):
     """A frame as versions wrote it that noted no player_boards."""
 
     profiles: list[tuple[str, str | None, dict[str, str | int | bool]]]
+
+
+class OlderFriends(msgspec.Struct, tag="friends", array_like=True):
+    """A frame as versions wrote it that noted no profile of a player with friends alone."""
+
+    friends: list[tuple[str, tuple[str, ...]]]
+
+
+def test_friends_are_read_with_and_without_a_profile() -> None:
+    heading, keys = take_notes(State(), HEADING)
+    profiles = msgspec.msgpack.encode(OlderProfiles([("ann", "Ann", {})]))
+    friends = msgspec.msgpack.encode(OlderFriends([("ann", ("bob",)), ("bob", ("ann",))]))
+    again = read_notes([heading, keys, profiles, friends]).state
+    known = {"ann": Profile("Ann", {}, ("bob",)), "bob": Profile(None, {}, ("ann",))}
+    assert again.profiles == known
+    *_, last = take_notes(again, HEADING)
+    assert dict(msgspec.msgpack.decode(last, type=OlderFriends).friends) == {
+        "ann": ("bob",),
+        "bob": ("ann",),
+    }
 
 
 def test_notes_without_entrants_leave_boards_untraced() -> None:

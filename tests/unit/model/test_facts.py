@@ -29,6 +29,8 @@ from rankd.model.facts import (
     PlayerErased,
     PlayerProfiled,
     Position,
+    Profile,
+    ProfileChange,
     Recorded,
     ScoreSubmitted,
     TimeCorrected,
@@ -460,3 +462,42 @@ def test_a_fingerprint_from_before_is_known_still() -> None:
 def test_the_fingerprint_covers_every_field_that_the_caller_sent() -> None:
     covered = set(facts._Body.__struct_fields__)
     assert covered == set(ScoreSubmitted.__struct_fields__) - {"key", "actor", "defined"}
+
+
+# ------------------------------------------------------------------------------ profiles
+
+ADA = Profile("Ada", {"level": 1}, ("bob",))
+
+
+@pytest.mark.parametrize(
+    ("change", "fresh", "known"),
+    [
+        (ProfileChange("p"), Profile(None, {}), ADA),
+        (ProfileChange("p", erases=True), None, None),
+        (ProfileChange("p", names=True), Profile(None, {}), ADA._replace(name=None)),
+        (ProfileChange("p", name="Eve"), Profile(None, {}), ADA),
+        (
+            ProfileChange("p", names=True, name="Eve", attributes={}),
+            Profile("Eve", {}),
+            Profile("Eve", {}, ("bob",)),
+        ),
+        (
+            ProfileChange("p", attributes={"region": "eu"}),
+            Profile(None, {"region": "eu"}),
+            Profile("Ada", {"region": "eu"}, ("bob",)),
+        ),
+        (
+            ProfileChange("p", attributes={"region": "eu"}, merges=True),
+            Profile(None, {"region": "eu"}),
+            Profile("Ada", {"level": 1, "region": "eu"}, ("bob",)),
+        ),
+        (ProfileChange("p", friends=()), Profile(None, {}), Profile("Ada", {"level": 1})),
+    ],
+)
+def test_a_change_of_a_profile_leaves_the_rest_as_it_is(
+    change: ProfileChange, fresh: Profile | None, known: Profile | None
+) -> None:
+    assert change.applied(None) == fresh
+    assert change.applied(ADA) == known
+    assert change.attributes_after(ADA.attributes) == (known.attributes if known else {})
+    assert Profile("Ada", {"level": 1}, ("bob",)) == ADA

@@ -13,6 +13,7 @@ from uuid import UUID
 
 import msgspec
 
+from rankd.adapters.postgres.players import change_text
 from rankd.adapters.postgres.rows import (
     SCORE_RANGE,
     checksum,
@@ -53,7 +54,7 @@ class AppendBatch(NamedTuple):
     """Index of each fact whose key came before in the same append, with the index of the first fact
     that has the key. These facts are not sent."""
     columns: Sequence[Any]
-    """Arguments of ``rankd.append``, from the digest to the flags of facts that change players."""
+    """Arguments of ``rankd.append_facts``, from the digest to the changes of players."""
     boards: Sequence[str | None] | None
     keys: Sequence[str | None] | None
 
@@ -74,7 +75,7 @@ def prepared(facts: Sequence[Fact]) -> AppendBatch:
             for name, fact in zip(kept, sent, strict=True)
         ]
     readable = _readable(sent)
-    telling = [fact.profile_change() is not None for fact in sent]
+    changes = [change_text(fact.profile_change()) for fact in sent]
     columns = (
         digest(kinds, bodies),
         kinds,
@@ -88,7 +89,7 @@ def prepared(facts: Sequence[Fact]) -> AppendBatch:
         readable.windows,
         readable.actors,
         readable.details,
-        telling if True in telling else None,
+        _unless_empty(changes),
     )
     return AppendBatch(facts, repeats, columns, readable.boards, keys)
 
@@ -163,7 +164,7 @@ def _unless_empty(column: Sequence[Any]) -> Sequence[Any] | None:
 
 
 def receipt_columns(receipts: Sequence[StoredReceipt]) -> Sequence[Any]:
-    """Return receipts as the last arguments of ``rankd.append``."""
+    """Return receipts as the last arguments of ``rankd.append_facts``."""
     if not receipts:
         return None, None, None
     return (
@@ -177,7 +178,7 @@ def receipt_columns(receipts: Sequence[StoredReceipt]) -> Sequence[Any]:
 
 
 class _AppendResult(msgspec.Struct):
-    """Reply of ``rankd.append`` and ``rankd.settle``."""
+    """Reply of ``rankd.append_facts`` and ``rankd.settle``."""
 
     first: Position
     last: Position

@@ -27,7 +27,7 @@ class BulkAppend(NamedTuple):
     last: Position
     at: Instant
     asked: Sequence[Any]
-    """The arguments of ``rankd.append`` from the time on."""
+    """The arguments of ``rankd.append_facts`` from the time on."""
 
 
 def takings_of(facts: Sequence[Recorded], receipts: Sequence[StoredReceipt]) -> list[BulkAppend]:

@@ -285,7 +285,7 @@ async def durability(
         postgres=found["name"],
         fsync=found["fsync"],
         full_page_writes=found["full_page_writes"],
-        synchronous_commit="on" if commit == "off" else commit,  # rankd.append sets it.
+        synchronous_commit="on" if commit == "off" else commit,  # rankd.append_facts sets it.
         pooled=found["pid"] != connection.get_server_pid(),
     )
 

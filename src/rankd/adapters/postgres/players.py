@@ -1,56 +1,38 @@
-"""Player table as the facts define it, for ``verify`` to compare.
+"""Changes of players as they are sent to the server, which merges them into its table.
 
-The server maintains the table in the transaction of the facts (``rankd.project``). This is the same
-fold in Python.
+No node knows the latest profile of a player while others append, so each sends changes, as JSON,
+and the server applies them under the head's lock (``rankd.change_players``). It knows no kinds of
+facts.
 """
 
-from typing import NamedTuple
+from typing import Any
 
 import msgspec
 
-from rankd.model.facts import Attributes, Position, ProfileChange
+from rankd.model.facts import ProfileChange
+
+_NUL, _SHOWN_NUL = b"\\u0000", b"\\ufffd"
+_json = msgspec.json.Encoder(order="deterministic").encode
+_change = msgspec.json.Decoder(ProfileChange).decode
 
 
-class PostgresPlayerRow(NamedTuple):
-    """Row of a player. Its JSON is compared as text, because in Python ``True`` equals 1."""
-
-    name: str | None
-    attributes: str
-    friends: str
-    position: Position
-    """Position of the last fact that changed it."""
-
-
-_load = msgspec.json.Decoder(Attributes).decode
-_dump = msgspec.json.Encoder(order="deterministic").encode
-
-
-def fold(
-    players: dict[str, PostgresPlayerRow], position: Position, change: ProfileChange | None
-) -> None:
-    """Apply the next change to the players."""
+def change_text(change: ProfileChange | None) -> str | None:
+    """Return a change as JSON, without the fields that stay; None for no change."""
     if change is None:
-        return
+        return None
+    fields: dict[str, Any] = {}
     if change.erases:
-        players.pop(change.player, None)
-        return
-    before = players.get(change.player)
-    known = before or PostgresPlayerRow(None, "{}", "[]", position)
-    after = _after(known, change)
-    if before is None or after[:3] != known[:3]:
-        players[change.player] = after._replace(position=position)
-
-
-def _after(known: PostgresPlayerRow, change: ProfileChange) -> PostgresPlayerRow:
-    """Return a row after a change, with the position that it had."""
-    name, attributes, friends, position = known
+        fields["erased"] = True
+    if change.names:
+        fields["name"] = change.name
     if change.attributes is not None:
-        attributes = _text(change.attributes_after(_load(attributes)))
+        fields["merged" if change.merges else "attributes"] = change.attributes
     if change.friends is not None:
-        friends = _text(change.friends)
-    return PostgresPlayerRow(change.name_after(name), attributes, friends, position)
+        fields["friends"] = change.friends
+    return _json(fields).replace(_NUL, _SHOWN_NUL).decode()
 
 
-def _text(value: object) -> str:
-    """Return JSON as the server shows it, which cannot hold U+0000."""
-    return _dump(value).decode().replace("\\u0000", "\ufffd")
+def as_stored(change: ProfileChange) -> ProfileChange:
+    """Return a change as the table shows it: PostgreSQL's text cannot hold U+0000."""
+    text = _json(change)
+    return _change(text.replace(_NUL, _SHOWN_NUL)) if _NUL in text else change

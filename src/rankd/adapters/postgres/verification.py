@@ -21,9 +21,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from rankd.adapters.player_rows import StoredPlayer, fold
 from rankd.adapters.postgres.batch import as_instant
 from rankd.adapters.postgres.database import QUERIES, DriverConnection, PostgresAddress
-from rankd.adapters.postgres.players import PostgresPlayerRow, fold
+from rankd.adapters.postgres.players import as_stored
 from rankd.adapters.postgres.rows import (
     GENESIS,
     AppendDigest,
@@ -241,15 +242,16 @@ async def _players(
 async def _check_part(
     connection: DriverConnection, address: PostgresAddress, parts: int, part: int
 ) -> None:
-    players: dict[str, PostgresPlayerRow] = {}
+    players: dict[str, StoredPlayer] = {}
     told = connection.cursor(
         address.sql(QUERIES["told_of_players"]), parts, part, prefetch=PAGE_ROWS
     )
     async for position, kind, body in told:
-        fold(players, position, decode(kind, body).profile_change())
+        if (change := decode(kind, body).profile_change()) is not None:
+            fold(players, [(position, as_stored(change))])
     rows = connection.cursor(address.sql(QUERIES["read_players"]), parts, part, prefetch=PAGE_ROWS)
     async for player, name, attributes, friends, position in rows:
-        found = PostgresPlayerRow(name, _loaded(attributes), _loaded(friends), position)
+        found = StoredPlayer(player, name, _loaded(attributes), _loaded(friends), position)
         expected = players.pop(player, None)
         if expected != found:
             raise _wrong_player(expected or found)
@@ -265,5 +267,5 @@ def _loaded(text: str) -> str:
     return msgspec.json.encode(msgspec.json.decode(text), order="deterministic").decode()
 
 
-def _wrong_player(player: PostgresPlayerRow) -> LedgerCorrupt:
+def _wrong_player(player: StoredPlayer) -> LedgerCorrupt:
     return LedgerCorrupt("the player is not as the facts tell", position=player.position)

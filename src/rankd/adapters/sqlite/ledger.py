@@ -26,6 +26,7 @@ from typing import ClassVar, NamedTuple, TypeVar, overload
 import apsw
 import msgspec
 
+from rankd.adapters.player_rows import Changes
 from rankd.adapters.sqlite.backup import RunningBackup
 from rankd.adapters.sqlite.blocks import BLOCK_FACTS_MAX, GENESIS, BlockReader, facts_at, seal
 from rankd.adapters.sqlite.database import (
@@ -48,7 +49,7 @@ from rankd.adapters.sqlite.database import (
 )
 from rankd.adapters.sqlite.player_facts import PlayerFacts, question
 from rankd.adapters.sqlite.player_runs import PlayerRunBuilder
-from rankd.adapters.sqlite.players import Changes, changes, project
+from rankd.adapters.sqlite.players import changes, project
 from rankd.adapters.sqlite.queries import QUERIES, fetch
 from rankd.adapters.sqlite.recent_keys import RecentKeys, hash_of, identities_of, plain
 from rankd.adapters.sqlite.verification import checksum, verification

@@ -23,8 +23,9 @@ from itertools import islice, pairwise
 import apsw
 import msgspec
 
+from rankd.adapters.player_rows import StoredPlayer, fold
 from rankd.adapters.sqlite.blocks import GENESIS, Block, blocks_after, facts_at, follows, unpack
-from rankd.adapters.sqlite.players import SQLitePlayerRow, changes, fold
+from rankd.adapters.sqlite.players import changes
 from rankd.adapters.sqlite.queries import MIGRATIONS, QUERIES, fetch
 from rankd.adapters.sqlite.recent_keys import hash_of, identities_of, plain
 from rankd.errors import LedgerCorrupt
@@ -58,7 +59,7 @@ def verification(
         _check_structures(database)
     if _schema(database) != _expected_schema():
         raise LedgerCorrupt("the schema is not the one rankd makes")
-    keyed, players = 0, dict[str, SQLitePlayerRow]()
+    keyed, players = 0, dict[str, StoredPlayer]()
     blocks = _chain(database, head)
     while step := list(islice(blocks, STEP_BLOCKS)):
         keyed += sum(_check_facts(database, block, players) for block in step)
@@ -107,9 +108,7 @@ def _chain(database: apsw.Connection, head: Position) -> Iterator[Block]:
         last, at, link = block.last, block.at, block.link
 
 
-def _check_facts(
-    database: apsw.Connection, block: Block, players: dict[str, SQLitePlayerRow]
-) -> int:
+def _check_facts(database: apsw.Connection, block: Block, players: dict[str, StoredPlayer]) -> int:
     """Decode each fact of a block and look its key up. Return the number of keys."""
     facts = unpack(block)
     if plain(facts):
@@ -125,7 +124,7 @@ def _check_facts(
 
 
 def _check_players(
-    database: apsw.Connection, head: Position, players: dict[str, SQLitePlayerRow]
+    database: apsw.Connection, head: Position, players: dict[str, StoredPlayer]
 ) -> None:
     """Compare the table with the fold of the facts, those appended meanwhile included."""
     database.execute("BEGIN")  # The reads from here on see one snapshot.
@@ -134,7 +133,7 @@ def _check_players(
             fold(players, changes(unpack(block), first=block.first))
         left = dict(players)
         for row in database.execute(QUERIES["read_players"]):
-            found = SQLitePlayerRow(*row)
+            found = StoredPlayer(*row)
             if left.pop(found.player, None) != found:
                 raise _wrong_player(found, players.get(found.player))
         for missing in left.values():
@@ -144,7 +143,7 @@ def _check_players(
             database.execute("ROLLBACK")
 
 
-def _wrong_player(row: SQLitePlayerRow, expected: SQLitePlayerRow | None) -> LedgerCorrupt:
+def _wrong_player(row: StoredPlayer, expected: StoredPlayer | None) -> LedgerCorrupt:
     position = (expected or row).position
     return LedgerCorrupt("the player is not as the facts tell", position=position)
 

@@ -117,7 +117,7 @@ class StateSnapshotter:
 
     def _every(self) -> int:
         state = self._writer.projector.state
-        players = len(state.profiles) + len(state.friends) + len(state.player_boards)
+        players = len(state.profiles) + len(state.player_boards)
         return max(self._every_facts, players)
 
     async def _heading(self) -> Heading | None:

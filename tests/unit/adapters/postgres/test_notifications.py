@@ -77,7 +77,7 @@ async def test_without_a_notification_nobody_would_be_woken(
     """The control: it is the notification that wakes, and nothing else."""
     one, other = two
     schema = one._address.schema
-    ((defined,),) = await one._rows(f"SELECT pg_get_functiondef('{schema}.append'::regproc)")
+    ((defined,),) = await one._rows(f"SELECT pg_get_functiondef('{schema}.append_facts'::regproc)")
     assert "pg_notify(" in defined
     await one._done(defined.replace("pg_notify(", "concat("))
     still = await waiting(other)

@@ -422,4 +422,3 @@ async def test_a_book_is_copied_whole() -> None:
         assert list(copied.boards) == ["b"]
         assert list(copied.boards["b"].windows) == ["all", "daily"]
         assert not copied.profiles
-        assert not copied.friends

@@ -3,13 +3,13 @@
 -- The schema is called rankd here; another name is substituted when a statement is run.
 
 -- append --
--- One round trip for all of it; see migrations/0002_append.sql. Not on a server that lacks the last
--- append that was seen, which is named by its last position (0 for none) and its link.
+-- One round trip for all of it; see migrations/0012_player_changes.sql. Not on a server that lacks
+-- the last append that was seen, which is named by its last position (0 for none) and its link.
 SELECT CASE
        WHEN $22::bigint = 0
          OR EXISTS (SELECT FROM rankd.appends AS seen WHERE seen.last = $22 AND seen.link = $23)
-       THEN rankd.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
-                         $18, $19, $20, $21)
+       THEN rankd.append_facts($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15,
+                               $16, $17, $18, $19, $20, $21)
        ELSE ''
        END;
 
