@@ -17,7 +17,12 @@ PARTICIPLE = re.compile(r"(told|kept|shown|known|joint|[a-z]+(ing|ed))")
 NOUNS = {"batching", "embedded", "routing", "standing", "testing"}
 """Module names that look like participles and are nouns of the field."""
 
-VAGUE_SENTENCES_MAX = 5
+VAGUE_SENTENCES_MAX = {"api": 1}
+"""By room; in every other room there is none."""
+
+MODULE_NAMES = frozenset(Path(__file__).with_name("module_names.txt").read_text().split())
+"""A module with a name of its own adds it here, once a stranger has guessed its content from it."""
+
 SHARED_CLASS_NAMES_MAX = 12
 """Twins of the wire: ``Standing`` as it is sent and as it is computed."""
 
@@ -38,8 +43,9 @@ def sentences(tree: ast.Module) -> Iterator[str]:
 
 
 def test_modules_are_named_by_nouns() -> None:
-    names = {path.stem for path in PACKAGE.rglob("*.py")} - NOUNS
-    assert not [name for name in names if PARTICIPLE.fullmatch(name)]
+    names = {path.stem for path in PACKAGE.rglob("*.py")}
+    assert not [name for name in names - NOUNS if PARTICIPLE.fullmatch(name)]
+    assert names == MODULE_NAMES, names ^ MODULE_NAMES
 
 
 def test_class_names_are_unique() -> None:
@@ -53,6 +59,9 @@ def test_class_names_are_unique() -> None:
 
 
 def test_sentences_name_their_subjects() -> None:
-    vague = [f"{name}: {one}" for name, tree in trees() for one in sentences(tree)]
-    vague = [one for one in vague if VAGUE.search(one) and len(one.split()) > 4]
-    assert len(vague) <= VAGUE_SENTENCES_MAX, vague
+    vague: defaultdict[str, list[str]] = defaultdict(list)
+    for name, tree in trees():
+        some = [one for one in sentences(tree) if VAGUE.search(one) and len(one.split()) >= 4]
+        vague[name.partition("/")[0]] += [f"{name}: {one}" for one in some]
+    for room, found in vague.items():
+        assert len(found) <= VAGUE_SENTENCES_MAX.get(room, 0), found

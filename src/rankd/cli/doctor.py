@@ -98,7 +98,7 @@ def _ledger_time(at: ChosenLedger) -> Iterator[Finding]:
 
 
 def _advice_on_time(ahead: int) -> str:
-    """Return what to do about a last fact so far ahead of the clock, or behind it."""
+    """Return advice on a last fact so far ahead of the clock, or behind it."""
     from rankd.core.steady_clock import AHEAD_MICROSECONDS, STEP_MICROSECONDS
 
     if ahead > STEP_MICROSECONDS:

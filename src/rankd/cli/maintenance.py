@@ -142,7 +142,7 @@ async def _back_up(data: str, folder: str) -> int:
 def restore(folder: str, at: ChosenLedger) -> None:
     """Make a data folder, or a ledger in PostgreSQL, from a backup.
 
-    FOLDER is the backup; what is made of it is verified. The data folder must be empty or missing:
+    FOLDER is the backup; the copy is verified. The data folder must be empty or missing:
     nothing is ever overwritten. With --data postgresql://… FOLDER may also be the data folder of a
     stopped service. FOLDER may be a ledger at postgresql://… itself, to go back. Every
     fact is copied unchanged; a copy that was interrupted continues where it ended.

@@ -58,7 +58,7 @@ BATCH_FACTS_MAX = 8_192
 
 SILENCE_PARTS = 4
 """A wait for the disk is made in parts: an event loop that was held up for long, or a process that
-was stopped, then takes what came meanwhile for an answer, not for silence."""
+was stopped, then finds the answer that came meanwhile, and does not take it for silence."""
 
 TOLD_TOGETHER_MAX = 64
 """How many callers are answered in one iteration of the loop. The others wait for the next, so that
