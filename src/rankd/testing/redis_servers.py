@@ -231,8 +231,11 @@ def fail_over(watched: WatchedRedis) -> None:
 
     def done() -> bool:
         asked = ("SENTINEL", "MASTER", watched.service)
-        told = [say(port, *asked).splitlines() for port in watched.sentinels]
-        role = say(watched.replica, "INFO", "replication").splitlines()
+        try:
+            told = [say(port, *asked).splitlines() for port in watched.sentinels]
+            role = say(watched.replica, "INFO", "replication").splitlines()
+        except OSError:  # A server lets go of its clients when its role changes.
+            return False
         return "role:master" in role and all(str(watched.replica.port) in one for one in told)
 
     _until(begun, "sentinel")
