@@ -165,7 +165,7 @@ async def test_reads_made_between_two_waits_agree(ranks: AsyncRanks) -> None:
     await board.submit("ann", delta=1)
 
     async def play(player: str) -> None:
-        for _ in range(100):
+        for _ in range(50):
             await board.submit(player, delta=1)
 
     players = [asyncio.create_task(play(f"p{n}")) for n in range(4)]
@@ -173,9 +173,9 @@ async def test_reads_made_between_two_waits_agree(ranks: AsyncRanks) -> None:
         position, page = ranks.position, board.page(limit=100)
         assert page.as_of == position and page == board.top(100)
         assert board.ranks([each.player for each in page]) == [each.rank for each in page]
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)  # A loop that never rests keeps the interpreter from the ledger.
     await asyncio.gather(*players)
-    assert sum(int(each.score) for each in board.top()) == 401
+    assert sum(int(each.score) for each in board.top()) == 201
 
 
 async def test_a_player_is_found_in_one_window_of_every_board(ranks: AsyncRanks) -> None:
