@@ -55,6 +55,8 @@ class Row(OptionalFields, gc=False):
     """Every column by its name, on boards with more than one."""
     place: int | UnsetType = UNSET
     """The rank among the players of the same request."""
+    ordinal: int | UnsetType = UNSET
+    """Its unique place, every entry counted, on boards with shared ranks."""
 
 
 class Page(OptionalFields, gc=False):
@@ -74,6 +76,8 @@ class Page(OptionalFields, gc=False):
     """The window's state: ``scheduled``, ``open`` or ``sealed``."""
     opens_at: str | UnsetType = UNSET
     """The start of a scheduled window."""
+    count: int | UnsetType = UNSET
+    """How many entries the requested range of scores has; ``total`` is that of the ranking."""
 
 
 class Standing(OptionalFields, gc=False):
@@ -96,6 +100,8 @@ class Standing(OptionalFields, gc=False):
     columns: dict[str, Score] | UnsetType = UNSET
     state: str = "open"
     """The window's state."""
+    ordinal: int | UnsetType = UNSET
+    """Its unique place, every entry counted, on boards with shared ranks."""
 
 
 class LookupResult(Read, gc=False, kw_only=True):
@@ -132,7 +138,7 @@ class Projection(Read, gc=False, kw_only=True):
     opens_at: str | UnsetType = UNSET
 
 
-class OnBoard(Struct, gc=False):
+class OnBoard(OptionalFields, gc=False):
     """A player's standing on one of the boards."""
 
     board: str
@@ -143,6 +149,8 @@ class OnBoard(Struct, gc=False):
     total: int
     state: str = "open"
     """The window's state."""
+    ordinal: int | UnsetType = UNSET
+    """Its unique place, every entry counted, on boards with shared ranks."""
 
 
 class Everywhere(Read, gc=False, kw_only=True):

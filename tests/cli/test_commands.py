@@ -117,6 +117,11 @@ def test_scores_are_submitted_and_standings_read(ask: Run, client: Client) -> No
     top = parsed(ask("top", "arena", "--json"))
     assert [row["player"] for row in top["standings"]] == ["ann", "bob"]  # type: ignore[attr-defined]
     assert "150" in ask("top", "arena").out
+    ranged = ask("top", "arena", "--score-min", "150", "--score-max", "200").out
+    assert "1 of 2 players" in ranged and "bob" not in ranged
+    absent = ("around", "arena", "nobody", "--absent", "bottom", "--above", "0", "--below", "0")
+    assert "bob" in ask(*absent).out
+    assert ask("around", "arena", "nobody").code == 1
     assert parsed(ask("standing", "arena", "bob", "--json"))["rank"] == 2
     around = parsed(ask("around", "arena", "bob", "--above", 1, "--below", 0, "--json"))
     assert [row["player"] for row in around["standings"]] == ["ann", "bob"]  # type: ignore[attr-defined]

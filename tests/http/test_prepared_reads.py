@@ -33,6 +33,7 @@ ASKED = [
     *(STANDING, AROUND, "{}?window=daily", "{}?window=daily:2026-11-14", "{}?segment=region:eu"),
     *("{}/around?window=daily&above=1&below=0", "{}/around?segment=region:eu&above=0"),
     *("{}?window=all&segment=region:eu", "{}?", "{}/around?below=100&above=100"),
+    "{}/around?absent=bottom",
 ]
 
 

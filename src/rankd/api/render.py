@@ -29,7 +29,7 @@ from rankd.errors import RankdError
 from rankd.model.board import Board
 from rankd.model.facts import Position, ScoreSubmitted
 from rankd.model.receipt import InWindow, Receipt
-from rankd.model.standing import Rank, Standing, percentile, shown_score
+from rankd.model.standing import Rank, Standing, TieRule, percentile, shown_score
 from rankd.model.window import Instant, WindowState
 from rankd.ports import Places, Ranked, Ranking
 from rankd.templates import Form, PlaceholderKind, parts_of, placeholder
@@ -124,6 +124,9 @@ def _object(fields: Mapping[str, bytes]) -> bytes:
     return schemas.encode({name: Raw(value) for name, value in fields.items()})
 
 
+Columns = tuple[Any, ...]
+"""The columns of a template."""
+
 FORMS_MAX = 1024
 """Cached templates: one for each ranking, or for each board and set of open windows."""
 
@@ -143,7 +146,13 @@ def row(standing: Standing, board: Board) -> schemas.Row:
         None if beside is None else Raw(beside),
         columns_of(standing.scores, board, standing.decimals),
         UNSET if standing.place is None else standing.place,
+        ordinal_of(standing),
     )
+
+
+def ordinal_of(standing: Standing) -> int | UnsetType:
+    """Return the unique place of a standing if its rank may be shared, else UNSET."""
+    return UNSET if standing.ordinal is None else standing.ordinal
 
 
 def columns_of(
@@ -168,22 +177,28 @@ def page_and_tag(found: Page, board: Board, *, stale: bool = False) -> tuple[byt
     """Return a page as JSON, and a hash of all of it except the position."""
     rows, stale = rows_of(found, board), stale or found.stale
     cursors, opening = (found.next_cursor, found.prev_cursor), (found.state, found.opens_at)
-    rest = f"{found.ranking} {found.total} {stale} {cursors} {opening}".encode()
-    tag = sha1(rows + rest, usedforsecurity=False).hexdigest()[:TAG_DIGITS].encode()
+    rest = f"{found.ranking} {found.total} {stale} {cursors} {opening}"
+    if found.in_range is not None:
+        rest += f" {found.in_range}"
+    tag = sha1(rows + rest.encode(), usedforsecurity=False).hexdigest()[:TAG_DIGITS].encode()
     return _fill_page(found, rows, stale), tag
 
 
 def _fill_page(found: Page, rows: bytes, stale: bool) -> bytes:
-    form = _page_form(found.ranking, found.state, found.opens_at)
+    counted = found.in_range is not None
+    form = _page_form(found.ranking, found.state, found.opens_at, counted)
     cursors = found.next_cursor, found.prev_cursor
-    return form.fill_one((found.total, found.as_of, _BOOLEANS[stale], rows, *cursors))
+    columns = found.total, found.as_of, _BOOLEANS[stale], rows, *cursors
+    return form.fill_one((*columns, found.in_range) if counted else columns)
 
 
 _BOOLEANS = (b"false", b"true")
 
 
 @lru_cache(maxsize=FORMS_MAX)
-def _page_form(ranking: Ranking, state: WindowState, opens_at: Instant | None) -> Form:
+def _page_form(
+    ranking: Ranking, state: WindowState, opens_at: Instant | None, counted: bool
+) -> Form:
     shape = schemas.Page(
         ranking.board,
         ranking.window,
@@ -197,6 +212,7 @@ def _page_form(ranking: Ranking, state: WindowState, opens_at: Instant | None) -
         placeholder(PlaceholderKind.TEXT, 5),
         state,
         opening(opens_at),
+        placeholder(PlaceholderKind.NUMBER, 6) if counted else UNSET,
     )
     return Form(parts_of(shape))
 
@@ -220,14 +236,24 @@ def rows_of(found: Page, board: Board) -> bytes:
     if found.decimals or len(order.directions) > 1 or not count:
         return schemas.encode(_rows(found, board))
     counted, beside = isinstance(found.ranks, range), found.metadata is not None
-    form = _row_form(order.masks[0], order.key_bytes, counted, beside, False)
     ranks = found.ranks[0] if counted else found.ranks
-    columns = (ranks, found.players, found.names, found.order_keys, found.metadata)
+    columns: Columns = (ranks, found.players, found.names, found.order_keys, found.metadata)
+    ordinal = None
+    if found.ordinals is not None:
+        ordinal, columns = PlaceholderKind.COUNT, (*columns, None, found.ordinals[0])
+    form = _row_form(order.masks[0], order.key_bytes, counted, beside, False, ordinal)
     return array_of(form.fill(columns, 0, count))
 
 
 @lru_cache(maxsize=FORMS_MAX)
-def _row_form(mask: int, key_bytes: int, counted: bool, beside: bool, placed: bool) -> Form:
+def _row_form(
+    mask: int,
+    key_bytes: int,
+    counted: bool,
+    beside: bool,
+    placed: bool,
+    ordinal: PlaceholderKind | None,
+) -> Form:
     shape = schemas.Row(
         placeholder(PlaceholderKind.COUNT if counted else PlaceholderKind.NUMBER, 0),
         placeholder(PlaceholderKind.TEXT, 1),
@@ -236,6 +262,7 @@ def _row_form(mask: int, key_bytes: int, counted: bool, beside: bool, placed: bo
         None,
         placeholder(PlaceholderKind.RAW, 4) if beside else None,
         place=placeholder(PlaceholderKind.COUNT, 5) if placed else UNSET,
+        ordinal=UNSET if ordinal is None else placeholder(ordinal, 6),
     )
     return Form(parts_of(shape))
 
@@ -246,14 +273,19 @@ def found_now(
     names: Sequence[str | None],
     places: Places,
     missing: Sequence[str],
+    ordinals: Sequence[int] | None,
 ) -> bytes | None:
     """Return looked-up players as JSON; None if a template cannot render them."""
     order = where.terms.order
     if where.terms.board.decimals or len(order.directions) > 1:
         return None
     ranks, keys, beside, total, as_of = places
-    form = _row_form(order.masks[0], order.key_bytes, False, beside is not None, True)
-    rows = form.fill((ranks, players, names, keys, beside, 1), 0, len(players)) if players else b""
+    columns: Columns = (ranks, players, names, keys, beside, 1)
+    ordinal = None
+    if ordinals is not None:
+        ordinal, columns = PlaceholderKind.NUMBER, (*columns, ordinals)
+    form = _row_form(order.masks[0], order.key_bytes, False, beside is not None, True, ordinal)
+    rows = form.fill(columns, 0, len(players)) if players else b""
     shown = array_of(rows), schemas.encode(missing)
     return _found_form(where.ranking).fill_one((total, as_of, *shown))
 
@@ -278,7 +310,10 @@ def _rows(found: Page, board: Board) -> list[schemas.Row]:
     beside: Sequence[Raw | None] = [None] * len(found.players)
     if found.metadata is not None:
         beside = [None if one is None else Raw(one) for one in found.metadata]
-    columns = zip(found.ranks, found.players, found.names, found.scores, beside, strict=True)
+    places: Sequence[int | UnsetType] = found.ordinals or [UNSET] * len(found.players)
+    columns = zip(
+        found.ranks, found.players, found.names, found.scores, beside, places, strict=True
+    )
     return [
         schemas.Row(
             rank,
@@ -288,8 +323,10 @@ def _rows(found: Page, board: Board) -> list[schemas.Row]:
             None,
             under,
             columns_of(scores, board, decimals),
+            UNSET,
+            place,
         )
-        for rank, player, name, scores, under in columns
+        for rank, player, name, scores, under, place in columns
     ]
 
 
@@ -312,12 +349,19 @@ def one(standing: Standing, where: RankingView) -> schemas.Standing:
         stale=standing.stale,
         columns=columns_of(standing.scores, where.terms.board, standing.decimals),
         state=where.holding(standing.total).state,
+        ordinal=ordinal_of(standing),
     )
 
 
-def ranked(place: Ranked, where: RankingView, player: str, name: str | None) -> schemas.Standing:
-    """Return the same as ``one``, directly from the index's result."""
-    rank, order_key, beside, total, as_of = place
+def ranked(
+    place: Ranked, where: RankingView, player: str, name: str | None, shared: int | None
+) -> schemas.Standing:
+    """Return the same as ``one``, directly from the index's result.
+
+    ``shared`` is the rank if the board shares ranks.
+    """
+    ordinal, order_key, beside, total, as_of = place
+    rank = Rank(ordinal if shared is None else shared)
     terms, ranking = where.terms, where.ranking
     board, scores = terms.board, terms.order.scores(order_key)
     decimals = board.decimals
@@ -336,34 +380,41 @@ def ranked(place: Ranked, where: RankingView, player: str, name: str | None) -> 
         as_of,
         columns=columns_of(scores, board, decimals),
         state=where.holding(total).state,
+        ordinal=UNSET if shared is None else ordinal,
     )
 
 
 def each_ranked(
-    places: Places, where: RankingView, players: Sequence[str], names: Sequence[str | None] | None
+    places: Places,
+    where: RankingView,
+    players: Sequence[str],
+    names: Sequence[str | None] | None,
+    shared: Sequence[int] | None,
 ) -> list[bytes]:
     """Return ``ranked`` of each player as JSON."""
     keys = where.terms.order.parted(places.order_keys)
     nothing: Sequence[None] = [None] * len(players)
-    rows = zip(
-        players, names or nothing, places.ranks, keys, places.metadata or nothing, strict=True
-    )
+    beside, total, as_of = places.metadata or nothing, places.total, places.as_of
+    found = [
+        Ranked(Rank(place), key, under, total, as_of)
+        for place, key, under in zip(places.ranks, keys, beside, strict=True)
+    ]
+    rows = zip(found, players, names or nothing, shared or nothing, strict=True)
     return [
-        schemas.encode(
-            ranked(Ranked(Rank(rank), key, beside, places.total, places.as_of), where, player, name)
-        )
-        for player, name, rank, key, beside in rows
+        schemas.encode(ranked(place, where, player, name, rank))
+        for place, player, name, rank in rows
     ]
 
 
 def ranked_form(where: RankingView) -> Form | None:
     """Return a template that renders ``ranked`` as JSON for any player of a ranking.
 
-    Its columns are the players, their names and the fields of ``Places``. None for decimals or
-    several columns, which it cannot render.
+    Its columns are the players, their names and the fields of ``Places``, and behind them the
+    shared ranks if there are any. None for decimals or several columns, which it cannot render.
     """
     terms, ranking = where.terms, where.ranking
-    order = terms.order
+    order, shared = terms.order, terms.board.ties is not TieRule.ORDINAL
+    rank = 7 if shared else 2
     if terms.board.decimals or len(order.directions) > 1:
         return None
     shape = schemas.Standing(
@@ -372,14 +423,15 @@ def ranked_form(where: RankingView) -> Form | None:
         ranking.segment,
         placeholder(PlaceholderKind.TEXT, 0),
         placeholder(PlaceholderKind.TEXT, 1),
-        placeholder(PlaceholderKind.NUMBER, 2),
+        placeholder(PlaceholderKind.NUMBER, rank),
         placeholder(PlaceholderKind.MASKED, 3, every=order.key_bytes, mask=order.masks[0]),
         None,
-        placeholder(PlaceholderKind.SHARE, 2, other=5),
+        placeholder(PlaceholderKind.SHARE, rank, other=5),
         placeholder(PlaceholderKind.NUMBER, 5),
         placeholder(PlaceholderKind.RAW, 4),
         placeholder(PlaceholderKind.NUMBER, 6),
         state=where.state,
+        ordinal=placeholder(PlaceholderKind.NUMBER, 2) if shared else UNSET,
     )
     return Form(parts_of(shape))
 

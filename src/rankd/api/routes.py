@@ -32,6 +32,7 @@ from rankd.errors import (
     UnknownPlayer,
     UnknownWindow,
 )
+from rankd.model.board import SCORE_TEXT_LENGTH_MAX
 from rankd.model.facts import KINDS
 from rankd.model.profile import REASON_LENGTH_MAX
 from rankd.model.standing import (
@@ -40,6 +41,7 @@ from rankd.model.standing import (
     NEIGHBOURS_MAX,
     PAGE_LIMIT_DEFAULT,
     PAGE_LIMIT_MAX,
+    Absent,
 )
 
 BATCH_BYTES_MAX = 8 << 20
@@ -192,6 +194,16 @@ ROUTES: tuple[Route, ...] = (
                 doc="the place of the first, from 1; counts every entry, also among ties",
             ),
             Param(name="cursor", length_max=CURSOR_LENGTH_MAX, doc="next_cursor or prev_cursor"),
+            Param(
+                name="score_min",
+                length_max=SCORE_TEXT_LENGTH_MAX,
+                doc="only standings whose score, in the first column, is this or more",
+            ),
+            Param(
+                name="score_max",
+                length_max=SCORE_TEXT_LENGTH_MAX,
+                doc="or this or less; the answer's count is how many there are",
+            ),
         ),
         responses={200: schemas.Page, 304: None},
         errors=(*RANKING, InvalidPage, InvalidCursor),
@@ -217,7 +229,16 @@ ROUTES: tuple[Route, ...] = (
         plan=standings.plan_around,
         scope="read",
         hot=True,
-        params=(*WHICH, _neighbours("above", "how many"), _neighbours("below", "how many")),
+        params=(
+            *WHICH,
+            _neighbours("above", "how many"),
+            _neighbours("below", "how many"),
+            Param(
+                name="absent",
+                choices=tuple(Absent),
+                doc="for a player without an entry, this end of the ranking instead of 404",
+            ),
+        ),
         responses={200: schemas.Page},
         errors=(*RANKING, NotRanked),
     ),

@@ -22,7 +22,7 @@ from rankd.errors import (
     count,
 )
 from rankd.model.facts import Position
-from rankd.model.standing import Offset, Rank
+from rankd.model.standing import Absent, Offset, Rank
 from rankd.ports import Places, Ranked, Ranking
 
 PAGE_CACHE = b"public, max-age=1, stale-while-revalidate=5"
@@ -99,7 +99,9 @@ def standing_now(service: ServiceContext, request: Request) -> Response | None:
     found = reader.ranked_now(where, player)
     if found is None:
         raise NotRanked(board=board, window=where.ranking.window, player=player)
-    return _response(service, request, render.ranked(found, where, player, reader.name(player)))
+    place, shared = found
+    body = render.ranked(place, where, player, reader.name(player), shared)
+    return _response(service, request, body)
 
 
 def plan_standing(service: ServiceContext, request: Request) -> RouteAnswering | None:
@@ -110,12 +112,11 @@ def plan_standing(service: ServiceContext, request: Request) -> RouteAnswering |
         form, rank = render.ranked_form(where), service.rankd.reader.ranker(where)
 
         def tell(players: Sequence[str], found: Places) -> list[bytes]:
-            if rank is not None:
-                found = found._replace(ranks=rank(found.order_keys))
+            shared = None if rank is None else rank(found.order_keys)
             names = list(map(known.get, players)) if known else None
             if form is not None:
-                return form.fill_each((players, names, *found), 0, len(players))
-            return render.each_ranked(found, where, players, names)
+                return form.fill_each((players, names, *found, shared), 0, len(players))
+            return render.each_ranked(found, where, players, names, shared)
 
         return tell
 
@@ -228,6 +229,8 @@ async def list_standings(service: ServiceContext, request: Request) -> Response:
         offset=None if offset is None else Offset(offset),
         from_rank=None if from_rank is None else Rank(from_rank),
         cursor=query["cursor"],
+        score_min=query["score_min"],
+        score_max=query["score_max"],
         **which,
     )
     _refuse_if_behind(request, page.as_of)
@@ -253,8 +256,11 @@ def standings_now(service: ServiceContext, request: Request) -> Response | None:
 
 def plan_page(service: ServiceContext, request: Request) -> PagePlan | None:
     """Return a plan that answers with the cached page while it is current."""
-    if b"if-none-match" in request.headers or request.query["offset"]:
+    query = request.query
+    if b"if-none-match" in request.headers or query["offset"]:
         return None  # A page further down is rarely requested again.
+    if query["score_min"] is not None or query["score_max"] is not None:
+        return None  # Nor are the scores of one player's choice.
     if _lasting(service, request) is None:
         return None
     pages, asked, in_force = service.pages, _asked(service, request), _in_force(service)
@@ -310,6 +316,7 @@ async def around_player(service: ServiceContext, request: Request) -> Response:
         request.params["player"],
         above=query["above"],
         below=query["below"],
+        absent=None if query["absent"] is None else Absent(query["absent"]),
         **which,
     )
     return _page(service, request, page, which)
@@ -366,10 +373,10 @@ def lookup_now(service: ServiceContext, request: Request) -> Response | None:
     found = reader.lookup_now(where, players)
     if found is None:
         return None
-    there, places = found
+    there, places, ordinals = found
     ranked = set(there)
     missing = [player for player in dict.fromkeys(players) if player not in ranked]
-    body = render.found_now(where, there, reader.names(there), places, missing)
+    body = render.found_now(where, there, reader.names(there), places, missing, ordinals)
     return None if body is None else Response(body)
 
 
@@ -451,6 +458,7 @@ async def player_standings(service: ServiceContext, request: Request) -> Respons
                 standing.percentile,
                 standing.total,
                 where.state,
+                render.ordinal_of(standing),
             )
             for where, standing in found
         ],

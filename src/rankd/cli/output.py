@@ -254,7 +254,10 @@ def heading(page: "schemas.Page") -> str:
     where = f"{plain(page.board)} · {plain(page.window)}{among}"
     if page.opens_at:
         return f"{where} · opens at {page.opens_at}"
-    return f"{where} · {count(page.total, 'player')} · as of {page.as_of:,}{stale(page.stale)}"
+    players = count(page.total, "player")
+    if isinstance(page.count, int):
+        players = f"{page.count:,} of {players}"
+    return f"{where} · {players} · as of {page.as_of:,}{stale(page.stale)}"
 
 
 def stale(flag: bool) -> str:

@@ -43,6 +43,8 @@ NEIGHBOURS_MAX = 100
     help="How many.",
 )
 @click.option("--from-rank", type=click.IntRange(min=1), help="Begin at this rank instead of 1.")
+@click.option("--score-min", metavar="SCORE", help="Only players with this score or more.")
+@click.option("--score-max", metavar="SCORE", help="Only players with this score or less.")
 @which_ranking
 @json_option
 @reaching()
@@ -50,14 +52,12 @@ def top(
     reach: Target,
     board: str,
     count: int,
-    from_rank: int | None,
-    window: str | None,
-    segment: str | None,
     as_json: bool,
+    **given: Any,
 ) -> None:
     """Show the best players of a board."""
     with reach.client() as client:
-        page = client.page(board, limit=count, from_rank=from_rank, window=window, segment=segment)
+        page = client.page(board, limit=count, **given)
     if as_json:
         print_json(page)
         return
@@ -109,24 +109,18 @@ def standing(
     show_default=True,
     help="How many worse players.",
 )
+@click.option(
+    "--absent",
+    type=click.Choice(["top", "bottom"]),
+    help="For a player without a score: this end of the ranking.",
+)
 @which_ranking
 @json_option
 @reaching()
-def around(
-    reach: Target,
-    board: str,
-    player: str,
-    above: int,
-    below: int,
-    window: str | None,
-    segment: str | None,
-    as_json: bool,
-) -> None:
+def around(reach: Target, board: str, player: str, as_json: bool, **given: Any) -> None:
     """Show a player's neighbours."""
     with reach.client() as client:
-        page = client.around(
-            board, player, above=above, below=below, window=window, segment=segment
-        )
+        page = client.around(board, player, **given)
     if as_json:
         print_json(page)
         return

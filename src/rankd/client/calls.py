@@ -339,11 +339,17 @@ def page(  # noqa: PLR0913 - which part of which ranking
     offset: int | None = None,
     from_rank: int | None = None,
     cursor: str | None = None,
+    score_min: Score | None = None,
+    score_max: Score | None = None,
     window: str | None = None,
     segment: str | None = None,
     min_position: int | None = None,
 ) -> Call[schemas.Page]:
-    """Return a page that begins at a rank, an offset or a cursor."""
+    """Return a page that begins at a rank, an offset or a cursor.
+
+    With ``score_min`` or ``score_max``, both inclusive, it is one of the entries whose first column
+    lies between them; its ``count`` tells how many these are.
+    """
     path = _path(
         "/v1/boards/{}/standings",
         board,
@@ -351,6 +357,8 @@ def page(  # noqa: PLR0913 - which part of which ranking
         offset=offset,
         from_rank=from_rank,
         cursor=cursor,
+        score_min=score_min,
+        score_max=score_max,
         window=window,
         segment=segment,
         min_position=min_position,
@@ -405,17 +413,23 @@ def around(  # noqa: PLR0913 - which part of which ranking
     *,
     above: int | None = None,
     below: int | None = None,
+    absent: str | None = None,
     window: str | None = None,
     segment: str | None = None,
     min_position: int | None = None,
 ) -> Call[schemas.Page]:
-    """Return a player's neighbourhood, filled up at the edges. Raises NotRanked."""
+    """Return a player's neighbourhood, filled up at the edges.
+
+    A player without an entry raises NotRanked or, with ``absent`` ``top`` or ``bottom``, gets the
+    neighbourhood of the first or the last one.
+    """
     path = _path(
         "/v1/boards/{}/standings/{}/around",
         board,
         player,
         above=above,
         below=below,
+        absent=absent,
         window=window,
         segment=segment,
         min_position=min_position,
@@ -531,13 +545,16 @@ def walk(
     *,
     window: str | None = None,
     segment: str | None = None,
+    score_min: Score | None = None,
+    score_max: Score | None = None,
     limit: int = PAGE_LIMIT_MAX,
 ) -> PagedList[schemas.Page, schemas.Row]:
-    """Yield every standing of a ranking, best first, ``limit`` at a time.
+    """Yield every standing of a ranking or of a range of scores, best first.
 
-    A player that does not move meanwhile is returned exactly once.
+    They are read ``limit`` at a time. A player that does not move meanwhile is returned exactly
+    once.
     """
-    which = {"limit": limit, "segment": segment}
+    which = {"limit": limit, "segment": segment, "score_min": score_min, "score_max": score_max}
 
     def following(found: schemas.Page) -> Call[schemas.Page] | None:
         if found.next_cursor is None:

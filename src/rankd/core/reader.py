@@ -29,6 +29,7 @@ from rankd.model.standing import (
     NEIGHBOURS_DEFAULT,
     PAGE_LIMIT_DEFAULT,
     PAGE_LIMIT_MAX,
+    Absent,
     Cursor,
     Offset,
     Rank,
@@ -97,6 +98,10 @@ class Page(Standings, msgspec.Struct, frozen=True, gc=False):
     """Of the window."""
     opens_at: Instant | None = None
     """When a scheduled window begins."""
+    ordinals: Sequence[int] | None = None
+    """The unique place of each, on boards with shared ranks."""
+    in_range: int | None = None
+    """How many entries the range of scores has that the page is of; None for a page of all."""
 
     @property
     def scores(self) -> list[Scores]:
@@ -107,12 +112,24 @@ class Page(Standings, msgspec.Struct, frozen=True, gc=False):
     def standings(self) -> list[Standing]:
         """Each entry with its rank."""
         total, as_of, decimals, stale = self.total, self.as_of, self.decimals, self.stale
-        beside = self.metadata or [None] * len(self.players)
+        nothing: Sequence[None] = [None] * len(self.players)
+        beside, places = self.metadata or nothing, self.ordinals or nothing
+        rows = zip(self.ranks, self.players, self.scores, self.names, beside, places, strict=True)
         return [
-            Standing(Rank(rank), player, scores, total, as_of, decimals, name, data, None, stale)
-            for rank, player, scores, name, data in zip(
-                self.ranks, self.players, self.scores, self.names, beside, strict=True
+            Standing(
+                Rank(rank),
+                player,
+                scores,
+                total,
+                as_of,
+                decimals,
+                name,
+                data,
+                None,
+                stale,
+                None if place is None else Rank(place),
             )
+            for rank, player, scores, name, data, place in rows
         ]
 
     def __len__(self) -> int:
@@ -137,11 +154,13 @@ class Page(Standings, msgspec.Struct, frozen=True, gc=False):
             None if self.metadata is None else self.metadata[row],
             None,
             self.stale,
+            None if self.ordinals is None else Rank(self.ordinals[row]),
         )
 
     def _words(self) -> Words:
         yield "ranking", self.ranking
         yield "total", self.total
+        yield "in_range", self.in_range, None
         yield "as_of", self.as_of
         yield "standings", self.standings
         yield "stale", self.stale, False
@@ -426,18 +445,20 @@ class Reader:
         """Whether nothing here ever suspends."""
         return self._index.immediate
 
-    def ranked_now(self, where: RankingView, player: str) -> Ranked | None:
-        """Return a player's place at once, its rank as the board shows it. Only if immediate."""
+    def ranked_now(self, where: RankingView, player: str) -> tuple[Ranked, Rank | None] | None:
+        """Return a player's place at once, and its rank if that is shared. Only if immediate."""
         index: ImmediateIndex = self.projector.readable  # type: ignore[assignment]
         found = index.rank_now(where.ranking, player)
-        if found is None or where.terms.board.ties is TieRule.ORDINAL:
-            return found
-        return found._replace(rank=at_once(self._shown(where, found.rank, found.order_key)))
+        if found is None:
+            return None
+        if where.terms.board.ties is TieRule.ORDINAL:
+            return found, None
+        return found, at_once(self._shown(where, found.rank, found.order_key))
 
     def standing_now(self, where: RankingView, player: str) -> Standing | None:
         """Return a player's standing at once; None if it is not ranked. Only if immediate."""
         found = self.ranked_now(where, player)
-        return None if found is None else self._shown_standing(where, player, found)
+        return None if found is None else self._shown_standing(where, player, *found)
 
     def finder(self, where: RankingView) -> Callable[[Sequence[str]], Places] | None:
         """Return a function that finds players in one ranking as ``ranked_now`` does.
@@ -452,10 +473,11 @@ class Reader:
 
     def lookup_now(
         self, where: RankingView, players: Sequence[str]
-    ) -> tuple[list[str], Places] | None:
+    ) -> tuple[list[str], Places, Sequence[int] | None] | None:
         """Return the players of some that are ranked, best first, and their places.
 
-        None where that takes more than a look into the index.
+        Behind them are their unique places if ranks are shared. None where that takes more than a
+        look into the index.
         """
         seek = self.finder(where)
         if seek is None:
@@ -465,8 +487,10 @@ class Reader:
         ranked = [row for row, rank in enumerate(places.ranks) if rank]
         ranked.sort(key=places.ranks.__getitem__)
         found, rank = _rows_of(places, ranked, where.terms.order.key_bytes), self.ranker(where)
-        shown = found if rank is None else found._replace(ranks=rank(found.order_keys))
-        return [asked[row] for row in ranked], shown
+        there = [asked[row] for row in ranked]
+        if rank is None:
+            return there, found, None
+        return there, found._replace(ranks=rank(found.order_keys)), found.ranks
 
     def ranker(self, where: RankingView) -> Callable[[bytes], Sequence[int]] | None:
         """Return the ranks that the board shows of entries with some keys, packed end to end.
@@ -548,18 +572,30 @@ class Reader:
         return everywhere
 
     async def _standing(self, where: RankingView, player: str, found: Ranked) -> Standing:
+        shared = None
         if where.terms.board.ties is not TieRule.ORDINAL:
-            shown = await self._shown(where, found.rank, found.order_key, found.as_of)
-            found = found._replace(rank=shown)
-        return self._shown_standing(where, player, found)
+            shared = await self._shown(where, found.rank, found.order_key, found.as_of)
+        return self._shown_standing(where, player, found, shared)
 
-    def _shown_standing(self, where: RankingView, player: str, found: Ranked) -> Standing:
-        """Return a standing of an entry whose rank is the one that the board shows."""
-        rank, order_key, metadata, total, as_of = found
-        terms, name = where.terms, self.name(player)
-        scores, decimals = terms.order.scores(order_key), terms.board.decimals
-        stale = self._is_stale(as_of)
-        return Standing(rank, player, scores, total, as_of, decimals, name, metadata, stale=stale)
+    def _shown_standing(
+        self, where: RankingView, player: str, found: Ranked, shared: Rank | None
+    ) -> Standing:
+        """Return the standing of an entry; ``shared`` is its rank if the board shares ranks."""
+        place, order_key, metadata, total, as_of = found
+        terms = where.terms
+        return Standing(
+            place if shared is None else shared,
+            player,
+            terms.order.scores(order_key),
+            total,
+            as_of,
+            terms.board.decimals,
+            self.name(player),
+            metadata,
+            None,
+            self._is_stale(as_of),
+            None if shared is None else place,
+        )
 
     async def _shown(
         self, where: RankingView, ordinal: Rank, order_key: bytes, at: Position | None = None
@@ -586,20 +622,57 @@ class Reader:
         offset: Offset | None = None,
         from_rank: Rank | None = None,
         cursor: str | None = None,
+        score_min: object = None,
+        score_max: object = None,
     ) -> Page:
-        """Return a page, begun at a rank, an offset or where a cursor points."""
+        """Return a page, begun at a rank, an offset or where a cursor points.
+
+        With ``score_min`` or ``score_max``, both inclusive, only entries whose first column lies
+        between them are on it, and an offset counts from the first of these.
+        """
         where = self.where(board, window, segment)
-        at: Position | None = None
-        if cursor is None:
-            first, count = page_bounds(
-                total=_EVERYBODY, limit=limit, offset=offset, from_rank=from_rank
-            )
-        elif offset is not None or from_rank is not None:
+        if cursor is not None and (offset is not None or from_rank is not None):
             raise InvalidPage([FieldError("cursor", "cannot be combined with another start")])
-        else:
-            at = await self._moment(where)
-            first, count = await self._after_cursor(where, cursor, limit=limit, at=at)
+        first, count = page_bounds(
+            total=_EVERYBODY, limit=limit, offset=offset, from_rank=from_rank
+        )
+        if score_min is not None or score_max is not None:
+            span = _read_span(where.terms, score_min, score_max)
+            return await self._page_of_span(where, span, limit, offset, from_rank, cursor)
+        if cursor is None:
+            return await self._read(where, first, count)
+        at = await self._moment(where)
+        first, count = await self._after_cursor(where, cursor, limit, at, (0, _EVERYBODY))
         return await self._read(where, first, count, at)
+
+    async def _page_of_span(
+        self,
+        where: RankingView,
+        span: tuple[bytes, bytes],
+        limit: int,
+        offset: Offset | None,
+        from_rank: Rank | None,
+        cursor: str | None,
+    ) -> Page:
+        """Return a page of the entries between two keys."""
+        at = await self._moment(where)
+        before = await self._index.count_below(where.ranking, span[0], at=at)
+        last = await self._index.count_below(where.ranking, span[1], at=at)
+        first, count = Rank(max(from_rank or 0, before + 1 + (offset or 0))), limit
+        if cursor is not None:
+            within = before, last
+            first, count = await self._after_cursor(where, cursor, limit, at, within)
+        end = min(first + count - 1, last)
+        page = await self._read(where, first, max(end - first + 1, 0), at)
+        prev_cursor = page.prev_cursor if before + 1 < first else None
+        if first > last:
+            prev_cursor = _stamps(where)[0](span[1], _LAST) if before < last else None
+        return msgspec.structs.replace(
+            page,
+            next_cursor=page.next_cursor if end < last else None,
+            prev_cursor=prev_cursor,
+            in_range=last - before,
+        )
 
     @_settled
     async def count(self, ranking: Ranking) -> int:
@@ -612,17 +685,26 @@ class Reader:
         return await self._read(where, Rank(1), limit)
 
     async def _after_cursor(
-        self, where: RankingView, token: str, *, limit: int, at: Position | None
+        self,
+        where: RankingView,
+        token: str,
+        limit: int,
+        at: Position | None,
+        within: tuple[int, int],
     ) -> tuple[Rank, int]:
-        page_bounds(total=0, limit=limit)  # For its opinion of the limit.
+        """Return the first rank of a cursor's page, and at most how many entries it has.
+
+        It begins behind so many entries, and a page before the cursor ends with a last one.
+        """
         cursor = Cursor.decode(token, _cursor_name(where), key_bytes=where.terms.order.key_bytes)
         before = await self._index.count_below(where.ranking, cursor.order_key, cursor.player, at)
         if cursor.way is Way.PREVIOUS:
-            first = max(1, before - limit + 1)
-            return Rank(first), before - first + 1
+            end = min(before, within[1])
+            first = max(within[0] + 1, end - limit + 1)
+            return Rank(first), end - first + 1
         there = await self._index.rank(where.ranking, cursor.player, at)
         passed = there is not None and there.order_key == cursor.order_key
-        return Rank(before + 1 + passed), limit
+        return Rank(max(before + 1 + passed, within[0] + 1)), limit
 
     async def _read(
         self, where: RankingView, first: Rank, count: int, at: Position | None = None
@@ -685,6 +767,8 @@ class Reader:
             before(keys[:width], players[0]) if first > 1 else None,
             self._is_stale(as_of),
             where.state,
+            None,
+            None if ranks is None else range(first, last + 1),
         )
 
     async def _columns(
@@ -712,23 +796,37 @@ class Reader:
     # ------------------------------------------------------------------- neighbourhoods
 
     @_settled
-    async def around(
+    async def around(  # noqa: PLR0913 - which part of which ranking
         self,
         board: str,
         player: str,
         *,
         above: int = NEIGHBOURS_DEFAULT,
         below: int = NEIGHBOURS_DEFAULT,
+        absent: Absent | None = None,
         window: str | None = None,
         segment: str | None = None,
     ) -> Page:
-        """Return a player's neighbourhood, the edges made up. Raises NotRanked."""
+        """Return a player's neighbourhood, the edges made up.
+
+        For a player without an entry it is that of the first or the last one, as ``absent`` says.
+        Raises NotRanked without it.
+        """
         where = self.where(board, window, segment)
         found = await self._rank(where, player)
-        if found is None:
-            neighbourhood(Rank(1), total=1, above=above, below=below)  # For its opinion of both.
+        if found is not None:
+            return await self._around(where, found, above, below)
+        neighbourhood(Rank(1), total=1, above=above, below=below)  # For its opinion of both.
+        if absent is None:
             raise NotRanked(board=board, window=where.ranking.window, player=player)
-        return await self._around(where, found, above, below)
+        at = await self._moment(where)
+        total = await self._index.count(where.ranking, at)
+        if total == 0:
+            return await self._read(where, Rank(1), above + 1 + below, at)
+        end = Rank(1 if absent is Absent.TOP else total)
+        return await self._read(
+            where, *neighbourhood(end, total=total, above=above, below=below), at
+        )
 
     async def _around(self, where: RankingView, found: Ranked, above: int, below: int) -> Page:
         first, count = neighbourhood(found.rank, total=found.total, above=above, below=below)
@@ -901,6 +999,21 @@ def _rows_of(places: Places, rows: Sequence[int], width: int) -> Places:
         order_keys=b"".join([keys[row * width : row * width + width] for row in rows]),
         metadata=None if metadata is None else [metadata[row] for row in rows],
     )
+
+
+def _read_span(terms: Terms, low: object, high: object) -> tuple[bytes, bytes]:
+    """Return the bounds of a range of scores as keys. Raises InvalidPage."""
+    bounds: dict[str, int | None] = {"score_min": None, "score_max": None}
+    for name, given in zip(bounds, (low, high), strict=True):
+        if given is not None:
+            try:
+                bounds[name] = terms.board.parse_score(given)
+            except ValueError as exc:
+                raise InvalidPage([FieldError(name, str(exc))]) from None
+    least, most = bounds.values()
+    if least is not None and most is not None and least > most:
+        raise InvalidPage([FieldError("score_min", "must not be greater than score_max")])
+    return terms.order.span(least, most)
 
 
 _EVERYBODY = 2**63

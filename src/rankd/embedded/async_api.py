@@ -38,6 +38,7 @@ from rankd.model.standing import (
     ReprMixin,
     Standing,
     Words,
+    read_absent,
 )
 from rankd.model.submission import Item
 from rankd.model.window import ListedWindow
@@ -178,23 +179,31 @@ class RemoteBoard(BoardWriter):
         page = await self._reader.page(self.name, limit=count, window=window, segment=segment)
         return page.standings
 
-    async def page(
+    async def page(  # noqa: PLR0913 - which part of which ranking
         self,
         *,
         limit: int = PAGE_LIMIT_DEFAULT,
         offset: int | None = None,
         from_rank: int | None = None,
         cursor: str | None = None,
+        score_min: object = None,
+        score_max: object = None,
         window: str | None = None,
         segment: str | None = None,
     ) -> Page:
-        """Return a page that begins at a rank, an offset or a cursor."""
+        """Return a page that begins at a rank, an offset or a cursor.
+
+        With ``score_min`` or ``score_max``, both inclusive, it is one of the entries whose first
+        column lies between them; its ``in_range`` tells how many these are.
+        """
         return await self._reader.page(
             self.name,
             limit=limit,
             offset=None if offset is None else Offset(offset),
             from_rank=None if from_rank is None else Rank(from_rank),
             cursor=cursor,
+            score_min=score_min,
+            score_max=score_max,
             window=window,
             segment=segment,
         )
@@ -217,12 +226,23 @@ class RemoteBoard(BoardWriter):
         *,
         above: int = NEIGHBOURS_DEFAULT,
         below: int = NEIGHBOURS_DEFAULT,
+        absent: str | None = None,
         window: str | None = None,
         segment: str | None = None,
     ) -> list[Standing]:
-        """Return a player's neighbourhood, filled up at the edges. Raises NotRanked."""
+        """Return a player's neighbourhood, filled up at the edges.
+
+        A player without an entry raises NotRanked or, with ``absent`` ``top`` or ``bottom``, gets
+        the neighbourhood of the first or the last one.
+        """
         page = await self._reader.around(
-            self.name, player, above=above, below=below, window=window, segment=segment
+            self.name,
+            player,
+            above=above,
+            below=below,
+            absent=read_absent(absent),
+            window=window,
+            segment=segment,
         )
         return page.standings
 

@@ -68,23 +68,31 @@ class AnsweredBoard(BoardHandle):
         """Return the best standings."""
         return self._answer(self._board.top(count, window=window, segment=segment))
 
-    def page(
+    def page(  # noqa: PLR0913 - which part of which ranking
         self,
         *,
         limit: int = PAGE_LIMIT_DEFAULT,
         offset: int | None = None,
         from_rank: int | None = None,
         cursor: str | None = None,
+        score_min: object = None,
+        score_max: object = None,
         window: str | None = None,
         segment: str | None = None,
     ) -> Page:
-        """Return a page that begins at a rank, an offset or a cursor."""
+        """Return a page that begins at a rank, an offset or a cursor.
+
+        With ``score_min`` or ``score_max``, both inclusive, it is one of the entries whose first
+        column lies between them; its ``in_range`` tells how many these are.
+        """
         return self._answer(
             self._board.page(
                 limit=limit,
                 offset=offset,
                 from_rank=from_rank,
                 cursor=cursor,
+                score_min=score_min,
+                score_max=score_max,
                 window=window,
                 segment=segment,
             )
@@ -112,12 +120,19 @@ class AnsweredBoard(BoardHandle):
         *,
         above: int = NEIGHBOURS_DEFAULT,
         below: int = NEIGHBOURS_DEFAULT,
+        absent: str | None = None,
         window: str | None = None,
         segment: str | None = None,
     ) -> list[Standing]:
-        """Return a player's neighbourhood, filled up at the edges. Raises NotRanked."""
+        """Return a player's neighbourhood, filled up at the edges.
+
+        A player without an entry raises NotRanked or, with ``absent`` ``top`` or ``bottom``, gets
+        the neighbourhood of the first or the last one.
+        """
         return self._answer(
-            self._board.around(player, above=above, below=below, window=window, segment=segment)
+            self._board.around(
+                player, above=above, below=below, absent=absent, window=window, segment=segment
+            )
         )
 
     def around_rank(

@@ -107,6 +107,19 @@ class Order:
         """Return a key that no entry with these scores is above, and every worse one is."""
         return self._score_part(scores) + _HIGHEST_TIE
 
+    def span(self, low: int | None, high: int | None) -> tuple[bytes, bytes]:
+        """Return the bounds of the entries whose first column lies in a range, both inclusive.
+
+        No such entry is below the first key; every entry below the second, and not below the first,
+        is one. None is no bound.
+        """
+        higher = self.directions[0] is Direction.HIGHER
+        best, worst = (high, low) if higher else (low, high)
+        begin = bytes(8) if best is None else self._first_word(best)
+        end = b"\xff" * 8 if worst is None else self._first_word(worst)
+        rest = self.key_bytes - 8
+        return begin + bytes(rest), end + b"\xff" * rest
+
     def newcomer(self, scores: Scores) -> bytes:
         """Return a key at the place a newcomer with these scores would take among its equals.
 
@@ -114,6 +127,10 @@ class Order:
         """
         latest = self.tie_break is TieBreak.LATEST
         return self.floor(scores) if latest else self.ceiling(scores)
+
+    def _first_word(self, score: int) -> bytes:
+        others = (0,) * (len(self.directions) - 1)
+        return self.key((score, *others), _ANY_POSITION)[:8]
 
     def _score_part(self, scores: Scores) -> bytes:
         return score_part(self.key(scores, _ANY_POSITION))

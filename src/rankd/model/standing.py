@@ -100,6 +100,8 @@ class Standing(ReprMixin, msgspec.Struct, frozen=True, gc=False):
     """The rank among the players of one lookup."""
     stale: bool = False
     """Whether it was read without the index, and may be older than earlier answers."""
+    ordinal: Rank | None = None
+    """Its unique place, every entry counted; None on boards whose ranks are unique anyway."""
 
     @property
     def score(self) -> int | Decimal:
@@ -118,6 +120,7 @@ class Standing(ReprMixin, msgspec.Struct, frozen=True, gc=False):
 
     def _words(self) -> Words:
         yield "rank", self.rank
+        yield "ordinal", self.ordinal, None
         yield "place", self.place, None
         yield "player", self.player
         yield "name", self.name, None
@@ -276,6 +279,22 @@ def stretch_around(rank: Rank, *, reach: int) -> tuple[Rank, int]:
         raise InvalidPage(errors)
     first = max(rank - reach, 1)
     return Rank(first), rank + reach - first + 1
+
+
+class Absent(StrEnum):
+    """The end of a ranking that stands in for the neighbourhood of a player without an entry."""
+
+    TOP = "top"
+    BOTTOM = "bottom"
+
+
+def read_absent(text: str | None) -> Absent | None:
+    """Return the end of a ranking that a text names. Raises InvalidPage."""
+    try:
+        return None if text is None else Absent(text)
+    except ValueError:
+        message = f"must be one of {', '.join(Absent)}"
+        raise InvalidPage([FieldError("absent", message)]) from None
 
 
 def rank_at_percentile(share: float, *, total: int) -> Rank | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import ClassVar
+from typing import Any, ClassVar
 from unittest.mock import ANY
 
 import pytest
@@ -16,7 +16,7 @@ from rankd.core.reader import FoundStandings, Page, Reader
 from rankd.core.recovery import IndexHome
 from rankd.errors import InvalidPage, NotRanked, UnknownBoard, UnknownWindow
 from rankd.model.facts import Position
-from rankd.model.standing import Offset, Rank
+from rankd.model.standing import Absent, Offset, Rank
 from rankd.ports import Places, Ranked, Ranking
 
 pytestmark = pytest.mark.anyio
@@ -479,7 +479,8 @@ async def test_who_asks_often_is_told_what_who_asks_once_is() -> None:
             await rankd.submit("b", [{"player": player, "score": number, **more}])
             for where, seek in zip(places, seekers, strict=True):
                 asked = [*(f"p{number}" for number in range(7)), "nobody"]
-                alone = [reader.ranked_now(where, player) for player in asked]
+                there = [reader.ranked_now(where, player) for player in asked]
+                alone = [place and place[0] for place in there]
                 assert each(seek(asked), where.terms.order.key_bytes) == alone
         assert each(seekers[0](["p1"]), 16) == [Ranked(Rank(1), ANY, b"29", 7, Position(31))]
         assert each(seekers[0]([]), 16) == []
@@ -497,7 +498,8 @@ async def test_shown_ranks_are_ranked_from_keys(ties: str) -> None:
         found = seek(players)
         shown = found.ranks if rank is None else rank(found.order_keys)
         alone = [rankd.reader.ranked_now(where, player) for player in players]
-        assert list(shown) == [one and one.rank for one in alone]
+        assert list(shown) == [one and (one[1] or one[0].rank) for one in alone]
+        assert [one and one[0].rank for one in alone] == list(found.ranks)
 
 
 async def test_what_is_not_there_and_what_is_closed_is_asked_for_one_by_one() -> None:
@@ -523,3 +525,167 @@ async def test_a_player_is_found_in_one_window_of_the_boards_that_have_it() -> N
         found = await rankd.reader.standings("p", "daily")
         assert [where.ranking for where, _ in found] == [Ranking("c", "daily:2026-11-14")]
         assert await rankd.reader.standings("p", "daily:2026-11-13") == []
+
+
+# ------------------------------------------------------------------------ ranges of scores
+
+KINDS: dict[str, dict[str, object]] = {
+    "plain": {},
+    "lower": {"direction": "lower"},
+    "latest": {"tie_break": "latest", "rule": "latest"},
+    "player": {"tie_break": "player", "direction": "lower"},
+    "decimals": {"decimals": 1},
+    "standard": {"ties": "standard"},
+    "dense": {"ties": "dense", "direction": "lower"},
+    "columns": {
+        "columns": [{"name": "a", "direction": "lower"}, {"name": "b", "direction": "higher"}]
+    },
+}
+EDGES = (None, -(2**63), -3, 0, 2, 3, 4, 7, 2**63 - 1)
+
+
+async def filled(rankd: Engine, kind: str) -> None:
+    """Give a board some players, of which many are tied."""
+    await rankd.define("b", {**KINDS[kind], "windows": ["all", "daily"], "segments": ["region"]})
+    scores = (3, -3, 7, 3, 0, 2**40, 3, -(2**40), 4, 4)
+    for number, score in enumerate(scores):
+        item: dict[str, object] = {"player": f"p{number}", "score": score}
+        if kind == "columns":
+            item["columns"] = {"b": 2**63 - 1 if number % 2 else -(2**63)}
+        await rankd.submit("b", [{**item, "attributes": {"region": "eu" if number % 3 else "us"}}])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_range_of_scores_has_the_entries_between_its_bounds(kind: str) -> None:
+    async with engine(FaultyLedger()) as rankd:
+        await filled(rankd, kind)
+        whiches: tuple[dict[str, Any], ...] = ({}, {"window": "daily"}, {"segment": "region:eu"})
+        for which in whiches:
+            everybody = (await rankd.reader.page("b", **which)).standings
+            for low in EDGES:
+                for high in EDGES:
+                    if low is not None and high is not None and low > high:
+                        continue
+                    if kind == "decimals" and max(abs(low or 0), abs(high or 0)) > 2**62:
+                        continue
+                    right = [
+                        one
+                        for one in everybody
+                        if (low is None or one.score >= low) and (high is None or one.score <= high)
+                    ]
+                    page = await rankd.reader.page("b", score_min=low, score_max=high, **which)
+                    assert page.standings == right
+                    unbounded = low is None and high is None
+                    assert page.in_range == (None if unbounded else len(right))
+                    assert (page.total, page.next_cursor) == (len(everybody), None)
+                    assert page.prev_cursor is None
+
+
+@pytest.mark.parametrize("ties", ["ordinal", "standard", "dense"])
+async def test_a_range_is_paged_within_its_bounds(ties: str) -> None:
+    async with engine(FaultyLedger()) as rankd:
+        await rankd.define("b", {"ties": ties})
+        await rankd.submit("b", [(f"p{number}", number // 2) for number in range(20)])
+        read = rankd.reader
+        within: dict[str, Any] = {"score_min": 2, "score_max": 6}
+        right = (await read.page("b", limit=20)).standings[6:16]
+        forward, cursor = [], None
+        while True:
+            page = await read.page("b", limit=3, cursor=cursor, **within)
+            assert page.in_range == 10
+            forward += page.standings
+            if (cursor := page.next_cursor) is None:
+                break
+        assert forward == right
+        backward = list(page.standings)
+        while page.prev_cursor is not None:
+            page = await read.page("b", limit=3, cursor=page.prev_cursor, **within)
+            backward = [*page.standings, *backward]
+        assert backward == right
+        assert (await read.page("b", offset=Offset(8), **within)).standings == right[8:]
+        assert (await read.page("b", from_rank=Rank(9), limit=2, **within)).standings == right[2:4]
+        assert (await read.page("b", from_rank=Rank(1), limit=8, **within)).standings == right[:8]
+
+
+async def test_a_page_behind_its_range_leads_back_into_it() -> None:
+    async with engine(FaultyLedger()) as rankd:
+        await rankd.define("b", {})
+        await rankd.submit("b", [(f"p{number}", number) for number in range(20)])
+        behind = await rankd.reader.page("b", offset=Offset(9), score_min=5, score_max=9)
+        assert (behind.standings, behind.in_range, behind.next_cursor) == ([], 5, None)
+        back = await rankd.reader.page(
+            "b", cursor=behind.prev_cursor, limit=2, score_min=5, score_max=9
+        )
+        assert [one.score for one in back.standings] == [6, 5]
+        nothing = await rankd.reader.page("b", score_min=30)
+        assert (nothing.standings, nothing.in_range, nothing.total) == ([], 0, 20)
+        assert (nothing.next_cursor, nothing.prev_cursor) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"score_min": 5, "score_max": 4}, "score_min"),
+        ({"score_min": "much"}, "score_min"),
+        ({"score_max": "1.5"}, "score_max"),
+        ({"score_max": 2**63}, "score_max"),
+        ({"score_min": True}, "score_min"),
+    ],
+)
+async def test_a_range_that_is_none_is_refused(given: Mapping[str, object], field: str) -> None:
+    async with engine(FaultyLedger()) as rankd:
+        await rankd.define("b", {})
+        with pytest.raises(InvalidPage) as refused:
+            await rankd.reader.page("b", **given)  # type: ignore[arg-type]
+        assert [error.field for error in refused.value.errors] == [field]
+
+
+# --------------------------------------------------------------------------- unique places
+
+
+@pytest.mark.parametrize("ties", ["ordinal", "standard", "dense"])
+async def test_every_standing_tells_its_unique_place_where_ranks_are_shared(ties: str) -> None:
+    async with engine(FaultyLedger()) as rankd:
+        await rankd.define("b", {"ties": ties})
+        await rankd.submit("b", [(f"p{number}", number // 3) for number in range(9)])
+        read = rankd.reader
+        page = await read.page("b")
+        places = {one.player: one.ordinal for one in page}
+        shared = ties != "ordinal"
+        assert [*places.values()] == ([*range(1, 10)] if shared else [None] * 9)
+        assert [page[row].ordinal for row in range(9)] == [*places.values()]
+        pages: list[Any] = [
+            await read.page("b", offset=Offset(4), limit=3),
+            await read.around("b", "p4", above=2, below=2),
+            await read.around_rank("b", Rank(5), reach=2),
+            await read.page("b", score_max=1),
+            (await read.lookup("b", ["p7", "p1", "p2"])).standings,
+            [one for _, one in await read.standings("p4")],
+            [await read.standing("b", "p5")],
+            [read.standing_now(read.where("b"), "p5")],
+        ]
+        for some in pages:
+            assert some
+            assert [one.ordinal for one in some] == [places[one.player] for one in some]
+
+
+# ------------------------------------------------------------------ players without an entry
+
+
+async def test_the_neighbourhood_of_an_absent_player_is_an_end_if_that_is_wanted() -> None:
+    async with engine(FaultyLedger()) as rankd:
+        await rankd.define("b", {})
+        read = rankd.reader
+        empty = await read.around("b", "nobody", absent=Absent.BOTTOM)
+        assert (empty.standings, empty.total) == ([], 0)
+        await rankd.submit("b", [(f"p{number}", number) for number in range(9)])
+        top = await read.around("b", "nobody", above=1, below=1, absent=Absent.TOP)
+        assert [one.rank for one in top] == [1, 2, 3]
+        bottom = await read.around("b", "nobody", above=1, below=1, absent=Absent.BOTTOM)
+        assert [one.rank for one in bottom] == [7, 8, 9]
+        there = await read.around("b", "p4", above=1, below=1, absent=Absent.TOP)
+        assert [one.player for one in there] == ["p5", "p4", "p3"]
+        with pytest.raises(NotRanked):
+            await read.around("b", "nobody")
+        with pytest.raises(InvalidPage):
+            await read.around("b", "nobody", above=-1, absent=Absent.TOP)
