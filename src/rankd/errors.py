@@ -13,6 +13,10 @@ RankdError
 │   ├── UnknownBoard
 │   ├── UnknownWindow
 │   ├── NotRanked
+│   ├── PlayerBanned
+│   ├── UnknownSubmission
+│   ├── UnknownRetraction
+│   ├── UnknownReview
 │   ├── SubmissionRejected
 │   ├── SubmissionKeyReused
 │   ├── BoardDiffers
@@ -211,6 +215,48 @@ class NotRanked(Refused):
     def __init__(self, *, board: str, window: str, player: str) -> None:
         super().__init__(f"player {player!r} is not ranked in {board!r}, window {window!r}")
         self.board, self.window, self.player = board, window, player
+
+
+class PlayerBanned(Refused):
+    """The player is banned from the board; its submissions are not recorded."""
+
+    code = "player_banned"
+
+    def __init__(self, *, board: str, player: str) -> None:
+        super().__init__(f"player {player!r} is banned from board {board!r}")
+        self.board, self.player = board, player
+
+
+class UnknownSubmission(Refused):
+    """No submission has this position or key, or it is not one to this board."""
+
+    code = "unknown_submission"
+
+    def __init__(self, *, board: str | None, named: str) -> None:
+        where = "" if board is None else f" to board {board!r}"
+        super().__init__(f"there is no submission{where} with {named[:160]}")
+        self.board, self.named = board, named
+
+
+class UnknownRetraction(Refused):
+    """No retraction has this position on this board."""
+
+    code = "unknown_retraction"
+
+    def __init__(self, *, board: str | None, position: int) -> None:
+        where = "" if board is None else f" on board {board!r}"
+        super().__init__(f"there is no retraction at position {position}{where}")
+        self.board, self.position = board, position
+
+
+class UnknownReview(Refused):
+    """No submission with this id was held or flagged."""
+
+    code = "unknown_review"
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"there is no review {id[:64]!r}")
+        self.id = id
 
 
 class SubmissionRejected(Refused):

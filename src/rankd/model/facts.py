@@ -30,7 +30,7 @@ without a library for dates.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from operator import attrgetter
-from typing import Any, ClassVar, NamedTuple, NewType, TypeGuard
+from typing import Any, ClassVar, Literal, NamedTuple, NewType, TypeGuard
 
 import msgspec
 
@@ -105,6 +105,8 @@ class Fact(msgspec.Struct, frozen=True, array_like=True, gc=False):
     kind: ClassVar[str]
     about_player: ClassVar[bool] = False
     """Whether it leaves boards, windows and keys as they are."""
+    correction: ClassVar[bool] = False
+    """Whether it changes the effect of earlier facts, or who is ranked, by a person's decision."""
     hidden: ClassVar[frozenset[str]] = frozenset()
     """Fields of which the audit trail shows the first characters only."""
 
@@ -145,6 +147,8 @@ class ScoreSubmitted(Fact, frozen=True):
     """
 
     kind = "score_submitted.1"
+    overrides: ClassVar[bool] = False
+    """Whether it sets or shifts the entry whatever the rule of the board."""
 
     board: str
     player: str
@@ -192,6 +196,142 @@ class ScoreSubmitted(Fact, frozen=True):
         if not self.attributes:
             return None
         return ProfileChange(self.player, attributes=self.attributes, merges=True)
+
+
+class ScoreAdjusted(ScoreSubmitted, frozen=True):
+    """A correction of a player's entry in every open window: another score, or a difference.
+
+    It counts whatever the rule of the board, and no rule against cheating looks at it.
+    """
+
+    kind = "score_adjusted.1"
+    correction = True
+    overrides = True
+
+    reason: str | None = None
+
+    def fingerprint(self) -> bytes:
+        """Return a digest of the body, another one than that of a submission with the same body."""
+        return blake2b(super().fingerprint(), person=b"adjusted", digest_size=16).digest()
+
+    def fingerprints(self) -> tuple[bytes, ...]:
+        """Return today's fingerprint."""
+        return (self.fingerprint(),)
+
+
+class MetadataSet(Fact, frozen=True):
+    """The metadata of a player's entries in the open windows are these, without another score."""
+
+    kind = "metadata_set.1"
+
+    board: str
+    player: str
+    metadata: bytes | None = None
+    """JSON; absent to remove it."""
+    actor: str | None = None
+
+
+class Edition(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A closed window whose standings a correction changes: the next edition of it."""
+
+    board: str
+    window: str
+
+
+class ScoresRetracted(Fact, frozen=True):
+    """Submissions count no more, as if they had never been made.
+
+    Those recorded before this fact to which every given condition applies.
+    """
+
+    kind = "scores_retracted.1"
+    correction = True
+
+    board: str | None = None
+    """Absent for every board."""
+    player: str | None = None
+    positions: tuple[Position, ...] = ()
+    build: str | None = None
+    first: Position | None = None
+    last: Position | None = None
+    """A range of positions, which a range of time was turned into."""
+    actor: str | None = None
+    reason: str | None = None
+    editions: tuple[Edition, ...] = ()
+    """The closed windows that it changes."""
+
+    def selects(self, recorded: "Recorded") -> bool:
+        """Whether a submission before this fact is one of those retracted."""
+        fact, position = recorded.fact, recorded.position
+        return (
+            isinstance(fact, ScoreSubmitted)
+            and (self.board is None or fact.board == self.board)
+            and (self.player is None or fact.player == self.player)
+            and (not self.positions or position in self.positions)
+            and (self.build is None or fact.build == self.build)
+            and (self.first is None or self.first <= position)
+            and (self.last is None or position <= self.last)
+        )
+
+
+class RetractionUndone(Fact, frozen=True):
+    """A retraction is taken back: what it retracted counts again."""
+
+    kind = "retraction_undone.1"
+    correction = True
+
+    board: str | None
+    """That of the retraction."""
+    retraction: Position
+    player: str | None = None
+    """That of the retraction."""
+    actor: str | None = None
+    reason: str | None = None
+    editions: tuple[Edition, ...] = ()
+    """The closed windows that it changes."""
+
+
+class ReviewDecided(Fact, frozen=True):
+    """A held submission counts at its own position from here on, or never will.
+
+    A flagged one, which counts, is only marked as looked at.
+    """
+
+    kind = "review_decided.1"
+    correction = True
+
+    board: str
+    player: str
+    submission: Position
+    approved: bool
+    actor: str | None = None
+    reason: str | None = None
+    editions: tuple[Edition, ...] = ()
+    """The closed windows that it changes."""
+
+
+PlayerStanding = Literal["active", "banned", "hidden", "shadowed"]
+"""How a player takes part: ranked; or not ranked and refused; or not ranked and counted unseen; or
+the same, while the player itself sees a world in which it is ranked."""
+
+
+class PlayerStateSet(Fact, frozen=True):
+    """A player is banned, hidden, shadowed, or active again; on some boards or on all of them."""
+
+    kind = "player_state_set.1"
+    correction = True
+
+    player: str
+    state: PlayerStanding
+    boards: tuple[str, ...] | None = None
+    """Absent for every board, present and future."""
+    until: Instant | None = None
+    """When it ends by itself: by another fact, once this time has come."""
+    ends: Position | None = None
+    """The state whose time is over, in the fact that ends it; without effect once there is another.
+    """
+    actor: str | None = None
+    reason: str | None = None
 
 
 class OpenWindow(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -622,6 +762,12 @@ FACTS: tuple[type[Fact], ...] = (
     KeysUsed,
     TimeCorrected,
     WindowsCorrected,
+    ScoreAdjusted,
+    MetadataSet,
+    ScoresRetracted,
+    RetractionUndone,
+    ReviewDecided,
+    PlayerStateSet,
 )
 
 KINDS: tuple[str, ...] = tuple(dict.fromkeys(fact.kind.partition(".")[0] for fact in FACTS))

@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from math import isfinite
-from typing import Any, NamedTuple, Protocol, TypeGuard
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeGuard
 
 import msgspec
 
@@ -81,6 +81,8 @@ class Submission(msgspec.Struct, frozen=True, gc=False):
     build: str | None = None
     at: Instant | None = None
     """When the client says it happened. Kept as data, never used for order."""
+    overrides: ClassVar[bool] = False
+    """An adjustment alone does."""
 
     @staticmethod
     def of(board: Board, body: Mapping[str, object]) -> "Submission":
@@ -146,6 +148,7 @@ OVERFLOW = Rejected("score_overflow", "the resulting score does not fit 64 bits"
 COLUMNS_CHANGED = Rejected(
     "columns_changed", "the submission was made when the board had other columns"
 )
+PLAYER_BANNED = Rejected("player_banned", "the player is banned from the board")
 DELTA_UNSUPPORTED = Rejected(
     "delta_unsupported", "a board that keeps the first score takes no delta"
 )
@@ -166,6 +169,10 @@ class Submitted(Protocol):
     def delta(self) -> int | None:
         """The amount to add to the first column."""
 
+    @property
+    def overrides(self) -> bool:
+        """Whether it sets or shifts the entry whatever the rule of the board."""
+
 
 def judge(board: Board, submitted: Submitted, current: Scores | None) -> Verdict:
     """Decide the outcome of a submission for a player's entry in one ranking. Never raises.
@@ -175,10 +182,12 @@ def judge(board: Board, submitted: Submitted, current: Scores | None) -> Verdict
     """
     scores = submitted.scores
     if scores is None:
+        if board.rule is _FIRST and not submitted.overrides:
+            return DELTA_UNSUPPORTED
         return _judge_delta(board, submitted.delta or 0, current)
     if len(scores) != board.width:
         return COLUMNS_CHANGED
-    rule = board.rule
+    rule = _LATEST if submitted.overrides else board.rule
     if rule is _SUM and current is not None:
         return _judge_total(board, _sum(scores, current), current)
     if not board.score_low <= scores[0] <= board.score_high:
@@ -193,8 +202,6 @@ def judge(board: Board, submitted: Submitted, current: Scores | None) -> Verdict
 
 
 def _judge_delta(board: Board, delta: int, current: Scores | None) -> Verdict:
-    if board.rule is _FIRST:
-        return DELTA_UNSUPPORTED
     if current is None:
         return _judge_total(board, (delta,) + (0,) * (board.width - 1), None)
     return _judge_total(board, (current[0] + delta, *current[1:]), current)
@@ -334,12 +341,12 @@ def read_plain(board: Board, plain: PlainSubmission, *, actor: str | None) -> Sc
         return None
     if not valid_new_player(player):
         return None
-    if key is not None and not _is_text(key, SUBMISSION_KEY_BYTES_MAX):
+    if key is not None and not is_text(key, SUBMISSION_KEY_BYTES_MAX):
         return None
     metadata = attributes = None
     if plain.metadata is not None:
         errors: Errors = []
-        metadata = _read_metadata(plain.metadata, "metadata", errors)
+        metadata = read_metadata(plain.metadata, "metadata", errors)
         if errors:
             return None
     if plain.attributes is not None and not (attributes := _plain_attributes(plain.attributes)):
@@ -365,7 +372,7 @@ def read_plain_batch(
         return None
     if not _are_plain_ids(players) and not all(map(valid_new_player, players)):
         return None
-    if any(key is not None and not _is_text(key, SUBMISSION_KEY_BYTES_MAX) for key in set(keys)):
+    if any(key is not None and not is_text(key, SUBMISSION_KEY_BYTES_MAX) for key in set(keys)):
         return None
     told = [None if some is None else _plain_attributes(some) for some in attributes]
     if told.count(None) != attributes.count(None):
@@ -542,7 +549,7 @@ def valid_player(value: object) -> bool:
     New ids must also be visible and must not change the direction of text (``valid_new_player``).
     Ledgers hold older ids without these properties, and their players stay readable.
     """
-    return _is_text(value, PLAYER_ID_BYTES_MAX)
+    return is_text(value, PLAYER_ID_BYTES_MAX)
 
 
 NEW_PLAYER = (
@@ -554,7 +561,7 @@ NEW_PLAYER = (
 
 def valid_new_player(value: object) -> TypeGuard[str]:
     """Whether this can be the id of a new player."""
-    if not _is_text(value, PLAYER_ID_BYTES_MAX):
+    if not is_text(value, PLAYER_ID_BYTES_MAX):
         return False
     if value.isascii():
         return not value.isspace()
@@ -571,7 +578,8 @@ def _read_player(value: object, errors: Errors) -> str:
     return ""
 
 
-def _is_text(value: object, bytes_max: int) -> TypeGuard[str]:
+def is_text(value: object, bytes_max: int) -> TypeGuard[str]:
+    """Whether this is printable text of 1 to ``bytes_max`` bytes of UTF-8."""
     if not isinstance(value, str) or not 0 < len(value) <= bytes_max:
         return False
     if value.isascii():
@@ -580,7 +588,7 @@ def _is_text(value: object, bytes_max: int) -> TypeGuard[str]:
 
 
 def _read_text(value: object, path: str, bytes_max: int, errors: Errors) -> str:
-    if _is_text(value, bytes_max):
+    if is_text(value, bytes_max):
         return value
     errors.append(FieldError(path, f"must be text of 1 to {bytes_max} bytes, all printable"))
     return ""
@@ -612,7 +620,8 @@ def _refuse_unchecked(_value: object, path: str, errors: Errors) -> None:
     errors.append(FieldError(path, "is not supported yet"))
 
 
-def _read_metadata(value: object, path: str, errors: Errors) -> bytes:
+def read_metadata(value: object, path: str, errors: Errors) -> bytes:
+    """Return metadata as JSON; add its faults to ``errors``."""
     try:
         encoded = _to_json(value)
     except (TypeError, ValueError, RecursionError):
@@ -670,7 +679,7 @@ def _check_attribute(name: object, value: object, path: str, errors: Errors) -> 
         accepted = f"1 to {SEGMENT_NAME_LENGTH_MAX} of the characters A-Z a-z 0-9 _ . -"
         errors.append(FieldError(f"{path}.{shown_name(name)}", f"must have a name of {accepted}"))
     whole = isinstance(value, int) and SCORE_MIN <= value <= SCORE_MAX  # A boolean is one, too.
-    if not whole and not _is_text(value, ATTRIBUTE_TEXT_BYTES_MAX):
+    if not whole and not is_text(value, ATTRIBUTE_TEXT_BYTES_MAX):
         accepted = f"text of 1 to {ATTRIBUTE_TEXT_BYTES_MAX} bytes"
         message = f"must be {accepted}, a 64-bit integer, true or false"
         errors.append(FieldError(f"{path}.{shown_name(name)}", message))
@@ -680,7 +689,7 @@ _UNKNOWN = "is unknown: what is known of a player goes in attributes, anything e
 _READ_ELSEWHERE = frozenset({"player", "score", "delta", "columns"})
 _OPTIONAL: dict[str, Callable[[object, str, Errors], Any]] = {
     "key": _text_reader(SUBMISSION_KEY_BYTES_MAX),
-    "metadata": _read_metadata,
+    "metadata": read_metadata,
     "attributes": read_attributes,
     "build": _text_reader(BUILD_BYTES_MAX),
     "at": _read_at,

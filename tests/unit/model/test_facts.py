@@ -17,6 +17,7 @@ from rankd.model.facts import (
     BoardRetired,
     ClosedWindow,
     Codec,
+    Edition,
     ExpiringKeyCreated,
     Fact,
     FriendsSet,
@@ -24,14 +25,20 @@ from rankd.model.facts import (
     KeyCreated,
     KeyRevoked,
     KeysUsed,
+    MetadataSet,
     NameSet,
     OpenWindow,
     PlayerErased,
     PlayerProfiled,
+    PlayerStateSet,
     Position,
     Profile,
     ProfileChange,
     Recorded,
+    RetractionUndone,
+    ReviewDecided,
+    ScoreAdjusted,
+    ScoresRetracted,
     ScoreSubmitted,
     TimeCorrected,
     Upcaster,
@@ -220,6 +227,63 @@ GOLDEN: list[tuple[str, str, Fact]] = [
         ExpiringKeyCreated("k1", b"\0\1", ("read",), expires=1794614400000000),
     ),
     ("keys_used.1", "9181a26b31cf0006603139d22000", KeysUsed({"k1": 1794614400000000})),
+    (
+        "score_adjusted.1",
+        "9da6676c6f62616ca3703432c0fba56669783a31c0c0c0c0c0a561646d696ec0a661207479706f",
+        ScoreAdjusted("global", "p42", None, -5, "fix:1", actor="admin", reason="a typo"),
+    ),
+    (
+        "metadata_set.1",
+        "94a6676c6f62616ca3703432c4097b22636172223a317da561646d696e",
+        MetadataSet("global", "p42", b'{"car":1}', "admin"),
+    ),
+    (
+        "scores_retracted.1",
+        (
+            "99a6676c6f62616ca37034329207cd012ca5312e322e3305cd0190a561646d696ea7636865617465"
+            "649192a6676c6f62616cb06461696c793a323032362d31312d3134"
+        ),
+        ScoresRetracted(
+            "global",
+            "p42",
+            (Position(7), Position(300)),
+            "1.2.3",
+            Position(5),
+            Position(400),
+            "admin",
+            "cheated",
+            (Edition("global", "daily:2026-11-14"),),
+        ),
+    ),
+    (
+        "scores_retracted.1",
+        "99c0c090a5312e322e33c0c0c0c090",
+        ScoresRetracted(build="1.2.3"),
+    ),
+    (
+        "retraction_undone.1",
+        (
+            "96a6676c6f62616ccd012da3703432a561646d696ea6686f6e6573749192a6676c6f62616ca76461"
+            "696c793a31"
+        ),
+        RetractionUndone(
+            "global", Position(301), "p42", "admin", "honest", (Edition("global", "daily:1"),)
+        ),
+    ),
+    (
+        "review_decided.1",
+        "97a6676c6f62616ca3703432cd012cc3a561646d696ea47365656e9192a6676c6f62616ca76461696c793a31",
+        ReviewDecided(
+            "global", "p42", Position(300), True, "admin", "seen", (Edition("global", "daily:1"),)
+        ),
+    ),
+    (
+        "player_state_set.1",
+        "97a3703432a662616e6e656491a6676c6f62616ccf0006603139d2200009a561646d696ea56120626f74",
+        PlayerStateSet(
+            "p42", "banned", ("global",), 1794614400000000, Position(9), "admin", "a bot"
+        ),
+    ),
 ]
 
 # What was written before a kind had its last fields. It is read for ever, and written no more.
@@ -258,7 +322,7 @@ def test_every_kind_has_its_golden_bytes() -> None:
 
 
 def test_every_fact_of_this_module_is_listed() -> None:
-    extended = (PlayerProfiled, BoardDefined, KeyCreated, WindowFact)
+    extended = (ScoreSubmitted, PlayerProfiled, BoardDefined, KeyCreated, WindowFact)
     further = {kind for one in extended for kind in one.__subclasses__()}
     kinds = {*Fact.__subclasses__(), *further} - {WindowFact}
     assert set(FACTS) == {kind for kind in kinds if kind.__module__ == "rankd.model.facts"}

@@ -1,0 +1,177 @@
+"""Requests for corrections: adjustments, selections of submissions, and states of players."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from rankd.errors import FieldError, InvalidRequest, InvalidSubmission
+from rankd.model.board import NAME, Board, ScoreRule, shown_name
+from rankd.model.facts import Position, ScoreAdjusted
+from rankd.model.profile import read_reason
+from rankd.model.submission import (
+    A_TIME,
+    BUILD_BYTES_MAX,
+    SUBMISSION_KEY_BYTES_MAX,
+    Submission,
+    is_text,
+    read_instant,
+    valid_player,
+)
+from rankd.model.window import Instant
+
+RETRACTED_POSITIONS_MAX = 1_000
+"""Positions that one retraction names. For more there are players, builds and times."""
+
+STATE_BOARDS_MAX = 100
+"""Boards that one state of a player names."""
+
+_ADJUSTED = frozenset({"player", "score", "delta", "columns", "key", "metadata", "reason", "board"})
+_SELECTED = frozenset({"position", "positions", "key", "player", "build", "since", "until"})
+_ABOUT = frozenset({"reason", "dry_run"})
+
+
+def read_adjustment(
+    board: Board, body: Mapping[str, object], *, actor: str | None
+) -> ScoreAdjusted:
+    """Return the fact of an adjustment. Raises InvalidSubmission, ScoreOutOfBounds."""
+    unknown = [
+        FieldError(shown_name(name), "is not a field of an adjustment")
+        for name in body
+        if name not in _ADJUSTED
+    ]
+    if unknown:
+        raise InvalidSubmission(unknown)
+    reason = read_reason(body.get("reason"))
+    rest = {name: value for name, value in body.items() if name != "reason"}
+    # A board that keeps the first score takes no difference in a submission, but in a correction.
+    parsed = board if board.rule is ScoreRule.SUM else replace(board, rule=ScoreRule.LATEST)
+    fact = Submission.of(parsed, rest).fact(actor=actor)
+    return ScoreAdjusted(
+        board.name,
+        fact.player,
+        fact.scores,
+        fact.delta,
+        fact.key,
+        fact.metadata,
+        actor=actor,
+        reason=reason,
+    )
+
+
+class Selection(NamedTuple):
+    """The conditions of a retraction, all of which a submission has to meet."""
+
+    positions: tuple[Position, ...] = ()
+    key: str | None = None
+    player: str | None = None
+    build: str | None = None
+    since: Instant | None = None
+    until: Instant | None = None
+
+
+def read_selection(body: Mapping[str, object]) -> Selection:
+    """Return the conditions of a request. Raises InvalidRequest, also where there is none."""
+    errors = [
+        FieldError(shown_name(name), f"is unknown; known are {', '.join(sorted(_SELECTED))}")
+        for name in body
+        if name not in _SELECTED | _ABOUT
+    ]
+    selection = Selection(
+        _positions(body, errors),
+        _text(body, "key", SUBMISSION_KEY_BYTES_MAX, errors),
+        _player(body, errors),
+        _text(body, "build", BUILD_BYTES_MAX, errors),
+        _time(body, "since", errors),
+        _time(body, "until", errors),
+    )
+    if not errors and selection == Selection():
+        errors.append(FieldError("", f"must have one of {', '.join(sorted(_SELECTED))}"))
+    if errors:
+        raise InvalidRequest(errors)
+    return selection
+
+
+def _positions(body: Mapping[str, object], errors: list[FieldError]) -> tuple[Position, ...]:
+    given = body.get("positions")
+    if given is None and body.get("position") is None:
+        return ()
+    several: object = [body["position"]] if given is None else given
+    if (
+        isinstance(several, list | tuple)
+        and 0 < len(several) <= RETRACTED_POSITIONS_MAX
+        and all(type(one) is int and 0 < one < 2**63 for one in several)
+    ):
+        return tuple(sorted({Position(one) for one in several}))
+    if given is None:
+        errors.append(FieldError("position", "must be the position of a submission"))
+    else:
+        most = f"1 to {RETRACTED_POSITIONS_MAX:,} positions of submissions"
+        errors.append(FieldError("positions", f"must be {most}"))
+    return ()
+
+
+def _text(
+    body: Mapping[str, object], name: str, bytes_max: int, errors: list[FieldError]
+) -> str | None:
+    value = body.get(name)
+    if value is None or is_text(value, bytes_max):
+        return value
+    errors.append(FieldError(name, f"must be text of 1 to {bytes_max} bytes, all printable"))
+    return None
+
+
+def _player(body: Mapping[str, object], errors: list[FieldError]) -> str | None:
+    value = body.get("player")
+    if value is None:
+        return None
+    if not valid_player(value):
+        errors.append(FieldError("player", "must be the id of a player"))
+        return None
+    assert isinstance(value, str)
+    return value
+
+
+def _time(body: Mapping[str, object], name: str, errors: list[FieldError]) -> Instant | None:
+    value = body.get(name)
+    if value is None:
+        return None
+    try:
+        if isinstance(value, str):
+            return read_instant(value)
+    except ValueError:
+        pass
+    errors.append(FieldError(name, f"must be {A_TIME}"))
+    return None
+
+
+class StateRequest(NamedTuple):
+    """A state that a player is to have."""
+
+    boards: tuple[str, ...] | None
+    until: Instant | None
+    reason: str | None
+
+
+def read_state(body: Mapping[str, object], now: Instant) -> StateRequest:
+    """Return the boards, the end and the reason of a request. Raises InvalidRequest."""
+    errors = [
+        FieldError(shown_name(name), "is unknown; known are boards, reason, until")
+        for name in body
+        if name not in ("boards", "reason", "until")
+    ]
+    boards, given = None, body.get("boards")
+    if given is not None:
+        if (
+            isinstance(given, list)
+            and 0 < len(given) <= STATE_BOARDS_MAX
+            and all(isinstance(name, str) and NAME.fullmatch(name) for name in given)
+        ):
+            boards = tuple(sorted(set(given)))
+        else:
+            errors.append(FieldError("boards", f"must be 1 to {STATE_BOARDS_MAX} names of boards"))
+    until = _time(body, "until", errors)
+    if until is not None and until <= now:
+        errors.append(FieldError("until", "must be a time that is still to come"))
+    if errors:
+        raise InvalidRequest(errors)
+    return StateRequest(boards, until, read_reason(body.get("reason")))
