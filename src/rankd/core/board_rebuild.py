@@ -22,21 +22,22 @@ from typing import NamedTuple
 
 import msgspec
 
+from rankd.core.corrections import RetractionFilter
 from rankd.core.fold import IN_MOVES_COST_MAX, Fold, MoveBatch
-from rankd.core.player_boards import PlayerBoards
-from rankd.core.refusals import NOT_REFUSED, RefusalReplay
+from rankd.core.player_history import NOT_REFUSED, REFUSED
+from rankd.core.refusals import RefusalReplay
 from rankd.core.state import BoardState, OpenedWindow, State, name_of_window
 from rankd.core.window_schedule import NEVER
 from rankd.errors import IndexUnavailable
 from rankd.model.board import Board, Scores
 from rankd.model.facts import (
     BoardDefined,
+    MetadataSet,
     OpenWindow,
     Position,
     Recorded,
     ScoreSubmitted,
     WindowsCorrected,
-    WrongTime,
     is_definition,
     is_submission,
     right_time,
@@ -67,9 +68,8 @@ class BoardRebuild:
         page: BoardState,
         board: Board,
         *,
-        player_boards: PlayerBoards,
+        state: State,
         refusals_final: bool = True,
-        wrong_times: Sequence[WrongTime] = (),
         names: frozenset[str] | None = None,
         lasting: Set[tuple[str, Instant | None]] = frozenset(),
     ) -> None:
@@ -78,23 +78,27 @@ class BoardRebuild:
         Windows with a name and a start in ``lasting`` are not let go when their time is over.
         """
         self.board = board
-        self.player_boards = player_boards
-        """Those of the living board's state: they are complete once the draft takes its place."""
+        self.state = state
+        """The living one. Its players with entries are complete once the draft takes its place."""
         self.refusals_final = refusals_final
         self._ledger = ledger
         self._index = index
         self._since = page.since
-        self._wrong_times = wrong_times
+        self._wrong_times = state.wrong_times
         self._names = refolded(page.board, board) if names is None else names
         self._lasting = lasting
         self._closed: dict[tuple[str, Instant | None], OpenedWindow] = {}
         self._alias = f"{DRAFT}{next(_numbers)}:{board.name}"
         self._page = BoardState(board, page.since, alias=self._alias)
         self._state = State()
-        self._state.boards[board.name], self._state.player_boards = self._page, player_boards
-        self._fold = Fold(index, self._state, _never)
+        self._state.boards[board.name] = self._page
+        self._state.player_boards = state.player_boards
+        self._state.player_states = dict(state.player_states)
+        self._last_correction = state.last_correction
+        self._fold = Fold(index, self._state, _never, ledger)
         self._translator = Translator(board)
-        self._admission = RefusalReplay(ledger, page)
+        self._retracted = RetractionFilter(state.retractions.values(), board.name)
+        self._admission = RefusalReplay(ledger, page, state)
         # Attributes may have been declared before the board was defined.
         self.position = Position(0 if board.segments else page.since - 1)
         self._turn_at: Instant = 0
@@ -105,6 +109,19 @@ class BoardRebuild:
         """Windows with submissions that lack a column of this definition, and had all before."""
         self._submitted: set[str] = set()
         """Windows with submissions up to the position of this rebuild."""
+
+    @property
+    def is_current(self) -> bool:
+        """Whether no correction was made since it was begun: then it would have to begin anew."""
+        return self.state.last_correction == self._last_correction
+
+    def fits(self, board: Board, refusals_final: bool, state: State) -> bool:
+        """Whether it is a rebuild for a definition, over a state as it is."""
+        return (
+            (self.board, self.refusals_final) == (board, refusals_final)
+            and self.state is state
+            and self.is_current
+        )
 
     async def catch_up(
         self, *, through: Position, tell: Callable[[Progress], None] = lambda _: None
@@ -143,10 +160,13 @@ class BoardRebuild:
             if (fact.defined or self._since) >= self._since:
                 await self._submit(begun, fact, recorded)
             return
+        if isinstance(fact, MetadataSet) and ours:
+            await self._fold.fold_one(begun, recorded)
+            return
         await self._fold.change_profile(begun, recorded)
         if fact.about_player:
             self._state.note(recorded)
-        elif ours:
+        elif ours and not fact.correction:
             self._admission.note(recorded)
         if is_definition(fact) and ours:
             self._translator.define(recorded.position, Board.define(fact.board, fact.definition))
@@ -154,12 +174,19 @@ class BoardRebuild:
 
     async def _submit(self, begun: MoveBatch, fact: ScoreSubmitted, recorded: Recorded) -> None:
         """Judge a submission anew in the windows that did not refuse it at its position."""
+        if not self.state.counts(recorded.position):
+            await self._fold.change_profile(begun, recorded)
+            return
         refusal = await self._admission.refusal(recorded) if self.refusals_final else NOT_REFUSED
+        if self._retracted.selects(recorded):
+            refusal = REFUSED
         if not refusal.everywhere:
             self._submitted |= self._page.windows.keys() - refusal.windows
         translated = None if refusal.everywhere else self._translator.translate(fact)
         if translated is not None:
-            await self._fold.submit(begun, translated, recorded, refused=refusal.windows)
+            await self._fold.submit(
+                begun, translated, recorded, refused=refusal.windows, again=True
+            )
             if self._raises_decimals:
                 self._note_misfits(fact.player, begun.overflowed())
             return
@@ -392,9 +419,8 @@ class CorrectedWindows:
                 index,
                 page,
                 page.board_at(defined_at),
-                player_boards=state.player_boards,
+                state=state,
                 refusals_final=final,
-                wrong_times=state.wrong_times,
                 names=frozenset(one.place[0] for one in some),
                 lasting={one.place for one in some if one.through is not None},
             )
@@ -421,7 +447,8 @@ class CorrectedWindows:
 
     def fits(self, fact: WindowsCorrected) -> bool:
         """Whether these are the drafts of a correction, but for the time that it has reached."""
-        return _what(self._fact) == _what(fact)
+        current = all(draft.is_current for draft, _, _ in self._parts)
+        return current and _what(self._fact) == _what(fact)
 
     async def adopt(self, begun: MoveBatch, fact: WindowsCorrected) -> None:
         """Let a batch adopt them, and drop the windows that never should have been."""

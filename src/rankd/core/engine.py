@@ -5,12 +5,21 @@ submit ─▶ writer ─▶ ledger ─▶ projector ─▶ index ◀─ reader �
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from rankd.core.board_rebuild import BoardRebuild
+from rankd.core.corrector import Corrector
 from rankd.core.managers import (
     Snapshotter,
     WindowSealer,
@@ -38,6 +47,7 @@ from rankd.errors import (
     Invalid,
     InvalidBoard,
     LedgerUnavailable,
+    PlayerBanned,
     RankdError,
     Refused,
     TooManySegmentValues,
@@ -149,6 +159,9 @@ class Engine(ReadEngine):
         self._reading = reading
         self._defining = asyncio.Lock()
         self._corrector = TimeCorrector(ledger, writer, self.clock)
+        self.corrections = Corrector(
+            ledger, writer, self.reader, page=self._page, own=self._own, alone=self._defining
+        )
         self._owned: set[asyncio.Task[Any]] = set()
         self.rebuilder: Rebuilder | None = None
         """The rebuilder of a shared index; None over an index of this process."""
@@ -396,15 +409,8 @@ class Engine(ReadEngine):
         return await preview(self.reader, page, draft)
 
     def _draft(self, page: BoardState, board: Board) -> BoardRebuild:
-        projector, state = self._writer.projector, self._writer.projector.state
-        return BoardRebuild(
-            self._ledger,
-            projector.index,
-            page,
-            board,
-            player_boards=state.player_boards,
-            wrong_times=state.wrong_times,
-        )
+        projector = self._writer.projector
+        return BoardRebuild(self._ledger, projector.index, page, board, state=projector.state)
 
     async def retire(
         self, name: str, *, actor: str | None = None, reason: str | None = None
@@ -441,6 +447,7 @@ class Engine(ReadEngine):
                 if page.earlier and any(map(_has_key, items))
                 else read_facts(board, items, actor=actor, first=first)
             )
+            self._refuse_banned(facts)
             try:
                 return await self._writer.put(facts, boards=(board,))
             except DefinitionChanged:
@@ -458,12 +465,14 @@ class Engine(ReadEngine):
         The callback gets Overtaken if the board was redefined meanwhile. Raises Overloaded and
         LedgerUnavailable at once. A fact with a key must have been read as ``submit`` reads it.
         """
+        self._refuse_banned(facts)
         self._writer.hand_in(facts, tell, boards=(board,))
 
     async def submit_read(
         self, facts: Sequence[ScoreSubmitted], boards: Sequence[Board]
     ) -> Sequence[WriteResult]:
         """Do the same as ``submit`` with facts that the caller has read. Raises Overtaken."""
+        self._refuse_banned(facts)
         return await self._writer.put(facts, boards=boards)
 
     async def _read_as_then(
@@ -531,10 +540,20 @@ class Engine(ReadEngine):
         try:
             page = await self._page(name)
             if page.earlier:
-                return (await self._read_as_then(page, [body], actor))[0]
-            return read_facts(page.board, [body], actor=actor)[0]
+                (fact,) = await self._read_as_then(page, [body], actor)
+            else:
+                (fact,) = read_facts(page.board, [body], actor=actor)
+            self._refuse_banned([fact])
+            return fact
         except (Refused, LedgerUnavailable) as refused:
             return refused
+
+    def _refuse_banned(self, facts: Iterable[ScoreSubmitted]) -> None:
+        """Raise PlayerBanned if a submission is of a banned player: it is not recorded."""
+        for fact in facts if self.state.player_states else ():
+            state = self.state.player_state(fact.player, fact.board)
+            if state is not None and state.state == "banned":
+                raise PlayerBanned(board=fact.board, player=fact.player)
 
     # ------------------------------------------------------------------------ players
 

@@ -39,8 +39,10 @@ from rankd.model.facts import (
     BoardRedefined,
     BoardRetired,
     Fact,
+    PlayerStanding,
     Position,
     Recorded,
+    ScoreAdjusted,
     ScoreSubmitted,
     WindowDropped,
     WindowOpened,
@@ -49,9 +51,19 @@ from rankd.model.facts import (
 )
 from rankd.model.receipt import InWindow, Receipt, VerdictName, is_rejected
 from rankd.model.redefinition import Translation
-from rankd.model.standing import TieRule
+from rankd.model.standing import Rank, TieRule
 from rankd.model.submission import OVERFLOW, Counted, Held, NotBetter, Rejected, Verdict, judge
-from rankd.ports import STAY, Move, Moved, RankIndex, Ranking, RankingShape, Run
+from rankd.ports import (
+    DRAFT,
+    STAY,
+    LedgerReader,
+    Move,
+    Moved,
+    RankIndex,
+    Ranking,
+    RankingShape,
+    Run,
+)
 
 Place = tuple[Ranking, str]
 Entries = dict[Place, bytes | None]
@@ -76,6 +88,16 @@ class _Outcome(NamedTuple):
     before: Scores | None
     after: Scores | None
     move: int
+    unseen: "_Unseen | None" = None
+    """Of a player that is not ranked."""
+
+
+class _Unseen(NamedTuple):
+    """The entry of a player that is not ranked, before and after a submission."""
+
+    opened: OpenedWindow
+    before: bytes | None
+    after: bytes | None
 
 
 class _Judged(NamedTuple):
@@ -83,6 +105,8 @@ class _Judged(NamedTuple):
     fact: ScoreSubmitted
     position: Position
     outcomes: dict[str, _Outcome]
+    standing: PlayerStanding = "active"
+    """Of the player: ranks of those that are not ranked are not told, or made up."""
 
 
 @dataclass(slots=True)
@@ -137,7 +161,11 @@ Return whether the players in them are among the state's player_boards."""
 class Fold:
     """Folds facts into an index and a state."""
 
-    def __init__(self, index: RankIndex, state: State, redefine: Redefine) -> None:
+    def __init__(
+        self, index: RankIndex, state: State, redefine: Redefine, ledger: LedgerReader
+    ) -> None:
+        self.ledger = ledger
+        """For corrections, which fold facts again."""
         self._index = index
         self._state = state
         self._redefine = redefine
@@ -167,7 +195,7 @@ class Fold:
         """Return the end of a part that goes in place, and its cost, which is bounded."""
         if not self._index.judges:
             return start, 0
-        boards, seen = self._state.boards, None
+        boards, seen, unranked = self._state.boards, None, self._state.player_states
         plain = no_delta = False
         defined_at: Position | None = None
         width = cost = spent = 0
@@ -176,6 +204,8 @@ class Fold:
             if type(fact) is not ScoreSubmitted:
                 return place, spent
             if fact.attributes and not self._state.knows(fact.player, fact.attributes):
+                return place, spent
+            if fact.player in unranked:
                 return place, spent
             if fact.board != seen:
                 seen = fact.board
@@ -272,7 +302,7 @@ class Fold:
         begun = MoveBatch(entries, at=after)
         paused_at = IN_MOVES_COST_MAX
         for recorded in facts:
-            await self._fold_one(begun, recorded)
+            await self.fold_one(begun, recorded)
             if len(begun.moves) >= paused_at and not self._index.immediate:
                 paused_at = len(begun.moves) + IN_MOVES_COST_MAX
                 await asyncio.sleep(0)  # Such a state is behind the one that readers ask.
@@ -292,7 +322,42 @@ class Fold:
         )
         if moved is None:
             return None
-        return {judged.position: _receipt(judged, moved) for judged in begun.judged}
+        return {
+            judged.position: _receipt(
+                judged,
+                [
+                    moved[outcome.move]
+                    if outcome.unseen is None
+                    else await self._moved_unseen(outcome.unseen, judged.standing, through)
+                    for outcome in judged.outcomes.values()
+                ],
+            )
+            for judged in begun.judged
+        }
+
+    async def _moved_unseen(
+        self, unseen: "_Unseen", standing: PlayerStanding, at: Position
+    ) -> Moved:
+        """Return the ranks that a player without one is told: none, or those of its own world."""
+        total = await self._index.count(unseen.opened.ranking, at=at)
+        if standing != "shadowed":
+            return Moved(None, None, total)
+        before = await self._rank_among(unseen.opened, unseen.before, at)
+        after = await self._rank_among(unseen.opened, unseen.after, at)
+        return Moved(before, after, total + (after is not None))
+
+    async def _rank_among(
+        self, opened: OpenedWindow, order_key: bytes | None, at: Position
+    ) -> Rank | None:
+        """Return the rank that an entry would have among the players that are ranked."""
+        if order_key is None:
+            return None
+        ranking, order, ties = opened.ranking, opened.terms.order, opened.terms.board.ties
+        if ties is TieRule.DENSE:
+            return Rank(await self._index.scores_below(ranking, order_key, at) + 1)
+        if ties is not TieRule.ORDINAL:
+            order_key = order.floor(order.scores(order_key))
+        return Rank(await self._index.count_below(ranking, order_key, at=at) + 1)
 
     async def entries_of(self, facts: Sequence[Recorded], *, after: Position) -> "Entries":
         """Fetch at once the entries that submissions are most likely to touch.
@@ -304,7 +369,7 @@ class Fold:
             fact = recorded.fact
             if is_submission(fact) and fact.board in self._state.boards:
                 for _, ranking, _ in self._state.boards[fact.board].windows.values():
-                    likely[ranking, fact.player] = None
+                    likely[self.home(ranking, fact.player), fact.player] = None
             likely |= dict.fromkeys(self._in_segments(fact))
         places = list(likely)
         found = await self._index.order_keys(places, at=after)
@@ -319,9 +384,9 @@ class Fold:
         changed = differing(known, change.attributes_after(known))
         for page in self._state.concerned(change.player, changed) if changed else ():
             for _, ranking, _ in page.windows.values():
-                yield ranking, change.player
+                yield self.home(ranking, change.player), change.player
 
-    async def _fold_one(self, begun: MoveBatch, recorded: Recorded) -> None:
+    async def fold_one(self, begun: MoveBatch, recorded: Recorded) -> None:
         """Fold a fact by the handler of its kind; the others change profiles or the state alone."""
         handler = _HANDLERS.get(type(recorded.fact))
         if handler is not None:
@@ -392,6 +457,37 @@ class Fold:
         """Apply a fact to the state."""
         self._state.note(recorded)
 
+    @property
+    def state(self) -> State:
+        """The state that facts are folded into."""
+        return self._state
+
+    @property
+    def index(self) -> RankIndex:
+        """The index that the moves are for."""
+        return self._index
+
+    def _board_of(self, ranking: Ranking) -> str:
+        """Return the board of a ranking, also of a draft."""
+        board = ranking.board
+        return board.partition(":")[2] if board.startswith(DRAFT) else board
+
+    async def entry(
+        self, begun: MoveBatch, ranking: Ranking, player: str
+    ) -> tuple[bytes, bytes | None] | None:
+        """Return a player's order key and metadata, as the facts so far have made them."""
+        order_key = await self._entry(begun, (ranking, player))
+        if order_key is None:
+            return None
+        return order_key, await self._beside(begun, (ranking, player))
+
+    def home(self, ranking: Ranking, player: str) -> Ranking:
+        """Return the ranking that holds a player's entry: itself, or its unseen twin."""
+        if not self._state.player_states:
+            return ranking
+        state = self._state.player_state(player, self._board_of(ranking))
+        return ranking if state is None else ranking.unseen
+
     def open_windows(self, board: str) -> Sequence[OpenedWindow]:
         """Return the open windows of a board; none if it is unknown."""
         page = self._state.boards.get(board)
@@ -399,7 +495,8 @@ class Fold:
 
     async def scores_of(self, begun: MoveBatch, opened: OpenedWindow, player: str) -> Scores | None:
         """Return a player's scores in a window, as the facts so far have made them."""
-        return opened.terms.scores(await self._entry(begun, (opened.ranking, player)))
+        place = (self.home(opened.ranking, player), player)
+        return opened.terms.scores(await self._entry(begun, place))
 
     async def set_scores(
         self,
@@ -410,7 +507,8 @@ class Fold:
         position: Position,
     ) -> None:
         """Give a player other scores in a window; its metadata stays."""
-        page, place = self._state.boards[opened.ranking.board], (opened.ranking, player)
+        page = self._state.boards[self._board_of(opened.ranking)]
+        place = (self.home(opened.ranking, player), player)
         metadata = await self._beside(begun, place)
         order_key = opened.terms.order.key(scores, position)
         segments = self._state.segments(page, player)
@@ -425,11 +523,13 @@ class Fold:
         recorded: Recorded,
         *,
         refused: Set[str] = frozenset(),
+        again: bool = False,
     ) -> None:
         """Judge a submission in every window that is open, but for those that refused it before.
 
-        No clock is read. A window closes by a fact, which a node appends before any fact past the
-        end; so no submission falls between two windows, also of a node that was behind.
+        ``again`` if it was admitted before, when its turn came. No clock is read. A window closes
+        by a fact, which a node appends before any fact past the end; so no submission falls between
+        two windows, also of a node that was behind.
         """
         page = self._state.boards.get(fact.board)
         if page is None or not counts_on(page, fact):
@@ -438,12 +538,17 @@ class Fold:
         self._state.enter(page, fact.player)
         await self.change_profile(begun, recorded)
         segments = self._state.segments(page, fact.player)
+        barred = None if again else self._state.admit(fact, recorded)
         outcomes: dict[str, _Outcome] = {}
         for name, opened in page.windows.items():
             if name in refused:
                 continue
-            outcomes[name] = await self._judge(begun, opened, fact, recorded.position, segments)
-        begun.judged.append(_Judged(page, fact, recorded.position, outcomes))
+            outcomes[name] = await self._judge(
+                begun, opened, fact, recorded.position, segments, barred
+            )
+        state = self._state.player_state(fact.player, fact.board)
+        standing = "active" if state is None else state.state
+        begun.judged.append(_Judged(page, fact, recorded.position, outcomes, standing))
 
     async def _judge(
         self,
@@ -452,18 +557,26 @@ class Fold:
         fact: ScoreSubmitted,
         position: Position,
         segments: Sequence[str],
+        barred: Verdict | None,
     ) -> _Outcome:
-        window, terms, place = opened.window, opened.terms, (opened.ranking, fact.player)
-        order_key = await self._entry(begun, place)
-        before = terms.scores(order_key)
-        verdict = judge(terms.board, fact, before)
+        window, terms, player = opened.window, opened.terms, fact.player
+        place = (self.home(opened.ranking, player), player)
+        seen, known = place[0] is opened.ranking, await self._entry(begun, place)
+        before = terms.scores(known)
+        verdict = barred or judge(terms.board, fact, before)
         if not isinstance(verdict, Counted):
-            asked = begun.ask(place, terms.board.ties)
-            return _Outcome(window.id, verdict, before, before, asked)
+            asked = begun.ask(place, terms.board.ties) if seen else -1
+            unseen = None if seen else _Unseen(opened, known, known)
+            return _Outcome(window.id, verdict, before, before, asked, unseen)
+        order_key = known
         if verdict.moved or order_key is None:
             order_key = terms.order.key(verdict.scores, position)
-        move = self._place(begun, opened, fact.player, order_key, fact.metadata, segments)
-        return _Outcome(window.id, verdict, before, verdict.scores, move)
+        metadata = fact.metadata
+        if fact.overrides and metadata is None and known is not None:
+            metadata = await self._beside(begun, place)
+        move = self._place(begun, opened, player, order_key, metadata, segments)
+        unseen = None if seen else _Unseen(opened, known, order_key)
+        return _Outcome(window.id, verdict, before, verdict.scores, move, unseen)
 
     def _place(
         self,
@@ -475,11 +588,26 @@ class Fold:
         segments: Sequence[str],
     ) -> int:
         """Put an entry into a window and the segments of its player; return its first move."""
-        ties = opened.terms.board.ties
-        move = begun.put((opened.ranking, player), order_key, metadata, ties)
+        ties, home = opened.terms.board.ties, self.home(opened.ranking, player)
+        if home is not opened.ranking:
+            begun.opened[home] = opened.terms.shape
+        move = begun.put((home, player), order_key, metadata, ties)
         for segment in segments:
-            _put_in_segment(begun, opened, segment, player, order_key, metadata)
+            self._put_in_segment(begun, opened, segment, player, order_key, metadata)
         return move
+
+    def _put_in_segment(
+        self,
+        begun: MoveBatch,
+        opened: OpenedWindow,
+        segment: str,
+        player: str,
+        order_key: bytes,
+        metadata: bytes | None,
+    ) -> None:
+        ranking = self.home(_in_segment(opened.ranking, segment), player)
+        begun.opened[ranking] = opened.terms.shape
+        begun.put((ranking, player), order_key, metadata)
 
     async def _entry(self, begun: MoveBatch, place: Place) -> bytes | None:
         if place not in begun.entries and place[0] in begun.fresh:
@@ -530,17 +658,18 @@ class Fold:
         old: Sequence[str],
         new: Sequence[str],
     ) -> None:
-        place = (opened.ranking, player)
+        place = (self.home(opened.ranking, player), player)
         order_key = await self._entry(begun, place)
         if order_key is None:
             return
         for segment in old:
             if segment not in new:
-                begun.put((_in_segment(opened.ranking, segment), player), None)
+                left = self.home(_in_segment(opened.ranking, segment), player)
+                begun.put((left, player), None)
         metadata = await self._beside(begun, place)
         for segment in new:
             if segment not in old:
-                _put_in_segment(begun, opened, segment, player, order_key, metadata)
+                self._put_in_segment(begun, opened, segment, player, order_key, metadata)
 
 
 IN_MOVES_COST_MAX = 1_024
@@ -632,19 +761,6 @@ def in_terms_of(page: BoardState, fact: ScoreSubmitted) -> ScoreSubmitted:
     return msgspec.structs.replace(fact, scores=(), delta=None)
 
 
-def _put_in_segment(
-    begun: MoveBatch,
-    opened: OpenedWindow,
-    segment: str,
-    player: str,
-    order_key: bytes,
-    metadata: bytes | None,
-) -> None:
-    ranking = _in_segment(opened.ranking, segment)
-    begun.opened[ranking] = opened.terms.shape
-    begun.put((ranking, player), order_key, metadata)
-
-
 # ---------------------------------------------------------------- handlers of fact kinds
 
 Handle = Callable[[Fold, MoveBatch, Any, Recorded], Awaitable[None]]
@@ -676,7 +792,7 @@ def is_barrier(fact: Fact) -> bool:
     return handler is not None and handler.barrier
 
 
-register_fold(ScoreSubmitted, fold=Fold.submit)
+register_fold(ScoreSubmitted, ScoreAdjusted, fold=Fold.submit)
 register_fold(BoardDefined, BoardRedefined, fold=Fold.define, barrier=True)
 register_fold(BoardRetired, fold=Fold.retire, barrier=True)
 register_fold(WindowOpened, fold=Fold.open_window)
@@ -717,7 +833,8 @@ class PartedReceipts(Mapping[Position, Receipt]):
 
 def _receipt(judged: _Judged, moved: Sequence[Moved]) -> Receipt:
     windows = {
-        name: _in_window(outcome, moved[outcome.move]) for name, outcome in judged.outcomes.items()
+        name: _in_window(outcome, each)
+        for (name, outcome), each in zip(judged.outcomes.items(), moved, strict=True)
     }
     fact, decimals = judged.fact, judged.page.board.decimals
     return Receipt(

@@ -73,7 +73,7 @@ class Projector:
         """Whether readers do not run between two parts: they use another state, which is ahead."""
         self._awaited: dict[asyncio.Future[None], Position] = {}
         self._ledger = ledger
-        self._fold = Fold(index, state, self._redefine)
+        self._fold = Fold(index, state, self._redefine, ledger)
         self.parted, self.entries_of = self._fold.parted, self._fold.entries_of
         self.begin, self.apply = self._fold.begin, self._fold.apply
 
@@ -204,7 +204,7 @@ class Projector:
         board = Board.define(fact.board, fact.definition)
         draft = _prepared(self.drafts, recorded)
         final = fact.refusals_final
-        if draft is not None and (draft.board, draft.refusals_final) != (board, final):
+        if draft is not None and not draft.fits(board, final, self.state):
             await draft.discard()
             draft = None
         if draft is None and refolded(page.board, board):
@@ -213,14 +213,13 @@ class Projector:
                 self.index,
                 page,
                 board,
-                player_boards=self.state.player_boards,
+                state=self.state,
                 refusals_final=final,
-                wrong_times=self.state.wrong_times,
             )
         if draft is not None:
             await draft.catch_up(through=Position(recorded.position - 1))
             await draft.adopt(begun, fact, recorded.at)
-        return draft is not None and draft.player_boards is self.state.player_boards
+        return draft is not None and draft.state is self.state
 
     async def _correct(self, begun: MoveBatch, recorded: Recorded, fact: WindowsCorrected) -> None:
         drafts = _prepared(self.corrections, recorded)
@@ -252,7 +251,7 @@ def keyed(
     kept = [
         recorded.position
         for recorded in facts
-        if type(recorded.fact) is ScoreSubmitted  # The fastest form, for every fact there is.
+        if isinstance(recorded.fact, ScoreSubmitted)
         and recorded.fact.key is not None
         and recorded.position > after
         and recorded.position in receipts

@@ -16,6 +16,14 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from rankd.core.fold import in_terms_of
+from rankd.core.player_history import (
+    NOT_REFUSED,
+    REFUSED,
+    PlayerHistory,
+    WindowRefusal,
+    corrections_of,
+    facts_of_player,
+)
 from rankd.core.state import BoardState, State
 from rankd.core.window_schedule import NEVER
 from rankd.model.board import Board, ScoreRule, Scores
@@ -35,29 +43,15 @@ FACTS_TOGETHER_MAX = 1_000
 """Facts read at once while totals are folded."""
 
 
-class WindowRefusal(NamedTuple):
-    """Which windows refused a submission when its turn came."""
-
-    everywhere: bool
-    """Whether all of those open did, or none was open: it was answered ``applied: "no"``."""
-    windows: frozenset[str] = frozenset()
-    """The names of those that did."""
-
-    def holds_in(self, window: str) -> bool:
-        """Whether the submission never counts in a window of this name."""
-        return self.everywhere or window in self.windows
-
-
-NOT_REFUSED = WindowRefusal(False)
-REFUSED = WindowRefusal(True)
-
-
 class RefusalReplay:
     """Judges a board's submissions as they were judged, given its facts in order."""
 
-    def __init__(self, ledger: LedgerReader, page: BoardState) -> None:
+    def __init__(self, ledger: LedgerReader, page: BoardState, state: State) -> None:
         self._ledger = ledger
         self._name, self._since = page.board.name, page.since
+        self._living, self._living_state = page, state
+        self._corrected = state.corrected(page.board.name)
+        self._histories: dict[str, Mapping[Position, WindowRefusal]] = {}
         self._defined_at = [*(position for position, _ in page.earlier), page.defined_at]
         self._state = State()
         self._page = page
@@ -88,8 +82,27 @@ class RefusalReplay:
                 return REFUSED if alone or not page.windows else NOT_REFUSED
             if self._reach.stays_within(page.board):
                 return NOT_REFUSED
+            if self._corrected:
+                return await self._refusal_in_history(recorded.position, fact.player)
             self._totals = await self._totals_before(recorded.position)
         return self._totals.submit(recorded, page, fact)
+
+    async def _refusal_in_history(self, position: Position, player: str) -> WindowRefusal:
+        """Return where a submission was refused, on a board with retractions.
+
+        The player's total was another one before each of them, so its history is folded again.
+        """
+        known = self._histories.get(player)
+        if known is None:
+            known = self._histories[player] = await self._refusals_of(player)
+        return known.get(position, NOT_REFUSED)
+
+    async def _refusals_of(self, player: str) -> Mapping[Position, WindowRefusal]:
+        page, state = self._living, self._living_state
+        head = await self._ledger.head()
+        facts = await facts_of_player(self._ledger, page, player, through=head)
+        corrections = corrections_of(state, page, facts)
+        return PlayerHistory(page, facts, corrections, state.wrong_times).refusals
 
     async def _totals_before(self, position: Position) -> "_Totals":
         """Return every player's scores as they were just before a position."""

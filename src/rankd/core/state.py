@@ -14,6 +14,17 @@ from datetime import timedelta
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
+
+from rankd.core.corrections import (
+    PlayerState,
+    PlayerStates,
+    PositionLog,
+    Retraction,
+    Review,
+    state_on,
+    states_after,
+)
 from rankd.core.player_boards import PlayerBoards
 from rankd.errors import UnknownBoard, UnknownWindow
 from rankd.model.board import Board, Scores
@@ -24,16 +35,22 @@ from rankd.model.facts import (
     BoardRedefined,
     BoardRetired,
     ClosedWindow,
+    Edition,
     ExpiringKeyCreated,
     Fact,
     KeyCreated,
     KeyRevoked,
     KeysUsed,
     OpenWindow,
+    PlayerStateSet,
     Position,
     Profile,
     ProfileChange,
     Recorded,
+    RetractionUndone,
+    ReviewDecided,
+    ScoresRetracted,
+    ScoreSubmitted,
     TimeCorrected,
     WindowDropped,
     WindowOpened,
@@ -43,6 +60,7 @@ from rankd.model.facts import (
 )
 from rankd.model.order import Order
 from rankd.model.standing import TieRule
+from rankd.model.submission import PLAYER_BANNED, Held, Rejected
 from rankd.model.window import (
     Instant,
     ListedWindow,
@@ -551,6 +569,20 @@ class State:
         """When keys were used last, as far as that is recorded, by their ids."""
         self.locked = False
         """Whether there was ever a key: revoking the last one opens nothing."""
+        self.player_states: dict[str, PlayerStates] = {}
+        """Of the players that are banned, hidden or shadowed somewhere."""
+        self.players_timed: dict[str, None] = {}
+        """Those of them with a state that ends by itself."""
+        self.retractions: dict[Position, Retraction] = {}
+        """In the order of the ledger, those that were taken back included."""
+        self.reviews: dict[Position, Review] = {}
+        """Of submissions that were held or flagged, by their positions."""
+        self.last_correction = Position(0)
+        """Where the last retraction, approval or state of a player was recorded."""
+        self.refused = PositionLog()
+        """The submissions that a rule, or the state of their player, refused."""
+        self.editions: dict[tuple[str, str], tuple[Position, ...]] = {}
+        """By board and closed window, the corrections that made another edition of it."""
         self.profiled_at = Position(0)
         """The position of the last profile change, for caches of display names."""
         self.wrong_times: tuple[WrongTime, ...] = ()
@@ -569,6 +601,10 @@ class State:
         state.keys = dict(self.keys)
         state.names = dict(self.names)
         state.keys_created, state.keys_used = dict(self.keys_created), dict(self.keys_used)
+        state.player_states, state.editions = dict(self.player_states), dict(self.editions)
+        state.players_timed = dict(self.players_timed)
+        state.retractions, state.reviews = dict(self.retractions), dict(self.reviews)
+        state.refused = self.refused.copy()
         state.journal = None
         state.forget_segmented()
         return state
@@ -645,6 +681,60 @@ class State:
         if (handler := _HANDLERS.get(type(fact))) is not None:
             handler(self, fact, recorded)
 
+    # ...... corrections
+
+    def player_state(self, player: str, board: str) -> PlayerState | None:
+        """Return the state of a player on a board; None for an active player."""
+        states = self.player_states.get(player)
+        return None if states is None else state_on(states, board)
+
+    def timed_states(self) -> list[tuple[str, PlayerState]]:
+        """Return the states of players that end by themselves."""
+        timed = (
+            (player, one) for player in self.players_timed for one in self.player_states[player]
+        )
+        return [(player, one) for player, one in timed if one.until is not None]
+
+    def admit(self, fact: ScoreSubmitted, recorded: Recorded) -> Rejected | Held | None:
+        """Return why a submission does not count, None if it does. Once for each, in order.
+
+        Rules and the states of players decide it, and neither depends on an index.
+        """
+        state = self.player_state(fact.player, fact.board) if self.player_states else None
+        if state is not None and state.state == "banned" and not fact.overrides:
+            self._refuse(recorded.position)
+            return PLAYER_BANNED
+        return None
+
+    def counts(self, position: Position) -> bool:
+        """Whether a submission was neither refused by a rule or its player's state, nor is held."""
+        review = self.reviews.get(position)
+        held = review is not None and review.was_held and review.approved_at is None
+        return not held and position not in self.refused
+
+    def corrected(self, board: str) -> bool:
+        """Whether submissions to a board were retracted, or held and approved."""
+        return any(one.fact.board in (None, board) for one in self.retractions.values()) or any(
+            one.board == board and one.was_held and one.approved_at is not None
+            for one in self.reviews.values()
+        )
+
+    def edition(self, board: str, window: str) -> int:
+        """Return the number of the present edition of a closed window, counted from 1."""
+        return 1 + len(self.editions.get((board, window), ()))
+
+    def _refuse(self, position: Position) -> None:
+        if self.journal is not None:
+            self.journal.keep_length(self.refused)
+        self.refused.add(position)
+
+    def add_editions(self, editions: Iterable[Edition], position: Position) -> None:
+        """Note the closed windows that a correction changes."""
+        for board, window in ((one.board, one.window) for one in editions):
+            self.put(
+                "editions", (board, window), (*self.editions.get((board, window), ()), position)
+            )
+
     # ...... changes, which a savepoint undoes
 
     def change_profile(self, change: ProfileChange, position: Position | None = None) -> None:
@@ -696,6 +786,7 @@ class Journal:
     def __init__(self) -> None:
         self._before: list[tuple[dict[Any, Any], Hashable, object]] = []
         self._pages: set[str] = set()
+        self._lengths: dict[int, tuple[PositionLog, int]] = {}
 
     def keep(self, rows: dict[Any, Any], key: Hashable) -> None:
         """Keep an item, or its absence, before it is changed."""
@@ -707,8 +798,14 @@ class Journal:
             self._pages.add(name)
             self._before.append((boards, name, page.copy()))
 
+    def keep_length(self, log: PositionLog) -> None:
+        """Keep the length of a log, the first time it is to grow."""
+        self._lengths.setdefault(id(log), (log, len(log)))
+
     def undo(self) -> None:
         """Put all values back, newest first."""
+        for log, length in self._lengths.values():
+            log.truncate(length)
         for rows, key, value in reversed(self._before):
             if value is _ABSENT:
                 rows.pop(key, None)
@@ -830,6 +927,55 @@ def _revoke_key(state: State, fact: KeyRevoked, _recorded: Recorded) -> None:
     for table in ("keys_created", "keys_used"):
         times = getattr(state, table)
         state.assign(table, {id: at for id, at in times.items() if id != fact.id})
+
+
+@state_handler(PlayerStateSet)
+def _set_player_state(state: State, fact: PlayerStateSet, recorded: Recorded) -> None:
+    before = state.player_states.get(fact.player, ())
+    states = states_after(before, fact, recorded.position)
+    state.assign("last_correction", recorded.position)
+    if states:
+        state.put("player_states", fact.player, states)
+    else:
+        state.remove("player_states", fact.player)
+    if any(one.until is not None for one in states):
+        state.put("players_timed", fact.player, None)
+    else:
+        state.remove("players_timed", fact.player)
+
+
+@state_handler(ScoresRetracted)
+def _retract(state: State, fact: ScoresRetracted, recorded: Recorded) -> None:
+    state.put("retractions", recorded.position, Retraction(recorded.position, fact))
+    state.assign("last_correction", recorded.position)
+    state.add_editions(fact.editions, recorded.position)
+
+
+@state_handler(RetractionUndone)
+def _undo_retraction(state: State, fact: RetractionUndone, recorded: Recorded) -> None:
+    retraction = state.retractions.get(fact.retraction)
+    if retraction is not None and retraction.in_force:
+        undone = retraction._replace(undone=recorded.position)
+        state.put("retractions", fact.retraction, undone)
+        state.assign("last_correction", recorded.position)
+        state.add_editions(fact.editions, recorded.position)
+
+
+@state_handler(ReviewDecided)
+def _decide_review(state: State, fact: ReviewDecided, recorded: Recorded) -> None:
+    review = state.reviews.get(fact.submission)
+    if review is None or review.decided_at is not None:
+        return
+    decided = msgspec.structs.replace(
+        review,
+        state="approved" if fact.approved else "rejected",
+        decided_at=recorded.position,
+        decided_by=fact.actor,
+        why=fact.reason,
+    )
+    state.put("reviews", fact.submission, decided)
+    state.assign("last_correction", recorded.position)
+    state.add_editions(fact.editions, recorded.position)
 
 
 # -------------------------------------------------------------------------- attributes

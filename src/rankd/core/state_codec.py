@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from rankd.core.corrections import PlayerState, Retraction, Review
 from rankd.core.player_boards import PlayerBoards
 from rankd.core.state import BoardState, OpenedWindow, SealedWindow, State, Terms
 from rankd.errors import SnapshotDamaged
@@ -21,12 +22,16 @@ from rankd.model.facts import (
     OpenWindow,
     Position,
     Profile,
+    ScoresRetracted,
     WrongTime,
 )
 from rankd.model.window import Instant, Window
 from rankd.ports import Ranking
 
 VERSION = 1
+
+POSITIONS_PER_FRAME = 65_536
+"""Half a megabyte."""
 
 PLAYERS_PER_FRAME = 4_096
 """Encoding so many holds the interpreter for about a millisecond."""
@@ -95,6 +100,22 @@ class NotedWrongTimes(msgspec.Struct, tag="wrong_times", array_like=True):
     stretches: tuple[WrongTime, ...]
 
 
+class CorrectionsFrame(msgspec.Struct, tag="corrections", array_like=True):
+    """Retractions, reviews, states of players, and editions of closed windows."""
+
+    retractions: list[tuple[Position, ScoresRetracted, Position | None]]
+    reviews: list[Review]
+    player_states: dict[str, tuple[PlayerState, ...]]
+    editions: list[tuple[str, str, tuple[Position, ...]]]
+    last_correction: Position
+
+
+class RefusedFrame(msgspec.Struct, tag="refused", array_like=True):
+    """Positions of submissions that were refused, eight bytes each."""
+
+    positions: bytes
+
+
 class ProfilesFrame(msgspec.Struct, tag="profiles", array_like=True):
     """Some players' profiles, or some players and the boards with segments they submitted to.
 
@@ -117,6 +138,8 @@ Frame = (
     | ExpiringKeysFrame
     | BoardFrame
     | NotedWrongTimes
+    | CorrectionsFrame
+    | RefusedFrame
     | ProfilesFrame
     | FriendsFrame
 )
@@ -144,6 +167,7 @@ def take_notes(state: State, heading: Heading) -> Iterator[bytes]:
     ]
     if state.wrong_times:
         few.append(NotedWrongTimes(state.wrong_times))
+    few += _note_corrections(state)
     return _frames(heading, few, dict(state.profiles), state.player_boards.copy())
 
 
@@ -171,6 +195,18 @@ def _note_keys(state: State) -> list[Frame]:
     others = [key for key in state.keys.values() if not isinstance(key, ExpiringKeyCreated)]
     noted = KeysFrame(others, state.locked, dict(state.keys_created), dict(state.keys_used))
     return [noted, ExpiringKeysFrame(expiring)] if expiring else [noted]
+
+
+def _note_corrections(state: State) -> Iterator[Frame]:
+    if state.last_correction or state.reviews:
+        yield CorrectionsFrame(
+            [(one.position, one.fact, one.undone) for one in state.retractions.values()],
+            list(state.reviews.values()),
+            dict(state.player_states),
+            [(*place, positions) for place, positions in state.editions.items()],
+            state.last_correction,
+        )
+    yield from map(RefusedFrame, state.refused.frames(POSITIONS_PER_FRAME))
 
 
 def _note_page(page: BoardState) -> BoardFrame:
@@ -209,20 +245,16 @@ def read_notes(frames: Iterable[bytes]) -> DecodedState:
             match frame:
                 case Heading():
                     heading = frame
-                case KeysFrame(keys, locked, created, used):
-                    state.keys |= {key.digest: key for key in keys}
-                    state.locked, state.keys_created, state.keys_used = locked, created, used
-                case ExpiringKeysFrame(keys):
-                    state.keys |= {key.digest: key for key in keys}
+                case KeysFrame() | ExpiringKeysFrame():
+                    _read_keys(state, frame)
                 case BoardFrame():
                     state.boards[frame.name] = _read_page(frame)
                 case NotedWrongTimes(stretches):
                     state.wrong_times = stretches
-                case ProfilesFrame(profiles, player_boards):
-                    state.profiles |= {id: Profile(name, known) for id, name, known in profiles}
-                    state.names |= {id: name for id, name, _ in profiles if name is not None}
-                    living = {page.since for page in state.boards.values()} if player_boards else ()
-                    state.player_boards.update(player_boards, living)
+                case CorrectionsFrame() | RefusedFrame():
+                    _read_corrections(state, frame)
+                case ProfilesFrame():
+                    _read_profiles(state, frame)
                 case FriendsFrame(friends):
                     for id, several in friends:
                         state.profiles[id] = state.profile(id)._replace(friends=several)
@@ -232,6 +264,37 @@ def read_notes(frames: Iterable[bytes]) -> DecodedState:
         raise SnapshotDamaged("the notes beside the index are of another version")
     state.profiled_at = heading.profiled_at
     return DecodedState(heading, state)
+
+
+def _read_keys(state: State, noted: KeysFrame | ExpiringKeysFrame) -> None:
+    state.keys |= {key.digest: key for key in noted.keys}
+    if isinstance(noted, KeysFrame):
+        state.locked = noted.locked
+        state.keys_created, state.keys_used = noted.created, noted.used
+
+
+def _read_profiles(state: State, noted: ProfilesFrame) -> None:
+    state.profiles |= {id: Profile(name, known) for id, name, known in noted.profiles}
+    state.names |= {id: name for id, name, _ in noted.profiles if name is not None}
+    living = {page.since for page in state.boards.values()} if noted.player_boards else ()
+    state.player_boards.update(noted.player_boards, living)
+
+
+def _read_corrections(state: State, noted: CorrectionsFrame | RefusedFrame) -> None:
+    if isinstance(noted, RefusedFrame):
+        state.refused.extend(noted.positions)
+        return
+    state.retractions = {at: Retraction(at, fact, undone) for at, fact, undone in noted.retractions}
+    state.reviews = {review.position: review for review in noted.reviews}
+    state.player_states = noted.player_states
+    timed = (
+        player
+        for player, several in noted.player_states.items()
+        if any(one.until for one in several)
+    )
+    state.players_timed = dict.fromkeys(timed)
+    state.editions = {(board, window): at for board, window, at in noted.editions}
+    state.last_correction = noted.last_correction
 
 
 def _read_page(noted: BoardFrame) -> BoardState:

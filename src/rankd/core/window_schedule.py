@@ -1,4 +1,4 @@
-"""When windows open, close and are dropped: the facts that are due, and when the next ones are.
+"""When windows open, close and are dropped, and states of players end: the facts that are due.
 
 A window rolls over by a fact with a key of its own, so it does so once, on whichever node. The cost
 follows the windows that are due: due times are in heaps, and only boards with changed windows are
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
+from rankd.core.corrections import ended_by, next_end
 from rankd.core.state import BoardState, State
 from rankd.core.steady_clock import CertainTime
 from rankd.model.board import Board
@@ -103,7 +104,7 @@ class Schedule:
         facts: list[Fact] = []
         for page in filter(None, map(state.boards.get, sorted(self._taken))):
             facts += [*turns_of(page, now), *_drops_of(page, through)]
-        return facts
+        return [*facts, *ended_by(state.timed_states(), now)]
 
     def next(
         self,
@@ -120,7 +121,8 @@ class Schedule:
         drop_at = self._drops.next()
         if drop_at != NEVER and lasted is not None:
             drop_at = max(drop_at, lasted.again_at)
-        return min(self._turns.next(), drop_at)
+        state_end = next_end(state.timed_states())
+        return min(self._turns.next(), drop_at, NEVER if state_end is None else state_end)
 
     def _work_out(self, state: State, now: Instant, boards: Iterable[str] | None) -> None:
         """Find out when the boards are due that have changed."""

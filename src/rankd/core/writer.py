@@ -43,7 +43,14 @@ from rankd.errors import (
     TooManySegmentValues,
 )
 from rankd.model.board import Board
-from rankd.model.facts import Fact, Position, Recorded, ScoreSubmitted, is_submission
+from rankd.model.facts import (
+    Fact,
+    PlayerStateSet,
+    Position,
+    Recorded,
+    ScoreSubmitted,
+    is_submission,
+)
 from rankd.model.receipt import Receipt
 from rankd.model.window import Instant
 from rankd.ports import Appended, Clock, FirstUse, Ledger, ReopenableLedger, Spool, StoredReceipt
@@ -526,7 +533,8 @@ class Writer:
             raise _broken(exc) from exc
         self.link = appended.link
         now = max(now, appended.at)
-        if (boards := _changed_boards(batch)) or now >= self._turn_at:
+        boards = _changed_boards(batch)
+        if boards or now >= self._turn_at or _sets_states(batch):
             self._look_ahead(now, boards=boards)
             self._wake.set()  # Rankings may be dropped: see `_rest`.
         answers: Sequence[WriteResult]
@@ -628,6 +636,11 @@ def _changed_boards(batch: Sequence[Fact]) -> set[str]:
     return {
         fact.board for fact in batch if type(fact) is not ScoreSubmitted and hasattr(fact, "board")
     }
+
+
+def _sets_states(batch: Sequence[Fact]) -> bool:
+    """Whether a fact may change when the state of a player ends."""
+    return any(type(fact) is PlayerStateSet for fact in batch)
 
 
 def _retrieve(done: "asyncio.Future[Any]") -> None:

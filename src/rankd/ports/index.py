@@ -24,6 +24,31 @@ class Ranking(msgspec.Struct, frozen=True, gc=False):
     """An attribute and its value, ``region:eu``; None for all players."""
 
     @property
+    def unseen(self) -> "Ranking":
+        """The twin that holds the entries of players that are banned, hidden or shadowed."""
+        return Ranking(self.board, self.window, f"{_UNSEEN}{self.segment or ''}")
+
+    @property
+    def seen(self) -> "Ranking | None":
+        """The ranking that this is the unseen twin of; None for any other."""
+        if self.segment is None or not self.segment.startswith(_UNSEEN):
+            return None
+        return Ranking(self.board, self.window, self.segment.removeprefix(_UNSEEN) or None)
+
+    def replaced(self, edition: int) -> "Ranking":
+        """Return the ranking of the entries that this one had in an edition and has no more."""
+        return Ranking(self.board, self.window, f"{_EDITION}{edition}:{self.segment or ''}")
+
+    def added(self, edition: int) -> "Ranking":
+        """Return the ranking of the players that had no entry in an edition and have one now."""
+        return Ranking(self.board, self.window, f"{_ADDED}{edition}:{self.segment or ''}")
+
+    @property
+    def readable(self) -> bool:
+        """Whether readers can name it: neither unseen nor a part of an edition."""
+        return self.segment is None or not self.segment.startswith(_INTERNAL)
+
+    @property
     def identity(self) -> str:
         """The id in cursors and between nodes. Never change it: both outlive a version of rankd."""
         return f"{self.board}/{self.window}/{self.segment or ''}"
@@ -57,6 +82,12 @@ class Move(NamedTuple):
 
 STAY = b""
 """The player's present order key. No real order key is empty."""
+
+
+_INTERNAL = "\x1f"  # No segment that readers can name begins with it.
+_UNSEEN = f"{_INTERNAL}unseen:"
+_EDITION = f"{_INTERNAL}edition:"
+_ADDED = f"{_INTERNAL}added:"
 
 
 DRAFT = "\x1f"

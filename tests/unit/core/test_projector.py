@@ -77,9 +77,7 @@ async def test_a_draft_for_a_later_definition_is_left_alone() -> None:
     for prepared in (5, 6):
         page = projector.state.boards["b"]
         board = Board.define("b", {"rule": "latest", "windows": ["all"]})
-        draft = BoardRebuild(
-            ledger, projector.index, page, board, player_boards=projector.state.player_boards
-        )
+        draft = BoardRebuild(ledger, projector.index, page, board, state=projector.state)
         await draft.catch_up(through=Position(prepared))
         projector.drafts["b"] = draft
         await projector.catch_up(through=Position(prepared))

@@ -16,20 +16,27 @@ from rankd.model.facts import (
     BoardRedefined,
     BoardRetired,
     ClosedWindow,
+    Edition,
     ExpiringKeyCreated,
     Fact,
     FriendsSet,
     KeyCreated,
     KeyRevoked,
     KeysUsed,
+    MetadataSet,
     NameSet,
     OpenWindow,
     PlayerErased,
     PlayerProfiled,
+    PlayerStateSet,
     Position,
     Profile,
     ProfileChange,
     Recorded,
+    RetractionUndone,
+    ReviewDecided,
+    ScoreAdjusted,
+    ScoresRetracted,
     ScoreSubmitted,
     TimeCorrected,
     WindowDropped,
@@ -165,6 +172,8 @@ def test_the_revision_tells_whether_anything_about_boards_or_keys_was_noted_sinc
         assert state.revision == number, fact
 
 
+FIRST_RETRACTION = 31
+
 EVERYTHING = (
     defined("daily:1", "all"),
     ScoreSubmitted("b", "p", (1,), attributes={"region": "eu"}),
@@ -199,6 +208,14 @@ EVERYTHING = (
     defined("daily:2"),
     BoardRedefined("b", defined().definition, windows=(OpenWindow("daily:2"),)),
     PlayerProfiled("p", "Bob"),
+    ScoreAdjusted("b", "p", (1,), attributes={"region": "eu"}),
+    MetadataSet("b", "p", b"1"),
+    PlayerStateSet("p", "banned", until=40),
+    PlayerStateSet("p", "hidden", ("b",)),
+    ScoresRetracted("b", "p", (Position(2),), editions=(Edition("b", "daily:1"),)),
+    RetractionUndone("b", Position(FIRST_RETRACTION), "p"),
+    ReviewDecided("b", "p", Position(2), approved=True),
+    PlayerStateSet("p", "active", ends=Position(FIRST_RETRACTION - 2)),
     BoardRetired("b"),
     defined("daily:3"),
 )
@@ -227,6 +244,7 @@ def note_like_a_fold(state: State, recorded: Recorded) -> None:
 
 
 def test_every_kind_of_fact_is_undone() -> None:
+    assert isinstance(EVERYTHING[FIRST_RETRACTION - 1], ScoresRetracted)
     assert {type(fact) for fact in EVERYTHING} == set(FACTS)
 
 

@@ -639,6 +639,7 @@ def note_all(state: State, facts: Sequence[Recorded]) -> None:
         if page is None or not counts_on(page, fact):
             continue
         state.enter(page, fact.player)
+        state.admit(fact, recorded)
         change = fact.profile_change()
         if change is not None and not state.knows(fact.player, fact.attributes or {}):
             state.change_profile(change)

@@ -330,10 +330,7 @@ async def test_a_draft_that_went_with_the_index_before_is_not_taken_for_an_empty
         await rankd.define("b", BOARD)
         await play(rankd, first=0, many=100)
         page, board = rankd.state.page("b"), Board.define("b", {**BOARD, "direction": "lower"})
-        player_boards = rankd.state.player_boards
-        draft = BoardRebuild(
-            ledger, joint_of(rankd).shared, page, board, player_boards=player_boards
-        )
+        draft = BoardRebuild(ledger, joint_of(rankd).shared, page, board, state=rankd.state)
         await draft.catch_up(through=rankd.position)
         async for _ in rankd.rebuild():
             pass
@@ -354,8 +351,8 @@ async def test_a_draft_that_goes_while_it_is_compared_drops_no_scores(
         await rankd.define("b", BOARD)
         await play(rankd, first=0, many=100)
         page, board = rankd.state.page("b"), Board.define("b", {**BOARD, "direction": "lower"})
-        index, player_boards = joint_of(rankd).shared, rankd.state.player_boards
-        draft = BoardRebuild(ledger, index, page, board, player_boards=player_boards)
+        index = joint_of(rankd).shared
+        draft = BoardRebuild(ledger, index, page, board, state=rankd.state)
         await draft.catch_up(through=rankd.position)
         assert not await draft.dropped_windows(page)
         count = index.count

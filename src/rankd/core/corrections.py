@@ -1,0 +1,219 @@
+"""The state of corrections: retractions, held and flagged submissions, and states of players.
+
+All of it follows from facts alone, so that every process that folds the same ledger has the same.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from rankd.model.facts import (
+    PlayerStanding,
+    PlayerStateSet,
+    Position,
+    Recorded,
+    ScoresRetracted,
+)
+from rankd.model.window import Instant
+
+ReviewState = Literal["held", "flagged", "approved", "rejected"]
+
+
+class Retraction(NamedTuple):
+    """A recorded retraction, and where it was taken back."""
+
+    position: Position
+    fact: ScoresRetracted
+    undone: Position | None = None
+
+    @property
+    def in_force(self) -> bool:
+        """Whether it was not taken back."""
+        return self.undone is None
+
+    def concerns(self, board: str, player: str) -> bool:
+        """Whether it may select submissions of a player to a board."""
+        return self.fact.board in (None, board) and self.fact.player in (None, player)
+
+
+class RetractionFilter:
+    """Tells which submissions to a board the retractions in force select, in O(1) for most."""
+
+    def __init__(self, retractions: Iterable[Retraction], board: str) -> None:
+        self._positions: set[Position] = set()
+        self._by_player: dict[str, list[Retraction]] = {}
+        self._others: list[Retraction] = []
+        for one in retractions:
+            if not one.in_force or one.fact.board not in (None, board):
+                continue
+            if one.fact.positions:
+                self._positions.update(one.fact.positions)
+            elif one.fact.player is not None:
+                self._by_player.setdefault(one.fact.player, []).append(one)
+            else:
+                self._others.append(one)
+
+    def selects(self, recorded: Recorded) -> bool:
+        """Whether a submission counts no more."""
+        if recorded.position in self._positions:
+            return True
+        player: str = recorded.fact.player  # type: ignore[attr-defined]
+        for one in (*self._by_player.get(player, ()), *self._others):
+            if recorded.position < one.position and one.fact.selects(recorded):
+                return True
+        return False
+
+
+class PositionLog:
+    """Positions in the order of the ledger, eight bytes each, which only grows at its end."""
+
+    __slots__ = ("_positions",)
+
+    def __init__(self, positions: Iterable[int] = ()) -> None:
+        self._positions = array("Q", positions)
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    def __contains__(self, position: object) -> bool:
+        assert isinstance(position, int)
+        place = bisect_left(self._positions, position)
+        return place < len(self._positions) and self._positions[place] == position
+
+    def add(self, position: Position) -> None:
+        """Add a position behind all others."""
+        assert not self._positions or self._positions[-1] < position, "positions grow"
+        self._positions.append(position)
+
+    def truncate(self, length: int) -> None:
+        """Forget the positions after the first ``length``."""
+        del self._positions[length:]
+
+    def copy(self) -> "PositionLog":
+        """Return the same positions, to be added to on their own."""
+        return PositionLog(self._positions)
+
+    def frames(self, positions_each: int) -> Iterable[bytes]:
+        """Return the positions as bytes, so many at a time."""
+        for start in range(0, len(self._positions), positions_each):
+            yield self._positions[start : start + positions_each].tobytes()
+
+    def extend(self, frame: bytes) -> None:
+        """Add the positions of a frame."""
+        self._positions.frombytes(frame)
+
+
+class Reason(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A rule that a submission broke: what was observed, and the limit, in the board's units."""
+
+    rule: str
+    observed: int
+    limit: int
+
+
+class Review(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A submission that a rule held, or flagged, with the reasons and the decision."""
+
+    board: str
+    player: str
+    position: Position
+    at: Instant
+    state: ReviewState
+    reasons: tuple[Reason, ...] = ()
+    scores: tuple[int, ...] | None = None
+    delta: int | None = None
+    was_held: bool = True
+    decided_at: Position | None = None
+    decided_by: str | None = None
+    why: str | None = None
+
+    @property
+    def approved_at(self) -> Position | None:
+        """Where it was approved; None if it was not."""
+        return self.decided_at if self.state == "approved" else None
+
+
+class PlayerState(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A state of a player, on some boards or on all, until it is restored or its time is over."""
+
+    state: PlayerStanding
+    since: Position
+    boards: tuple[str, ...] | None = None
+    until: Instant | None = None
+    actor: str | None = None
+    reason: str | None = None
+
+    def covers(self, board: str) -> bool:
+        """Whether it holds on a board."""
+        return self.boards is None or board in self.boards
+
+
+PlayerStates = tuple[PlayerState, ...]
+"""The states of one player, the newest last: the newest that covers a board holds there."""
+
+
+def states_after(before: PlayerStates, fact: PlayerStateSet, position: Position) -> PlayerStates:
+    """Return a player's states after one was set."""
+    if fact.ends is not None:
+        return _settled(tuple(one for one in before if one.since != fact.ends))
+    left = tuple(one for one in (_without(one, fact.boards) for one in before) if one is not None)
+    new = PlayerState(fact.state, position, fact.boards, fact.until, fact.actor, fact.reason)
+    return _settled((*left, new))
+
+
+def state_on(states: PlayerStates, board: str) -> PlayerState | None:
+    """Return the state that holds on a board; None for an active player."""
+    for one in reversed(states):
+        if one.covers(board):
+            return None if one.state == "active" else one
+    return None
+
+
+def _without(one: PlayerState, boards: Sequence[str] | None) -> PlayerState | None:
+    """Return a state on the boards that another one does not replace; None if it has none left."""
+    if boards is None:
+        return None
+    if one.boards is None:
+        return one
+    left = tuple(board for board in one.boards if board not in boards)
+    return msgspec.structs.replace(one, boards=left) if left else None
+
+
+def _settled(states: PlayerStates) -> PlayerStates:
+    """Leave out what changes nothing: active states with no other state below them."""
+    while states and states[0].state == "active":
+        states = states[1:]
+    return states
+
+
+TimedStates = Iterable[tuple[str, PlayerState]]
+"""States that end by themselves, with their players."""
+
+
+def next_end(timed: TimedStates) -> Instant | None:
+    """Return when the first state is over; None if none ever is."""
+    return min((one.until for _, one in timed if one.until is not None), default=None)
+
+
+def ended_by(timed: TimedStates, now: Instant) -> list[PlayerStateSet]:
+    """Return the facts that end the states whose time is over."""
+    return [
+        PlayerStateSet(player, "active", one.boards, ends=one.since, reason="its time is over")
+        for player, one in timed
+        if one.until is not None and one.until <= now
+    ]
+
+
+def shown_state(state: PlayerState) -> dict[str, Any]:
+    """Return a state as moderators see it."""
+    return {
+        "state": state.state,
+        "since": state.since,
+        "until": state.until,
+        "boards": None if state.boards is None else list(state.boards),
+        "actor": state.actor,
+        "reason": state.reason,
+    }

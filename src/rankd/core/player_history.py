@@ -1,0 +1,414 @@
+"""One player's submissions to a board, judged again: its entries, and which windows refused each.
+
+A retraction, and the approval of a held submission, change the past of one player and of nobody
+else: entries do not depend on one another. So the player's own facts are folded again, in order,
+and the result is compared with the index. The cost is that of these facts, not of the board.
+
+The rules are those of the living fold and of a board rebuild:
+
+1. A fact counts in the window that was open at its position, for each recurrence of the board.
+2. It is judged by the definition in force, in terms of which it is read. A redefinition judges the
+   earlier facts of the windows that it changes again, by the narrower of both bounds.
+3. A refusal is final: a submission that a window refused at its own position never counts there,
+   also when a retraction would have made room for it since.
+4. A retracted submission counts until it is retracted; from there on everything is as if it had
+   never counted, but for refusals. A retraction that is taken back is undone in the same way.
+5. A held submission counts from its approval on, at its own position.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import NamedTuple
+
+import msgspec
+
+from rankd.core.corrections import Retraction
+from rankd.core.state import BoardState, State, name_of_window
+from rankd.model.board import Board, Scores
+from rankd.model.facts import (
+    MetadataSet,
+    Position,
+    Recorded,
+    ScoreSubmitted,
+    WrongTime,
+    is_definition,
+    is_submission,
+    right_time,
+)
+from rankd.model.order import Order
+from rankd.model.redefinition import Translation, judging, refolded
+from rankd.model.submission import Counted, Rejected, judge
+from rankd.model.window import Instant
+from rankd.ports import LedgerReader
+
+FACTS_TOGETHER = 1_000
+"""Facts of a player read at once."""
+
+
+class WindowRefusal(NamedTuple):
+    """Which windows refused a submission when its turn came."""
+
+    everywhere: bool
+    """Whether all of those open did, or none was open: it was answered ``applied: "no"``."""
+    windows: frozenset[str] = frozenset()
+    """The names of those that did."""
+
+    def holds_in(self, window: str) -> bool:
+        """Whether the submission never counts in a window of this name."""
+        return self.everywhere or window in self.windows
+
+
+NOT_REFUSED = WindowRefusal(False)
+REFUSED = WindowRefusal(True)
+
+
+class Entry(NamedTuple):
+    """A player's entry in one window."""
+
+    scores: Scores
+    order_key: bytes
+    metadata: bytes | None
+
+
+class Corrections(NamedTuple):
+    """The decisions about a player's submissions that say, beside the definition, which count."""
+
+    retractions: Sequence[Retraction]
+    refused: frozenset[Position]
+    """Submissions of the player that a rule or the player's state refused."""
+    held: Mapping[Position, Position | None]
+    """Submissions of the player that were held, and where each was approved; None if it was not."""
+
+
+class PlayerFacts(NamedTuple):
+    """A player's facts on one board, oldest first, with the board's definitions."""
+
+    player: str
+    facts: Sequence[Recorded]
+    finals: Mapping[Position, bool]
+    """Whether refusals before a definition stay in force under it, by its position."""
+
+
+async def facts_of_player(
+    ledger: LedgerReader, page: BoardState, player: str, *, through: Position
+) -> PlayerFacts:
+    """Read the facts of a player that may change its entries on a board."""
+    facts: list[Recorded] = []
+    after = Position(page.since - 1)
+    while True:
+        some = await ledger.facts_of(
+            board=page.board.name,
+            player=player,
+            after=after,
+            before=Position(through + 1),
+            limit=FACTS_TOGETHER,
+            newest_first=False,
+        )
+        facts += [one for one in some if _is_folded(page, one)]
+        if len(some) < FACTS_TOGETHER:
+            break
+        after = some[-1].position
+    return PlayerFacts(player, facts, await _finals(ledger, page))
+
+
+def _is_folded(page: BoardState, recorded: Recorded) -> bool:
+    fact = recorded.fact
+    if is_submission(fact):
+        return (fact.defined or page.since) >= page.since
+    return isinstance(fact, MetadataSet)
+
+
+async def _finals(ledger: LedgerReader, page: BoardState) -> Mapping[Position, bool]:
+    finals: dict[Position, bool] = {}
+    for position in [*(at for at, _ in page.earlier[1:]), page.defined_at]:
+        if page.earlier:
+            (recorded,) = await ledger.read(after=Position(position - 1), limit=1)
+            assert is_definition(recorded.fact)
+            finals[position] = recorded.fact.refusals_final
+    return finals
+
+
+def corrections_of(state: State, page: BoardState, facts: PlayerFacts) -> Corrections:
+    """Return the corrections that concern a player's submissions to a board."""
+    positions = [recorded.position for recorded in facts.facts]
+    reviews = {at: state.reviews[at] for at in positions if at in state.reviews}
+    return Corrections(
+        [
+            retraction
+            for retraction in state.retractions.values()
+            if retraction.concerns(page.board.name, facts.player)
+        ],
+        frozenset(at for at in positions if at in state.refused),
+        {at: review.approved_at for at, review in reviews.items() if review.was_held},
+    )
+
+
+# ------------------------------------------------------------------------------ windows
+
+
+class _Stretch(NamedTuple):
+    """A recorded window, as the positions and times that it covers."""
+
+    name: str
+    id: str
+    start: Instant | None
+    end: Instant | None
+    through: Position | None
+    """Where it was sealed; None while it is open."""
+
+    def covers(self, position: Position, at: Instant) -> bool:
+        return (
+            (self.through is None or position < self.through)
+            and (self.start is None or self.start <= at)
+            and (self.end is None or at < self.end)
+        )
+
+
+class _Stretches:
+    """The recorded windows of a board, found by position and time."""
+
+    def __init__(self, page: BoardState) -> None:
+        self._by_name: dict[str, list[_Stretch]] = {}
+        for sealed in page.sealed.values():
+            self._add(sealed.window.id, sealed.window.start, sealed.window.end, sealed.through)
+        for opened in page.windows.values():
+            self._add(opened.window.id, opened.window.start, opened.window.end, None)
+        for several in self._by_name.values():
+            several.sort(key=lambda one: (one.through is None, one.through or 0))
+
+    def _add(
+        self, id: str, start: Instant | None, end: Instant | None, through: Position | None
+    ) -> None:
+        name = name_of_window(id)
+        self._by_name.setdefault(name, []).append(_Stretch(name, id, start, end, through))
+
+    def at(self, names: Iterable[str], position: Position, at: Instant) -> Iterator[_Stretch]:
+        """Yield the windows of these recurrences that a fact counts in."""
+        for name in names:
+            for stretch in self._by_name.get(name, ()):
+                if stretch.covers(position, at):
+                    yield stretch
+                    break
+
+
+# ------------------------------------------------------------------------------ history
+
+
+@dataclass(slots=True)
+class _Submitted:
+    """A submission, and what has become of it so far."""
+
+    position: Position
+    fact: ScoreSubmitted | MetadataSet
+    stretches: Sequence[_Stretch]
+    counts: bool = True
+    """Whether it is neither refused everywhere nor held."""
+    refused_in: set[str] = field(default_factory=set)
+    """The names of the windows that refused it."""
+    retractions: int = 0
+    """How many retractions in force select it."""
+    refusal: WindowRefusal | None = None
+    """Where it was refused when its turn came; None if nowhere."""
+
+
+class _Definition(NamedTuple):
+    position: Position
+    board: Board
+
+
+class PlayerHistory:
+    """The entries of a player on a board, folded from its own facts and the corrections of them."""
+
+    def __init__(
+        self,
+        page: BoardState,
+        facts: PlayerFacts,
+        corrections: Corrections,
+        wrong_times: Sequence[WrongTime] = (),
+    ) -> None:
+        self.entries: dict[str, Entry] = {}
+        """By the id of the window."""
+        self.windows: dict[str, None] = {}
+        """The ids of the windows that its facts fell in."""
+        self.refusals: dict[Position, WindowRefusal] = {}
+        """By position, the windows that refused a submission, if any did."""
+        self._page = page
+        self._player = facts.player
+        self._corrections = corrections
+        self._stretches = _Stretches(page)
+        self._definitions = [
+            _Definition(position, board)
+            for position, board in [*page.earlier, (page.defined_at, page.board)]
+        ]
+        self._finals = facts.finals
+        self._translations: dict[tuple[Position, Position], Translation] = {}
+        self._orders: dict[Position, Order] = {}
+        self._folded: list[_Submitted] = []
+        self._by_position: dict[Position, _Submitted] = {}
+        self._replay(facts.facts, wrong_times)
+
+    def _replay(self, facts: Sequence[Recorded], wrong_times: Sequence[WrongTime]) -> None:
+        steps: list[tuple[Position, int, object]] = [
+            (recorded.position, 0, recorded) for recorded in facts
+        ]
+        first = facts[0].position if facts else Position(0)
+        steps += [(one.position, 1, one) for one in self._definitions[1:] if one.position > first]
+        steps += self._correction_steps()
+        for position, _, step in sorted(steps, key=itemgetter(0, 1)):
+            match step:
+                case Recorded():
+                    self._take(step, right_time(step, wrong_times))
+                case _Definition():
+                    self._define(step)
+                case (Retraction() as retraction, int(change)):
+                    self._retract(retraction, change, position)
+                case approved:
+                    self._approve(approved, position)
+        for submitted in self._folded:
+            if isinstance(submitted.fact, ScoreSubmitted) and submitted.refusal is not None:
+                self.refusals[submitted.position] = submitted.refusal
+
+    def _correction_steps(self) -> Iterator[tuple[Position, int, object]]:
+        for retraction in self._corrections.retractions:
+            yield retraction.position, 2, (retraction, 1)
+            if retraction.undone is not None:
+                yield retraction.undone, 2, (retraction, -1)
+        for held, approved in self._corrections.held.items():
+            if approved is not None:
+                yield approved, 2, held
+
+    # ...... one step each
+
+    def _take(self, recorded: Recorded, at: Instant) -> None:
+        fact, position = recorded.fact, recorded.position
+        assert isinstance(fact, ScoreSubmitted | MetadataSet)
+        names = self._definition_at(position).board.windows
+        stretches = list(self._stretches.at([one.name for one in names], position, at))
+        submitted = _Submitted(position, fact, stretches)
+        self.windows |= dict.fromkeys(stretch.id for stretch in stretches)
+        self._folded.append(submitted)
+        self._by_position[position] = submitted
+        corrections = self._corrections
+        submitted.counts = position not in corrections.refused and position not in corrections.held
+        if submitted.counts:
+            for stretch in stretches:
+                if self._count(submitted, stretch, position) is False:
+                    submitted.refused_in.add(stretch.name)
+            refused = frozenset(submitted.refused_in)
+            everywhere = len(refused) == len(stretches)
+            if refused or everywhere:
+                submitted.refusal = WindowRefusal(everywhere, refused)
+                submitted.counts = not everywhere
+
+    def _define(self, definition: _Definition) -> None:
+        """Fold the windows again that are open then and that the definition changes."""
+        before = self._definition_at(Position(definition.position - 1)).board
+        changed = refolded(before, definition.board)
+        if not self._finals.get(definition.position, True):
+            for submitted in self._folded:
+                submitted.refused_in -= changed
+                submitted.counts |= submitted.refusal is not None
+        for stretch in self._known_stretches():
+            going_on = stretch.through is None or stretch.through > definition.position
+            if stretch.name in changed and going_on:
+                self._fold_again(stretch, definition.position)
+
+    def _retract(self, retraction: Retraction, change: int, position: Position) -> None:
+        selected = [
+            submitted
+            for submitted in self._folded
+            if submitted.position < retraction.position
+            and retraction.fact.selects(Recorded(submitted.position, 0, submitted.fact))
+        ]
+        for submitted in selected:
+            submitted.retractions += change
+        self._fold_windows_of(selected, position)
+
+    def _approve(self, held: object, position: Position) -> None:
+        submitted = self._by_position.get(held)  # type: ignore[call-overload]
+        if submitted is not None:
+            submitted.counts = True
+            self._fold_windows_of([submitted], position)
+
+    def _fold_windows_of(self, several: Sequence[_Submitted], position: Position) -> None:
+        for stretch in dict.fromkeys(stretch for one in several for stretch in one.stretches):
+            self._fold_again(stretch, position)
+
+    def _known_stretches(self) -> Iterable[_Stretch]:
+        return dict.fromkeys(stretch for one in self._folded for stretch in one.stretches)
+
+    # ...... judging
+
+    def _fold_again(self, stretch: _Stretch, position: Position) -> None:
+        """Fold a window from its first fact on, as of a position."""
+        self.entries.pop(stretch.id, None)
+        for submitted in self._folded:
+            if (
+                submitted.counts
+                and not submitted.retractions
+                and stretch in submitted.stretches
+                and stretch.name not in submitted.refused_in
+            ):
+                self._count(submitted, stretch, position)
+
+    def _count(self, submitted: _Submitted, stretch: _Stretch, as_of: Position) -> bool | None:
+        """Put a submission into an entry; return False if it is refused, None if not read."""
+        before = self.entries.get(stretch.id)
+        fact = submitted.fact
+        if isinstance(fact, MetadataSet):
+            if before is not None:
+                self.entries[stretch.id] = before._replace(metadata=fact.metadata)
+            return True
+        at = as_of if stretch.through is None else min(as_of, Position(stretch.through - 1))
+        defined_at, board = self._definition_at(at)
+        then = self._definition_at(submitted.position)
+        translated = self._translation(fact.defined or then.position, defined_at)(fact)
+        if translated is None:
+            if as_of > submitted.position:
+                return None
+            translated = msgspec.structs.replace(fact, scores=(), delta=None)
+        if then.position != defined_at:
+            board = judging(then.board, board)
+        verdict = judge(board, translated, None if before is None else before.scores)
+        if isinstance(verdict, Counted):
+            order_key = None if before is None or verdict.moved else before.order_key
+            if order_key is None:
+                order_key = self._order(defined_at).key(verdict.scores, submitted.position)
+            keeps = fact.overrides and fact.metadata is None and before is not None
+            metadata = before.metadata if keeps and before is not None else fact.metadata
+            self.entries[stretch.id] = Entry(verdict.scores, order_key, metadata)
+        return not isinstance(verdict, Rejected)
+
+    def _definition_at(self, position: Position) -> _Definition:
+        for definition in reversed(self._definitions):
+            if definition.position <= position:
+                return definition
+        return self._definitions[0]
+
+    def _translation(self, before: Position, after: Position) -> Translation:
+        known = self._translations.get((before, after))
+        if known is None:
+            boards = self._definition_at(before).board, self._definition_at(after).board
+            known = self._translations[before, after] = Translation(*boards)
+        return known
+
+    def _order(self, defined_at: Position) -> Order:
+        known = self._orders.get(defined_at)
+        if known is None:
+            known = self._orders[defined_at] = Order.of(self._definition_at(defined_at).board)
+        return known
+
+    def selected_by(self, retraction: Retraction) -> list[Position]:
+        """Return the positions of the submissions that a retraction selects."""
+        return [
+            submitted.position
+            for submitted in self._folded
+            if submitted.position < retraction.position
+            and retraction.fact.selects(Recorded(submitted.position, 0, submitted.fact))
+        ]
+
+    def is_counted(self, position: Position) -> bool:
+        """Whether a submission may count: neither retracted, nor refused everywhere, nor held."""
+        submitted = self._by_position[position]
+        return submitted.counts and not submitted.retractions

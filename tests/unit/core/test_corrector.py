@@ -1,0 +1,195 @@
+"""Corrections through an engine: retractions, adjustments, states of players, metadata."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.unit.core.callers import scores, submit
+from tests.unit.core.doubles import DAY, NOON, SetClock, engine
+
+from rankd.adapters.memory.ledger import MemoryLedger
+from rankd.adapters.sqlite.ledger import SQLiteLedger
+from rankd.core.engine import Engine
+from rankd.errors import InvalidRequest, PlayerBanned, UnknownRetraction, UnknownSubmission
+from rankd.model.facts import Position
+
+pytestmark = pytest.mark.anyio
+
+BEST = {"rule": "best", "windows": ["all", "daily"], "segments": ["region"]}
+
+
+@pytest.fixture
+async def rankd() -> AsyncIterator[Engine]:
+    async with engine(MemoryLedger()) as rankd:
+        yield rankd
+
+
+async def test_the_earlier_best_returns_in_every_window(rankd: Engine) -> None:
+    await rankd.define("b", BEST)
+    await submit(rankd, "ann", 10)
+    await submit(rankd, "bob", 15)
+    cheat = await submit(rankd, "ann", 99)
+    assert await scores(rankd) == {"ann": 99, "bob": 15}
+
+    effect = await rankd.corrections.retract("b", {"position": cheat.position}, actor="mod")
+    assert await scores(rankd) == {"bob": 15, "ann": 10}
+    assert (effect.submissions, effect.players, effect.more) == (1, 1, 0)
+    assert {one.window.partition(":")[0] for one in effect.changes} == {"all", "daily"}
+    (change, _) = effect.changes
+    assert (change.previous_scores, change.scores) == ((99,), (10,))
+    assert (change.previous_rank, change.rank) == (1, 2)
+
+    again = await rankd.corrections.retract("b", {"position": cheat.position})
+    assert (again.position, again.submissions) == (None, 0), "it counts no more already"
+    assert effect.position is not None
+    back = await rankd.corrections.undo_retraction("b", effect.position, reason="it was honest")
+    assert await scores(rankd) == {"ann": 99, "bob": 15}
+    assert back.submissions == 1
+    assert (await rankd.corrections.undo_retraction("b", effect.position)).position is None
+    with pytest.raises(UnknownRetraction):
+        await rankd.corrections.undo_retraction("b", Position(1))
+
+
+async def test_a_dry_run_changes_nothing(rankd: Engine) -> None:
+    await rankd.define("b", BEST)
+    await submit(rankd, "ann", 10)
+    head = rankd.position
+    effect = await rankd.corrections.retract("b", {"player": "ann"}, dry_run=True)
+    assert (effect.submissions, effect.position, effect.dry_run) == (1, None, True)
+    assert [one.scores for one in effect.changes] == [None, None]
+    assert rankd.position == head
+    assert await scores(rankd) == {"ann": 10}
+
+
+async def test_a_build_and_a_time_select_submissions_of_many_players() -> None:
+    clock = SetClock()
+    async with engine(MemoryLedger(), clock=clock) as rankd:
+        await rankd.define("b", {**BEST, "rule": "sum"})
+        for build, at in (("good", NOON), ("bad", NOON + 1_000_000), ("good", NOON + 2_000_000)):
+            clock.time = at
+            for player in ("ann", "bob"):
+                await rankd.submit("b", [{"player": player, "score": 1, "build": build}])
+        await rankd.corrections.retract("b", {"build": "bad"})
+        assert await scores(rankd) == {"ann": 2, "bob": 2}
+        since = {"since": "2026-11-14T12:00:02Z", "player": "ann"}
+        await rankd.corrections.retract(None, since)
+        assert await scores(rankd) == {"bob": 2, "ann": 1}
+        with pytest.raises(InvalidRequest):
+            await rankd.corrections.retract("b", {})
+        with pytest.raises(UnknownSubmission):
+            await rankd.corrections.retract("b", {"key": "never used"})
+
+
+async def test_a_closed_window_gets_another_edition() -> None:
+    clock = SetClock()
+    async with engine(MemoryLedger(), clock=clock) as rankd:
+        await rankd.define("b", BEST)
+        await submit(rankd, "ann", 10)
+        cheat = await submit(rankd, "bob", 99)
+        clock.time += DAY
+        await submit(rankd, "ann", 1)
+        yesterday = "daily:2026-11-14"
+        assert rankd.state.edition("b", yesterday) == 1
+        await rankd.corrections.retract("b", {"position": cheat.position})
+        page = await rankd.reader.page("b", window=yesterday)
+        assert list(page.players) == ["ann"]
+        assert rankd.state.edition("b", yesterday) == 2
+
+
+async def test_states_of_players_hold_at_once_on_every_window(rankd: Engine) -> None:
+    await rankd.define("b", BEST)
+    await rankd.submit("b", [{"player": "ann", "score": 10, "attributes": {"region": "eu"}}])
+    await submit(rankd, "bob", 5)
+    await rankd.corrections.set_player_state("ann", "banned", {"reason": "a bot"}, actor="mod")
+    assert await scores(rankd) == {"bob": 5}
+    assert not (await rankd.reader.page("b", segment="region:eu")).players
+    with pytest.raises(PlayerBanned):
+        await submit(rankd, "ann", 11)
+    await rankd.corrections.set_player_state("ann", "active", {})
+    assert await scores(rankd) == {"ann": 10, "bob": 5}
+    assert list((await rankd.reader.page("b", segment="region:eu")).players) == ["ann"]
+
+    await rankd.corrections.set_player_state("ann", "hidden", {})
+    unseen = await submit(rankd, "ann", 20)
+    assert unseen.receipt is not None
+    assert (unseen.receipt.verdict, unseen.receipt.rank, unseen.receipt.total) == (
+        "counted",
+        None,
+        1,
+    )
+    assert await scores(rankd) == {"bob": 5}
+    await rankd.corrections.set_player_state("ann", "shadowed", {})
+    unseen = await submit(rankd, "ann", 30)
+    assert unseen.receipt is not None
+    assert (unseen.receipt.rank, unseen.receipt.previous_rank, unseen.receipt.total) == (1, 1, 2)
+    assert await scores(rankd) == {"bob": 5}
+    await rankd.corrections.set_player_state("ann", "active", {})
+    assert await scores(rankd) == {"ann": 30, "bob": 5}
+
+
+async def test_a_state_ends_when_its_time_is_over() -> None:
+    clock = SetClock()
+    async with engine(MemoryLedger(), clock=clock) as rankd:
+        await rankd.define("b", BEST)
+        await submit(rankd, "ann", 10)
+        until = {"until": "2026-11-14T13:00:00Z"}
+        await rankd.corrections.set_player_state("ann", "banned", until)
+        assert await scores(rankd) == {}
+        clock.time = NOON + 3_600_000_000
+        await rankd.sealer.turn()
+        assert await scores(rankd) == {"ann": 10}
+        await submit(rankd, "ann", 11)
+
+
+async def test_an_adjustment_counts_whatever_the_rule(rankd: Engine) -> None:
+    await rankd.define("b", BEST)
+    await submit(rankd, "ann", 10)
+    answer = await rankd.corrections.adjust("b", {"player": "ann", "score": 4, "reason": "typo"})
+    assert await scores(rankd) == {"ann": 4}
+    await rankd.corrections.adjust("b", {"player": "ann", "delta": -1, "key": "once"})
+    await rankd.corrections.adjust("b", {"player": "ann", "delta": -1, "key": "once"})
+    assert await scores(rankd) == {"ann": 3}
+    await rankd.corrections.retract("b", {"position": answer.position})
+    assert await scores(rankd) == {"ann": 9}
+
+
+async def test_metadata_is_set_without_a_score(rankd: Engine) -> None:
+    await rankd.define("b", BEST)
+    await submit(rankd, "ann", 10)
+    await rankd.corrections.set_metadata("b", "ann", {"car": "red"})
+    standing = await rankd.reader.standing("b", "ann", window="daily")
+    assert standing is not None
+    assert standing.metadata == {"car": "red"}
+
+
+async def test_corrections_are_there_after_a_restart(tmp_path: Path) -> None:
+    async with SQLiteLedger.open(tmp_path) as ledger, engine(ledger) as rankd:
+        await rankd.define("b", BEST)
+        await submit(rankd, "ann", 10)
+        cheat = await submit(rankd, "ann", 99)
+        await submit(rankd, "bob", 50)
+        await rankd.corrections.retract("b", {"position": cheat.position})
+        await rankd.corrections.set_player_state("bob", "hidden", {})
+    async with SQLiteLedger.open(tmp_path) as ledger, engine(ledger) as rankd:
+        assert await scores(rankd) == {"ann": 10}
+        async for _ in rankd.verify():
+            pass
+        await rankd.corrections.set_player_state("bob", "active", {})
+        assert await scores(rankd) == {"bob": 50, "ann": 10}
+
+
+async def test_a_redefinition_folds_what_counts(rankd: Engine) -> None:
+    await rankd.define("b", BEST)
+    await submit(rankd, "ann", 10)
+    cheat = await submit(rankd, "ann", 99)
+    await submit(rankd, "bob", 50)
+    await submit(rankd, "cyd", 60)
+    await rankd.corrections.retract("b", {"position": cheat.position})
+    await rankd.corrections.adjust("b", {"player": "cyd", "delta": 5})
+    await rankd.corrections.set_player_state("bob", "hidden", {})
+    await rankd.redefine("b", {**BEST, "rule": "sum"})
+    assert await scores(rankd) == {"cyd": 65, "ann": 10}
+    await rankd.corrections.set_player_state("bob", "active", {})
+    assert await scores(rankd) == {"cyd": 65, "bob": 50, "ann": 10}
+    async for _ in rankd.verify():
+        pass
