@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from rankd.core.corrections import RetractionFilter
+from rankd.core.corrections import Retraction, RetractionFilter
 from rankd.core.fold import IN_MOVES_COST_MAX, Fold, MoveBatch
 from rankd.core.player_history import NOT_REFUSED, REFUSED
 from rankd.core.refusals import RefusalReplay
@@ -72,10 +72,12 @@ class BoardRebuild:
         refusals_final: bool = True,
         names: frozenset[str] | None = None,
         lasting: Set[tuple[str, Instant | None]] = frozenset(),
+        coming: Sequence[Retraction] = (),
     ) -> None:
         """Begin one of the windows that the definition changes, or of those with these names.
 
         Windows with a name and a start in ``lasting`` are not let go when their time is over.
+        ``coming`` retractions are about to be recorded.
         """
         self.board = board
         self.state = state
@@ -97,7 +99,8 @@ class BoardRebuild:
         self._last_correction = state.last_correction
         self._fold = Fold(index, self._state, _never, ledger)
         self._translator = Translator(board)
-        self._retracted = RetractionFilter(state.retractions.values(), board.name)
+        retractions = {**state.retractions, **{one.position: one for one in coming}}
+        self._retracted = RetractionFilter(retractions.values(), board.name)
         self._admission = RefusalReplay(ledger, page, state)
         # Attributes may have been declared before the board was defined.
         self.position = Position(0 if board.segments else page.since - 1)
@@ -345,6 +348,14 @@ class BoardRebuild:
                 begun.adopted[draft] = Ranking(self.board.name, ids[place], draft.segment)
         await self._index.stage([], dropped=unwanted)
 
+    def draft_of(self, ranking: Ranking, ids: Mapping["Place", str]) -> Ranking | None:
+        """Return the draft of a living ranking of one of these windows."""
+        here = {(name, one.window.start): one for name, one in self._page.windows.items()}
+        for place, opened in {**self._closed, **here}.items():
+            if ids.get(place) == ranking.window:
+                return Ranking(self._alias, opened.window.id, ranking.segment)
+        return None
+
     async def discard(self) -> None:
         """Forget all of it."""
         await self._index.stage([], dropped=await self._rankings())
@@ -406,6 +417,7 @@ class CorrectedWindows:
         index: RankIndex,
         state: State,
         fact: WindowsCorrected,
+        coming: Sequence[Retraction] = (),
     ) -> "CorrectedWindows":
         """Return drafts of the windows that a correction folds again, given the state before it."""
         page = state.boards[fact.board]
@@ -423,6 +435,7 @@ class CorrectedWindows:
                 refusals_final=final,
                 names=frozenset(one.place[0] for one in some),
                 lasting={one.place for one in some if one.through is not None},
+                coming=coming,
             )
             ends = [one.through for one in some if one.through is not None]
             through = None if defined_at == page.defined_at else max(ends)
@@ -447,8 +460,12 @@ class CorrectedWindows:
 
     def fits(self, fact: WindowsCorrected) -> bool:
         """Whether these are the drafts of a correction, but for the time that it has reached."""
-        current = all(draft.is_current for draft, _, _ in self._parts)
-        return current and _what(self._fact) == _what(fact)
+        return self.is_current and _what(self._fact) == _what(fact)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether no other correction was made since they were begun."""
+        return all(draft.is_current for draft, _, _ in self._parts)
 
     async def adopt(self, begun: MoveBatch, fact: WindowsCorrected) -> None:
         """Let a batch adopt them, and drop the windows that never should have been."""
@@ -456,8 +473,20 @@ class CorrectedWindows:
         stay = {*fact.kept, *(id for id in self._page.sealed if id not in again)}
         living = await self._index.rankings(fact.board)
         begun.dropped += [ranking for ranking in living if ranking.window not in stay]
+        await self.replace(begun, fact.time)
+
+    async def replace(self, begun: MoveBatch, at: Instant) -> None:
+        """Let a batch put the drafts in place of the windows that they were made of."""
         for draft, ids, _ in self._parts:
-            await draft.adopt_as(begun, ids, fact.time)
+            await draft.adopt_as(begun, ids, at)
+
+    def drafted(self, ranking: Ranking) -> Ranking | None:
+        """Return the draft of a living ranking; None if it is not folded again."""
+        for draft, ids, _ in self._parts:
+            found = draft.draft_of(ranking, ids)
+            if found is not None:
+                return found
+        return None
 
     async def discard(self) -> None:
         """Forget all of them."""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from rankd.core.corrections import Retraction
+from rankd.core.mass_retraction import MassRetraction, Place, Selected, Tell, scan
 from rankd.core.overlay import EntryChange, Overlay
 from rankd.core.player_history import (
     Corrections,
@@ -24,7 +25,7 @@ from rankd.core.player_history import (
 )
 from rankd.core.reader import RankingView, Reader
 from rankd.core.refold import BoardPlayer, recorded_window, selected_players
-from rankd.core.state import BoardState, State
+from rankd.core.state import BoardState, State, Terms
 from rankd.core.writer import DefinitionChanged, Writer, WriteResult
 from rankd.errors import (
     FieldError,
@@ -61,6 +62,9 @@ TRIES_MAX = 100
 
 POSITION_DIGITS_MAX = 18
 """Of a review's id, which is the position of its submission."""
+
+DRAFT_BEHIND_MAX, DRAFT_PASSES_MAX = 1_000, 50
+"""How near drafts come to the head before the writer waits for them, and how often they try."""
 
 CHANGES_SHOWN_MAX = 100
 """Changed entries that an answer lists; of the others it tells how many there are."""
@@ -194,6 +198,7 @@ class Corrector:
         *,
         actor: str | None = None,
         dry_run: bool = False,
+        tell: Tell = lambda _: None,
     ) -> CorrectionEffect:
         """Have submissions count no more, on a board or on all; return the effect.
 
@@ -204,6 +209,12 @@ class Corrector:
         if name is not None:
             await self._page(name)
         fact = await self._selecting(name, selection, actor, reason)
+        if fact.player is None and not fact.positions:
+            head = self._writer.projector.checkpoint
+            selected = await scan(self._ledger, self._state, fact, through=head, tell=tell)
+            if selected.are_many:
+                mass = self._mass(fact, selected, None)
+                return await self._own(self._replace_windows(mass, fact, dry_run, tell))
         return await self._own(self._correct(partial(self._retraction, fact), dry_run=dry_run))
 
     async def _selecting(
@@ -257,8 +268,21 @@ class Corrector:
         actor: str | None = None,
         reason: str | None = None,
         dry_run: bool = False,
+        tell: Tell = lambda _: None,
     ) -> CorrectionEffect:
         """Take a retraction back; return the effect. Raises UnknownRetraction."""
+        known = self._state.retractions.get(position)
+        if known is not None and known.in_force and not (known.fact.player or known.fact.positions):
+            until = Position(position - 1)
+            selected = await scan(
+                self._ledger, self._state, known.fact, through=until, undone=known, tell=tell
+            )
+            if selected.are_many and name in (None, known.fact.board):
+                mass = self._mass(known.fact, selected, known)
+                undoing = RetractionUndone(
+                    known.fact.board, position, None, actor, read_reason(reason)
+                )
+                return await self._own(self._replace_windows(mass, undoing, dry_run, tell))
         compute = partial(self._undoing, name, position, actor, read_reason(reason))
         return await self._own(self._correct(compute, dry_run=dry_run))
 
@@ -301,6 +325,77 @@ class Corrector:
     async def _put(self, fact: Fact) -> Position:
         (answer,) = await self._writer.put([fact])
         return answer.position
+
+    # ------------------------------------------------------- retractions of many players
+
+    def _mass(
+        self, fact: ScoresRetracted, selected: Selected, undone: Retraction | None
+    ) -> MassRetraction:
+        index = self._writer.projector.index
+        return MassRetraction(self._ledger, index, self._state, fact, selected, undone=undone)
+
+    async def _replace_windows(
+        self,
+        drafts: MassRetraction,
+        fact: ScoresRetracted | RetractionUndone,
+        dry_run: bool,
+        tell: Tell,
+    ) -> CorrectionEffect:
+        """Fold windows beside the living ones, and put them in their place by a fact."""
+        projector = self._writer.projector
+        async with self._alone:
+            try:
+                for _ in range(DRAFT_PASSES_MAX):
+                    await drafts.catch_up(through=projector.checkpoint, tell=tell)
+                    if projector.checkpoint - drafts.position <= DRAFT_BEHIND_MAX:
+                        break
+                effect = await self._drafted_effect(drafts, dry_run)
+                if dry_run or not effect.submissions:
+                    return effect
+                projector.retractions.append(drafts)
+                return effect._replace(position=await self._record_drafts(drafts, fact))
+            finally:
+                if drafts in projector.retractions:
+                    projector.retractions.remove(drafts)
+                await drafts.discard()
+
+    async def _record_drafts(
+        self, drafts: MassRetraction, fact: ScoresRetracted | RetractionUndone
+    ) -> Position:
+        async with self._writer.turn():
+            for _ in range(TRIES_MAX):
+                await self._writer.catch_up_others()
+                now = self._writer.now()
+                await self._writer.record([], now=now)  # Windows that are over are closed.
+                after = self._writer.projector.checkpoint
+                await drafts.catch_up(through=after)
+                await drafts.stage_editions()
+                recorded = msgspec.structs.replace(fact, editions=tuple(drafts.editions))
+                answers = await self._writer.record_after([recorded], now=now, after=after)
+                if answers is not None:
+                    return answers[0].position
+        raise LedgerUnavailable("other nodes append all the time; try again", applied="no")
+
+    async def _drafted_effect(self, drafts: MassRetraction, dry_run: bool) -> CorrectionEffect:
+        changed, more = await drafts.changes(CHANGES_SHOWN_MAX)
+        shown = []
+        for one in changed:
+            terms = recorded_window(one.page, one.window).terms
+            ranks = [await self._rank_at(terms, place) for place in (one.after, one.before)]
+            scores = [terms.scores(place.order_key) for place in (one.after, one.before)]
+            name, decimals = one.page.board.name, terms.board.decimals
+            entries = (scores[0], scores[1], ranks[0], ranks[1])
+            shown.append(ScoreChange(name, one.player, one.window, *entries, decimals))
+        selected = drafts.selected
+        return CorrectionEffect(
+            None, dry_run, selected.submissions, len(selected.players), shown, more
+        )
+
+    async def _rank_at(self, terms: Terms, place: Place) -> Rank | None:
+        if not place.ranking.readable:
+            return None
+        where = RankingView(terms, place.ranking)
+        return _rank_of(await self._reader.standing_in(where, place.player))
 
     # ----------------------------------------------------------------------- computing
 

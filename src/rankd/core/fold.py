@@ -155,7 +155,8 @@ Redefine = Callable[[MoveBatch, Recorded], Awaitable[bool]]
 """Have the windows that a definition or a correction changes folded again, and adopted with the
 batch.
 
-Return whether the players in them are among the state's player_boards."""
+For a definition, return whether the players in them are among the state's player_boards; for a
+retraction, whether it was done so."""
 
 
 class Fold:
@@ -452,6 +453,10 @@ class Fold:
                 begun.opened[ranking] = terms.shape
 
     # ...... for handlers
+
+    async def retract_beside(self, begun: MoveBatch, recorded: Recorded) -> bool:
+        """Fold the windows of a retraction again if it is of many players; False if of few."""
+        return await self._redefine(begun, recorded)
 
     def note(self, recorded: Recorded) -> None:
         """Apply a fact to the state."""

@@ -147,7 +147,7 @@ def corrections_of(state: State, page: BoardState, facts: PlayerFacts) -> Correc
 # ------------------------------------------------------------------------------ windows
 
 
-class _Stretch(NamedTuple):
+class Stretch(NamedTuple):
     """A recorded window, as the positions and times that it covers."""
 
     name: str
@@ -158,6 +158,7 @@ class _Stretch(NamedTuple):
     """Where it was sealed; None while it is open."""
 
     def covers(self, position: Position, at: Instant) -> bool:
+        """Whether a fact at a position and time counts in it."""
         return (
             (self.through is None or position < self.through)
             and (self.start is None or self.start <= at)
@@ -165,11 +166,11 @@ class _Stretch(NamedTuple):
         )
 
 
-class _Stretches:
+class Stretches:
     """The recorded windows of a board, found by position and time."""
 
     def __init__(self, page: BoardState) -> None:
-        self._by_name: dict[str, list[_Stretch]] = {}
+        self._by_name: dict[str, list[Stretch]] = {}
         for sealed in page.sealed.values():
             self._add(sealed.window.id, sealed.window.start, sealed.window.end, sealed.through)
         for opened in page.windows.values():
@@ -181,9 +182,9 @@ class _Stretches:
         self, id: str, start: Instant | None, end: Instant | None, through: Position | None
     ) -> None:
         name = name_of_window(id)
-        self._by_name.setdefault(name, []).append(_Stretch(name, id, start, end, through))
+        self._by_name.setdefault(name, []).append(Stretch(name, id, start, end, through))
 
-    def at(self, names: Iterable[str], position: Position, at: Instant) -> Iterator[_Stretch]:
+    def at(self, names: Iterable[str], position: Position, at: Instant) -> Iterator[Stretch]:
         """Yield the windows of these recurrences that a fact counts in."""
         for name in names:
             for stretch in self._by_name.get(name, ()):
@@ -201,7 +202,7 @@ class _Submitted:
 
     position: Position
     fact: ScoreSubmitted | MetadataSet
-    stretches: Sequence[_Stretch]
+    stretches: Sequence[Stretch]
     counts: bool = True
     """Whether it is neither refused everywhere nor held."""
     refused_in: set[str] = field(default_factory=set)
@@ -236,7 +237,7 @@ class PlayerHistory:
         self._page = page
         self._player = facts.player
         self._corrections = corrections
-        self._stretches = _Stretches(page)
+        self._stretches = Stretches(page)
         self._definitions = [
             _Definition(position, board)
             for position, board in [*page.earlier, (page.defined_at, page.board)]
@@ -335,12 +336,12 @@ class PlayerHistory:
         for stretch in dict.fromkeys(stretch for one in several for stretch in one.stretches):
             self._fold_again(stretch, position)
 
-    def _known_stretches(self) -> Iterable[_Stretch]:
+    def _known_stretches(self) -> Iterable[Stretch]:
         return dict.fromkeys(stretch for one in self._folded for stretch in one.stretches)
 
     # ...... judging
 
-    def _fold_again(self, stretch: _Stretch, position: Position) -> None:
+    def _fold_again(self, stretch: Stretch, position: Position) -> None:
         """Fold a window from its first fact on, as of a position."""
         self.entries.pop(stretch.id, None)
         for submitted in self._folded:
@@ -352,7 +353,7 @@ class PlayerHistory:
             ):
                 self._count(submitted, stretch, position)
 
-    def _count(self, submitted: _Submitted, stretch: _Stretch, as_of: Position) -> bool | None:
+    def _count(self, submitted: _Submitted, stretch: Stretch, as_of: Position) -> bool | None:
         """Put a submission into an entry; return False if it is refused, None if not read."""
         before = self.entries.get(stretch.id)
         fact = submitted.fact

@@ -11,10 +11,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rankd.core.board_rebuild import BoardRebuild, CorrectedWindows
 from rankd.core.fold import Fold, MoveBatch, PartedReceipts, Receipts
+from rankd.core.mass_retraction import MassRetraction, scan
 from rankd.core.receipts import Collect, encoded
 from rankd.core.state import State
 from rankd.model.board import Board
-from rankd.model.facts import Position, Recorded, ScoreSubmitted, WindowsCorrected, is_definition
+from rankd.model.facts import (
+    Position,
+    Recorded,
+    RetractionUndone,
+    ScoresRetracted,
+    ScoreSubmitted,
+    WindowsCorrected,
+    is_definition,
+)
 from rankd.model.redefinition import refolded
 from rankd.model.window import Instant
 from rankd.ports import LedgerReader, Progress, Ranked, RankIndex, Ranking
@@ -69,6 +78,9 @@ class Projector:
         """Prepared for redefinitions that are about to be recorded, by board."""
         self.corrections: dict[str, CorrectedWindows] = {}
         """Prepared for corrections that are about to be recorded, by board."""
+        self.retractions: list[MassRetraction] = []
+        """Prepared for a retraction of many players that is about to be recorded, if there is one.
+        """
         self.at_a_stretch = False
         """Whether readers do not run between two parts: they use another state, which is ahead."""
         self._awaited: dict[asyncio.Future[None], Position] = {}
@@ -199,6 +211,8 @@ class Projector:
         if isinstance(fact, WindowsCorrected):
             await self._correct(begun, recorded, fact)
             return False
+        if isinstance(fact, ScoresRetracted | RetractionUndone):
+            return await self._retract(begun, recorded, fact)
         assert is_definition(fact)
         page = self.state.boards[fact.board]
         board = Board.define(fact.board, fact.definition)
@@ -220,6 +234,35 @@ class Projector:
             await draft.catch_up(through=Position(recorded.position - 1))
             await draft.adopt(begun, fact, recorded.at)
         return draft is not None and draft.state is self.state
+
+    async def _retract(
+        self, begun: MoveBatch, recorded: Recorded, fact: ScoresRetracted | RetractionUndone
+    ) -> bool:
+        """Have the windows of a retraction of many players folded again; False for one of few."""
+        drafts = next((one for one in self.retractions if one.is_for(fact)), None)
+        before = Position(recorded.position - 1)
+        if drafts is not None:
+            self.retractions.remove(drafts)
+        if drafts is None:
+            undone = None
+            if isinstance(fact, RetractionUndone):
+                undone = self.state.retractions[fact.retraction]
+            selecting = fact if isinstance(fact, ScoresRetracted) else None
+            selecting = selecting or (undone and undone.fact)
+            assert selecting is not None
+            through = before if undone is None else Position(undone.position - 1)
+            selected = await scan(
+                self._ledger, self.state, selecting, through=through, undone=undone
+            )
+            if not selected.are_many:
+                return False
+            drafts = MassRetraction(
+                self._ledger, self.index, self.state, selecting, selected, undone=undone
+            )
+        await drafts.catch_up(through=before)
+        await drafts.stage_editions()
+        await drafts.adopt(begun, recorded.at)
+        return True
 
     async def _correct(self, begun: MoveBatch, recorded: Recorded, fact: WindowsCorrected) -> None:
         drafts = _prepared(self.corrections, recorded)

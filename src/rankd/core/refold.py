@@ -181,17 +181,28 @@ async def _holding(
 
 
 async def _retract(fold: Fold, begun: MoveBatch, fact: ScoresRetracted, recorded: Recorded) -> None:
+    beside = _may_be_many(fact) and await fold.retract_beside(begun, recorded)
     fold.note(recorded)
+    if beside:
+        return
     selected = await selected_players(fold.ledger, fact, before=recorded.position)
     await _refold(fold, begun, selected, recorded, fact.editions)
+
+
+def _may_be_many(fact: ScoresRetracted) -> bool:
+    return fact.player is None and not fact.positions
 
 
 async def _undo_retraction(
     fold: Fold, begun: MoveBatch, fact: RetractionUndone, recorded: Recorded
 ) -> None:
     known = fold.state.retractions.get(fact.retraction)
-    fold.note(recorded)
     if known is None or not known.in_force:
+        fold.note(recorded)
+        return
+    beside = _may_be_many(known.fact) and await fold.retract_beside(begun, recorded)
+    fold.note(recorded)
+    if beside:
         return
     selected = await selected_players(fold.ledger, known.fact, before=known.position)
     await _refold(fold, begun, selected, recorded, fact.editions)

@@ -9,9 +9,11 @@ from tests.unit.core.doubles import DAY, NOON, SetClock, engine
 
 from rankd.adapters.memory.ledger import MemoryLedger
 from rankd.adapters.sqlite.ledger import SQLiteLedger
+from rankd.core import mass_retraction
 from rankd.core.engine import Engine
 from rankd.errors import InvalidRequest, PlayerBanned, UnknownRetraction, UnknownSubmission
 from rankd.model.facts import Position
+from rankd.model.standing import Rank
 
 pytestmark = pytest.mark.anyio
 
@@ -94,6 +96,45 @@ async def test_a_closed_window_gets_another_edition() -> None:
         page = await rankd.reader.page("b", window=yesterday)
         assert list(page.players) == ["ann"]
         assert rankd.state.edition("b", yesterday) == 2
+
+
+async def test_retracting_many_players_comes_to_the_same_as_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = []
+    for players_max in (1_000, 0):
+        monkeypatch.setattr(mass_retraction, "REFOLDED_PLAYERS_MAX", players_max)
+        clock, ledger = SetClock(), MemoryLedger()
+        async with engine(ledger, clock=clock) as rankd:
+            await rankd.define("b", {**BEST, "rule": "sum"})
+            for _ in range(3):
+                for number in range(20):
+                    player, build = f"p{number % 7}", ("good", "bad")[number % 3 == 0]
+                    region = {"region": ("eu", "us")[number % 2]}
+                    item = {"player": player, "score": number, "build": build}
+                    await rankd.submit("b", [{**item, "attributes": region}])
+                clock.time += DAY
+            await rankd.corrections.set_player_state("p3", "hidden", {})
+            steps = [await rankd.corrections.retract("b", {"build": "bad"}, dry_run=True)]
+            steps.append(await rankd.corrections.retract("b", {"build": "bad"}))
+            states = [await everything(rankd)]
+            assert steps[1].position is not None
+            steps.append(await rankd.corrections.undo_retraction("b", steps[1].position))
+            states.append(await everything(rankd))
+            async for _ in rankd.verify():
+                pass
+        found.append(([effect._replace(changes=()) for effect in steps], states))
+        found[-1][1].append([sorted(effect.changes) for effect in steps])
+    assert found[0] == found[1]
+
+
+async def everything(rankd: Engine) -> list[object]:
+    index = rankd.projector.index
+    rankings = sorted(await index.rankings("b"), key=str)
+    return [
+        (ranking, list((await index.read(ranking, first=Rank(1), limit=1_000)).entries))
+        for ranking in rankings
+    ]
 
 
 async def test_states_of_players_hold_at_once_on_every_window(rankd: Engine) -> None:

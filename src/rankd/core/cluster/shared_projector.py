@@ -400,6 +400,7 @@ class SharedProjector(Projector):
             ledger=self._ledger, index=self.shared, state=state, checkpoint=checkpoint, at=at
         )
         behind.drafts, behind.corrections = self.drafts, self.corrections
+        behind.retractions = self.retractions
         return behind
 
     async def _note(self, facts: Sequence[Recorded]) -> Receipts:
