@@ -369,7 +369,8 @@ class Api:
             changed = self.read(path, query, if_none_match='"other"')
             assert changed.body == body
             self.figures["pages known again"] += 1
-        found: dict[str, Any] = check(body, PAGE)
+        in_range = query.get("score_min") is not None or query.get("score_max") is not None
+        found: dict[str, Any] = check(body, {**PAGE, "count": int} if in_range else PAGE)
         return found
 
 
@@ -383,6 +384,7 @@ class Page:
     standings: list[Standing]
     next_cursor: str | None
     prev_cursor: str | None
+    in_range: int | None
 
 
 @dataclass(frozen=True)
@@ -435,7 +437,7 @@ def instant_of(text: str | None) -> Instant | None:
 def standing_of(
     row: Mapping[str, Any], *, total: int, as_of: int, shape: Mapping[str, Any] = ROW
 ) -> Standing:
-    check(row, shape, "columns", "place")
+    check(row, shape, "columns", "place", "ordinal")
     assert row["rank_change"] is None
     beside = row["metadata"]
     return Standing(
@@ -448,13 +450,15 @@ def standing_of(
         row["name"],
         None if beside is None else _encode(beside),
         row.get("place"),
+        ordinal=row.get("ordinal"),
     )
 
 
 def page_of(body: dict[str, Any]) -> Page:
     total, as_of = body["total"], body["as_of"]
     standings = [standing_of(row, total=total, as_of=as_of) for row in body["standings"]]
-    return Page(total, as_of, standings, body["next_cursor"], body["prev_cursor"])
+    cursors = body["next_cursor"], body["prev_cursor"]
+    return Page(total, as_of, standings, *cursors, body.get("count"))
 
 
 class HttpBoard:
@@ -732,11 +736,12 @@ class HttpRanks:
 
     def _on_board(self, row: dict[str, Any], player: str, name: str | None, as_of: int) -> Standing:
         """Fill in what this list leaves out from the standing itself."""
-        check(row, ON_BOARD)
+        check(row, ON_BOARD, "ordinal")
         assert same(row["percentile"], percentile_of(row["rank"], row["total"]))
         one = HttpBoard(self.api, row["board"]).standing(player, window=row["window"])
         assert one is not None
         assert (one.rank, one.total, one.as_of) == (row["rank"], row["total"], as_of)
+        assert one.ordinal == row.get("ordinal")
         assert one.name == name
         assert same(shown(one.scores[0], one.decimals), row["score"])
         return one

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from decimal import Decimal
 from typing import Any, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,7 +23,7 @@ from rankd.core.engine import Engine
 from rankd.core.writer import WriteResult
 from rankd.errors import RankdError
 from rankd.model.receipt import InWindow, Receipt
-from rankd.model.standing import Standing
+from rankd.model.standing import Absent, Standing
 
 EACH_TIME_ALIKE = settings(derandomize=True, max_examples=40, deadline=None)
 
@@ -132,7 +132,22 @@ def beside(standing: Standing) -> Any:
     return None if standing.metadata_json is None else json.loads(standing.metadata_json)
 
 
-def standing_in_words(standing: Standing, window: str) -> bytes:
+Places = Mapping[str, int]
+"""Each player's place in a ranking; none where ranks are not shared."""
+
+
+def places_in(definition: Mapping[str, Any], ranked: Sequence[Standing]) -> Places:
+    """Return the places that ``ordinal`` is to tell, counted in the whole ranking."""
+    if definition["ties"] == "ordinal":
+        return {}
+    return {one.player: place for place, one in enumerate(ranked, start=1)}
+
+
+def ordinal(places: Places, player: str) -> dict[str, Any]:
+    return {"ordinal": places[player]} if places else {}
+
+
+def standing_in_words(standing: Standing, window: str, places: Places) -> bytes:
     decimals = standing.decimals
     return said(
         {
@@ -152,11 +167,12 @@ def standing_in_words(standing: Standing, window: str) -> bytes:
             "stale": False,
             **columns(standing.scores, decimals),
             "state": "open",
+            **ordinal(places, standing.player),
         }
     )
 
 
-def page_in_words(page: Any) -> bytes:
+def page_in_words(page: Any, places: Places, count: int | None = None) -> bytes:
     rows = [
         {
             "rank": one.rank,
@@ -166,6 +182,7 @@ def page_in_words(page: Any) -> bytes:
             "rank_change": None,
             "metadata": beside(one),
             **columns(one.scores, one.decimals),
+            **ordinal(places, one.player),
         }
         for one in page.standings
     ]
@@ -182,6 +199,7 @@ def page_in_words(page: Any) -> bytes:
             "next_cursor": page.next_cursor,
             "prev_cursor": page.prev_cursor,
             "state": page.state,
+            **({} if count is None else {"count": count}),
         }
     )
 
@@ -289,8 +307,10 @@ async def compare_together(
     assert [result for result in results if "code" not in result] == kept
 
 
-async def compare_reads(service: Served, judge: Engine, window: str) -> None:
+async def compare_reads(service: Served, judge: Engine, story: Story, window: str) -> None:
     line = service.fast.connect()
+    whole = (await judge.reader.page("b", window=window, limit=1000)).standings
+    places = places_in(story.definition, whole)
     for player in PLAYERS:
         path = f"/v1/boards/b/standings/{quote(player, safe='')}"
         standing = await judge.reader.standing("b", player, window=window)
@@ -298,16 +318,43 @@ async def compare_reads(service: Served, judge: Engine, window: str) -> None:
         near = request("GET", f"{path}/around?window={window}&above=1&below=2")
         if standing is None:
             assert status(await line.ask(asked)) == 404
+            await compare_absent(line, judge, window, player, places)
             continue
         ranking = judge.reader.where("b", window).ranking
         for _ in range(2):  # The second time it may be known.
-            assert body_of(await line.ask(asked)) == standing_in_words(standing, ranking.window)
+            assert body_of(await line.ask(asked)) == standing_in_words(
+                standing, ranking.window, places
+            )
         page = await judge.reader.around("b", player, above=1, below=2, window=window)
-        assert body_of(await line.ask(near)) == page_in_words(page)
+        assert body_of(await line.ask(near)) == page_in_words(page, places)
     for query, how in (("limit=3", {"limit": 3}), ("limit=2&offset=1", {"limit": 2, "offset": 1})):
         page = await judge.reader.page("b", window=window, **how)  # type: ignore[arg-type]
         asked = request("GET", f"/v1/boards/b/standings?window={window}&{query}")
-        assert body_of(await line.ask(asked)) == page_in_words(page)
+        assert body_of(await line.ask(asked)) == page_in_words(page, places)
+    for low, high in ((-1, 9), (0, None), (None, 1)):
+        page = await judge.reader.page("b", window=window, limit=2, score_min=low, score_max=high)
+        bounds = {"score_min": low, "score_max": high}
+        query = urlencode({name: bound for name, bound in bounds.items() if bound is not None})
+        asked = request("GET", f"/v1/boards/b/standings?window={window}&limit=2&{query}")
+        some = [one for one in whole if is_within(one, low, high)]
+        assert page.standings == some[:2]
+        for _ in range(2):
+            assert body_of(await line.ask(asked)) == page_in_words(page, places, len(some))
+
+
+def is_within(standing: Standing, low: int | None, high: int | None) -> bool:
+    score = standing.scores[0] / 10**standing.decimals
+    return (low is None or low <= score) and (high is None or score <= high)
+
+
+async def compare_absent(
+    line: Any, judge: Engine, window: str, player: str, places: Places
+) -> None:
+    path = f"/v1/boards/b/standings/{quote(player, safe='')}/around"
+    for end in Absent:
+        page = await judge.reader.around("b", player, above=0, below=1, window=window, absent=end)
+        asked = request("GET", f"{path}?window={window}&above=0&below=1&absent={end}")
+        assert body_of(await line.ask(asked)) == page_in_words(page, places)
 
 
 @EACH_TIME_ALIKE
@@ -320,7 +367,7 @@ def test_whatever_there_is_is_shown_as_an_independent_rendering_shows_it(
     async def tell() -> None:
         async with both(story.definition) as (service, judge):
             windows = story.definition["windows"]
-            await compare_reads(service, judge, windows[0])  # Nobody is there yet.
+            await compare_reads(service, judge, story, windows[0])  # Nobody is there yet.
             for number, batch in enumerate(story.batches):
                 service.clock.time += DAY * (number % 2)
                 await compare(service, judge, batch)
@@ -328,7 +375,7 @@ def test_whatever_there_is_is_shown_as_an_independent_rendering_shows_it(
                 for rankd in (service.rankd, judge):
                     await rankd.profile(player, {"name": name})
             for window in windows:
-                await compare_reads(service, judge, window)
+                await compare_reads(service, judge, story, window)
 
     run(tell())
 

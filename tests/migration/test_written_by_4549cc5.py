@@ -43,11 +43,18 @@ from rankd.core.cluster.shared_projector import newest_copy
 from rankd.testing.servers import PostgresServer, RedisServer, redis_server
 
 DATA = Path(__file__).parent / "written_by_4549cc5"
+SHARED = "/v1/boards/(early|golf|last|race|renewed|tied|total)"
+"""The boards whose ranks are shared; no other has ordinals."""
+
 ADDED = (
     (r"/v1/boards", {"boards[].since"}),
     (r"/v1/boards/[^/]+", {"since", "position", "drops"}),
     (r"/v1/boards/[^/]+/(standings.*|around/.*|friends/.*|projection)", {"state"}),
-    (r"/v1/players/[^/]+/standings", {"standings[].state"}),
+    (r"/v1/players/[^/]+/standings", {"standings[].state", "standings[].ordinal"}),
+    (rf"{SHARED}/standings/[^/]+", {"ordinal"}),
+    (rf"{SHARED}/(standings|standings/[^/]+/around|around/.*)", {"standings[].ordinal"}),
+    (rf"{SHARED}/(standings:lookup|friends/.*)", {"standings[].ordinal"}),
+    (SHARED, {"windows[].top[].ordinal", "windows[].top_after[].ordinal"}),
     (r"/v1/keys", {"keys[].created", "keys[].expires", "keys[].last_used"}),
 )
 """Fields that answers have had only since: by the path of a request, where they are in its body."""

@@ -281,6 +281,23 @@ class Ranking:
     def total(self) -> int:
         return len(self.rows)
 
+    def ordinal(self, row: Row) -> int | None:
+        """The place, which is told where the rank may be another."""
+        return None if self.rules.ties == "ordinal" else row.place
+
+    def within(self, low: int | None, high: int | None) -> list[Row]:
+        """Those with a first column from one score to another."""
+        return [
+            row
+            for row in self.rows
+            if (low is None or row.entry.scores[0] >= low)
+            and (high is None or row.entry.scores[0] <= high)
+        ]
+
+    def end(self, absent: str, count: int) -> Sequence[Row]:
+        """So many of the first or of the last."""
+        return self.rows[:count] if absent == "top" else self.rows[max(self.total - count, 0) :]
+
     def row(self, player: str) -> Row | None:
         return next((row for row in self.rows if row.entry.player == player), None)
 

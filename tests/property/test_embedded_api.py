@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import partial
 from typing import Any, ClassVar
 
 import pytest
@@ -58,6 +59,7 @@ from rankd.embedded import Board, Ranks
 from rankd.errors import (
     DropsScores,
     InvalidBoard,
+    InvalidPage,
     InvalidSubmission,
     NotRanked,
     RankdError,
@@ -705,6 +707,7 @@ class EmbeddedMachine(RuleBasedStateMachine):
             assert each.name == self.world.names.get(each.player)
             assert each.metadata == row.entry.metadata
             assert each.place == (place if places else None)
+            assert each.ordinal == expected.ordinal(row)
 
     def _chosen(self, data: st.DataObject) -> tuple[Board, str | None, str | None, Ranking] | None:
         """A window and a segment that can be read, and what should be in it."""
@@ -737,7 +740,13 @@ class EmbeddedMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def read(self, data: st.DataObject) -> None:
         """Every kind of read, with any bounds, is a part of the whole."""
-        for read in (self._read_parts, self._read_some, self._project, self._walk_there_and_back):
+        for read in (
+            self._read_parts,
+            self._read_some,
+            self._read_range,
+            self._project,
+            self._walk_there_and_back,
+        ):
             read(data)
         for recurrence in ("daily", "weekly"):
             self._read_back_in_time(data.draw(st.integers(1, 3), "steps back"), recurrence)
@@ -781,11 +790,15 @@ class EmbeddedMachine(RuleBasedStateMachine):
             assert standing is None
             with pytest.raises(NotRanked):
                 board.around(player, above=above, below=below, **which)
+            for absent in ("top", "bottom"):
+                end = board.around(player, above=above, below=below, absent=absent, **which)
+                self._compare(end, expected, expected.end(absent, above + 1 + below))
             return
         assert standing is not None
         self._compare([standing], expected, [row])
-        around = board.around(player, above=above, below=below, **which)
-        self._compare(around, expected, expected.around(player, above, below))
+        for end_if_absent in (None, "top"):
+            near = board.around(player, above=above, below=below, absent=end_if_absent, **which)
+            self._compare(near, expected, expected.around(player, above, below))
 
     def _read_some(self, data: st.DataObject) -> None:
         asked, player = data.draw(some_players, "asked"), data.draw(players, "player")
@@ -807,6 +820,59 @@ class EmbeddedMachine(RuleBasedStateMachine):
         assert list(found.not_found) == [
             each for each in dict.fromkeys(asked) if each not in ranked
         ]
+
+    def _read_range(self, data: st.DataObject) -> None:
+        """A range of scores, whole, from any place in it, and page after page there and back."""
+        if (chosen := self._chosen(data)) is None:
+            return
+        board, window, segment, expected = chosen
+        rules = expected.rules
+        low, high = [data.draw(st.none() | numbers_of(rules), name) for name in ("low", "high")]
+        limit, place = data.draw(st.integers(1, 4), "limit"), data.draw(st.integers(1, 6), "place")
+        which: dict[str, Any] = {"window": window, "segment": segment}
+        which |= {"score_min": low, "score_max": high}
+        least, most = [None if each is None else rules.scaled(each) for each in (low, high)]
+        if least is not None and most is not None and least > most:
+            with pytest.raises(InvalidPage):
+                board.page(**which)
+            return
+        rows = expected.within(least, most)
+        in_range = None if low is high is None else len(rows)
+
+        def read(**how: Any) -> Any:
+            page = board.page(**how, **which)
+            assert (page.in_range, page.total) == (in_range, expected.total)
+            return page
+
+        self._compare(read(limit=1000).standings, expected, rows)
+        by_offset = read(limit=limit, offset=place - 1)
+        self._compare(by_offset.standings, expected, rows[place - 1 :][:limit])
+        assert (by_offset.next_cursor is None) == (place - 1 + limit >= len(rows))
+        assert (by_offset.prev_cursor is None) == (place == 1 or not rows)
+        if rows and place > len(rows):
+            last = read(limit=limit, cursor=by_offset.prev_cursor)
+            self._compare(last.standings, expected, rows[-limit:])
+        by_rank = read(limit=limit, from_rank=place)
+        behind = [row for row in rows if row.place >= place]
+        self._compare(by_rank.standings, expected, behind[:limit])
+        self._compare(self._walked(read, limit), expected, rows)
+
+    def _walked(self, read: Callable[..., Any], limit: int) -> list[Standing]:
+        """All that is read, page after page; the same as by the cursors back."""
+        page = read(limit=limit)
+        assert page.prev_cursor is None
+        there = list(page.standings)
+        while page.next_cursor is not None:
+            page = read(limit=limit, cursor=page.next_cursor)
+            there += page.standings
+            self.figures["pages walked"] += 1
+        back = list(page.standings)
+        while page.prev_cursor is not None:
+            page = read(limit=limit, cursor=page.prev_cursor)
+            back = [*page.standings, *back]
+            self.figures["pages walked"] += 1
+        assert back == there
+        return there
 
     def _project(self, data: st.DataObject) -> None:
         rank, percentile = data.draw(st.integers(1, 6), "rank"), data.draw(shares, "percentile")
@@ -884,20 +950,9 @@ class EmbeddedMachine(RuleBasedStateMachine):
         if (chosen := self._chosen(data)) is None:
             return
         board, window, segment, expected = chosen
-        which: dict[str, Any] = {"limit": limit, "window": window, "segment": segment}
-        page = board.page(**which)
-        there = list(page.standings)
-        while page.next_cursor is not None:
-            page = board.page(cursor=page.next_cursor, **which)
-            there += page.standings
-            self.figures["pages walked"] += 1
-        self._compare(there, expected, expected.rows)
-        back = list(page.standings)
-        while page.prev_cursor is not None:
-            page = board.page(cursor=page.prev_cursor, **which)
-            back = [*page.standings, *back]
-            self.figures["pages walked"] += 1
-        self._compare(back, expected, expected.rows)
+        which: dict[str, Any] = {"window": window, "segment": segment}
+        walked = self._walked(partial(board.page, **which), limit)
+        self._compare(walked, expected, expected.rows)
 
     @rule(data=st.data(), limit=st.integers(1, 3))
     def begin_a_walk(self, data: st.DataObject, limit: int) -> None:
