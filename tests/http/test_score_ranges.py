@@ -34,6 +34,10 @@ def test_a_range_of_scores_is_the_part_of_the_page_between_them(name: str) -> No
                 assert page["next_cursor"] is page["prev_cursor"] is None
                 further = await read(service, f"offset=1&score_min={low}&score_max={high}")
                 assert further["standings"] == right[1:11]
+                beyond = f"offset={2**63 - 1}&score_min={low}&score_max={high}"
+                behind = await read(service, beyond)
+                assert (behind["standings"], behind["count"]) == ([], len(right))
+                assert (behind["prev_cursor"] is None) == (not right)
             assert "count" not in await read(service, "")
 
     run(compare())
@@ -68,6 +72,7 @@ def test_a_range_is_read_on_with_its_cursors() -> None:
         ("score_max=1.5", "score_max"),
         ("score_max=9223372036854775808", "score_max"),
         ("score_min=" + "9" * 33, "score_min"),
+        ("score_max=1&score_max=2", "score_max"),
     ],
 )
 def test_a_range_that_is_none_is_refused_with_the_field(query: str, field: str) -> None:
@@ -148,6 +153,10 @@ def test_a_shared_index_answers_the_same() -> None:
             rest = await read(node, query)
             assert [row["score"] for row in rest["standings"]] == [20]
             assert rest["next_cursor"] is None
+            beyond = await read(node, f"score_min=15&score_max=50&offset={2**63 - 1}")
+            assert (beyond["standings"], beyond["count"]) == ([], 4)
+            nothing = await read(node, "score_min=51&score_max=54")
+            assert (nothing["standings"], nothing["count"], nothing["total"]) == ([], 0, 8)
             end = await read(node, "above=0&below=1&absent=bottom", "standings/nobody/around")
             assert [row["rank"] for row in end["standings"]] == [7, 8]
             await node.rankd.define("c", {"ties": "dense"})

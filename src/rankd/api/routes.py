@@ -202,7 +202,7 @@ ROUTES: tuple[Route, ...] = (
             Param(
                 name="score_max",
                 length_max=SCORE_TEXT_LENGTH_MAX,
-                doc="or this or less; the answer's count is how many there are",
+                doc="only standings whose score, in the first column, is this or less",
             ),
         ),
         responses={200: schemas.Page, 304: None},

@@ -22,7 +22,7 @@ from rankd.errors import (
     count,
 )
 from rankd.model.facts import Position
-from rankd.model.standing import Absent, Offset, Rank
+from rankd.model.standing import Offset, Rank, read_absent
 from rankd.ports import Places, Ranked, Ranking
 
 PAGE_CACHE = b"public, max-age=1, stale-while-revalidate=5"
@@ -260,7 +260,7 @@ def plan_page(service: ServiceContext, request: Request) -> PagePlan | None:
     if b"if-none-match" in request.headers or query["offset"]:
         return None  # A page further down is rarely requested again.
     if query["score_min"] is not None or query["score_max"] is not None:
-        return None  # Nor are the scores of one player's choice.
+        return None  # Nor is a range of scores.
     if _lasting(service, request) is None:
         return None
     pages, asked, in_force = service.pages, _asked(service, request), _in_force(service)
@@ -316,7 +316,7 @@ async def around_player(service: ServiceContext, request: Request) -> Response:
         request.params["player"],
         above=query["above"],
         below=query["below"],
-        absent=None if query["absent"] is None else Absent(query["absent"]),
+        absent=read_absent(query["absent"]),
         **which,
     )
     return _page(service, request, page, which)

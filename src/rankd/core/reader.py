@@ -99,9 +99,9 @@ class Page(Standings, msgspec.Struct, frozen=True, gc=False):
     opens_at: Instant | None = None
     """When a scheduled window begins."""
     ordinals: Sequence[int] | None = None
-    """The unique place of each, on boards with shared ranks."""
+    """The ordinal rank of each, on boards with shared ranks; None where ``ranks`` has these."""
     in_range: int | None = None
-    """How many entries the range of scores has that the page is of; None for a page of all."""
+    """How many entries the requested range of scores has; None if none was requested."""
 
     @property
     def scores(self) -> list[Scores]:
@@ -446,7 +446,10 @@ class Reader:
         return self._index.immediate
 
     def ranked_now(self, where: RankingView, player: str) -> tuple[Ranked, Rank | None] | None:
-        """Return a player's place at once, and its rank if that is shared. Only if immediate."""
+        """Return a player's place at once, and its rank on a board with shared ranks.
+
+        None if it is not ranked. Only if immediate.
+        """
         index: ImmediateIndex = self.projector.readable  # type: ignore[assignment]
         found = index.rank_now(where.ranking, player)
         if found is None:
@@ -476,8 +479,8 @@ class Reader:
     ) -> tuple[list[str], Places, Sequence[int] | None] | None:
         """Return the players of some that are ranked, best first, and their places.
 
-        Behind them are their unique places if ranks are shared. None where that takes more than a
-        look into the index.
+        If ranks are shared, the places have these, and the third value has the ordinal ranks. None
+        where that takes more than a look into the index.
         """
         seek = self.finder(where)
         if seek is None:
@@ -633,45 +636,42 @@ class Reader:
         where = self.where(board, window, segment)
         if cursor is not None and (offset is not None or from_rank is not None):
             raise InvalidPage([FieldError("cursor", "cannot be combined with another start")])
-        first, count = page_bounds(
+        first, limit = page_bounds(
             total=_EVERYBODY, limit=limit, offset=offset, from_rank=from_rank
         )
-        if score_min is not None or score_max is not None:
-            span = _read_span(where.terms, score_min, score_max)
-            return await self._page_of_span(where, span, limit, offset, from_rank, cursor)
-        if cursor is None:
-            return await self._read(where, first, count)
+        span = _read_span(where.terms, score_min, score_max)
+        if cursor is None and span is None:
+            return await self._read(where, first, limit)
         at = await self._moment(where)
-        first, count = await self._after_cursor(where, cursor, limit, at, (0, _EVERYBODY))
-        return await self._read(where, first, count, at)
-
-    async def _page_of_span(
-        self,
-        where: RankingView,
-        span: tuple[bytes, bytes],
-        limit: int,
-        offset: Offset | None,
-        from_rank: Rank | None,
-        cursor: str | None,
-    ) -> Page:
-        """Return a page of the entries between two keys."""
-        at = await self._moment(where)
-        before = await self._index.count_below(where.ranking, span[0], at=at)
-        last = await self._index.count_below(where.ranking, span[1], at=at)
-        first, count = Rank(max(from_rank or 0, before + 1 + (offset or 0))), limit
+        within = _WHOLE if span is None else await self._stretch(where, span, at)
         if cursor is not None:
-            within = before, last
-            first, count = await self._after_cursor(where, cursor, limit, at, within)
-        end = min(first + count - 1, last)
-        page = await self._read(where, first, max(end - first + 1, 0), at)
-        prev_cursor = page.prev_cursor if before + 1 < first else None
-        if first > last:
-            prev_cursor = _stamps(where)[0](span[1], _LAST) if before < last else None
+            first, limit = await self._after_cursor(where, cursor, limit, at, within)
+        elif from_rank is None:
+            first = Rank(first + within.before)
+        if span is None:
+            return await self._read(where, first, limit, at)
+        return await self._page_within(where, within, first, limit, at)
+
+    async def _stretch(
+        self, where: RankingView, span: tuple[bytes, bytes], at: Position | None
+    ) -> "_Stretch":
+        """Return the ranks of the entries between two keys."""
+        before, last = [await self._index.count_below(where.ranking, key, at=at) for key in span]
+        return _Stretch(before, last)
+
+    async def _page_within(
+        self, where: RankingView, within: "_Stretch", first: Rank, limit: int, at: Position | None
+    ) -> Page:
+        """Return a page of some ranks, whose cursors lead no further than these."""
+        first = Rank(min(max(first, within.before + 1), within.last + 1))
+        count = max(0, min(limit, within.last + 1 - first))
+        page = await self._read(where, first, count, at)
+        prev_cursor = page.prev_cursor if count else _end_cursor(where)
         return msgspec.structs.replace(
             page,
-            next_cursor=page.next_cursor if end < last else None,
-            prev_cursor=prev_cursor,
-            in_range=last - before,
+            next_cursor=page.next_cursor if first + count <= within.last else None,
+            prev_cursor=prev_cursor if first > within.before + 1 else None,
+            in_range=within.last - within.before,
         )
 
     @_settled
@@ -690,21 +690,18 @@ class Reader:
         token: str,
         limit: int,
         at: Position | None,
-        within: tuple[int, int],
+        within: "_Stretch",
     ) -> tuple[Rank, int]:
-        """Return the first rank of a cursor's page, and at most how many entries it has.
-
-        It begins behind so many entries, and a page before the cursor ends with a last one.
-        """
+        """Return the first rank of a cursor's page, and how many entries it has at most."""
         cursor = Cursor.decode(token, _cursor_name(where), key_bytes=where.terms.order.key_bytes)
         before = await self._index.count_below(where.ranking, cursor.order_key, cursor.player, at)
         if cursor.way is Way.PREVIOUS:
-            end = min(before, within[1])
-            first = max(within[0] + 1, end - limit + 1)
+            end = min(before, within.last)
+            first = max(end - limit, within.before) + 1
             return Rank(first), end - first + 1
         there = await self._index.rank(where.ranking, cursor.player, at)
         passed = there is not None and there.order_key == cursor.order_key
-        return Rank(max(before + 1 + passed, within[0] + 1)), limit
+        return Rank(before + 1 + passed), limit
 
     async def _read(
         self, where: RankingView, first: Rank, count: int, at: Position | None = None
@@ -732,7 +729,7 @@ class Reader:
         order, decimals = where.terms.order, where.terms.board.decimals
         before, behind = _stamps(where)
         if not players:
-            back = before(b"\xff" * order.key_bytes, _LAST) if 0 < total < first else None
+            back = _end_cursor(where) if 0 < total < first else None
             stale = self._is_stale(as_of)
             return Page(
                 where.ranking,
@@ -820,13 +817,10 @@ class Reader:
         if absent is None:
             raise NotRanked(board=board, window=where.ranking.window, player=player)
         at = await self._moment(where)
-        total = await self._index.count(where.ranking, at)
-        if total == 0:
-            return await self._read(where, Rank(1), above + 1 + below, at)
+        total = max(await self._index.count(where.ranking, at), 1)
         end = Rank(1 if absent is Absent.TOP else total)
-        return await self._read(
-            where, *neighbourhood(end, total=total, above=above, below=below), at
-        )
+        first, count = neighbourhood(end, total=total, above=above, below=below)
+        return await self._read(where, first, count, at)
 
     async def _around(self, where: RankingView, found: Ranked, above: int, below: int) -> Page:
         first, count = neighbourhood(found.rank, total=found.total, above=above, below=below)
@@ -1001,15 +995,19 @@ def _rows_of(places: Places, rows: Sequence[int], width: int) -> Places:
     )
 
 
-def _read_span(terms: Terms, low: object, high: object) -> tuple[bytes, bytes]:
-    """Return the bounds of a range of scores as keys. Raises InvalidPage."""
-    bounds: dict[str, int | None] = {"score_min": None, "score_max": None}
-    for name, given in zip(bounds, (low, high), strict=True):
-        if given is not None:
-            try:
-                bounds[name] = terms.board.parse_score(given)
-            except ValueError as exc:
-                raise InvalidPage([FieldError(name, str(exc))]) from None
+def _read_span(terms: Terms, low: object, high: object) -> tuple[bytes, bytes] | None:
+    """Return the keys that bound a range of scores, None for no bounds. Raises InvalidPage."""
+    if low is None and high is None:
+        return None
+    bounds: dict[str, int | None] = {}
+    errors = []
+    for name, given in (("score_min", low), ("score_max", high)):
+        try:
+            bounds[name] = None if given is None else terms.board.parse_score(given)
+        except ValueError as exc:
+            errors.append(FieldError(name, str(exc)))
+    if errors:
+        raise InvalidPage(errors)
     least, most = bounds.values()
     if least is not None and most is not None and least > most:
         raise InvalidPage([FieldError("score_min", "must not be greater than score_max")])
@@ -1018,6 +1016,18 @@ def _read_span(terms: Terms, low: object, high: object) -> tuple[bytes, bytes]:
 
 _EVERYBODY = 2**63
 """More than any ranking has: an index knows best where it ends."""
+
+
+class _Stretch(NamedTuple):
+    """Consecutive entries of a ranking."""
+
+    before: int
+    """How many entries are before the first."""
+    last: int
+    """The rank of the last; equal to ``before`` if there are none."""
+
+
+_WHOLE = _Stretch(0, _EVERYBODY)
 
 
 def check_players(players: Sequence[str]) -> None:
@@ -1050,6 +1060,11 @@ def _stamps(where: RankingView) -> tuple[Callable[[bytes, str], str], Callable[[
     """Return the encoders of a ranking's cursors: before an entry, and behind it."""
     name, key_bytes = _cursor_name(where), where.terms.order.key_bytes
     return stamp(name, Way.PREVIOUS, key_bytes), stamp(name, Way.NEXT, key_bytes)
+
+
+def _end_cursor(where: RankingView) -> str:
+    """Return the cursor of the last page."""
+    return _stamps(where)[0](b"\xff" * where.terms.order.key_bytes, _LAST)
 
 
 _LAST = "\U0010ffff"

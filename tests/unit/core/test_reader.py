@@ -623,24 +623,27 @@ async def test_a_page_behind_its_range_leads_back_into_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "field"),
+    ("given", "fields"),
     [
-        ({"score_min": 5, "score_max": 4}, "score_min"),
-        ({"score_min": "much"}, "score_min"),
-        ({"score_max": "1.5"}, "score_max"),
-        ({"score_max": 2**63}, "score_max"),
-        ({"score_min": True}, "score_min"),
+        ({"score_min": 5, "score_max": 4}, ["score_min"]),
+        ({"score_min": "much"}, ["score_min"]),
+        ({"score_max": "1.5"}, ["score_max"]),
+        ({"score_max": 2**63}, ["score_max"]),
+        ({"score_min": True}, ["score_min"]),
+        ({"score_min": "", "score_max": "1e2"}, ["score_min", "score_max"]),
     ],
 )
-async def test_a_range_that_is_none_is_refused(given: Mapping[str, object], field: str) -> None:
+async def test_a_range_that_is_none_is_refused(
+    given: Mapping[str, object], fields: list[str]
+) -> None:
     async with engine(FaultyLedger()) as rankd:
         await rankd.define("b", {})
         with pytest.raises(InvalidPage) as refused:
             await rankd.reader.page("b", **given)  # type: ignore[arg-type]
-        assert [error.field for error in refused.value.errors] == [field]
+        assert [error.field for error in refused.value.errors] == fields
 
 
-# --------------------------------------------------------------------------- unique places
+# --------------------------------------------------------------------------- ordinal ranks
 
 
 @pytest.mark.parametrize("ties", ["ordinal", "standard", "dense"])
