@@ -46,14 +46,14 @@ class _ScoreCounts(NamedTuple):
 
     at: Position
     gained: Sequence[int]
-    """For each number of scores, how many more distinct ones the view has among these."""
+    """For each number of scores, how many more of the first ones the view has than the base."""
 
 
 class Overlay:
     """The reads of an index, with one of its rankings changed. Its writes have to go to the index.
 
-    It is exact at every position of the base at which the base has the entries ``before``; this is
-    not checked. Positions, and errors such as IndexForgot, are those of the base.
+    It is exact at every position at which the base has the entries ``before``, and no entry of a
+    player without one; this is not checked. Positions and errors are those of the base.
     """
 
     immediate: ClassVar[bool] = False
@@ -65,7 +65,11 @@ class Overlay:
     ) -> None:
         """Make a view; ``changes`` are by player. O(k log k)."""
         self.base, self.ranking = base, ranking
-        self._changes = changes
+        self._changes = dict(changes)
+        for player, (before, after) in changes.items():
+            assert all(one is None or one.player == player for one in (before, after)), (
+                f"the change of {player} is of another player's entry"
+            )
         removed = {_place(one.before) for one in changes.values() if one.before is not None}
         self._removed = {player for _, player in removed}
         """The players whose entries in the base are not in the view."""
@@ -73,13 +77,10 @@ class Overlay:
             [one.after for one in changes.values() if one.after is not None], key=_place
         )
         added = {_place(entry) for entry in self._added}
-        assert self._removed | {entry.player for entry in self._added} <= changes.keys(), (
-            "each change has the entries of its own player"
-        )
         self._places = sorted(removed | added)
         steps = [(place in added) - (place in removed) for place in self._places]
         self._shifts = list(accumulate(steps, initial=0))
-        """For each number of places, how many more entries the view has among these."""
+        """For each number of places, how many more entries the view has at the first ones."""
         self._scores = _open_scores(removed, added)
         self._counted = _ScoreCounts(Position(0), [0])
 
@@ -245,7 +246,7 @@ class Overlay:
         entries, total, as_of = await self.base.read(
             ranking, first=Rank(begin + 1), limit=end - begin, at=at
         )
-        shown = self._merge(entries, min(begin, total), offset, limit)
+        shown = self._merge(entries, begin, offset, limit)
         return EntryRange(shown, total + self._shifts[-1], as_of)
 
     async def _stretch(self, offset: int, limit: int, at: Position | None) -> tuple[int, int]:
@@ -255,7 +256,7 @@ class Overlay:
         """
         low, high = await self._changes_near(offset, 0, at)
         begin = max(offset - max(self._shifts[low : high + 1]), 0)
-        low, high = await self._changes_near(offset + limit, low, at)
+        low, high = await self._changes_near(offset + limit - 1, low, at)
         return begin, offset + limit - min(self._shifts[low : high + 1])
 
     async def _changes_near(self, offset: int, low: int, at: Position | None) -> tuple[int, int]:
@@ -279,7 +280,8 @@ class Overlay:
     ) -> Sequence[Placed]:
         """Return the entries of the view at an offset from a stretch of the base.
 
-        ``begin`` is the offset of the stretch in the base, whose end it has reached if empty.
+        ``begin`` is the offset of the stretch in the base. If the stretch is empty, it is the end
+        of the base, or the page is beyond the end of the view.
         """
         added, shift = len(self._added), self._shifts[-1]
         if stretch:

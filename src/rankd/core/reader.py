@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
 
 import msgspec
 
+from rankd.core.overlay import Overlay
 from rankd.core.projector import Projector
 from rankd.core.state import OpenedWindow, SealedWindow, State, Terms, UnrecordedWindow
 from rankd.errors import (
@@ -295,6 +296,8 @@ async def _fallen_back(
     read: Read[T], reader: "Reader", args: tuple[Any, ...], named: Mapping[str, Any]
 ) -> T:
     projector = reader.projector
+    if isinstance(reader._index, Overlay):  # It has the changes of this one index, no other.
+        return await _again(read, reader, args, named)
     index = projector.readable
     try:
         return await _again(read, reader.over(index), args, named)
@@ -324,12 +327,13 @@ class Reader:
     """Answers questions about standings."""
 
     def __init__(
-        self, *, projector: Projector, clock: Clock, index: RankIndex | None = None
+        self, *, projector: Projector, clock: Clock, index: RankIndex | Overlay | None = None
     ) -> None:
         self.projector = projector
         self._clock = clock
-        self._only = index
+        self._only: RankIndex | None = index  # type: ignore[assignment]  # It is only read from.
         """The only index to read, if one was given."""
+        self._only_base = index.base if isinstance(index, Overlay) else index
 
     def over(self, index: RankIndex) -> "Reader":
         """Return a reader that asks no other index."""
@@ -344,6 +348,11 @@ class Reader:
     @property
     def _index(self) -> RankIndex:
         return self.projector.readable if self._only is None else self._only
+
+    @property
+    def _base(self) -> RankIndex:
+        """The index that positions come from: the base of an overlay."""
+        return self.projector.readable if self._only_base is None else self._only_base
 
     @property
     def _state(self) -> State:
@@ -397,7 +406,7 @@ class Reader:
 
         The state may be ahead of it, and may have moved on while it was asked.
         """
-        if self.immediate or self._index is not self.projector.index:
+        if self._base.immediate or self._base is not self.projector.index:
             return
         page = self._state.boards.get(where.ranking.board)
         for opened in () if page is None else page.windows.values():
@@ -417,7 +426,7 @@ class Reader:
             raise IndexUnavailable(problem) from None
 
     async def _vouch(self, as_of: Position | None, floor: Position) -> None:
-        if self._index is self.projector.index:
+        if self._base is self.projector.index:
             await self.projector.check_fresh(as_of, floor)
 
     async def _moment(self, where: RankingView) -> Position | None:
@@ -427,7 +436,7 @@ class Reader:
         """
         if self.immediate:
             return None
-        index = self._index
+        index = self._base
         moment = await self.projector.fallback_moment(index, where.ranking)
         if moment is not None:
             return moment
@@ -438,7 +447,7 @@ class Reader:
 
     def _is_stale(self, _as_of: Position) -> bool:
         """Whether an answer does not come from the index, which may have told of more already."""
-        return self._index is not self.projector.index
+        return self._base is not self.projector.index
 
     @property
     def immediate(self) -> bool:
@@ -517,7 +526,7 @@ class Reader:
         """
         if where.terms.board.ties is not TieRule.ORDINAL or not self._lasts(where):
             return None
-        return self.projector.asker(where.ranking)
+        return None if self._only is not None else self.projector.asker(where.ranking)
 
     def _lasts(self, where: RankingView) -> bool:
         """Whether a place in a ranking is that of the index, until the state changes."""
