@@ -544,7 +544,7 @@ class Corrector:
     async def _ranks(
         self, view: Overlay, where: RankingView, player: str
     ) -> tuple[Rank | None, Rank | None]:
-        after = await self._reader.over(view).standing_in(where, player)  # type: ignore[arg-type]
+        after = await self._reader.over(view).standing_in(where, player)
         before = await self._reader.standing_in(where, player)
         return _rank_of(after), _rank_of(before)
 

@@ -335,7 +335,7 @@ class Reader:
         """The only index to read, if one was given."""
         self._only_base = index.base if isinstance(index, Overlay) else index
 
-    def over(self, index: RankIndex) -> "Reader":
+    def over(self, index: RankIndex | Overlay) -> "Reader":
         """Return a reader that asks no other index."""
         return Reader(projector=self.projector, clock=self._clock, index=index)
 
