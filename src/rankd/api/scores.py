@@ -70,7 +70,7 @@ _QUOTES, _QUOTES_WITH_KEY, _METADATA_QUOTES, _FIELD_QUOTES = 6, 10, 2, 2
 
 def plan_submission(service: ServiceContext, request: Request) -> BodyPlan | None:
     """Return a plan that takes plain submissions to one board, as ``submit_score`` does."""
-    view, writer = service.rankd, service.writer
+    view = service.rankd
     projector, state, revision = view.projector, view.state, view.state.revision
     page = state.boards.get(request.params["board"])
     if page is None or b"idempotency-key" in request.headers:
@@ -78,6 +78,7 @@ def plan_submission(service: ServiceContext, request: Request) -> BodyPlan | Non
     if not takes_plain(page.board) or not _says_json(request):
         return None
     board, keys_as_now = page.board, not page.earlier
+    hand_in = service.writer.submitter_of(board)
 
     def read(body: bytes, actor: Actor) -> ScoreSubmitted | None:
         plain = _plain_of(body, actor)
@@ -93,9 +94,7 @@ def plan_submission(service: ServiceContext, request: Request) -> BodyPlan | Non
         if not in_force():
             return False
         try:
-            writer.hand_in(
-                facts, board, partial(_answer, service, answered, board.name, len(facts))
-            )
+            hand_in(facts, partial(_answer, service, answered, board.name, len(facts)))
         except RankdError:
             return False
         return True
@@ -365,4 +364,4 @@ def _shown(service: ServiceContext, answer: WriteResult, board: str) -> bytes | 
         return UnknownBoard(board)
     if answer.receipt.rejected:
         return service.rankd.rejection(answer.receipt)
-    return render.as_json(answer.receipt, service.rankd.state.boards)
+    return render.as_json(answer.receipt, service.rankd.projector.state.boards)

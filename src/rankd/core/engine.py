@@ -104,6 +104,9 @@ MERGE_TRIES_MAX = 100
 DEFINITION_TRIES_MAX = 100
 """How often a definition is tried while other nodes append all the time."""
 
+Submit = Callable[[Sequence[ScoreSubmitted], HandedIn], None]
+"""Submits facts to one board, and passes their results to a callback."""
+
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
@@ -459,14 +462,21 @@ class Engine(ReadEngine):
             await self._writer.see_others()
         return self.state.page(name)
 
-    def hand_in(self, facts: Sequence[ScoreSubmitted], board: Board, tell: HandedIn) -> None:
-        """Do the same as ``submit`` with facts that the caller has read, and a callback.
+    def submitter_of(self, board: Board) -> Submit:
+        """Return a function that does the same as ``submit`` with facts that its caller has read.
 
-        The callback gets Overtaken if the board was redefined meanwhile. Raises Overloaded and
-        LedgerUnavailable at once. A fact with a key must have been read as ``submit`` reads it.
+        It is good for one revision of the state: any fact about more than profiles, such as a ban,
+        begins another. Its callback gets DefinitionChanged if the board was redefined meanwhile. It
+        raises Overloaded, LedgerUnavailable and PlayerBanned at once. A fact with a key must have
+        been read as ``submit`` reads it.
         """
-        self._refuse_banned(facts)
-        self._writer.hand_in(facts, tell, boards=(board,))
+        hand_in = partial(self._writer.hand_in, boards=(board,))
+
+        def check_and_hand_in(facts: Sequence[ScoreSubmitted], tell: HandedIn) -> None:
+            self._refuse_banned(facts)
+            hand_in(facts, tell)
+
+        return check_and_hand_in if self.state.player_states else hand_in
 
     async def submit_read(
         self, facts: Sequence[ScoreSubmitted], boards: Sequence[Board]

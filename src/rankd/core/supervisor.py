@@ -85,7 +85,7 @@ class _Manager:
         while True:
             finishing, began = self.finishing.is_set(), loop.time()
             try:
-                return await run()
+                return await asyncio.create_task(run(), name=self.name)
             except Exception as exc:
                 if loop.time() - began >= STEADY_SECONDS:
                     pause = RESTART_SECONDS_MIN

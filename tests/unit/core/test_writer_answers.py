@@ -125,9 +125,9 @@ async def test_a_failed_append_is_told_to_who_handed_in(applied: Any, done: bool
         ledger.hold()
         before = ledger.begun
         ledger.fail(applied=applied, done=done)
-        rankd.hand_in([SCORE], board, heard)
+        rankd.submitter_of(board)([SCORE], heard)
         await ledger.asked(before + 1)
-        rankd.hand_in([SCORE], board, heard)
+        rankd.submitter_of(board)([SCORE], heard)
         waiting = asyncio.create_task(submit(rankd, "p", 1))
         await until_waiting(waiting)
         ledger.release()
@@ -138,7 +138,7 @@ async def test_a_failed_append_is_told_to_who_handed_in(applied: Any, done: bool
             (LedgerUnavailable, "no"),
         ]
         with pytest.raises(LedgerUnavailable):
-            rankd.hand_in([SCORE], board, heard)
+            rankd.submitter_of(board)([SCORE], heard)
 
 
 @pytest.mark.parametrize("change", ["redefined", "retired", "defined anew"])
@@ -154,7 +154,7 @@ async def test_what_was_read_for_another_board_is_told_so_and_not_recorded(chang
         else:
             changing = asyncio.create_task(rankd.retire("b"))  # type: ignore[arg-type]
         await ledger.asked(before + 1)
-        rankd.hand_in([SCORE], board, heard)
+        rankd.submitter_of(board)([SCORE], heard)
         other = asyncio.create_task(rankd.submit_read([SCORE], [board]))
         unharmed = asyncio.create_task(rankd.submit("c", [("q", 1)]))
         await until_waiting(changing, other, unharmed)
@@ -165,7 +165,7 @@ async def test_what_was_read_for_another_board_is_told_so_and_not_recorded(chang
         assert (await unharmed)[0].receipt is not None
         if change == "defined anew":
             await rankd.define("b", {})
-            rankd.hand_in([SCORE], board, heard)  # Alike, and yet another one.
+            rankd.submitter_of(board)([SCORE], heard)  # Alike, and yet another one.
             await rankd.submit("c", [("q", 2)])
         assert set(map(type, heard)) == {DefinitionChanged}
         facts = [one.fact for one in await facts_of(ledger)]
@@ -185,7 +185,7 @@ async def test_what_was_read_is_counted_as_what_is_submitted() -> None:
                 elif way == "read":
                     heard(await rankd.submit_read([fact], [board]))
                 else:
-                    rankd.hand_in([fact], board, heard)
+                    rankd.submitter_of(board)([fact], heard)
                     await rankd.set_friends("q", [])
             answers.append([_without_positions(told[0]) for told in heard])
     assert answers[0] == answers[1] == answers[2]
@@ -206,7 +206,7 @@ async def test_a_caller_that_cannot_be_told_ends_nobody_elses_turn() -> None:
         def broken(_told: object) -> None:
             raise RuntimeError("a mistake of the caller")
 
-        rankd.hand_in([ScoreSubmitted("b", "ann", (1,))], page.board, broken)
+        rankd.submitter_of(page.board)([ScoreSubmitted("b", "ann", (1,))], broken)
         assert (await submit(rankd, "bob", 2)).receipt is not None
         assert await scores(rankd) == {"ann": 1, "bob": 2}
 
@@ -231,7 +231,7 @@ def hand_in_many(rankd: Engine, numbers: range, heard: Late) -> None:
 
     for number in numbers:
         fact = ScoreSubmitted("b", f"p{number:03}", (number,), key=f"k{number}")
-        rankd.hand_in([fact], page.board, partial(hear, number))
+        rankd.submitter_of(page.board)([fact], partial(hear, number))
 
 
 async def first_told(heard: Late) -> None:

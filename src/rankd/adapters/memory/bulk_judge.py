@@ -29,6 +29,9 @@ _RULES = {
     ScoreRule.FIRST: FIRST,
 }
 
+RULES_MAX = 1024
+"""Boards whose rules are cached."""
+
 _TIES = {TieRule.ORDINAL: ORDINAL, TieRule.STANDARD: STANDARD, TieRule.DENSE: DENSE}
 
 
@@ -67,7 +70,7 @@ def prepare(state: IndexState, runs: Sequence[Run]) -> list[JudgedRanking]:
         for run, entries in zip(runs, found, strict=True):
             numbers = state.players.intern_many(run.players)
             _make_countable(state, numbers)
-            cases.append(JudgedRanking(run, entries, numbers, rules_of(run.board)))
+            cases.append(JudgedRanking(run, entries, numbers, _rules_in(state, run.board)))
     except BaseException:
         _forget_new(state, runs)
         raise
@@ -96,6 +99,15 @@ def _expect(state: IndexState, run: Run) -> list[Entries]:
         assert dense, f"{ranking} does not count distinct scores"
         found.append(entries)
     return found
+
+
+def _rules_in(state: IndexState, board: Board) -> Rules:
+    known = state.rules.get(board.name)
+    if known is None or known[0] is not board:
+        if len(state.rules) >= RULES_MAX:
+            state.rules.clear()
+        known = state.rules[board.name] = board, rules_of(board)
+    return known[1]
 
 
 def _make_countable(state: IndexState, numbers: "array[int]") -> None:

@@ -18,9 +18,11 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from rankd.model.board import Board
 from rankd.model.facts import Position
 from rankd.ports import DRAFT, Ranking, RankingShape
 from rankd.rank import PlayerTable, RankList
+from rankd.rank.rules import Rules
 
 NOTHING_APPLIED = Position(0)
 
@@ -56,6 +58,8 @@ class IndexState:
     rankings: dict[Ranking, Entries] = field(default_factory=dict)
     held: "array[int]" = field(default_factory=lambda: array("I"))
     """By player number: how many lists the player is in."""
+    rules: dict[str, tuple[Board, Rules]] = field(default_factory=dict)
+    """A cache: the rules of boards as rank lists take them, by name."""
 
     def digest(self) -> bytes:
         """Return a digest that is equal for indexes that folded the same facts. O(n).

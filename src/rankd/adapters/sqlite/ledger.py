@@ -145,7 +145,7 @@ class SQLiteLedger:
         await self._writer.open(self._lock_and_connect)
         await self._reader.open(self._connect_reader())
         await self._writer.run(self._learn)
-        self._runs.wake(self._tail.head)
+        self._wake_run_builder()
 
     async def _can_be_read(self) -> bool:
         """Whether there is a ledger, and this process has its lock."""
@@ -282,8 +282,13 @@ class SQLiteLedger:
         done = await self._writer.run(
             partial(self._append, facts=facts, now=now, receipts=receipts, after=after)
         )
-        self._runs.wake(self._tail.head)
+        self._wake_run_builder()
         return done
+
+    def _wake_run_builder(self) -> None:
+        head = self._tail.head
+        if head >= self._runs.waits_for:
+            self._runs.wake(head)
 
     async def keep_receipts(self, receipts: Sequence[StoredReceipt]) -> None:
         await self.append((), now=Instant(0), receipts=receipts)
@@ -300,7 +305,8 @@ class SQLiteLedger:
         self._refuse_append()
         if after is not None and after != self._tail.head:
             return None
-        at = now if corrects_time(facts) else max(now, self._tail.at)
+        goes_back = now < self._tail.at and not corrects_time(facts)
+        at = self._tail.at if goes_back else now
         with self._transaction(database):
             batch = self._numbered(database, facts, self._tail)
             tail = self._write(database, batch, self._tail._replace(at=at))
@@ -344,7 +350,7 @@ class SQLiteLedger:
         self, facts: Sequence[Recorded], *, receipts: Sequence[StoredReceipt] = ()
     ) -> None:
         await self._writer.run(partial(self._take_over, facts=facts, receipts=receipts))
-        self._runs.wake(self._tail.head)
+        self._wake_run_builder()
 
     def _take_over(
         self,

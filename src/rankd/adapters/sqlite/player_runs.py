@@ -367,15 +367,15 @@ class PlayerRunBuilder:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger-runs")
         self._stop = threading.Event()
         self._work_done = Future[None]()
-        self._waits_for = Position(RANGE_FACTS)
-        """Head from which there may be something to do."""
+        self.waits_for = Position(RANGE_FACTS)
+        """Head from which there may be something to do, so from which to wake it."""
         self.idle = threading.Event()
         """Set while nothing is built."""
         self.idle.set()
 
     def wake(self, head: Position) -> None:
         """Build all runs that are due up to a head, unless the thread is busy. Returns at once."""
-        if head >= self._waits_for and self.idle.is_set() and not self._stop.is_set():
+        if self.idle.is_set() and not self._stop.is_set():
             self.idle.clear()
             self._work_done = self._thread.submit(self._work, head)
 
@@ -385,7 +385,7 @@ class PlayerRunBuilder:
             path.unlink(missing_ok=True)
         except OSError as exc:
             _log.warning("a damaged run of players could not be deleted: %s", exc)
-        self._waits_for = Position(0)
+        self.waits_for = Position(0)
 
     async def close(self) -> None:
         """Stop within a few hundredths of a second. An unfinished run is begun anew next time."""
@@ -407,7 +407,7 @@ class PlayerRunBuilder:
             self.repair(exc.path)
         except Exception:
             _log.warning("runs of players are not built for now", exc_info=True)
-            self._waits_for = Position(head + RANGE_FACTS)
+            self.waits_for = Position(head + RANGE_FACTS)
         finally:
             runs.close()
             self.idle.set()
@@ -421,7 +421,7 @@ class PlayerRunBuilder:
                 found = _of_one_seed(runs.refresh(database))
                 runs.delete_useless(found)
                 first, last = first_gap(found, head)
-                self._waits_for = Position(first - 1 + RANGE_FACTS)
+                self.waits_for = Position(first - 1 + RANGE_FACTS)
                 at_end = not found or first > found[-1].range.last
                 if due := due_for_merge(found):
                     self._merge(runs, due)

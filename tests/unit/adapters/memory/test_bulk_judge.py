@@ -112,6 +112,26 @@ def test_numbers_make_the_keys_that_the_order_makes(ways: list[str], tie_break: 
     assert key == Order.of(board).key(scores, Position(12345))
 
 
+def test_each_run_is_judged_by_the_rules_of_its_own_board(index: NativeIndex) -> None:
+    """Their plain numbers are cached by name, and a board that is defined anew keeps its name."""
+    judge(index, run(("ann", 5)))
+    judge(index, run(("ann", 3)))
+    latest = Board.define("b", {"rule": "latest"})
+    ((told,),) = judge(index, run(("ann", 3), board=latest))
+    assert list(told.verdicts) == [COUNTED]
+    ((told,),) = judge(index, run(("ann", 2)))
+    assert list(told.verdicts) == [NOT_BETTER]
+
+
+def test_the_rules_of_many_boards_are_not_cached_for_ever(index: NativeIndex) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bulk_judge, "RULES_MAX", 2)
+        for number in range(5):
+            board = Board.define(f"b{number}", {})
+            judge(index, run((f"p{number}", number), board=board))
+            assert len(index._state.rules) <= 2
+
+
 # ---- Turns -------------------------------------------------------------------------------------
 
 
