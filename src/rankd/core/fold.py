@@ -22,15 +22,14 @@ Invariants:
 
 import asyncio
 from array import array
-from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from itertools import chain, groupby
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import msgspec
 
-from rankd.core.receipts import JudgedRun, RunReceipts
+from rankd.core.receipts import JudgedRun, Receipts, RunReceipts, joined
 from rankd.core.state import BoardState, OpenedWindow, State, differing, segments_of
 from rankd.model.board import ScoreRule, Scores
 from rankd.model.facts import (
@@ -67,7 +66,6 @@ from rankd.ports import (
 
 Place = tuple[Ranking, str]
 Entries = dict[Place, bytes | None]
-Receipts = Mapping[Position, Receipt]
 
 
 class FoldPart(NamedTuple):
@@ -268,7 +266,7 @@ class Fold:
             RunReceipts(JudgedRun(self._state.boards[run.board.name].windows, run, told))
             for run, told in zip(runs, verdicts, strict=True)
         ]
-        return merged(receipts)
+        return joined(receipts)
 
     def _run(self, facts: Sequence[Recorded]) -> Run:
         submitted: list[ScoreSubmitted] = [recorded.fact for recorded in facts]  # type: ignore[misc]
@@ -806,34 +804,6 @@ register_fold(WindowsCorrected, fold=Fold.correct, barrier=True)
 
 
 # ---------------------------------------------------------------------------- receipts
-
-
-def merged(parts: Sequence[Receipts]) -> Receipts:
-    """Return all receipts as one: those of a single part as they are, made when asked for."""
-    if len(parts) == 1:
-        return parts[0]
-    return {position: receipt for told in parts for position, receipt in told.items()}
-
-
-class PartedReceipts(Mapping[Position, Receipt]):
-    """The receipts of parts of a batch that follow one another, each still built on access."""
-
-    def __init__(self, ends: Sequence[Position], parts: Sequence[Receipts]) -> None:
-        self._ends = ends
-        """The last position of each part."""
-        self._parts = parts
-
-    def __getitem__(self, position: Position) -> Receipt:
-        part = bisect_left(self._ends, position)
-        if part == len(self._parts):
-            raise KeyError(position)
-        return self._parts[part][position]
-
-    def __iter__(self) -> Iterator[Position]:
-        return chain.from_iterable(self._parts)
-
-    def __len__(self) -> int:
-        return sum(map(len, self._parts))
 
 
 def _receipt(judged: _Judged, moved: Sequence[Moved]) -> Receipt:

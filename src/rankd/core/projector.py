@@ -10,9 +10,9 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rankd.core.board_rebuild import BoardRebuild, CorrectedWindows
-from rankd.core.fold import Fold, MoveBatch, PartedReceipts, Receipts
+from rankd.core.fold import Fold, MoveBatch
 from rankd.core.mass_retraction import MassRetraction, scan
-from rankd.core.receipts import Collect, encoded
+from rankd.core.receipts import Collect, Receipts, encoded, joined
 from rankd.core.state import State
 from rankd.model.board import Board
 from rankd.model.facts import (
@@ -98,7 +98,6 @@ class Projector:
         fails, those before it are folded, and the next fold begins with it.
         """
         parts: list[Receipts] = []
-        ends: list[Position] = []
         spent = 0.0
         for part in self._fold.parted(facts):
             if spent + part.share > 1 and parts and not self.at_a_stretch:
@@ -108,11 +107,10 @@ class Projector:
             with reading:
                 parts.append(await self._fold.fold(part, after=self.checkpoint))
                 self.checkpoint, self.at = part.facts[-1].position, part.facts[-1].at
-                ends.append(self.checkpoint)
             if self._awaited:
                 self._tell_those_who_wait()
         self.state.sweep_entrants()
-        return parts[0] if len(parts) == 1 else PartedReceipts(ends, parts)
+        return joined(parts)
 
     @property
     def shown_to(self) -> Position:

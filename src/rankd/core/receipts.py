@@ -41,6 +41,8 @@ ENCODED_TOGETHER = 64
 FORMS_MAX = 1024
 """Forms kept, one for each set of windows that were open together."""
 
+Receipts = Mapping[Position, Receipt]
+
 
 class JudgedRun:
     """The outcome of one run of submissions in each of its windows."""
@@ -196,9 +198,29 @@ class RunReceipts(Mapping[Position, Receipt]):
         return len(self._positions)
 
 
-def encoded(
-    receipts: Mapping[Position, Receipt], positions: Sequence[Position]
-) -> dict[Position, bytes]:
+class JoinedReceipts(Mapping[Position, Receipt]):
+    """The receipts of several runs or parts, each still built on access."""
+
+    def __init__(self, parts: Iterable[Receipts]) -> None:
+        self._parts = {position: part for part in parts for position in part}
+
+    def __getitem__(self, position: Position) -> Receipt:
+        return self._parts[position][position]
+
+    def __iter__(self) -> Iterator[Position]:
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+
+def joined(parts: Iterable[Receipts]) -> Receipts:
+    """Return all receipts as one, in the order of the parts; a single part as it is."""
+    some = [part for part in parts if part]
+    return JoinedReceipts(some) if len(some) > 1 else some[0] if some else {}
+
+
+def encoded(receipts: Receipts, positions: Sequence[Position]) -> dict[Position, bytes]:
     """Return the bytes to keep the receipts of some positions by, as ``Receipt.decode`` reads them.
 
     Receipts in columns are written from the columns.

@@ -29,9 +29,8 @@ from typing import Any, ClassVar, NamedTuple, overload
 
 import msgspec
 
-from rankd.core.fold import Receipts
 from rankd.core.projector import Projector, keyed
-from rankd.core.receipts import ReceiptBuffer
+from rankd.core.receipts import ReceiptBuffer, Receipts
 from rankd.core.segment_values import SEGMENT_VALUES_MAX, SegmentValues
 from rankd.core.steady_clock import steady
 from rankd.core.window_schedule import Schedule

@@ -5,7 +5,7 @@ from array import array
 import pytest
 from tests.unit.core.doubles import FaultyLedger, bare, bare_in_moves, engine
 
-from rankd.core.receipts import JudgedRun, ReceiptView, RunReceipts, encoded
+from rankd.core.receipts import JudgedRun, ReceiptView, RunReceipts, encoded, joined
 from rankd.core.state import OpenedWindow, Terms
 from rankd.model.board import Board
 from rankd.model.facts import Position
@@ -126,3 +126,12 @@ class TestReceiptsOf:
             assert found is not None and position in receipts
             assert (found.position, found.player) == (position, f"p{position}")
             assert found.rejected is (position == positions[-1])
+
+    def test_those_of_several_runs_are_found_as_one(self) -> None:
+        some, others = self.receipts([3, 9]), self.receipts([4, 11])
+        whole = joined([{}, some, others])
+        assert (sorted(whole), len(whole)) == ([3, 4, 9, 11], 4)
+        assert whole[Position(4)].player == "p4"
+        assert whole.get(Position(5)) is None
+        assert joined([{}, some]) is some
+        assert joined([]) == {}

@@ -31,9 +31,9 @@ from typing import Any, ClassVar, NamedTuple, NoReturn
 import msgspec
 
 from rankd.core.cluster.fallback_index import FallbackIndex
-from rankd.core.fold import MoveBatch, Receipts, counts_on, merged
+from rankd.core.fold import MoveBatch, counts_on
 from rankd.core.projector import BEGINNING, FACTS_TOGETHER_MAX, UNREAD, Ask, Projector, Tell, keyed
-from rankd.core.receipts import Collect, ReceiptBuffer, encoded
+from rankd.core.receipts import Collect, ReceiptBuffer, Receipts, encoded, joined
 from rankd.core.state import Savepoint, State
 from rankd.core.state_codec import DecodedState, placeholder, read_notes
 from rankd.errors import IndexForgot, IndexUnavailable, LedgerUnavailable, SnapshotDamaged
@@ -445,7 +445,7 @@ class SharedProjector(Projector):
         if of_others:
             await self._pass_long_folded(behind, facts[-1].position)
         receipts = await self._take_all(behind, facts)
-        return merged([receipts, self._caught_up(facts[-1].position)])
+        return joined([receipts, self._caught_up(facts[-1].position)])
 
     def _caught_up(self, position: Position) -> Receipts:
         """Return the receipts of facts that the state has reached now."""
@@ -476,7 +476,7 @@ class SharedProjector(Projector):
         for part in behind.parted(facts):
             while rest := [one for one in part.facts if one.position > behind.checkpoint]:
                 taken.append(await self._take(behind, rest))
-        return merged(taken)
+        return joined(taken)
 
     async def _take(self, behind: Projector, facts: Sequence[Recorded]) -> Receipts:
         """Fold facts into the index: one apply, of some of them or of more.
@@ -535,7 +535,7 @@ class SharedProjector(Projector):
             receipts = await self._try(behind, await self._facts_to(facts, through))
         if receipts is not None:
             ahead = {at: one for at, one in receipts.items() if at > last}
-            self._ahead = merged([self._ahead, ahead])
+            self._ahead = joined([self._ahead, ahead])
             return receipts
         if await self.shared.checkpoint() < through:
             raise self._lost_track(behind, f"waits for another apply to {through}")

@@ -14,7 +14,8 @@ from uuid import uuid4
 
 import msgspec
 
-from rankd.core.fold import Receipts, counts_on
+from rankd.core.fold import counts_on
+from rankd.core.receipts import Receipts
 from rankd.core.supervisor import Supervisor
 from rankd.core.writer import PendingWrite, Writer, WriteResult
 from rankd.errors import LedgerUnavailable, RankdError
