@@ -104,7 +104,9 @@ def ask_some(
     everyone = array("I", [*known, NO_PLAYER])
     same(native.rank_many(everyone), judge.rank_many(everyone), "rank_many")
     keys = judge.read(1, size)[0] + dice.randbytes(native.width * 20)
-    same(native.count_below_many(keys), judge.count_below_many(keys), "count_below_many")
+    for at in range(0, len(keys), native.width):
+        key = keys[at : at + native.width]
+        same(native.count_below(key), judge.count_below(key), "count_below")
     first, count = dice.randrange(1, size + 2), dice.randrange(size + 2)
     same(native.read(first, count), judge.read(first, count), "read")
     same(native.read(1, size + 1), judge.read(1, size + 1), "read of all")
@@ -225,19 +227,23 @@ class Large:
         same(len(self.ranks), count, "the number of entries")
         same(self.ranks.read(1, count + 1), (keys, players), "the entries in order")
         same(self.ranks.rank_many(players), ranks, "the rank of every player")
-        same(self.ranks.count_below_many(keys), first_offsets(keys), "the count below every key")
+        same(self._below(keys), first_offsets(keys), "the count below every key")
         operations = 3 * count + self._judge_absent(entries) + self._judge_one_by_one(entries)
         if self.ranks.dense:
             operations += self._judge_scores(entries)
         self.ranks.check()
         return operations
 
+    def _below(self, keys: bytes) -> "array[int]":
+        below, starts = self.ranks.count_below, range(0, len(keys), KEY)
+        return array("I", [below(keys[at : at + KEY]) for at in starts])
+
     def _judge_absent(self, entries: list[bytes]) -> int:
         probes = self._keys(PROBES) + self.dice.randbytes(KEY * PROBES)
         expected = [
             bisect_left(entries, probes[at : at + KEY]) for at in range(0, len(probes), KEY)
         ]
-        same(self.ranks.count_below_many(probes).tolist(), expected, "the count below any key")
+        same(self._below(probes).tolist(), expected, "the count below any key")
         many = self.shape.players
         everyone = range(0, many * self.stride, self.stride)
         absent = array("I", [player for player in everyone if player not in self.kept])
@@ -250,7 +256,7 @@ class Large:
             key, player = entries[offset][:KEY], int.from_bytes(entries[offset][KEY:], "big")
             same(self.ranks.rank_of(player), offset + 1, "rank_of")
             same(self.ranks.key_of(player), key, "key_of")
-            same(self.ranks.at(offset + 1, 1), [(key, player)], "at")
+            same(self.ranks.read(offset + 1, 1), (key, array("I", [player])), "read of one")
         return 3 * PROBES
 
     def _judge_scores(self, entries: list[bytes]) -> int:

@@ -136,24 +136,12 @@ class SmallMachine(RuleBasedStateMachine):
         self._ask_tables("id_of", number)
         assert (number in self.tables[0]) == (number in self.tables[1])
 
-    @rule(size=st.integers(1, 50))
-    def reload_tables(self, size: int) -> None:
-        """Only beside the one in use: a list cannot change its table."""
-        copies = native.PlayerTable(), oracle.PlayerTable()
-        copies[0].load(self.tables[1].blocks(size))
-        copies[1].load(self.tables[0].blocks(size))
-        copies[0].check()
-        for numbers, lengths, text in self.tables[0].blocks():
-            assert list(numbers) == self._numbers()
-            assert copies[0].ids_of(numbers) == copies[1].ids_of(numbers)
-            assert sum(lengths) == len(text)
-
     # -- entries --
 
-    @rule(data=st.data(), call=st.sampled_from(["put", "insert", "move"]))
-    def place(self, data: st.DataObject, call: str) -> None:
+    @rule(data=st.data())
+    def place(self, data: st.DataObject) -> None:
         pair = self._pair(data)
-        pair.ask(call, self._player(data, pair), data.draw(keys(pair.width)))
+        pair.ask("put", self._player(data, pair), data.draw(keys(pair.width)))
 
     @rule(data=st.data())
     def put_where_another_is(self, data: st.DataObject) -> None:
@@ -161,7 +149,7 @@ class SmallMachine(RuleBasedStateMachine):
         pair = self._pair(data)
         if len(pair.oracle):
             rank = data.draw(st.integers(1, len(pair.oracle)))
-            pair.ask("put", self._player(data, pair), pair.oracle.at(rank, 1)[0][0])
+            pair.ask("put", self._player(data, pair), pair.oracle.read(rank, 1)[0])
 
     @rule(data=st.data())
     def remove(self, data: st.DataObject) -> None:
@@ -209,13 +197,12 @@ class SmallMachine(RuleBasedStateMachine):
     def count(self, data: st.DataObject) -> None:
         """Keys that are there, their neighbours, and keys that are not."""
         pair = self._pair(data)
-        there = [key for key, _ in pair.oracle.at(1, 20)]
+        there = [key for key, _ in pair.oracle][:20]
         drawn = data.draw(st.lists(keys(pair.width), max_size=5))
         for key in there + drawn:
             pair.ask("count_below", key)
             pair.ask("scores_below", key)
             pair.ask("count_below", key[:-1] + bytes([key[-1] ^ 1]))
-        pair.ask("count_below_many", b"".join(drawn + there))
 
     @rule(data=st.data())
     def rank_many(self, data: st.DataObject) -> None:
@@ -227,7 +214,6 @@ class SmallMachine(RuleBasedStateMachine):
     def read(self, data: st.DataObject, first: int, count: int) -> None:
         pair = self._pair(data)
         pair.ask("read", first, count)
-        pair.ask("at", first, count)
 
     @rule(data=st.data(), size=st.integers(1, 90))
     def iterate(self, data: st.DataObject, size: int) -> None:
@@ -407,7 +393,7 @@ class DeepMachine(RuleBasedStateMachine):
         for offset, (key, _) in enumerate(entries):
             previous = previous if previous[0] == key else (key, offset)
             below.append(previous[1])
-        assert list(self.ranks.count_below_many(read_keys)) == below
+        assert [self.ranks.count_below(key) for key, _ in entries] == below
         if self.ranks.dense:
             scores = {key[:-8] for key, _ in entries}
             assert self.ranks.scores_below(b"\xff" * self.width) == len(

@@ -146,16 +146,6 @@ class Schedule:
         self._drops.put(board, None)
 
 
-def due_turns(state: State, now: Instant) -> list[Fact]:
-    """Return the facts that are due on all boards."""
-    return Schedule().due(state, now)
-
-
-def next_turn(state: State, now: Instant) -> Instant:
-    """Return when the next window of any board closes, opens or is dropped."""
-    return Schedule().next(state, now)
-
-
 def turns_of(page: BoardState, now: Instant) -> Iterator[WindowSealed | WindowOpened]:
     """Yield the facts that close and open the due windows of a board."""
     # Not where the board was defined first: another definition may use an id again that was

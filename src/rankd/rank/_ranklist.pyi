@@ -79,9 +79,6 @@ class PlayerTable:
     def blocks(self, size: int = 4096) -> Iterator[tuple[array[int], array[int], bytes]]:
         """Yield the table in pieces: numbers, lengths of ids, ids end to end."""
 
-    def load(self, blocks: Iterable[tuple[Buffer, Buffer, Buffer]]) -> None:
-        """Fill an empty table with what blocks() gave. All or nothing."""
-
     @property
     def bytes_used(self) -> int:
         """Bytes the table occupies, ids included."""
@@ -102,12 +99,6 @@ class RankList:
     def __len__(self) -> int: ...
     def __contains__(self, player: int) -> bool: ...
     def __iter__(self) -> Iterator[tuple[bytes, int]]: ...
-    def insert(self, player: int, key: bytes) -> int:
-        """Add a player; return its rank. ValueError if it is in already. O(log n)."""
-
-    def move(self, player: int, key: bytes) -> tuple[int | None, int]:
-        """Move a player; return its rank before and after. KeyError if it is not in. O(log n)."""
-
     def put(self, player: int, key: bytes) -> tuple[int | None, int]:
         """Put a player where the key belongs, from wherever it was. O(log n).
 
@@ -123,9 +114,6 @@ class RankList:
     def rank_of(self, player: int) -> int | None:
         """Return a player's rank, if it has one. O(log n)."""
 
-    def find(self, player: int) -> tuple[int, bytes] | None:
-        """Return a player's rank and key, if it has them: both by one search. O(log n)."""
-
     def locate(self, id: str) -> tuple[int, bytes, int] | None:
         """Return rank, key and number of the player with an id, if it is here."""
 
@@ -137,9 +125,6 @@ class RankList:
 
     def read(self, first_rank: int, count: int) -> tuple[bytes, array[int]]:
         """Return the entries from a rank on: keys end to end, and players. O(log n + count)."""
-
-    def at(self, first_rank: int, count: int) -> list[tuple[bytes, int]]:
-        """Return the entries from a rank on, as pairs. O(log n + count)."""
 
     def blocks(self, size: int = 4096) -> Iterator[tuple[bytes, array[int]]]:
         """Yield all entries in pieces, as read() gives them; RuntimeError if the list changes."""
@@ -178,9 +163,6 @@ class RankList:
 
         Should memory run out midway, a note tells how many were judged; they stay judged.
         """
-
-    def count_below_many(self, keys: Buffer) -> array[int]:
-        """Count below each key. Several times faster than one by one."""
 
     def load(self, blocks: Iterable[tuple[Buffer, Buffer]], *, expected: int = 0) -> None:
         """Fill an empty list with sorted entries, as blocks() gives them. All or nothing. O(n).

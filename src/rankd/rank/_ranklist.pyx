@@ -45,8 +45,6 @@ cdef extern from "players.h" nogil:
                               const uint32_t *lengths, uint32_t *numbers)
     rk_status rk_players_intern_many(rk_players *players, uint64_t count, const char **ids,
                                      const uint32_t *lengths, uint32_t *numbers)
-    rk_status rk_players_restore(rk_players *players, uint32_t number, const char *id,
-                                 size_t length)
     void rk_players_expect(rk_players *players, uint64_t count)
     bint rk_players_has(const rk_players *players, uint32_t number)
     const char *rk_players_id(const rk_players *players, uint32_t number, size_t *length)
@@ -91,8 +89,6 @@ cdef extern from "ranklist.h" nogil:
                            uint32_t *ranks)
     void rk_list_find_many(const rk_list *list, uint64_t count, const uint32_t *players,
                            uint32_t *ranks, uint8_t *keys)
-    void rk_list_below_many(const rk_list *list, uint64_t count, const uint8_t *keys,
-                            uint32_t *below)
     rk_status rk_list_load(rk_list *list, rk_loader *loader, uint64_t count,
                            const uint32_t *players, const uint8_t *keys)
     void rk_list_expect(rk_list *list, uint64_t count)
@@ -323,42 +319,6 @@ cdef class PlayerTable:
                 number += 1
             yield numbers, lengths, b"".join(texts)
 
-    def load(self, blocks):
-        # Into a table of its own: where the blocks come from may use this one meanwhile.
-        cdef PlayerTable fresh = PlayerTable()
-        for numbers, lengths, text in blocks:
-            fresh._restore(numbers, lengths, text)
-        if self._players.issued:
-            raise ValueError("only an empty player table can be loaded")
-        cdef rk_players emptied = self._players
-        self._players = fresh._players
-        fresh._players = emptied
-
-    cdef int _restore(self, const uint32_t[::1] numbers, const uint16_t[::1] lengths,
-                      const uint8_t[::1] text) except -1:
-        cdef Py_ssize_t i, at = 0, total = 0
-        cdef rk_status status
-        if numbers.shape[0] != lengths.shape[0]:
-            raise ValueError("each number needs one length")
-        for i in range(lengths.shape[0]):
-            if lengths[i] == 0 or lengths[i] > RK_ID_BYTES_MAX:
-                raise ValueError(f"a player id has 1 to {RK_ID_BYTES_MAX} bytes")
-            total += lengths[i]
-        if total != text.shape[0]:
-            raise ValueError(f"the lengths add up to {total}, the text has {text.shape[0]} bytes")
-        _check_packed_utf8(text, lengths)
-        for i in range(numbers.shape[0]):
-            if numbers[i] < self._players.issued or numbers[i] == RK_NOBODY:
-                raise ValueError("player numbers must increase")
-            status = rk_players_restore(&self._players, numbers[i], <const char *>&text[at],
-                                        lengths[i])
-            if status == RK_PRESENT:
-                raise ValueError("a player id comes twice")
-            if status != RK_OK:
-                _raise(status, "for a player table")
-            at += lengths[i]
-        return 0
-
     @property
     def bytes_used(self):
         return rk_players_bytes(&self._players)
@@ -425,16 +385,6 @@ cdef class RankList:
 
     # -- one at a time --
 
-    def insert(self, player, key):
-        if player in self:
-            raise ValueError(f"player {player} is ranked already")
-        return self.put(player, key)[1]
-
-    def move(self, player, key):
-        if player not in self:
-            raise KeyError(player)
-        return self.put(player, key)
-
     def put(self, player, key):
         cdef rk_key words
         cdef rk_move move
@@ -465,15 +415,6 @@ cdef class RankList:
 
     def rank_of(self, player):
         return rk_list_rank(&self._list, self._number(player)) or None
-
-    def find(self, player):
-        cdef rk_key key
-        cdef uint64_t rank = rk_list_find(&self._list, self._number(player), &key)
-        if rank == 0:
-            return None
-        result = PyBytes_FromStringAndSize(NULL, self.width)
-        rk_key_write(&key, <uint8_t *>PyBytes_AS_STRING(result), self._list.tree.words)
-        return rank, result
 
     def locate(self, id):
         if self.players is None:
@@ -520,11 +461,6 @@ cdef class RankList:
         rk_tree_read(&self._list.tree, offset, wanted, <uint8_t *>PyBytes_AS_STRING(keys),
                      &numbers[0])
         return keys, players
-
-    def at(self, first_rank, count):
-        keys, players = self.read(first_rank, count)
-        width = self.width
-        return [(keys[i * width:(i + 1) * width], player) for i, player in enumerate(players)]
 
     def __iter__(self):
         for keys, players in self.blocks():
@@ -651,16 +587,6 @@ cdef class RankList:
         rk_list_find_many(&self._list, count, &players[0], &ranks[0],
                           <uint8_t *>PyBytes_AS_STRING(keys))
         return numbers, keys
-
-    def count_below_many(self, const uint8_t[::1] keys not None):
-        if keys.shape[0] % self.width:
-            raise ValueError(f"keys of this list are {self.width} bytes")
-        cdef Py_ssize_t count = keys.shape[0] // self.width
-        result = _numbers(count)
-        cdef uint32_t[::1] below = result if count else None
-        if count:
-            rk_list_below_many(&self._list, count, &keys[0], &below[0])
-        return result
 
     def load(self, blocks, *, uint64_t expected=0):
         # Into a list of its own: where the blocks come from may use this one meanwhile.

@@ -124,23 +124,6 @@ class PlayerTable:
             texts = [self.id_of(number).encode() for number in piece]
             yield array("I", piece), array("H", map(len, texts)), b"".join(texts)
 
-    def load(self, blocks: "Iterable[tuple[Buffer, Buffer, Buffer]]") -> None:
-        """Fill an empty table from the values of blocks()."""
-        ids: list[str | None] = []
-        for numbers, lengths, text in blocks:
-            unpacked = _unpacked(text, memoryview(lengths))
-            for number, id in zip(memoryview(numbers), unpacked, strict=True):
-                if number < len(ids):
-                    raise ValueError("player numbers must increase")
-                ids += [None] * (number - len(ids)) + [id]
-        used = {id: number for number, id in enumerate(ids) if id is not None}
-        if len(used) != sum(id is not None for id in ids):
-            raise ValueError("a player id comes twice")
-        if self._ids:
-            raise ValueError("only an empty player table can be loaded")
-        self._ids, self._numbers = ids, used
-        self._free = [number for number, id in enumerate(ids) if id is None]
-
     @property
     def bytes_used(self) -> int:
         """The approximate size of the table in memory."""
@@ -188,18 +171,6 @@ class RankList:
             raise ValueError("a player's number is 0 to 4294967294")
         return player
 
-    def insert(self, player: int, key: bytes) -> int:
-        """Add a player without an entry."""
-        if player in self:
-            raise ValueError(f"player {player} is ranked already")
-        return self.put(player, key)[1]
-
-    def move(self, player: int, key: bytes) -> tuple[int | None, int]:
-        """Move a player with an entry."""
-        if player not in self:
-            raise KeyError(player)
-        return self.put(player, key)
-
     def put(self, player: int, key: bytes) -> tuple[int | None, int]:
         """Put a player where the key belongs, from wherever it was."""
         entry = self._entry(self._number(player), self._checked(key))
@@ -230,18 +201,13 @@ class RankList:
             return None
         return bisect_left(self._entries, self._entry(player, key)) + 1
 
-    def find(self, player: int) -> tuple[int, bytes] | None:
-        """Return a player's rank and key, if it has them."""
-        rank, key = self.rank_of(player), self.key_of(player)
-        return None if rank is None or key is None else (rank, key)
-
     def locate(self, id: str) -> tuple[int, bytes, int] | None:
         """Return rank, key and number of the player with an id, if it is here."""
         if self.players is None:
             raise ValueError("this list does not know its players by their ids")
         number = self.players.find(id)
-        found = None if number is None else self.find(number)
-        return None if number is None or found is None else (*found, number)
+        rank = None if number is None else self.rank_of(number)
+        return None if number is None or rank is None else (rank, self._keys[number], number)
 
     def count_below(self, key: bytes) -> int:
         """Count the entries with a lesser key."""
@@ -260,12 +226,6 @@ class RankList:
             raise ValueError("ranks count from 1")
         entries = self._entries[first_rank - 1 : first_rank - 1 + count]
         return b"".join(key for key, _, _ in entries), array("I", [p for _, _, p in entries])
-
-    def at(self, first_rank: int, count: int) -> list[tuple[bytes, int]]:
-        """Return the entries from a rank on, as pairs."""
-        keys, players = self.read(first_rank, count)
-        width = self.width
-        return [(keys[i * width : (i + 1) * width], player) for i, player in enumerate(players)]
 
     def __iter__(self) -> "Iterator[tuple[bytes, int]]":
         for keys, players in self.blocks():
@@ -373,13 +333,6 @@ class RankList:
         if ties == DENSE:
             return self.scores_below(key) + 1
         return self.count_below(key[:-8] + bytes(8)) + 1
-
-    def count_below_many(self, keys: "Buffer") -> "array[int]":
-        """Count below each key."""
-        if memoryview(keys).nbytes % self.width:
-            raise ValueError(f"keys of this list are {self.width} bytes")
-        count = memoryview(keys).nbytes // self.width
-        return array("I", [self.count_below(key) for key in self._split(keys, count)])
 
     def load(self, blocks: "Iterable[tuple[Buffer, Buffer]]", *, expected: int = 0) -> None:
         """Fill an empty list with sorted entries, as blocks() gives them."""

@@ -217,23 +217,6 @@ rk_status rk_players_intern(rk_players *players, const char *id, size_t length, 
     return intern_hashed(players, hash_id(players, id, length), id, length, number);
 }
 
-rk_status rk_players_restore(rk_players *players, uint32_t number, const char *id, size_t length)
-{
-    assert(0 < length && length <= RK_ID_BYTES_MAX && number >= players->issued);
-    const uint32_t hash = hash_id(players, id, length);
-    if (find_hashed(players, hash, id, length) != RK_NOBODY)
-        return RK_PRESENT;
-    for (; players->issued < number; players->issued++) {
-        if (reserve_record(players, players->issued) != RK_OK)
-            return RK_NO_MEMORY;
-        set_free(players, players->issued);
-    }
-    const rk_status status = add(players, number, hash, id, length);
-    if (status == RK_OK)
-        players->issued = number + 1;
-    return status;
-}
-
 /* ---- Many at once ------------------------------------------------------------------------ */
 
 /* Each step needs what the one before fetched: so each goes over the whole group. */

@@ -54,10 +54,6 @@ void rk_players_expect(rk_players *players, uint64_t count);
  * The length is 1 to RK_ID_BYTES_MAX. The id is copied. O(1). */
 rk_status rk_players_intern(rk_players *players, const char *id, size_t length, uint32_t *number);
 
-/* Put an id at a number of one's own choosing: how a saved table is loaded. The numbers come in
- * increasing order; those left out are free. RK_PRESENT if the id is there already. */
-rk_status rk_players_restore(rk_players *players, uint32_t number, const char *id, size_t length);
-
 /* Is this number in use? */
 bool rk_players_has(const rk_players *players, uint32_t number);
 

@@ -256,22 +256,6 @@ void rk_list_rank_many(const rk_list *list, uint64_t count, const uint32_t *play
     rk_list_find_many(list, count, players, ranks, NULL);
 }
 
-void rk_list_below_many(const rk_list *list, uint64_t count, const uint8_t *keys, uint32_t *below)
-{
-    const uint32_t words = list->tree.words;
-    rk_key group_keys[RK_GROUP];
-    rk_path paths[RK_GROUP];
-    for (uint64_t done = 0; done < count;) {
-        const uint32_t group = rk_group(count - done);
-        for (uint32_t i = 0; i < group; i++)
-            rk_key_read(&group_keys[i], keys + (done + i) * words * 8, words);
-        rk_tree_warm(&list->tree, group_keys, group, false, paths);
-        for (uint32_t i = 0; i < group; i++, done++)
-            below[done] = (uint32_t)rk_tree_offset_on(&list->tree, &group_keys[i], RK_NOBODY,
-                                                      &paths[i]);
-    }
-}
-
 /* ---- Bulk load --------------------------------------------------------------------------- */
 
 static rk_status load_one(rk_list *list, rk_loader *loader, uint32_t player, const rk_key *key)

@@ -85,10 +85,6 @@ void rk_list_rank_many(const rk_list *list, uint64_t count, const uint32_t *play
 void rk_list_find_many(const rk_list *list, uint64_t count, const uint32_t *players,
                        uint32_t *ranks, uint8_t *keys);
 
-/* below[i] becomes the number of entries less than keys[i]. */
-void rk_list_below_many(const rk_list *list, uint64_t count, const uint8_t *keys,
-                        uint32_t *below);
-
 /* ---- Bulk load --------------------------------------------------------------------------- */
 
 /* A load of so many entries is about to begin: make room in one go. A guess does no harm. */

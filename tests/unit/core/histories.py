@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.unit.core.doubles import HOUR, SetClock
 
 from rankd.core.engine import Engine
-from rankd.core.window_schedule import due_turns
+from rankd.core.window_schedule import Schedule
 from rankd.core.writer import WriteResult
 from rankd.errors import Refused
 from rankd.model.facts import Position
@@ -149,4 +149,6 @@ class History:
         self.clock.time += hours * HOUR
         await self.rankd.sealer.turn()
         now = max(self.clock.time, self.rankd.reader.projector.at)
-        assert not due_turns(self.rankd.state, now), "what is due happens, and is not due again"
+        assert not Schedule().due(self.rankd.state, now), (
+            "what is due happens, and is not due again"
+        )

@@ -28,8 +28,6 @@ from rankd.core.window_schedule import (
     NEVER,
     Schedule,
     _DueTimes,
-    due_turns,
-    next_turn,
     windows_at,
 )
 from rankd.model.board import Board
@@ -63,8 +61,8 @@ class Lived:
         """Let it be so late, and windows turn."""
         self.clock.time = time
         await self.rankd.sealer.turn()
-        assert not due_turns(self.rankd.state, time)
-        assert next_turn(self.rankd.state, time) > time
+        assert not Schedule().due(self.rankd.state, time)
+        assert Schedule().next(self.rankd.state, time) > time
 
     def open(self) -> list[str]:
         return [window.id for window, *_ in self.rankd.state.page("b").windows.values()]
@@ -134,7 +132,7 @@ async def test_a_window_with_a_gap_opens_after_it() -> None:
         await life.at(NOON + 7 * HOUR)
         assert life.open() == []
         await life.submit()  # It counts nowhere, and is answered.
-        assert next_turn(life.rankd.state, life.clock.time) == NOON + 12 * HOUR
+        assert Schedule().next(life.rankd.state, life.clock.time) == NOON + 12 * HOUR
         await life.at(NOON + 12 * HOUR)
         assert len(life.open()) == 1
         assert (await life.rankd.reader.page("b")).total == 0
@@ -205,8 +203,8 @@ async def test_who_notices_at_the_same_time_turns_once() -> None:
 
 
 def test_an_empty_book_never_turns() -> None:
-    assert due_turns(State(), NOON) == []
-    assert next_turn(State(), NOON) == NEVER
+    assert Schedule().due(State(), NOON) == []
+    assert Schedule().next(State(), NOON) == NEVER
 
 
 def test_a_new_board_opens_the_windows_of_its_time() -> None:
@@ -288,19 +286,19 @@ def test_schedule_agrees_with_one_made_anew() -> None:
     """Whatever turns, is retired or is defined, what is due is what a new schedule finds."""
     state, schedule = closed(5, 3), Schedule()
     position = 2_000_000
-    assert schedule.next(state, NOON) == next_turn(state, NOON)
+    assert schedule.next(state, NOON) == Schedule().next(state, NOON)
     for hour in range(1, 30):
         now = NOON + hour * HOUR
         facts = schedule.due(state, now)
         assert facts == schedule.due(state, now), "they stay due until the next is asked for"
-        assert sorted(map(repr, facts)) == sorted(map(repr, due_turns(state, now)))
+        assert sorted(map(repr, facts)) == sorted(map(repr, Schedule().due(state, now)))
         if hour == 10:
             facts = [*facts, BoardRetired("b2")]
         for fact in facts:
             position += 1
             state.note(Recorded(Position(position), now, fact))
         boards = {fact.board for fact in facts}  # type: ignore[attr-defined]
-        assert schedule.next(state, now, None, boards) == next_turn(state, now) == now + HOUR
+        assert schedule.next(state, now, None, boards) == Schedule().next(state, now) == now + HOUR
 
 
 def test_many_changes_leave_no_outlived_times() -> None:

@@ -129,10 +129,6 @@ class MemoryLedger:
     async def head(self) -> Position:
         return Position(len(self._recorded))
 
-    async def chain_head(self) -> bytes:
-        """Return the last link: ledgers that agree in it agree in every fact."""
-        return self._chain
-
     async def link_at(self, position: Position) -> bytes | None:
         return self._links.get(position)
 

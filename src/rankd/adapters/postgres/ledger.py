@@ -499,11 +499,6 @@ class PostgresLedger(PostgresArchive):
         rows = await self._rows(QUERIES["server_time"])
         return Instant(rows[0][0])
 
-    async def chain_head(self) -> bytes:
-        """Return the last link: ledgers with the same last link have the same facts."""
-        _, link = await self._last()
-        return link
-
     async def _last(self) -> tuple[Position, bytes]:
         rows = await self._rows(QUERIES["last_append"])
         return (rows[0][0], rows[0][1]) if rows else (Position(0), GENESIS)

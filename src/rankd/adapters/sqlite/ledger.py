@@ -455,11 +455,6 @@ class SQLiteLedger:
         self._refuse_if_uncertain()
         return self._tail.head
 
-    async def chain_head(self) -> bytes:
-        """Return the last link: ledgers with the same last link have the same facts."""
-        self._refuse_if_uncertain()
-        return self._tail.link
-
     async def link_at(self, position: Position) -> bytes | None:
         rows = await self._read(partial(fetch, query=QUERIES["read_link"], position=position))
         return rows[0][0] if rows else None
