@@ -13,9 +13,9 @@ from uuid import UUID
 
 import msgspec
 
-from rankd.adapters.postgres.players import change_text
 from rankd.adapters.postgres.rows import (
     SCORE_RANGE,
+    change_text,
     checksum,
     digest,
     is_plain,

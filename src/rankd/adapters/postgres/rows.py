@@ -1,8 +1,12 @@
-"""Row of a fact: readable columns for SQL, and the exact bytes for the ledger.
+"""Row of a fact: readable columns for SQL, exact bytes for the ledger, the change of its player.
 
 The ledger reads only the bytes; the columns repeat them for SQL, and ``verify`` checks that they
 agree. Fields that many kinds share are columns of their own. The rest is JSON in ``details``:
 without absent and default values, and with U+0000, which PostgreSQL's text cannot hold, replaced.
+
+No node knows the latest profile of a player while others append. So each sends changes, as JSON,
+and the server merges them into its table under the head's lock (``rankd.change_players``), without
+knowing the kinds of facts.
 
 The hash chain covers the bytes alone. Each link is the SHA-256 of the link before, the first and
 the last position and the time of an append, and the digest of its facts, for which each kind and
@@ -16,7 +20,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rankd.model.facts import Fact, ScoreSubmitted
+from rankd.model.facts import Fact, ProfileChange, ScoreSubmitted
 
 GENESIS = bytes(32)
 """Link before the first append."""
@@ -31,6 +35,7 @@ _PLACE = struct.Struct(">qqq")
 _LENGTH = struct.Struct(">i")
 _NUL, _SHOWN_NUL = b"\\u0000", b"\\ufffd"
 _json = msgspec.json.Encoder(order="deterministic").encode
+_change = msgspec.json.Decoder(ProfileChange).decode
 
 
 class FactRow(NamedTuple):
@@ -152,3 +157,28 @@ def without_nul(texts: Sequence[str | None]) -> Sequence[str | None]:
     if "\0" in "".join(filter(None, texts)):
         raise UnicodeError("PostgreSQL keeps no text with U+0000 in it")
     return texts
+
+
+# ---------------------------------------------------------------------- changes of players
+
+
+def change_text(change: ProfileChange | None) -> str | None:
+    """Return a change as JSON, without the fields that stay; None for no change."""
+    if change is None:
+        return None
+    fields: dict[str, Any] = {}
+    if change.erases:
+        fields["erased"] = True
+    if change.names:
+        fields["name"] = change.name
+    if change.attributes is not None:
+        fields["merged" if change.merges else "attributes"] = change.attributes
+    if change.friends is not None:
+        fields["friends"] = change.friends
+    return _json(fields).replace(_NUL, _SHOWN_NUL).decode()
+
+
+def as_stored(change: ProfileChange) -> ProfileChange:
+    """Return a change as the table shows it: PostgreSQL's text cannot hold U+0000."""
+    text = _json(change)
+    return _change(text.replace(_NUL, _SHOWN_NUL)) if _NUL in text else change

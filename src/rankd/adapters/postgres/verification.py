@@ -24,10 +24,10 @@ import msgspec
 from rankd.adapters.player_rows import StoredPlayer, fold
 from rankd.adapters.postgres.batch import as_instant
 from rankd.adapters.postgres.database import QUERIES, DriverConnection, PostgresAddress
-from rankd.adapters.postgres.players import as_stored
 from rankd.adapters.postgres.rows import (
     GENESIS,
     AppendDigest,
+    as_stored,
     checksum,
     link,
     row_of,

@@ -12,7 +12,7 @@ from tests.simulation.postgres_servers import new_ledger
 from rankd.adapters.player_rows import StoredPlayer, fold
 from rankd.adapters.postgres import PostgresLedger
 from rankd.adapters.postgres.database import PostgresAddress
-from rankd.adapters.postgres.players import as_stored, change_text
+from rankd.adapters.postgres.rows import as_stored, change_text
 from rankd.model.facts import (
     AttributesSet,
     Fact,
