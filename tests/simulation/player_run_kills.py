@@ -33,8 +33,8 @@ from tests.unit.adapters.sqlite.runs_building import (
     small_runs,
 )
 
+from rankd.adapters import sync_folder
 from rankd.adapters.sqlite import SQLiteLedger
-from rankd.adapters.sqlite.database import sync_folder
 from rankd.adapters.sqlite.read_only import OfflineLedger
 
 APPENDS, EACH = 8, 10

@@ -1,11 +1,13 @@
 """One folder per vendor; each keeps the promises of a port and translates its vendor's errors.
 
 Those of SQL databases keep their statements in files: queries by name, and migrations by schema
-version. They are read by the functions here.
+version. They are read by the functions here. Those that write files use ``sync_folder``.
 """
 
+import os
 import re
 from importlib.resources import files
+from pathlib import Path
 
 _NAME = re.compile(r"^-- (\w+) --\n", re.MULTILINE)
 
@@ -30,3 +32,12 @@ def read_migrations(package: str) -> dict[int, str]:
 def read_sql(package: str, name: str) -> str:
     """Return the text of a file in the folder ``sql``."""
     return files(package).joinpath("sql", name).read_text(encoding="utf-8")
+
+
+def sync_folder(folder: Path) -> None:
+    """Make names that were added to a folder as durable as the files they name."""
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

@@ -268,6 +268,18 @@ def which_ranking(command: Command) -> Command:
     )(command)
 
 
+COUNT_MAX = 1000
+"""Rows that a command shows at most."""
+
+
+def count_option(*names: str, default: int, most: int = COUNT_MAX) -> Callable[[Command], Command]:
+    """Return a decorator that adds the option ``-n``, also by other names."""
+    kind = click.IntRange(1, most)
+    return click.option(
+        "-n", *names, type=kind, default=default, show_default=True, help="How many."
+    )
+
+
 def json_option(command: Command) -> Command:
     """Add the option for JSON output."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, as the API has it.")(

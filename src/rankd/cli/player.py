@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rankd.cli.options import Target, json_option, reaching
+from rankd.cli.options import Target, count_option, json_option, reaching
 from rankd.cli.output import (
     FailingGroup,
     add,
@@ -27,20 +27,11 @@ if TYPE_CHECKING:
     from rankd import schemas
     from rankd.client import Client
 
-COUNT_MAX = 1000
-
 
 @click.command()
 @click.argument("board")
 @click.argument("player")
-@click.option(
-    "-n",
-    "--limit",
-    type=click.IntRange(1, COUNT_MAX),
-    default=20,
-    show_default=True,
-    help="How many.",
-)
+@count_option("--limit", default=20)
 @click.option("--before", type=click.IntRange(min=1), help="Only facts before this position.")
 @click.option("--since", metavar="TIME", help="Recorded then or later: 2026-11-14T09:30:00Z.")
 @click.option("--until", metavar="TIME", help="Recorded before then.")
@@ -97,14 +88,7 @@ def player() -> None:
 
 @player.command()
 @click.argument("query")
-@click.option(
-    "-n",
-    "--limit",
-    type=click.IntRange(1, COUNT_MAX),
-    default=10,
-    show_default=True,
-    help="How many.",
-)
+@count_option("--limit", default=10)
 @click.option("--after", metavar="PLAYER", help="Go on behind this id.")
 @json_option
 @reaching()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rankd.cli.options import Target, json_option, reaching, which_ranking
+from rankd.cli.options import Target, count_option, json_option, reaching, which_ranking
 from rankd.cli.output import (
     console,
     heading,
@@ -26,22 +26,12 @@ if TYPE_CHECKING:
     from rankd import schemas
     from rankd.client import Client
 
-COUNT_MAX = 1000
 NEIGHBOURS_MAX = 100
 
 
 @click.command()
 @click.argument("board")
-@click.option(
-    "-n",
-    "--count",
-    "--limit",
-    "count",
-    type=click.IntRange(1, COUNT_MAX),
-    default=10,
-    show_default=True,
-    help="How many.",
-)
+@count_option("--count", "--limit", "count", default=10)
 @click.option("--from-rank", type=click.IntRange(min=1), help="Begin at this rank instead of 1.")
 @click.option("--score-min", metavar="SCORE", help="Only players with this score or more.")
 @click.option("--score-max", metavar="SCORE", help="Only players with this score or less.")
@@ -141,16 +131,7 @@ Wait = Callable[[float], bool]
 
 @click.command()
 @click.argument("board")
-@click.option(
-    "-n",
-    "--count",
-    "--limit",
-    "count",
-    type=click.IntRange(1, WATCHED_MAX),
-    default=20,
-    show_default=True,
-    help="How many.",
-)
+@count_option("--count", "--limit", "count", default=20, most=WATCHED_MAX)
 @click.option(
     "--every",
     type=click.FloatRange(EVERY_SECONDS_MIN, EVERY_SECONDS_MAX),

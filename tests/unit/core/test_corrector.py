@@ -12,7 +12,7 @@ from rankd.adapters.sqlite.ledger import SQLiteLedger
 from rankd.core import mass_retraction
 from rankd.core.engine import Engine
 from rankd.errors import InvalidRequest, PlayerBanned, UnknownRetraction, UnknownSubmission
-from rankd.model.facts import Position
+from rankd.model.facts import Position, ScoreSubmitted
 from rankd.model.standing import Rank
 
 pytestmark = pytest.mark.anyio
@@ -141,11 +141,16 @@ async def test_states_of_players_hold_at_once_on_every_window(rankd: Engine) -> 
     await rankd.define("b", BEST)
     await rankd.submit("b", [{"player": "ann", "score": 10, "attributes": {"region": "eu"}}])
     await submit(rankd, "bob", 5)
+    board, revision = rankd.state.page("b").board, rankd.state.revision
+    heard: list[object] = []
     await rankd.corrections.set_player_state("ann", "banned", {"reason": "a bot"}, actor="mod")
     assert await scores(rankd) == {"bob": 5}
     assert not (await rankd.reader.page("b", segment="region:eu")).players
     with pytest.raises(PlayerBanned):
         await submit(rankd, "ann", 11)
+    assert rankd.state.revision > revision, "a plan of before does not submit any more"
+    with pytest.raises(PlayerBanned):
+        rankd.submitter_of(board)([ScoreSubmitted("b", "ann", (11,))], heard.append)
     await rankd.corrections.set_player_state("ann", "active", {})
     assert await scores(rankd) == {"ann": 10, "bob": 5}
     assert list((await rankd.reader.page("b", segment="region:eu")).players) == ["ann"]

@@ -44,6 +44,7 @@ from typing import IO, NamedTuple
 
 import msgspec
 
+from rankd.adapters import sync_folder
 from rankd.adapters.memory.index_state import Entries, IndexState, count_through, little_endian
 from rankd.errors import SnapshotDamaged
 from rankd.model.facts import Position
@@ -200,15 +201,6 @@ def write_synced(path: Path, body: bytes) -> None:
         file.write(body)
         file.flush()
         os.fsync(file.fileno())
-
-
-def sync_names(folder: Path) -> None:
-    """Let the names in a folder survive a power cut: they are written there, not in the files."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 # ------------------------------------------------------------------------------ reading
@@ -519,8 +511,8 @@ class SaveFolder:
         contents = Contents(self._mark, ending.checkpoint, ending.rankings, written)
         body = encode(contents)
         write_synced(self._path / CONTENTS, body)
-        sync_names(self._path)
-        sync_names(self._folder)
+        sync_folder(self._path)
+        sync_folder(self._folder)
         self._decide(hashlib.sha256(body).hexdigest())
         self._clear_others()
 
@@ -531,7 +523,7 @@ class SaveFolder:
         write_synced(unfinished, msgspec.json.encode(current))
         self._counts = True  # From here on nobody knows, until the names are on the disk.
         unfinished.replace(path)
-        sync_names(self._folder)
+        sync_folder(self._folder)
 
     def _clear_others(self) -> None:
         for other in self._folder.iterdir():

@@ -25,6 +25,7 @@ from pathlib import Path
 
 import apsw
 
+from rankd.adapters import sync_folder
 from rankd.adapters.sqlite.database import (
     COPYING,
     FILE,
@@ -34,7 +35,6 @@ from rankd.adapters.sqlite.database import (
     listed,
     mark,
     prepare,
-    sync_folder,
     translated_errors,
 )
 from rankd.adapters.sqlite.migration import migrate

@@ -28,6 +28,7 @@ from weakref import WeakSet
 
 import apsw
 
+from rankd.adapters import sync_folder
 from rankd.adapters.sqlite.migration import APPLICATION_ID, migrate
 from rankd.adapters.sqlite.queries import SCHEMA_VERSION
 from rankd.errors import (
@@ -379,15 +380,6 @@ def _refuse_partial(folder: Path, *, copying: bool) -> None:
             f"a copy of {note.read_text(encoding='utf-8')} into {folder} was not finished; repeat "
             "the `rankd restore` that began it, and it goes on where it ended"
         )
-
-
-def sync_folder(folder: Path) -> None:
-    """Make names that were added to a folder as durable as the files they name."""
-    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
 
 
 # ------------------------------------------------------------------------- connections

@@ -34,8 +34,9 @@ from zlib import crc32
 
 import apsw
 
+from rankd.adapters import sync_folder
 from rankd.adapters.sqlite.blocks import pages_after
-from rankd.adapters.sqlite.database import PLAYERS, PRIVATE_FILE, PRIVATE_FOLDER, sync_folder
+from rankd.adapters.sqlite.database import PLAYERS, PRIVATE_FILE, PRIVATE_FOLDER
 from rankd.adapters.sqlite.player_entries import (
     ENTRY_BYTES,
     SEED_BYTES,
