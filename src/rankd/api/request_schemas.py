@@ -287,6 +287,7 @@ BOARD_DEFINITION = fields(
                 "description": "Bounds of plausible scores.",
             }
         ),
+        "rules": maybe({"type": "array", "description": "Not supported yet.", "maxItems": 0}),
         "writes": choice(
             Writes,
             "server",

@@ -835,6 +835,7 @@ def _unbuilt(definition: object) -> list[FieldError]:
         "decay": given.get("decay") is not None,
         "prize": given.get("prize") is True,
         **{f"limits.{name}": limits.get(name) is not None for name in _UNBUILT_LIMITS},
+        "rules": given.get("rules") not in (None, [], ()),
     }
     errors = [FieldError(name, "is not supported yet") for name, said in asked.items() if said]
     if given.get("writes") == Writes.SIGNED:
@@ -846,7 +847,7 @@ _UNBUILT_LIMITS = ("gain_per_minute_max", "submissions_per_minute_max")
 
 
 def _is_about(field: str, unbuilt: Sequence[FieldError]) -> bool:
-    return any(field == name or field.startswith(f"{name}.") for name, _ in unbuilt)
+    return any(field == name or field.startswith((f"{name}.", f"{name}[")) for name, _ in unbuilt)
 
 
 async def verify_saved(ledger: LedgerReader, build: Build, tell: Tell) -> AsyncIterator[Progress]:

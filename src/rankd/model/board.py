@@ -20,6 +20,14 @@ from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar
 
 from rankd.errors import FieldError, InvalidBoard
+from rankd.model.rules import (
+    SUBMISSIONS_PER_MINUTE_MAX,
+    Consequence,
+    Rule,
+    RuleName,
+    Scoring,
+    read_rules,
+)
 from rankd.model.standing import TieRule, shown_score
 from rankd.model.window import (
     Recurrence,
@@ -50,9 +58,6 @@ WINDOWS_MAX = 16
 
 SEGMENTS_MAX = 8
 """A submission is folded into every window of each, so this multiplies it again."""
-
-SUBMISSIONS_PER_MINUTE_MAX = 1_000_000
-"""Far beyond any player, and small enough for every counter that will hold it."""
 
 SCORE_MIN = -(2**63)
 SCORE_MAX = 2**63 - 1
@@ -122,6 +127,18 @@ class Limits:
     gain_per_minute_max: int | None = None
     submissions_per_minute_max: int | None = None
 
+    def rules(self) -> tuple[Rule, ...]:
+        """Return the rules that rates stand for: submissions beyond them are refused."""
+        rates = {
+            RuleName.GAIN_PER_MINUTE: self.gain_per_minute_max,
+            RuleName.SUBMISSIONS_PER_MINUTE: self.submissions_per_minute_max,
+        }
+        return tuple(
+            Rule(name, Consequence.REFUSE, limit)
+            for name, limit in rates.items()
+            if limit is not None
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class HalfLife:
@@ -169,6 +186,8 @@ class Board:
     segments: tuple[str, ...]
     decay: Decay | None
     limits: Limits
+    rules: tuple[Rule, ...]
+    """As declared; ``rules_in_force`` has those of the limits too."""
     writes: Writes
     prize: bool
     retention: Mapping[str, timedelta] = field(hash=False)
@@ -181,6 +200,8 @@ class Board:
     score_low: int = field(init=False, repr=False, compare=False)
     score_high: int = field(init=False, repr=False, compare=False)
     """Bounds of the first column, both inclusive; the 64-bit range where none is declared."""
+    rules_in_force: tuple[Rule, ...] = field(init=False, repr=False, compare=False)
+    """The declared rules in their order, then those that the limits stand for."""
     is_better: Callable[[Scores, Scores], bool] = field(init=False, repr=False, compare=False)
     """Whether the first tuple is strictly better than the second."""
 
@@ -192,6 +213,7 @@ class Board:
         remember(self, "directions", directions)
         remember(self, "score_low", SCORE_MIN if low is None else low)
         remember(self, "score_high", SCORE_MAX if high is None else high)
+        remember(self, "rules_in_force", (*self.rules, *self.limits.rules()))
         remember(self, "is_better", _comparison(directions))
 
     @staticmethod
@@ -224,6 +246,7 @@ class Board:
             "segments": list(self.segments),
             "decay": self._decay_definition(),
             "limits": self._limits_definition(),
+            "rules": [rule.definition(self._plain_score) for rule in self.rules],
             "writes": self.writes.value,
             "prize": self.prize,
             "retention": {name: show_duration(kept) for name, kept in self.retention.items()},
@@ -398,6 +421,7 @@ _FIELDS = (
     "segments",
     "decay",
     "limits",
+    "rules",
     "writes",
     "prize",
     "retention",
@@ -504,13 +528,17 @@ def _define(name: str, definition: Mapping[str, object]) -> Board:
     time_zone = _read_time_zone(read, given)
     windows = _read_windows(read, given.get("windows"), time_zone)
     prize = read.flag("prize", given.get("prize"))
+    limits = _read_limits(read, given.get("limits"), decimals)
+    higher_wins = not columns or columns[0].direction is Direction.HIGHER
+    scoring = Scoring(decimals, higher_wins, rule is ScoreRule.SUM)
     parts: dict[str, Any] = {
         "title": _read_title(read, given.get("title")),
         "ties": read.choice("ties", given.get("ties"), TieRule) or TieRule.ORDINAL,
         "tie_break": read.choice("tie_break", given.get("tie_break"), TieBreak) or TieBreak.FIRST,
         "segments": _read_segments(read, given.get("segments")),
         "decay": _read_decay(read, given.get("decay"), rule, columns, decimals),
-        "limits": _read_limits(read, given.get("limits"), decimals),
+        "limits": limits,
+        "rules": read_rules(read, given.get("rules"), scoring, limits.rules()),
         "writes": _read_writes(read, given.get("writes"), prize=prize),
         "retention": _read_retention(read, given.get("retention"), windows),
     }

@@ -19,7 +19,6 @@ from rankd.model.board import (
     SCORE_MIN,
     SEGMENT_NAME_LENGTH_MAX,
     SEGMENTS_MAX,
-    SUBMISSIONS_PER_MINUTE_MAX,
     TITLE_LENGTH_MAX,
     WINDOWS_MAX,
     Board,
@@ -33,6 +32,7 @@ from rankd.model.board import (
     TieBreak,
     Writes,
 )
+from rankd.model.rules import SUBMISSIONS_PER_MINUTE_MAX
 from rankd.model.standing import TieRule
 
 EVERYTHING: dict[str, Any] = {
@@ -63,6 +63,10 @@ EVERYTHING: dict[str, Any] = {
         "gain_per_minute_max": 5000,
         "submissions_per_minute_max": 60,
     },
+    "rules": [
+        {"rule": "first_score", "max": 900, "then": "hold"},
+        {"rule": "outlier_self", "times": 8, "then": "flag"},
+    ],
     "writes": "signed",
     "prize": True,
     "retention": {"daily": "30d", "weekly": "26w"},
@@ -97,6 +101,7 @@ def test_a_board_needs_nothing_but_a_name() -> None:
     assert plain.segments == ()
     assert plain.decay is None
     assert plain.limits == Limits()
+    assert plain.rules == plain.rules_in_force == ()
     assert plain.writes is Writes.SERVER
     assert plain.prize is False
     assert plain.retention == {}
@@ -123,6 +128,13 @@ def test_every_field_is_read() -> None:
         gain_per_minute_max=5000,
         submissions_per_minute_max=60,
     )
+    assert [(rule.rule, rule.then) for rule in full.rules_in_force] == [
+        ("first_score", "hold"),
+        ("outlier_self", "flag"),
+        ("gain_per_minute", "refuse"),
+        ("submissions_per_minute", "refuse"),
+    ]
+    assert full.rules == full.rules_in_force[:2]
     assert full.writes is Writes.SIGNED
     assert full.prize is True
     assert full.retention == {"daily": timedelta(days=30), "weekly": timedelta(weeks=26)}
@@ -437,6 +449,11 @@ def definitions(draw: st.DrawFn) -> dict[str, object]:
         "time_zone": draw(st.sampled_from(["UTC", "Europe/Berlin", "Pacific/Apia"])),
         "segments": draw(st.lists(NAMES, max_size=SEGMENTS_MAX, unique=True)),
         "limits": {"score_min": low, "score_max": high, "gain_per_minute_max": 5},
+        "rules": [
+            {"rule": "outlier_field", "quantile": 0.995, "then": "flag"},
+            {"rule": "gain_per_minute", "max": 4, "then": "hold"},
+            {"rule": "seconds_between", "min": 0.25, "then": "refuse"},
+        ],
         "writes": draw(st.sampled_from(["server", "signed"])),
         "prize": draw(st.booleans()),
         "retention": {name: "90m" for name in windows if name != "all"},
@@ -474,6 +491,7 @@ def test_a_canonical_definition_writes_every_default_out() -> None:
         "segments": [],
         "decay": None,
         "limits": {},
+        "rules": [],
         "writes": "server",
         "prize": False,
         "retention": {},
