@@ -19,7 +19,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 WHY    := $(BIN)/python requirements/prerequisites.py and $(BIN)/python setup.py build_ext tell why
 CYTHON := $(wildcard src/rankd/*/*.pyx src/rankd/*/*/*.pyx)
-NATIVE := $(CYTHON) $(wildcard src/rankd/rank/*.[ch] src/rankd/templates/*.[ch])
+NATIVE := $(CYTHON) $(wildcard src/rankd/rank/*.[ch] src/rankd/rules/*.[ch] src/rankd/templates/*.[ch])
 PARTS  := $(subst /,.,$(CYTHON:src/%.pyx=%))
 
 .DEFAULT_GOAL := help

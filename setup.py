@@ -1,4 +1,4 @@
-"""The four extensions, and their switches; everything else is in pyproject.toml.
+"""The five extensions, and their switches; everything else is in pyproject.toml.
 
 RANKD_PURE=1      do not build them: what they do is done in Python instead, slowly
 RANKD_DEBUG=1     assertions on and optimisation off
@@ -12,10 +12,14 @@ from setuptools import Extension, setup
 
 ROOMS = {
     "rankd.rank._ranklist": Path("src/rankd/rank"),
+    "rankd.rules._native": Path("src/rankd/rules"),
     "rankd.templates._native": Path("src/rankd/templates"),
     "rankd.api._request_head": Path("src/rankd/api"),
     "rankd.adapters.sqlite._player_entries": Path("src/rankd/adapters/sqlite"),
 }
+
+BORROWED = {"rankd.rules._native": Path("src/rankd/rank")}
+"""Rooms whose C a part includes."""
 
 
 def switch(name: str) -> bool:
@@ -40,7 +44,7 @@ def extensions() -> list[Extension]:
         Extension(
             name,
             sources=[str(room / f"{name.rpartition('.')[2]}.pyx"), *_sources(room, "c")],
-            depends=_sources(room, "h"),
+            depends=[*_sources(room, "h"), *_borrowed(name)],
             extra_compile_args=compile_args,
             extra_link_args=link_args,
             optional=True,  # No compiler is not a reason to refuse: Python is slow but right.
@@ -48,6 +52,11 @@ def extensions() -> list[Extension]:
         for name, room in ROOMS.items()
     ]
     return cythonize(built, build_dir="build", language_level=3)
+
+
+def _borrowed(name: str) -> list[str]:
+    room = BORROWED.get(name)
+    return [] if room is None else [*_sources(room, "c"), *_sources(room, "h")]
 
 
 def _sources(room: Path, kind: str) -> list[str]:

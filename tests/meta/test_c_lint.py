@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-ROOMS = [Path(__file__).parents[2] / "src" / "rankd" / room for room in ("rank", "templates")]
+SOURCE = Path(__file__).parents[2] / "src" / "rankd"
+ROOMS = [SOURCE / room for room in ("rank", "rules", "templates")]
 GENERATED = ("_ranklist.c", "_native.c", "_request_head.c", "_player_entries.c")
 SOURCES = sorted(
     path for room in ROOMS for path in room.glob("*.[ch]") if path.name not in GENERATED

@@ -63,6 +63,20 @@ def test_the_native_list_its_stub_and_its_oracle_have_the_same_names() -> None:
             assert {name for name in dir(made) if not name.startswith("_")} == wanted, module
 
 
+def test_native_rules_their_stub_and_their_oracle_have_the_same_names() -> None:
+    stub = ast.parse((ROOT / "src" / "rankd" / "rules" / "_native.pyi").read_text())
+    (described,) = [node for node in stub.body if isinstance(node, ast.ClassDef)]
+    names = {
+        item.name if isinstance(item, ast.FunctionDef) else ast.unparse(item.target)
+        for item in described.body
+        if isinstance(item, ast.FunctionDef | ast.AnnAssign)
+    }
+    wanted = {name for name in names if not name.startswith("_")}
+    for kind in ["oracle"] if PURE else ["_native", "oracle"]:
+        made = importlib.import_module(f"rankd.rules.{kind}").RuleState((), "best", True)
+        assert {name for name in dir(made) if not name.startswith("_")} == wanted, kind
+
+
 def test_native_templates_their_stub_and_the_python_ones_have_the_same_names() -> None:
     stub = ast.parse((ROOT / "src" / "rankd" / "templates" / "_native.pyi").read_text())
     kinds = ["pure_python"] if PURE else ["_native", "pure_python"]

@@ -29,14 +29,16 @@ LD_PRELOAD="$LIBRARIES" "$PYTHON" - <<'PROOF'
 import pathlib
 from rankd.adapters.sqlite import _player_entries
 from rankd.templates import _native
+from rankd.rules import _native as rules
 from rankd.rank import _ranklist
 
-for binary in map(pathlib.Path, (_ranklist.__file__, _native.__file__, _player_entries.__file__)):
+parts = (_ranklist, _native, rules, _player_entries)
+for binary in map(pathlib.Path, (part.__file__ for part in parts)):
     assert "sanitize" in binary.parts, binary
     assert b"__asan_report_load" in binary.read_bytes(), f"{binary}: no AddressSanitizer"
 PROOF
 
 LD_PRELOAD="$LIBRARIES" "$PYTHON" -m pytest -q -p no:cacheprovider -o timeout=1200 \
-    tests/unit/rank tests/unit/templates \
-    tests/unit/adapters/sqlite/test_player_entries.py tests/property/test_rank_list.py tests/property/test_judging.py tests/sanitize
+    tests/unit/rank tests/unit/rules tests/unit/templates \
+    tests/unit/adapters/sqlite/test_player_entries.py tests/property/test_rank_list.py tests/property/test_judging.py tests/property/test_rules.py tests/sanitize
 LD_PRELOAD="$LIBRARIES" "$PYTHON" tests/property/rank_soak.py --seconds "${SOAK_SECONDS:-20}"

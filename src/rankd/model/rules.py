@@ -18,7 +18,7 @@ SUBMISSIONS_PER_MINUTE_MAX = 1_000_000
 """Far beyond any player, and small enough for every counter that will hold it."""
 
 SECONDS_BETWEEN_MAX = 86_400
-"""A day. Longer pauses are what windows and attempts are for."""
+"""A day. Longer pauses are the matter of windows and attempts."""
 
 TIMES_MAX = 1_000_000
 """Beyond it a factor forbids nothing."""
