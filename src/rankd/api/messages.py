@@ -323,6 +323,16 @@ KINDS: dict[type[RankdError], ProblemKind] = {
         404, "Unknown key", "there is no key of this id, or it was revoked"
     ),
     errors.NotRanked: ProblemKind(404, "Not ranked", "the player has no entry in this ranking"),
+    errors.PlayerBanned: ProblemKind(
+        403, "Player banned", "the player is banned here: nothing was recorded"
+    ),
+    errors.UnknownSubmission: ProblemKind(
+        404, "Unknown submission", "there is no submission of this position or key here"
+    ),
+    errors.UnknownRetraction: ProblemKind(
+        404, "Unknown retraction", "there is no retraction at this position here"
+    ),
+    errors.UnknownReview: ProblemKind(404, "Unknown review", "there is no review of this id"),
     errors.SubmissionRejected: ProblemKind(422, "Submission rejected"),
     errors.SubmissionKeyReused: ProblemKind(
         422, "Key reused", "this key was used on this board for another submission"

@@ -107,7 +107,7 @@ class PositionLog:
 
 
 class Reason(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A rule that a submission broke: what was observed, and the limit, in the board's units."""
+    """A rule that a submission broke: the observed value and the limit, in the board's units."""
 
     rule: str
     observed: int
@@ -183,7 +183,7 @@ def _without(one: PlayerState, boards: Sequence[str] | None) -> PlayerState | No
 
 
 def _settled(states: PlayerStates) -> PlayerStates:
-    """Leave out what changes nothing: active states with no other state below them."""
+    """Leave out states without effect: active ones with no other state below them."""
     while states and states[0].state == "active":
         states = states[1:]
     return states

@@ -161,7 +161,7 @@ class Corrector:
     async def adjust(
         self, name: str, body: Mapping[str, object], *, actor: str | None = None
     ) -> WriteResult:
-        """Set or shift a player's entry in every open window, whatever the rule of the board.
+        """Set or shift a player's entry in every open window, under any rule of the board.
 
         Raises InvalidSubmission and ScoreOutOfBounds.
         """

@@ -1,12 +1,12 @@
 """A retraction of many players' submissions: the windows that it touches, folded again beside.
 
 To fold each player by its own facts costs some reads a player. Where there are thousands, one pass
-over the ledger is quicker, and it need not hold anybody up: as for a redefinition, the windows are
+over the ledger is quicker, and it need not hold up traffic: as for a redefinition, the windows are
 folded into drafts while traffic goes on, and one apply puts them in their place. It touches no
 entry, so readers do not wait for it.
 
-What closed windows lose is kept as an edition, as for a retraction of one player: it is staged in
-rankings of the draft, and adopted with them.
+The earlier entries of closed windows are kept as an edition, as for a retraction of one player:
+it is staged in rankings of the draft, and adopted with them.
 """
 
 import asyncio
@@ -278,7 +278,7 @@ class MassRetraction:
         return ranking.unseen if unseen else ranking
 
     async def stage_editions(self) -> None:
-        """Keep beside the drafts what the closed windows lose."""
+        """Stage the earlier entries of closed windows beside the drafts."""
         self.editions = {}
         for name, drafts in self._drafts.items():
             page, players = self._state.boards[name], self.selected.players_on(name)

@@ -1,7 +1,7 @@
 """One player's submissions to a board, judged again: its entries, and which windows refused each.
 
-A retraction, and the approval of a held submission, change the past of one player and of nobody
-else: entries do not depend on one another. So the player's own facts are folded again, in order,
+A retraction, and the approval of a held submission, change the past of one player and of no
+other: entries do not depend on one another. So the player's own facts are folded again, in order,
 and the result is compared with the index. The cost is that of these facts, not of the board.
 
 The rules are those of the living fold and of a board rebuild:
@@ -81,7 +81,7 @@ class Corrections(NamedTuple):
     """Submissions of the player that were held, and where each was approved; None if it was not."""
 
 
-class PlayerFacts(NamedTuple):
+class FoldedFacts(NamedTuple):
     """A player's facts on one board, oldest first, with the board's definitions."""
 
     player: str
@@ -92,7 +92,7 @@ class PlayerFacts(NamedTuple):
 
 async def facts_of_player(
     ledger: LedgerReader, page: BoardState, player: str, *, through: Position
-) -> PlayerFacts:
+) -> FoldedFacts:
     """Read the facts of a player that may change its entries on a board."""
     facts: list[Recorded] = []
     after = Position(page.since - 1)
@@ -109,7 +109,7 @@ async def facts_of_player(
         if len(some) < FACTS_TOGETHER:
             break
         after = some[-1].position
-    return PlayerFacts(player, facts, await _finals(ledger, page))
+    return FoldedFacts(player, facts, await _finals(ledger, page))
 
 
 def _is_folded(page: BoardState, recorded: Recorded) -> bool:
@@ -129,7 +129,7 @@ async def _finals(ledger: LedgerReader, page: BoardState) -> Mapping[Position, b
     return finals
 
 
-def corrections_of(state: State, page: BoardState, facts: PlayerFacts) -> Corrections:
+def corrections_of(state: State, page: BoardState, facts: FoldedFacts) -> Corrections:
     """Return the corrections that concern a player's submissions to a board."""
     positions = [recorded.position for recorded in facts.facts]
     reviews = {at: state.reviews[at] for at in positions if at in state.reviews}
@@ -198,7 +198,7 @@ class Stretches:
 
 @dataclass(slots=True)
 class _Submitted:
-    """A submission, and what has become of it so far."""
+    """A submission, and its effect so far."""
 
     position: Position
     fact: ScoreSubmitted | MetadataSet
@@ -213,7 +213,7 @@ class _Submitted:
     """Where it was refused when its turn came; None if nowhere."""
 
 
-class _Definition(NamedTuple):
+class _DefinitionAt(NamedTuple):
     position: Position
     board: Board
 
@@ -224,7 +224,7 @@ class PlayerHistory:
     def __init__(
         self,
         page: BoardState,
-        facts: PlayerFacts,
+        facts: FoldedFacts,
         corrections: Corrections,
         wrong_times: Sequence[WrongTime] = (),
     ) -> None:
@@ -239,7 +239,7 @@ class PlayerHistory:
         self._corrections = corrections
         self._stretches = Stretches(page)
         self._definitions = [
-            _Definition(position, board)
+            _DefinitionAt(position, board)
             for position, board in [*page.earlier, (page.defined_at, page.board)]
         ]
         self._finals = facts.finals
@@ -260,7 +260,7 @@ class PlayerHistory:
             match step:
                 case Recorded():
                     self._take(step, right_time(step, wrong_times))
-                case _Definition():
+                case _DefinitionAt():
                     self._define(step)
                 case (Retraction() as retraction, int(change)):
                     self._retract(retraction, change, position)
@@ -302,7 +302,7 @@ class PlayerHistory:
                 submitted.refusal = WindowRefusal(everywhere, refused)
                 submitted.counts = not everywhere
 
-    def _define(self, definition: _Definition) -> None:
+    def _define(self, definition: _DefinitionAt) -> None:
         """Fold the windows again that are open then and that the definition changes."""
         before = self._definition_at(Position(definition.position - 1)).board
         changed = refolded(before, definition.board)
@@ -381,7 +381,7 @@ class PlayerHistory:
             self.entries[stretch.id] = Entry(verdict.scores, order_key, metadata)
         return not isinstance(verdict, Rejected)
 
-    def _definition_at(self, position: Position) -> _Definition:
+    def _definition_at(self, position: Position) -> _DefinitionAt:
         for definition in reversed(self._definitions):
             if definition.position <= position:
                 return definition

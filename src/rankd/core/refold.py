@@ -2,7 +2,7 @@
 
 A correction is folded alone, as one apply: readers see all of it or nothing. The players that it
 concerns are folded again by their own facts (``player_history``), and the moves are the difference
-from the index. What a closed window loses is kept beside it as an edition:
+from the index. The earlier entries of a closed window are kept beside it as an edition:
 
 - ``Ranking.replaced(n)`` holds the entries that edition ``n`` had and the next one changed,
 - ``Ranking.added(n)`` the players that had none in it, and have one in the next.

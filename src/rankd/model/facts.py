@@ -106,7 +106,7 @@ class Fact(msgspec.Struct, frozen=True, array_like=True, gc=False):
     about_player: ClassVar[bool] = False
     """Whether it leaves boards, windows and keys as they are."""
     correction: ClassVar[bool] = False
-    """Whether it changes the effect of earlier facts, or who is ranked, by a person's decision."""
+    """Whether it is a person's decision that changes the effect of earlier facts or of players."""
     hidden: ClassVar[frozenset[str]] = frozenset()
     """Fields of which the audit trail shows the first characters only."""
 
@@ -148,7 +148,7 @@ class ScoreSubmitted(Fact, frozen=True):
 
     kind = "score_submitted.1"
     overrides: ClassVar[bool] = False
-    """Whether it sets or shifts the entry whatever the rule of the board."""
+    """Whether it sets or shifts the entry under any rule of the board."""
 
     board: str
     player: str
@@ -201,7 +201,7 @@ class ScoreSubmitted(Fact, frozen=True):
 class ScoreAdjusted(ScoreSubmitted, frozen=True):
     """A correction of a player's entry in every open window: another score, or a difference.
 
-    It counts whatever the rule of the board, and no rule against cheating looks at it.
+    It counts under any rule of the board, and no rule against cheating looks at it.
     """
 
     kind = "score_adjusted.1"
@@ -275,7 +275,7 @@ class ScoresRetracted(Fact, frozen=True):
 
 
 class RetractionUndone(Fact, frozen=True):
-    """A retraction is taken back: what it retracted counts again."""
+    """A retraction is taken back: its submissions count again."""
 
     kind = "retraction_undone.1"
     correction = True

@@ -171,7 +171,7 @@ class Submitted(Protocol):
 
     @property
     def overrides(self) -> bool:
-        """Whether it sets or shifts the entry whatever the rule of the board."""
+        """Whether it sets or shifts the entry under any rule of the board."""
 
 
 def judge(board: Board, submitted: Submitted, current: Scores | None) -> Verdict:

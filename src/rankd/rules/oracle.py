@@ -94,7 +94,7 @@ def _empty_slots() -> list[int]:
 
 
 @dataclass(slots=True)
-class PlayerRow:
+class RuleRow:
     """The fields that the rules keep of a player; see ``conditions``."""
 
     flags: int = 0
@@ -106,7 +106,7 @@ class PlayerRow:
     step: int = 0
     seen: int = 0
 
-    def copy(self) -> "PlayerRow":
+    def copy(self) -> "RuleRow":
         """Return a row that can be changed apart from this one."""
         return replace(self, gains=list(self.gains), counts=list(self.counts))
 
@@ -170,11 +170,11 @@ class RuleState:
         self._conditions = read_conditions(rules)
         self.layout = layout_of(self._conditions, rule_of_board)
         self._fields = Field(self.layout.fields)
-        self._rows: dict[str, PlayerRow] = {}
+        self._rows: dict[str, RuleRow] = {}
         self._histogram: dict[int, int] = {}
         self._scores = 0
         self._reasons: dict[int, list[tuple[int, int, int]]] = {}
-        self._saved: tuple[dict[str, PlayerRow | None], dict[int, int]] | None = None
+        self._saved: tuple[dict[str, RuleRow | None], dict[int, int]] | None = None
         """Rows and buckets as they were at the savepoint, of those that were changed since."""
 
     def __len__(self) -> int:
@@ -217,7 +217,7 @@ class RuleState:
         self, place: int, player: str, number: int, delta: bool, now: int, elapsed: int
     ) -> int:
         known = self._rows.get(player)
-        row = PlayerRow() if known is None else known.copy()
+        row = RuleRow() if known is None else known.copy()
         waited = row.arrive(now)
         row.flags |= SEEN
         if Field.COUNTS in self._fields:
@@ -234,7 +234,7 @@ class RuleState:
         return verdict
 
     def _observe(
-        self, row: PlayerRow, number: int, delta: bool, waited: int | None, elapsed: int
+        self, row: RuleRow, number: int, delta: bool, waited: int | None, elapsed: int
     ) -> _Observed:
         valued = bool(row.flags & VALUED)
         gain, result = 0, number
@@ -251,7 +251,7 @@ class RuleState:
     def _winning(self, number: int) -> int:
         return _clipped(number if self.higher_wins else -number)
 
-    def _judge_by_rules(self, place: int, row: PlayerRow, observed: _Observed) -> int:
+    def _judge_by_rules(self, place: int, row: RuleRow, observed: _Observed) -> int:
         broken: list[tuple[int, int, int]] = []
         verdict = 0
         for number, condition in enumerate(self._conditions):
@@ -264,27 +264,27 @@ class RuleState:
         return verdict
 
     def _gain_per_minute(
-        self, condition: Condition, row: PlayerRow, observed: _Observed
+        self, condition: Condition, row: RuleRow, observed: _Observed
     ) -> _Breach | None:
         total = _clipped(sum(row.gains) + observed.gain)
         broken = observed.gain > 0 and total > condition.limit
         return (total, condition.limit) if broken else None
 
     def _submissions_per_minute(
-        self, condition: Condition, row: PlayerRow, _observed: _Observed
+        self, condition: Condition, row: RuleRow, _observed: _Observed
     ) -> _Breach | None:
         total = _clipped(sum(row.counts))
         return (total, condition.limit) if total > condition.limit else None
 
     def _seconds_between(
-        self, condition: Condition, _row: PlayerRow, observed: _Observed
+        self, condition: Condition, _row: RuleRow, observed: _Observed
     ) -> _Breach | None:
         if observed.waited is None or observed.waited >= condition.limit:
             return None
         return observed.waited, condition.limit
 
     def _first_score(
-        self, condition: Condition, row: PlayerRow, observed: _Observed
+        self, condition: Condition, row: RuleRow, observed: _Observed
     ) -> _Breach | None:
         if row.flags & COUNTED or not self._is_beyond(observed.number, condition.limit):
             return None
@@ -294,7 +294,7 @@ class RuleState:
         return number > limit if self.higher_wins else number < limit
 
     def _outlier_self(
-        self, condition: Condition, row: PlayerRow, observed: _Observed
+        self, condition: Condition, row: RuleRow, observed: _Observed
     ) -> _Breach | None:
         if row.seen < max(1, condition.after):
             return None
@@ -302,7 +302,7 @@ class RuleState:
         return (observed.gain, limit) if observed.gain > limit else None
 
     def _outlier_field(
-        self, condition: Condition, _row: PlayerRow, observed: _Observed
+        self, condition: Condition, _row: RuleRow, observed: _Observed
     ) -> _Breach | None:
         if self._scores < max(1, condition.after):
             return None
@@ -326,14 +326,14 @@ class RuleState:
         raise AssertionError("the histogram has fewer scores than were counted")
 
     def _per_second_of_run(
-        self, condition: Condition, _row: PlayerRow, observed: _Observed
+        self, condition: Condition, _row: RuleRow, observed: _Observed
     ) -> _Breach | None:
         score = self._winning(observed.number)
         if observed.elapsed <= 0 or score * _SECOND <= condition.limit * observed.elapsed:
             return None
         return _clipped(-(-score * _SECOND // observed.elapsed)), condition.limit
 
-    def _count(self, row: PlayerRow, observed: _Observed, delta: bool) -> None:
+    def _count(self, row: RuleRow, observed: _Observed, delta: bool) -> None:
         if Field.GAINS in self._fields:
             top = slot_max(self.layout.gain_bytes)
             row.gains[row.slot()] = min(top, row.gains[row.slot()] + observed.gain)
@@ -348,7 +348,7 @@ class RuleState:
 
     # ------------------------------------------------------------------ rows and undo
 
-    def _set_row(self, player: str, row: PlayerRow | None) -> None:
+    def _set_row(self, player: str, row: RuleRow | None) -> None:
         if self._saved is not None:
             self._saved[0].setdefault(player, self._rows.get(player))
         if row is None:
@@ -412,7 +412,7 @@ class RuleState:
         for player, row in self._rows.items():
             if not row.flags & COUNTED:
                 continue
-            after = PlayerRow(SEEN | COUNTED, INT64_MIN if Field.TIME in made._fields else 0)
+            after = RuleRow(SEEN | COUNTED, INT64_MIN if Field.TIME in made._fields else 0)
             if row.flags & VALUED and Field.VALUE in made._fields:
                 after.value, after.flags = _clipped(row.value * scale), after.flags | VALUED
             made._rows[player] = after
@@ -428,7 +428,7 @@ class RuleState:
         return seal(self, len(self._rows), bytes(body), buckets)
 
     def load(self, data: bytes) -> None:
-        """Fill the state of a board without submissions with what ``save`` returned."""
+        """Fill the state of a board without submissions with the bytes that ``save`` returned."""
         if self._rows or self._scores or self._saved is not None:
             raise ValueError("only the state of a board without submissions can be loaded")
         players, body, buckets = unseal(self, data)
@@ -436,8 +436,8 @@ class RuleState:
         self._rows, self._histogram = rows, dict(buckets)
         self._scores = sum(self._histogram.values())
 
-    def _read_rows(self, players: int, body: bytes) -> dict[str, PlayerRow]:
-        rows: dict[str, PlayerRow] = {}
+    def _read_rows(self, players: int, body: bytes) -> dict[str, RuleRow]:
+        rows: dict[str, RuleRow] = {}
         at, row_bytes = 0, self.layout.row_bytes
         while len(rows) < players and len(body) - at >= 2:
             length = int.from_bytes(body[at : at + 2], "little")
@@ -454,7 +454,7 @@ class RuleState:
             raise ValueError("the saved state of rules has more or fewer players than it says")
         return rows
 
-    def _parts(self, row: PlayerRow) -> list[tuple[Field, int, list[int]]]:
+    def _parts(self, row: RuleRow) -> list[tuple[Field, int, list[int]]]:
         return [
             (Field.FLAGS, 1, [row.flags]),
             (Field.TIME, 8, [row.time % 2**64]),
@@ -464,7 +464,7 @@ class RuleState:
             (Field.USUAL, 2, [row.usual, row.step % 2**16, row.seen]),
         ]
 
-    def _packed(self, row: PlayerRow) -> bytes:
+    def _packed(self, row: RuleRow) -> bytes:
         return b"".join(
             number.to_bytes(size, "little")
             for kind, size, numbers in self._parts(row)
@@ -472,10 +472,10 @@ class RuleState:
             for number in numbers
         )
 
-    def _unpacked(self, data: bytes) -> PlayerRow:
+    def _unpacked(self, data: bytes) -> RuleRow:
         read: dict[Field, list[int]] = {}
         at = 0
-        for kind, size, numbers in self._parts(PlayerRow()):
+        for kind, size, numbers in self._parts(RuleRow()):
             read[kind] = numbers
             if kind in self._fields:
                 end = at + size * len(numbers)
@@ -493,7 +493,7 @@ class RuleState:
         within = within and max(usual, abs(step)) <= _LOGARITHM_MAX
         if not within or max(*gains, *counts) > INT64_MAX:
             raise ValueError("the saved state of rules has a row out of bounds")
-        return PlayerRow(
+        return RuleRow(
             flags, _signed(time, 64), _signed(value, 64), gains, counts, usual, step, seen
         )
 
@@ -514,7 +514,7 @@ def _check_id(player: str) -> None:
         raise ValueError(f"a player id has 1 to {ID_BYTES_MAX} bytes of UTF-8, not {size}")
 
 
-_Judge = Callable[[RuleState, Condition, PlayerRow, _Observed], _Breach | None]
+_Judge = Callable[[RuleState, Condition, RuleRow, _Observed], _Breach | None]
 
 _JUDGES: dict[RuleNumber, _Judge] = {
     RuleNumber.GAIN_PER_MINUTE: RuleState._gain_per_minute,

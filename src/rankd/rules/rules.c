@@ -653,7 +653,8 @@ static bool breaks(const rl_state *state, const rl_rule *rule, const row_fields 
         breach->observed = seen->gain;
         if (seen->gain == 0 || row->seen == 0 || row->seen < rule->after)
             return false;
-        breach->limit = scaled(power_of_two((uint32_t)row->usual + 1), (uint64_t)rule->limit, FACTOR_ONE);
+        breach->limit =
+            scaled(power_of_two((uint32_t)row->usual + 1), (uint64_t)rule->limit, FACTOR_ONE);
         return seen->gain > breach->limit;
     case RL_OUTLIER_FIELD:
         breach->observed = seen->result;
