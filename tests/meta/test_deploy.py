@@ -380,6 +380,7 @@ INSERT INTO rankd.sealed_windows VALUES ('arena', 'daily:' || {YESTERDAY}, 1, 4)
 """What is archived when a day is over, and this one is not."""
 
 
+@pytest.mark.servers
 def test_the_sql_of_the_page_is_answered_as_it_says() -> None:
     (founding,) = fences(SETTING_UP.read_text(), "sql")
     granting, *questions = fences((OPERATING / "analysts.md").read_text(), "sql")
