@@ -412,6 +412,7 @@ def test_the_sql_of_the_page_is_answered_as_it_says() -> None:
     assert sum(row["facts"] for row in by_node) == 6
 
 
+@pytest.mark.servers
 def test_a_back_up_is_made_and_restored_as_the_page_prints_it(tmp_path: Path) -> None:
     """On another server, too, where there is nothing but the role of the first step."""
     programs = postgres_programs()

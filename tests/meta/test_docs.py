@@ -44,7 +44,11 @@ def anchors(page: Path) -> set[str]:
 
 
 EXAMPLES = [
-    pytest.param(body, id=f"{named(page)}-{number}")
+    pytest.param(
+        body,
+        id=f"{named(page)}-{number}",
+        marks=[pytest.mark.servers] if "rankd.testing" in body else [],
+    )
     for page in PAGES
     for number, body in enumerate(fences(page, "python"), start=1)
 ]
