@@ -301,6 +301,7 @@ BOARD_DEFINITION = fields(
                 "description": "How long closed windows are kept, by name: 30d.",
             }
         ),
+        "expires": maybe({**_MOMENT, "description": "When the board is retired, RFC 3339."}),
     },
     examples=[{"windows": ["all", "daily", "weekly"], "segments": ["region"]}],
 )

@@ -84,7 +84,7 @@ from rankd.model.profile import (
 )
 from rankd.model.redefinition import check_redefinition, new_columns, refolded
 from rankd.model.submission import Item, at_item, read_facts
-from rankd.model.window import Instant
+from rankd.model.window import Instant, show_instant
 from rankd.ports import (
     Clock,
     Ledger,
@@ -307,6 +307,7 @@ class Engine(ReadEngine):
                 page = self.state.boards.get(board.name)
                 if (None if page is None else page.board) is not instead_of:
                     return False
+                _refuse_past_expiry(board, now)
                 if page is not None and check is not None:
                     await check(page, now)
                 windows = windows_at(page, board, now)
@@ -328,6 +329,7 @@ class Engine(ReadEngine):
             page = self.state.page(name)
             if not page.board.changes(board):
                 return NO_CHANGE
+            _refuse_past_expiry(board, self._writer.now())
             check_redefinition(page.board, board)
             draft = self._draft(page, board)
             try:
@@ -815,6 +817,12 @@ async def _refuse_misfit(draft: BoardRebuild, page: BoardState) -> None:
         window, player = misfit
         message = f"must be fewer: a score of {player!r} in {window} would not fit 64 bits"
         raise InvalidBoard([FieldError("decimals", message)])
+
+
+def _refuse_past_expiry(board: Board, now: Instant) -> None:
+    if board.expires is not None and board.expires <= now:
+        message = f"must be later than now, {show_instant(now)}"
+        raise InvalidBoard([FieldError("expires", message)])
 
 
 def _refuse_other(board: Board, known: Board) -> None:

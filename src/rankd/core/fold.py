@@ -35,6 +35,7 @@ from rankd.model.board import ScoreRule, Scores
 from rankd.model.facts import (
     Attributes,
     BoardDefined,
+    BoardExpired,
     BoardRedefined,
     BoardRetired,
     Fact,
@@ -414,6 +415,9 @@ class Fold:
 
     async def retire(self, begun: MoveBatch, fact: BoardRetired, recorded: Recorded) -> None:
         """Drop all rankings of a board."""
+        page = self._state.boards.get(fact.board)
+        if page is not None and not page.is_retired_by(fact):
+            return
         self._state.note(recorded)
         begun.dropped += await self._index.rankings(fact.board)
 
@@ -797,7 +801,7 @@ def is_barrier(fact: Fact) -> bool:
 
 register_fold(ScoreSubmitted, ScoreAdjusted, fold=Fold.submit)
 register_fold(BoardDefined, BoardRedefined, fold=Fold.define, barrier=True)
-register_fold(BoardRetired, fold=Fold.retire, barrier=True)
+register_fold(BoardRetired, BoardExpired, fold=Fold.retire, barrier=True)
 register_fold(WindowOpened, fold=Fold.open_window)
 register_fold(WindowDropped, fold=Fold.drop_window, barrier=True)
 register_fold(WindowsCorrected, fold=Fold.correct, barrier=True)

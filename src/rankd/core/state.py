@@ -32,6 +32,7 @@ from rankd.model.facts import (
     NO_PROFILE,
     Attributes,
     BoardDefined,
+    BoardExpired,
     BoardRedefined,
     BoardRetired,
     ClosedWindow,
@@ -295,6 +296,10 @@ class BoardState:
     def turned_since(self) -> Position:
         """Distinguishes repetitions of a window made by another definition or time."""
         return max(self.defined_at, self.corrected_at)
+
+    def is_retired_by(self, fact: BoardRetired) -> bool:
+        """Whether a fact retires this board: an expiry does only under the definition it is of."""
+        return not isinstance(fact, BoardExpired) or fact.since == self.defined_at
 
     def is_stale(self, fact: WindowOpened | WindowSealed | WindowDropped) -> bool:
         """Whether a turn was made by a node that had not heard of the last correction."""
@@ -876,10 +881,10 @@ def _define(state: State, fact: BoardDefined, recorded: Recorded) -> None:
     page.open_defined(fact)
 
 
-@state_handler(BoardRetired)
+@state_handler(BoardRetired, BoardExpired)
 def _retire(state: State, fact: BoardRetired, _recorded: Recorded) -> None:
     page = state.boards.get(fact.board)
-    if page is not None:
+    if page is not None and page.is_retired_by(fact):
         state.remove("boards", fact.board)
         state.player_boards.retire(page.since)
         state.forget_segmented()

@@ -1,4 +1,4 @@
-"""When windows open, close and are dropped, and states of players end: the facts that are due.
+"""When windows open, close and are dropped, boards expire and states of players end: due facts.
 
 A window rolls over by a fact with a key of its own, so it does so once, on whichever node. The cost
 follows the windows that are due: due times are in heaps, and only boards with changed windows are
@@ -15,6 +15,7 @@ from rankd.core.state import BoardState, State
 from rankd.core.steady_clock import CertainTime
 from rankd.model.board import Board
 from rankd.model.facts import (
+    BoardExpired,
     Fact,
     OpenWindow,
     Position,
@@ -25,6 +26,9 @@ from rankd.model.facts import (
 from rankd.model.window import Instant
 
 NEVER: Instant = 2**63 - 1
+
+EXPIRED = "its time is over"
+"""The reason in the fact that retires a board which expires."""
 
 HEAP_SLACK = 64
 """How many outlived times a heap holds beyond as many as there are boards."""
@@ -103,7 +107,11 @@ class Schedule:
         self._taken.update(self._turns.take(now), self._drops.take(through))
         facts: list[Fact] = []
         for page in filter(None, map(state.boards.get, sorted(self._taken))):
-            facts += [*turns_of(page, now), *_drops_of(page, through)]
+            if _is_over(page, now):
+                expired = BoardExpired(page.board.name, reason=EXPIRED, since=page.defined_at)
+                facts.append(expired)
+            else:
+                facts += [*turns_of(page, now), *_drops_of(page, through)]
         return [*facts, *ended_by(state.timed_states(), now)]
 
     def next(
@@ -135,8 +143,8 @@ class Schedule:
                 self._forget(board)
             elif seen is None or board in self._taken or not seen.is_of(page):
                 self._seen[board] = _Seen(page, page.windows, page.defined_at, page.sealed.changes)
-                is_due = any(turns_of(page, now))
-                self._turns.put(board, now if is_due else next_turn_of(page, now))
+                is_due = _is_over(page, now) or any(turns_of(page, now))
+                self._turns.put(board, now if is_due else _next_due(page, now))
                 self._drops.put(board, page.next_drop())
         self._taken.clear()
 
@@ -144,6 +152,16 @@ class Schedule:
         self._seen.pop(board, None)
         self._turns.put(board, None)
         self._drops.put(board, None)
+
+
+def _is_over(page: BoardState, now: Instant) -> bool:
+    return page.board.expires is not None and page.board.expires <= now
+
+
+def _next_due(page: BoardState, now: Instant) -> Instant | None:
+    """Return when a board's windows turn next, or it expires; None if neither ever happens."""
+    times = (next_turn_of(page, now), page.board.expires)
+    return min((time for time in times if time is not None), default=None)
 
 
 def turns_of(page: BoardState, now: Instant) -> Iterator[WindowSealed | WindowOpened]:

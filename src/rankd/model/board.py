@@ -30,10 +30,13 @@ from rankd.model.rules import (
 )
 from rankd.model.standing import TieRule, shown_score
 from rankd.model.window import (
+    Instant,
     Recurrence,
     RecurrenceError,
     parse_duration,
+    parse_instant,
     show_duration,
+    show_instant,
     valid_time_zone,
 )
 
@@ -192,6 +195,8 @@ class Board:
     prize: bool
     retention: Mapping[str, timedelta] = field(hash=False)
     """How long a closed window is kept, by the name of its recurrence; for ever where absent."""
+    expires: Instant | None = None
+    """When the board is retired by itself; None for never."""
 
     # Worked out once, because every submission asks.
     width: int = field(init=False, repr=False, compare=False)
@@ -250,6 +255,7 @@ class Board:
             "writes": self.writes.value,
             "prize": self.prize,
             "retention": {name: show_duration(kept) for name, kept in self.retention.items()},
+            "expires": None if self.expires is None else show_instant(self.expires),
         }
 
     def changes(self, other: "Board") -> tuple[FieldChange, ...]:
@@ -425,6 +431,7 @@ _FIELDS = (
     "writes",
     "prize",
     "retention",
+    "expires",
 )
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
@@ -541,6 +548,7 @@ def _define(name: str, definition: Mapping[str, object]) -> Board:
         "rules": read_rules(read, given.get("rules"), scoring, limits.rules()),
         "writes": _read_writes(read, given.get("writes"), prize=prize),
         "retention": _read_retention(read, given.get("retention"), windows),
+        "expires": _read_expiry(read, given.get("expires"), time_zone),
     }
     if read.errors:
         raise InvalidBoard(read.errors)
@@ -720,6 +728,16 @@ def _read_retention(
         if fields.get(name) is not None:
             kept[name] = read.duration(f"retention.{name}", fields[name])
     return kept
+
+
+def _read_expiry(read: _DefinitionReader, given: object, time_zone: str) -> Instant | None:
+    if given is None:
+        return None
+    try:
+        return parse_instant(given, time_zone)
+    except ValueError as exc:
+        read.refuse("expires", str(exc))
+        return None
 
 
 def shown_name(name: object) -> str:

@@ -379,6 +379,22 @@ class BoardRetired(Fact, frozen=True):
     reason: str | None = None
 
 
+class BoardExpired(BoardRetired, frozen=True):
+    """A board is retired because the time came that its definition names. Recorded once.
+
+    A version of its own: it has no effect once the board is defined otherwise.
+    """
+
+    kind = "board_retired.2"
+
+    since: Position = Position(0)
+    """Where that definition was recorded."""
+
+    def identity(self) -> Identity | None:
+        """Return a key for the definition."""
+        return Identity(self.board, f"{_OURS}board_expired:{self.since}")
+
+
 class WindowFact(Fact, frozen=True):
     """A step in the life of one window. Two managers that wake together record it once."""
 
@@ -768,6 +784,7 @@ FACTS: tuple[type[Fact], ...] = (
     RetractionUndone,
     ReviewDecided,
     PlayerStateSet,
+    BoardExpired,
 )
 
 KINDS: tuple[str, ...] = tuple(dict.fromkeys(fact.kind.partition(".")[0] for fact in FACTS))

@@ -609,6 +609,14 @@ def show_instant(instant: Instant) -> str:
     return f"{(_UNIX_EPOCH + timedelta(microseconds=instant)).isoformat()}Z"
 
 
+def parse_instant(value: object, time_zone: str) -> Instant:
+    """Read a time with an offset, or without one as local time of a zone. Raises ValueError."""
+    try:
+        return _Definition({"time": value}, time_zone).instant("time")
+    except RecurrenceError as exc:
+        raise ValueError(exc.message) from None
+
+
 # --- durations --------------------------------------------------------------------------------
 
 _NO_TIME = "0s"

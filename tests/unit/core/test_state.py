@@ -13,6 +13,7 @@ from rankd.model.facts import (
     Attributes,
     AttributesSet,
     BoardDefined,
+    BoardExpired,
     BoardRedefined,
     BoardRetired,
     ClosedWindow,
@@ -218,6 +219,12 @@ EVERYTHING = (
     PlayerStateSet("p", "active", ends=Position(FIRST_RETRACTION - 2)),
     BoardRetired("b"),
     defined("daily:3"),
+)
+EVERYTHING = (
+    *EVERYTHING,
+    BoardExpired("b", since=Position(1)),
+    BoardExpired("b", since=Position(len(EVERYTHING))),
+    defined("daily:4"),
 )
 
 

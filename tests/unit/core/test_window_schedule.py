@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -14,25 +14,32 @@ from tests.unit.core.doubles import (
     HOUR,
     NOON,
     FaultyLedger,
+    MovesIndex,
     SetClock,
+    SharedLedger,
     engine,
     facts_of,
     state_of,
     verified,
 )
 
+from rankd.adapters.memory.index import NativeIndex
 from rankd.core.engine import Engine
+from rankd.core.recovery import IndexHome
 from rankd.core.state import State
 from rankd.core.window_schedule import (
+    EXPIRED,
     HEAP_SLACK,
     NEVER,
     Schedule,
     _DueTimes,
     windows_at,
 )
+from rankd.errors import InvalidBoard, UnknownBoard
 from rankd.model.board import Board
 from rankd.model.facts import (
     BoardDefined,
+    BoardExpired,
     BoardRetired,
     Fact,
     Position,
@@ -299,6 +306,91 @@ def test_schedule_agrees_with_one_made_anew() -> None:
             state.note(Recorded(Position(position), now, fact))
         boards = {fact.board for fact in facts}  # type: ignore[attr-defined]
         assert schedule.next(state, now, None, boards) == Schedule().next(state, now) == now + HOUR
+
+
+EXPIRING: Mapping[str, Any] = {"windows": ["all", "daily"], "expires": "2026-11-16T06:00:00Z"}
+EXPIRY = NOON + DAY + 18 * HOUR
+
+
+def expiries_in(facts: Sequence[Recorded]) -> list[BoardExpired]:
+    return [one.fact for one in facts if isinstance(one.fact, BoardExpired)]
+
+
+async def test_a_board_expires_at_its_time_and_once() -> None:
+    clock, ledger = SetClock(), FaultyLedger()
+    async with engine(ledger, clock) as rankd:
+        await rankd.define("b", EXPIRING)
+        await rankd.submit("b", [{"player": "p", "score": 1}])
+        for time, there in ((EXPIRY - 1, True), (EXPIRY, False), (EXPIRY + DAY, False)):
+            clock.time = time
+            await rankd.sealer.turn()
+            assert ("b" in rankd.state.boards) is there
+        assert [one.reason for one in expiries_in(await facts_of(ledger))] == [EXPIRED]
+        assert not await rankd.reader.projector.index.rankings("b")
+        await verified(rankd)
+    async with engine(ledger.anew(), clock) as rankd:
+        assert not rankd.state.boards
+
+
+async def test_a_submission_at_the_time_of_expiry_finds_no_board() -> None:
+    clock, ledger = SetClock(), FaultyLedger()
+    async with engine(ledger, clock) as rankd:
+        await rankd.define("b", EXPIRING)
+        clock.time = EXPIRY
+        (answer,) = await rankd.submit("b", [{"player": "p", "score": 1}])
+        assert answer.receipt is None
+        with pytest.raises(UnknownBoard):
+            await rankd.submit("b", [{"player": "p", "score": 1}])
+
+
+async def test_a_board_that_is_over_cannot_be_defined_and_one_that_lives_on_can() -> None:
+    clock, ledger = SetClock(), FaultyLedger()
+    async with engine(ledger, clock) as rankd:
+        past = {**EXPIRING, "expires": "2026-11-14T12:00:00Z"}
+        with pytest.raises(InvalidBoard, match="expires"):
+            await rankd.define("b", past)
+        await rankd.define("b", EXPIRING)
+        for refused in (rankd.redefine, rankd.preview):
+            with pytest.raises(InvalidBoard, match="later than now"):
+                await refused("b", past)
+        await rankd.submit("b", [{"player": "p", "score": 1}])
+        await rankd.redefine("b", {**EXPIRING, "expires": "2026-11-18T00:00:00Z"})
+        clock.time = EXPIRY
+        await rankd.sealer.turn()
+        assert await rankd.reader.standing("b", "p") is not None
+        clock.time = NOON + 4 * DAY
+        await rankd.sealer.turn()
+        assert "b" not in rankd.state.boards
+        await rankd.define("b", {"windows": ["all"]})
+        await verified(rankd)
+
+
+@pytest.mark.parametrize("index", [NativeIndex, MovesIndex])
+async def test_an_expiry_of_an_earlier_definition_retires_nothing(
+    index: Callable[[], NativeIndex],
+) -> None:
+    """A node that had not heard of the new definition may record it."""
+    clock, ledger = SetClock(), FaultyLedger()
+    async with engine(ledger, clock, lambda: IndexHome(index(), None)) as rankd:
+        await rankd.define("b", EXPIRING)
+        since = rankd.state.page("b").defined_at
+        await rankd.redefine("b", {"windows": ["all", "daily"]})
+        await rankd.submit("b", [{"player": "p", "score": 1}])
+        await rankd._put(BoardExpired("b", since=since))
+        assert await rankd.reader.standing("b", "p") is not None
+        await verified(rankd)
+
+
+async def test_two_nodes_that_notice_together_retire_a_board_once() -> None:
+    clock, ledger = SetClock(), SharedLedger()
+    async with engine(ledger, clock) as one, engine(ledger, clock) as other:
+        await one.define("b", EXPIRING)
+        await other.submit("b", [{"player": "p", "score": 1}])
+        clock.time = EXPIRY
+        await asyncio.gather(one.sealer.turn(), other.sealer.turn())
+        assert not one.state.boards
+        assert not other.state.boards
+        assert len(expiries_in(await facts_of(ledger))) == 1
 
 
 def test_many_changes_leave_no_outlived_times() -> None:

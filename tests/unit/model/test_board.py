@@ -70,6 +70,7 @@ EVERYTHING: dict[str, Any] = {
     "writes": "signed",
     "prize": True,
     "retention": {"daily": "30d", "weekly": "26w"},
+    "expires": "2026-12-31T00:00:00Z",
 }
 
 
@@ -105,6 +106,7 @@ def test_a_board_needs_nothing_but_a_name() -> None:
     assert plain.writes is Writes.SERVER
     assert plain.prize is False
     assert plain.retention == {}
+    assert plain.expires is None
 
 
 def test_null_means_the_default() -> None:
@@ -138,6 +140,7 @@ def test_every_field_is_read() -> None:
     assert full.writes is Writes.SIGNED
     assert full.prize is True
     assert full.retention == {"daily": timedelta(days=30), "weekly": timedelta(weeks=26)}
+    assert full.expires == 1_798_675_200_000_000
 
 
 @pytest.mark.parametrize(
@@ -370,6 +373,9 @@ def test_every_wrong_field_is_named_at_once() -> None:
         ({"retention": {"daily": "3d"}}, "retention.daily", "window of this board"),
         ({"windows": ["daily"], "retention": {"daily": 3}}, "retention.daily", "duration"),
         ({"retention": "3d"}, "retention", "object"),
+        ({"expires": "tomorrow"}, "expires", "2026-11-02T00:00:00Z"),
+        ({"expires": 1_798_675_200}, "expires", "text"),
+        ({"expires": "9999-01-01T00:00:00Z"}, "expires", "9000"),
     ],
 )
 def test_a_refusal_says_which_field_and_what_it_accepts(
@@ -495,6 +501,7 @@ def test_a_canonical_definition_writes_every_default_out() -> None:
         "writes": "server",
         "prize": False,
         "retention": {},
+        "expires": None,
     }
 
 

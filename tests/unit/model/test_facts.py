@@ -13,6 +13,7 @@ from rankd.model.facts import (
     FINGERPRINT_BYTES,
     AttributesSet,
     BoardDefined,
+    BoardExpired,
     BoardRedefined,
     BoardRetired,
     ClosedWindow,
@@ -181,6 +182,11 @@ GOLDEN: list[tuple[str, str, Fact]] = [
         BoardRetired("global", "admin", "over"),
     ),
     (
+        "board_retired.2",
+        "94a6676c6f62616cc0a46f766572cd012c",
+        BoardExpired("global", None, "over", Position(300)),
+    ),
+    (
         "window_opened.1",
         "95a6676c6f62616cb06461696c793a323032362d31312d3134cf0006603139d22000cf0006604557a9800007",
         WindowOpened("global", "daily:2026-11-14", 1794614400000000, 1794700800000000, Position(7)),
@@ -322,7 +328,14 @@ def test_every_kind_has_its_golden_bytes() -> None:
 
 
 def test_every_fact_of_this_module_is_listed() -> None:
-    extended = (ScoreSubmitted, PlayerProfiled, BoardDefined, KeyCreated, WindowFact)
+    extended = (
+        ScoreSubmitted,
+        PlayerProfiled,
+        BoardDefined,
+        BoardRetired,
+        KeyCreated,
+        WindowFact,
+    )
     further = {kind for one in extended for kind in one.__subclasses__()}
     kinds = {*Fact.__subclasses__(), *further} - {WindowFact}
     assert set(FACTS) == {kind for kind in kinds if kind.__module__ == "rankd.model.facts"}
