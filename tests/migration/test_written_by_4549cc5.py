@@ -47,8 +47,8 @@ SHARED = "/v1/boards/(early|golf|last|race|renewed|tied|total)"
 """The boards whose ranks are shared; no other has ordinals."""
 
 ADDED = (
-    (r"/v1/boards", {"boards[].since"}),
-    (r"/v1/boards/[^/]+", {"since", "position", "drops"}),
+    (r"/v1/boards", {"boards[].since", "boards[].definition.expires"}),
+    (r"/v1/boards/[^/]+", {"since", "position", "drops", "definition.expires"}),
     (r"/v1/boards/[^/]+/(standings.*|around/.*|friends/.*|projection)", {"state"}),
     (r"/v1/players/[^/]+/standings", {"standings[].state", "standings[].ordinal"}),
     (rf"{SHARED}/standings/[^/]+", {"ordinal"}),

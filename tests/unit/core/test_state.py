@@ -175,7 +175,7 @@ def test_the_revision_tells_whether_anything_about_boards_or_keys_was_noted_sinc
 
 FIRST_RETRACTION = 31
 
-EVERYTHING = (
+EVERYTHING: tuple[Fact, ...] = (
     defined("daily:1", "all"),
     ScoreSubmitted("b", "p", (1,), attributes={"region": "eu"}),
     ScoreSubmitted("b", "q", (1,), attributes={"region": "us"}),
