@@ -12,17 +12,24 @@ from rankd.model.facts import (
     BoardRedefined,
     BoardRetired,
     ClosedWindow,
+    Edition,
     ExpiringKeyCreated,
     Fact,
     FriendsSet,
     KeyCreated,
     KeyRevoked,
     KeysUsed,
+    MetadataSet,
     NameSet,
     OpenWindow,
     PlayerErased,
     PlayerProfiled,
+    PlayerStateSet,
     Position,
+    RetractionUndone,
+    ReviewDecided,
+    ScoreAdjusted,
+    ScoresRetracted,
     ScoreSubmitted,
     TimeCorrected,
     WindowDropped,
@@ -110,6 +117,40 @@ EVERY_KIND: list[tuple[Fact, FactRow]] = [
     (
         ExpiringKeyCreated("id", b"\0" * 32, ("read",), expires=AT),
         FactRow(details='{"expires":1763000000000000,"id":"id","scopes":["read"]}'),
+    ),
+    (
+        ScoreAdjusted("b", "p", delta=5, actor="mod", reason="late run"),
+        FactRow("b", "p", delta=5, actor="mod", details='{"reason":"late run"}'),
+    ),
+    (
+        MetadataSet("b", "p", b'{"car":7}', "mod"),
+        FactRow("b", "p", actor="mod", details='{"metadata":{"car":7}}'),
+    ),
+    (
+        ScoresRetracted(
+            "b", build="1.2", first=Position(3), last=Position(9), actor="mod", reason="bug",
+            editions=(Edition("b", "d"),),
+        ),
+        FactRow("b", actor="mod", details=(
+            '{"build":"1.2","editions":[{"board":"b","window":"d"}],"first":3,"last":9,'
+            '"reason":"bug"}'
+        )),
+    ),
+    (
+        RetractionUndone("b", Position(3), "p", "mod", "honest"),
+        FactRow("b", "p", actor="mod", details='{"reason":"honest","retraction":3}'),
+    ),
+    (
+        ReviewDecided("b", "p", Position(3), True, "mod", "seen"),
+        FactRow("b", "p", actor="mod", details=(
+            '{"approved":true,"reason":"seen","submission":3}'
+        )),
+    ),
+    (
+        PlayerStateSet("p", "banned", ("b",), AT, None, "mod", "cheats"),
+        FactRow(player="p", actor="mod", details=(
+            '{"boards":["b"],"reason":"cheats","state":"banned","until":1763000000000000}'
+        )),
     ),
     (KeysUsed({"id": AT}), FactRow(details='{"used":{"id":1763000000000000}}')),
 ]  # fmt: skip
