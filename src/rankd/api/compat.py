@@ -125,7 +125,7 @@ class Ingested(msgspec.Struct):
     """Whether this match was counted before; the other fields are then those of the first time."""
 
 
-class PlayerRow(msgspec.Struct):
+class TopPlayer(msgspec.Struct):
     """A player in a list."""
 
     rank: int
@@ -142,7 +142,7 @@ class TopPlayers(msgspec.Struct):
     leaderboard_type: str
     period: str
     total_players: int
-    players: list[PlayerRow]
+    players: list[TopPlayer]
 
 
 class UserRow(msgspec.Struct):
@@ -475,7 +475,7 @@ async def classic_top(service: ServiceContext, request: Request) -> Response:
 def _top_players(page: Page) -> TopPlayers:
     window = page.ranking.window.partition(":")[0]
     rows = [
-        PlayerRow(one.rank, number_or_text(one.player), one.name, one.score, 0)
+        TopPlayer(one.rank, number_or_text(one.player), one.name, one.score, 0)
         for one in page.standings
     ]
     period = ALL_TIME if window == "all" else window

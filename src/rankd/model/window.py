@@ -612,7 +612,7 @@ def show_instant(instant: Instant) -> str:
 def parse_instant(value: object, time_zone: str) -> Instant:
     """Read a time with an offset, or without one as local time of a zone. Raises ValueError."""
     try:
-        return _Definition({"time": value}, time_zone).instant("time")
+        return _WindowFields({"time": value}, time_zone).instant("time")
     except RecurrenceError as exc:
         raise ValueError(exc.message) from None
 
@@ -657,7 +657,7 @@ def show_duration(duration: timedelta, *, days: bool = True) -> str:
 # --- reading definitions ----------------------------------------------------------------------
 
 
-class _Definition:
+class _WindowFields:
     """A definition being read: hands out its fields, and refuses unknown ones."""
 
     def __init__(self, fields: Mapping[str, object], time_zone: str) -> None:
@@ -746,12 +746,12 @@ def _parse(definition: str | Mapping[str, object], time_zone: str) -> Recurrence
         definition = {"name": definition}
     elif not isinstance(definition, Mapping):
         raise RecurrenceError("", "must be text or an object")
-    fields = _Definition(definition, time_zone)
+    fields = _WindowFields(definition, time_zone)
     reader = _RESERVED.get(fields.name()) or _reader_for(fields)
     return reader(fields)
 
 
-def _reader_for(fields: _Definition) -> Callable[[_Definition], Recurrence]:
+def _reader_for(fields: _WindowFields) -> Callable[[_WindowFields], Recurrence]:
     """Return the reader of a recurrence with a name of its own, told by a field only it has."""
     for telling, reader in (("cron", _read_cron), ("every", _read_every), ("end", _read_once)):
         if telling in fields:
@@ -759,28 +759,28 @@ def _reader_for(fields: _Definition) -> Callable[[_Definition], Recurrence]:
     raise RecurrenceError("", "must say 'every' and 'start', 'start' and 'end', or 'cron'")
 
 
-def _read_all(fields: _Definition) -> Recurrence:
+def _read_all(fields: _WindowFields) -> Recurrence:
     fields.allow("name")
     return _All("all", fields.time_zone)
 
 
-def _read_daily(fields: _Definition) -> Recurrence:
+def _read_daily(fields: _WindowFields) -> Recurrence:
     fields.allow("name", "at")
     return _Daily("daily", fields.time_zone, fields.time_of_day("at"))
 
 
-def _read_weekly(fields: _Definition) -> Recurrence:
+def _read_weekly(fields: _WindowFields) -> Recurrence:
     fields.allow("name", "at", "week_starts")
     at, first_weekday = fields.time_of_day("at"), fields.weekday("week_starts")
     return _Weekly("weekly", fields.time_zone, at, first_weekday)
 
 
-def _read_monthly(fields: _Definition) -> Recurrence:
+def _read_monthly(fields: _WindowFields) -> Recurrence:
     fields.allow("name", "at")
     return _Monthly("monthly", fields.time_zone, fields.time_of_day("at"))
 
 
-def _read_once(fields: _Definition) -> Recurrence:
+def _read_once(fields: _WindowFields) -> Recurrence:
     fields.allow("name", "start", "end")
     start, end = fields.instant("start"), fields.instant("end")
     if end <= start:
@@ -788,7 +788,7 @@ def _read_once(fields: _Definition) -> Recurrence:
     return _Once(fields.name(), fields.time_zone, start, end)
 
 
-def _read_every(fields: _Definition) -> Recurrence:
+def _read_every(fields: _WindowFields) -> Recurrence:
     fields.allow("name", "every", "gap", "start")
     start, every = fields.instant("start"), fields.duration("every")
     gap = fields.duration("gap") if "gap" in fields else _NOTHING
@@ -799,7 +799,7 @@ def _read_every(fields: _Definition) -> Recurrence:
     return kind(fields.name(), fields.time_zone, start, every, gap)
 
 
-def _read_cron(fields: _Definition) -> Recurrence:
+def _read_cron(fields: _WindowFields) -> Recurrence:
     fields.allow("name", "cron")
     cron = canonical_cron(fields.text("cron"))
     try:
@@ -810,7 +810,7 @@ def _read_cron(fields: _Definition) -> Recurrence:
 
 
 _EXAMPLE = '{"name": "hour", "cron": "0 * * * *"}'
-_RESERVED: dict[str, Callable[[_Definition], Recurrence]] = {
+_RESERVED: dict[str, Callable[[_WindowFields], Recurrence]] = {
     "all": _read_all,
     "daily": _read_daily,
     "weekly": _read_weekly,

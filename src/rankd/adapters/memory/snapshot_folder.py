@@ -34,7 +34,7 @@ from rankd.adapters.memory.snapshot_save import (
     Contents,
     EntryFrame,
     Frame,
-    PlayerFrame,
+    IdFrame,
     RemovedFrame,
     SavedRanking,
     SaveFolder,
@@ -147,7 +147,7 @@ class _Numbers:
         self._now: array[int] | None = None
         """None while all have the numbers they had."""
 
-    def add(self, named: PlayerFrame) -> None:
+    def add(self, named: IdFrame) -> None:
         """Give numbers to players; of several with one number the last one keeps it."""
         then = unpacked("I", named.numbers)
         now = self._players.intern_packed(named.text, unpacked("H", named.lengths))
@@ -236,14 +236,14 @@ class _Loader:
     def _load_players(self, base: Iterator[Frame]) -> list[Frame]:
         """Load the players, and return the frame behind them."""
         for frame in base:
-            if not isinstance(frame, PlayerFrame):
+            if not isinstance(frame, IdFrame):
                 return [frame]
             self._numbers.add(frame)
         return []
 
     def _read_touched(self, frames: Iterable[Frame]) -> None:
         for frame in frames:
-            if isinstance(frame, PlayerFrame):
+            if isinstance(frame, IdFrame):
                 self._numbers.add(frame)
             else:
                 self._touched[frame.place].add(frame)

@@ -99,7 +99,7 @@ class Contents(msgspec.Struct, forbid_unknown_fields=True):
     files: dict[str, FileDigest]
 
 
-class PlayerFrame(msgspec.Struct, tag="named", array_like=True):
+class IdFrame(msgspec.Struct, tag="named", array_like=True):
     """Players: numbers, 4 bytes each; lengths of ids, 2 bytes each; ids end to end."""
 
     numbers: bytes
@@ -124,7 +124,7 @@ class RemovedFrame(msgspec.Struct, tag="gone", array_like=True):
     numbers: bytes
 
 
-Frame = PlayerFrame | EntryFrame | RemovedFrame
+Frame = IdFrame | EntryFrame | RemovedFrame
 
 encode = msgspec.msgpack.Encoder().encode
 decode = msgspec.msgpack.Decoder(Frame).decode
@@ -408,7 +408,7 @@ class Scan:
         if not known:
             return []
         ids = [id.encode() for id in players.ids_of(known)]
-        return [PlayerFrame(packed(known), packed(array("H", map(len, ids))), b"".join(ids))]
+        return [IdFrame(packed(known), packed(array("H", map(len, ids))), b"".join(ids))]
 
     # -- entries --
 

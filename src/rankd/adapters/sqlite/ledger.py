@@ -47,7 +47,7 @@ from rankd.adapters.sqlite.database import (
     probe,
     translated,
 )
-from rankd.adapters.sqlite.player_facts import PlayerFacts, question
+from rankd.adapters.sqlite.player_facts import PlayerFactsReader, question
 from rankd.adapters.sqlite.player_runs import PlayerRunBuilder
 from rankd.adapters.sqlite.players import changes, project
 from rankd.adapters.sqlite.queries import QUERIES, fetch
@@ -99,7 +99,7 @@ class SQLiteLedger:
         self._writer, self._reader = DatabaseThread("writer"), DatabaseThread("reader")
         self._in_order = BlockReader()
         self._runs = PlayerRunBuilder(folder, partial(connect_reader, folder, vfs=vfs))
-        self._players = PlayerFacts(folder, self._connect_reader, on_damage=self._runs.repair)
+        self._players = PlayerFactsReader(folder, self._connect_reader, on_damage=self._runs.repair)
         self._recent = RecentKeys()
         self._lock: FolderLock | None = None
         self._tail = _Tail(Position(0), Instant(0), GENESIS)

@@ -96,7 +96,7 @@ def question(
     return PlayerQuestion(player, board, after or Position(0), end, newest_first)
 
 
-class PlayerFacts:
+class PlayerFactsReader:
     """Answers of one reader of a ledger."""
 
     def __init__(

@@ -37,7 +37,7 @@ from rankd.adapters.sqlite.ledger import (
     used_before,
     verifying,
 )
-from rankd.adapters.sqlite.player_facts import PlayerFacts, question
+from rankd.adapters.sqlite.player_facts import PlayerFactsReader, question
 from rankd.adapters.sqlite.queries import QUERIES, fetch
 from rankd.adapters.sqlite.recent_keys import RecentKeys, hash_of
 from rankd.model.facts import Identity, Position, Recorded
@@ -53,7 +53,7 @@ class ReadOnlyLedger:
         self._folder = folder
         self._lane = DatabaseThread("follower")
         self._in_order = BlockReader()
-        self._players = PlayerFacts(folder, self._connection)
+        self._players = PlayerFactsReader(folder, self._connection)
 
     @classmethod
     @asynccontextmanager
