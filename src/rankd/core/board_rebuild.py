@@ -280,7 +280,10 @@ class BoardRebuild:
         self, page: BoardState, misfits: Sequence[Misfit]
     ) -> Sequence[Scores | None]:
         opened = [page.windows[window] for window, _ in misfits]
-        places = [(one.ranking, player) for one, (_, player) in zip(opened, misfits, strict=True)]
+        places = [
+            (self._fold.home(one.ranking, player), player)
+            for one, (_, player) in zip(opened, misfits, strict=True)
+        ]
         keys = await self._index.order_keys(places)
         return [one.terms.scores(key) for one, key in zip(opened, keys, strict=True)]
 
@@ -301,15 +304,19 @@ class BoardRebuild:
         found = []
         for name, ranking in self.windows():
             living = page.windows.get(name)
-            if living is None or not await self._index.count(living.ranking):
+            if living is None or not await self._count(living.ranking):
                 continue
-            emptied = name in self._submitted and not await self._index.count(ranking)
+            emptied = name in self._submitted and not await self._count(ranking)
             if emptied or name in self._lacking:
                 found.append(name)
         staged = await self._rankings()  # After they were counted: a draft never comes back.
         for _, ranking in self.windows():
             _check_staged(ranking, staged)
         return tuple(found)
+
+    async def _count(self, ranking: Ranking) -> int:
+        """Return the number of entries, those of players that are not ranked included."""
+        return await self._index.count(ranking) + await self._index.count(ranking.unseen)
 
     async def adopt(self, begun: MoveBatch, fact: BoardDefined, at: Instant) -> None:
         """Let a batch replace the rankings of the redefined board by the draft.

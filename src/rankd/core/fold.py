@@ -39,7 +39,6 @@ from rankd.model.facts import (
     BoardRedefined,
     BoardRetired,
     Fact,
-    PlayerStanding,
     Position,
     Recorded,
     ScoreAdjusted,
@@ -51,7 +50,7 @@ from rankd.model.facts import (
 )
 from rankd.model.receipt import InWindow, Receipt, VerdictName, is_rejected
 from rankd.model.redefinition import Translation
-from rankd.model.standing import Rank, TieRule
+from rankd.model.standing import TieRule
 from rankd.model.submission import OVERFLOW, Counted, Held, NotBetter, Rejected, Verdict, judge
 from rankd.ports import (
     DRAFT,
@@ -87,16 +86,6 @@ class _Outcome(NamedTuple):
     before: Scores | None
     after: Scores | None
     move: int
-    unseen: "_Unseen | None" = None
-    """Of a player that is not ranked."""
-
-
-class _Unseen(NamedTuple):
-    """The entry of a player that is not ranked, before and after a submission."""
-
-    opened: OpenedWindow
-    before: bytes | None
-    after: bytes | None
 
 
 class _Judged(NamedTuple):
@@ -104,8 +93,6 @@ class _Judged(NamedTuple):
     fact: ScoreSubmitted
     position: Position
     outcomes: dict[str, _Outcome]
-    standing: PlayerStanding = "active"
-    """Of the player: ranks of those that are not ranked are not told, or made up."""
 
 
 @dataclass(slots=True)
@@ -324,40 +311,10 @@ class Fold:
             return None
         return {
             judged.position: _receipt(
-                judged,
-                [
-                    moved[outcome.move]
-                    if outcome.unseen is None
-                    else await self._moved_unseen(outcome.unseen, judged.standing, through)
-                    for outcome in judged.outcomes.values()
-                ],
+                judged, [moved[outcome.move] for outcome in judged.outcomes.values()]
             )
             for judged in begun.judged
         }
-
-    async def _moved_unseen(
-        self, unseen: "_Unseen", standing: PlayerStanding, at: Position
-    ) -> Moved:
-        """Return the ranks that a player without one is told: none, or those of its own world."""
-        total = await self._index.count(unseen.opened.ranking, at=at)
-        if standing != "shadowed":
-            return Moved(None, None, total)
-        before = await self._rank_among(unseen.opened, unseen.before, at)
-        after = await self._rank_among(unseen.opened, unseen.after, at)
-        return Moved(before, after, total + (after is not None))
-
-    async def _rank_among(
-        self, opened: OpenedWindow, order_key: bytes | None, at: Position
-    ) -> Rank | None:
-        """Return the rank that an entry would have among the players that are ranked."""
-        if order_key is None:
-            return None
-        ranking, order, ties = opened.ranking, opened.terms.order, opened.terms.board.ties
-        if ties is TieRule.DENSE:
-            return Rank(await self._index.scores_below(ranking, order_key, at) + 1)
-        if ties is not TieRule.ORDINAL:
-            order_key = order.floor(order.scores(order_key))
-        return Rank(await self._index.count_below(ranking, order_key, at=at) + 1)
 
     async def entries_of(self, facts: Sequence[Recorded], *, after: Position) -> "Entries":
         """Fetch at once the entries that submissions are most likely to touch.
@@ -553,9 +510,7 @@ class Fold:
             outcomes[name] = await self._judge(
                 begun, opened, fact, recorded.position, segments, barred
             )
-        state = self._state.player_state(fact.player, fact.board)
-        standing = "active" if state is None else state.state
-        begun.judged.append(_Judged(page, fact, recorded.position, outcomes, standing))
+        begun.judged.append(_Judged(page, fact, recorded.position, outcomes))
 
     async def _judge(
         self,
@@ -568,13 +523,16 @@ class Fold:
     ) -> _Outcome:
         window, terms, player = opened.window, opened.terms, fact.player
         place = (self.home(opened.ranking, player), player)
-        seen, known = place[0] is opened.ranking, await self._entry(begun, place)
+        ranked, known = place[0] is opened.ranking, await self._entry(begun, place)
         before = terms.scores(known)
         verdict = barred or judge(terms.board, fact, before)
         if not isinstance(verdict, Counted):
-            asked = begun.ask(place, terms.board.ties) if seen else -1
-            unseen = None if seen else _Unseen(opened, known, known)
-            return _Outcome(window.id, verdict, before, before, asked, unseen)
+            asked = (
+                begun.ask(place, terms.board.ties)
+                if ranked
+                else self._ask_unseen(begun, opened, fact, (known, known))
+            )
+            return _Outcome(window.id, verdict, before, before, asked)
         order_key = known
         if verdict.moved or order_key is None:
             order_key = terms.order.key(verdict.scores, position)
@@ -582,8 +540,32 @@ class Fold:
         if fact.overrides and metadata is None and known is not None:
             metadata = await self._beside(begun, place)
         move = self._place(begun, opened, player, order_key, metadata, segments)
-        unseen = None if seen else _Unseen(opened, known, order_key)
-        return _Outcome(window.id, verdict, before, verdict.scores, move, unseen)
+        if not ranked:
+            move = self._ask_unseen(begun, opened, fact, (known, order_key))
+        return _Outcome(window.id, verdict, before, verdict.scores, move)
+
+    def _ask_unseen(
+        self,
+        begun: MoveBatch,
+        opened: OpenedWindow,
+        fact: ScoreSubmitted,
+        keys: tuple[bytes | None, bytes | None],
+    ) -> int:
+        """Ask for the ranks that the receipt of a player without one shows; return which move.
+
+        A shadowed player gets those that its entry, before and after, would have: it enters the
+        ranking and leaves it again within one apply, of which no reader sees a part.
+        """
+        place, ties = (opened.ranking, fact.player), opened.terms.board.ties
+        state = self._state.player_state(fact.player, fact.board)
+        before, after = keys
+        if state is None or state.state != "shadowed" or after is None:
+            return begun.ask(place, ties)
+        if before is not None:
+            begun.moves.append(Move(*place, before))
+        begun.moves.append(Move(*place, STAY if before == after else after, None, ties))
+        begun.moves.append(Move(*place, None))
+        return len(begun.moves) - 2
 
     def _place(
         self,

@@ -258,33 +258,55 @@ class PlayerSearch:
         self._turn = asyncio.Lock()
         self._underway = 0
 
-    async def find(self, beginning: str, *, after: str | None, limit: int) -> FoundPlayers:
-        """Return up to ``limit`` players behind ``after``. Raises InvalidPage and Overloaded."""
+    async def find(
+        self, beginning: str, *, after: str | None, limit: int, viewer: str | None = None
+    ) -> FoundPlayers:
+        """Return up to ``limit`` players behind ``after``. Raises InvalidPage and Overloaded.
+
+        A player that is known by its scores alone, and is not ranked with any of them, is found by
+        itself as the ``viewer`` only.
+        """
         _check(beginning, limit)
-        found = await self._find_alone(beginning, after or "", limit + 1)
+        found = await self._find_alone(_Sought(beginning, viewer), after or "", limit + 1)
         page = [
             FoundPlayer(player, *self._view.state.profile(player)[:2]) for player in found[:limit]
         ]
         return FoundPlayers(page, page[-1].player if len(found) > limit else None)
 
-    async def _find_alone(self, beginning: str, after: str, limit: int) -> list[str]:
+    async def _find_alone(self, sought: "_Sought", after: str, limit: int) -> list[str]:
         if self._underway >= SEARCHES_MAX:
             raise Overloaded(waiting_max=SEARCHES_MAX)
         self._underway += 1
         try:
             async with self._turn:
-                return await self._find(beginning, after, limit)
+                return await self._find(sought, after, limit)
         finally:
             self._underway -= 1
 
-    async def _find(self, beginning: str, after: str, limit: int) -> list[str]:
+    async def _find(self, sought: "_Sought", after: str, limit: int) -> list[str]:
         found: set[str] = set()
-        for matches in self._matches(beginning):
-            found.update(player for player in matches if player > after)
+        unranked = self._view.state.player_states
+        for matches in self._matches(sought.beginning):
+            for player in matches:
+                if player > after and (
+                    player not in unranked or await self._is_shown(player, sought.viewer)
+                ):
+                    found.add(player)
             if len(found) > limit + SLICE_PLAYERS:
                 found = set(sorted(found)[:limit])
             await asyncio.sleep(0)
         return sorted(found)[:limit]
+
+    async def _is_shown(self, player: str, viewer: str | None) -> bool:
+        state = self._view.state
+        if player in state.profiles or (player == viewer and state.sees_itself(player)):
+            return True
+        pages = state.boards.values()
+        opened = [one.ranking for page in pages for one in page.windows.values()]
+        sealed = [one.ranking for page in pages for one in page.sealed.values()]
+        places = [(ranking, player) for ranking in (*opened, *sealed)]
+        keys = await self._view.projector.index.order_keys(places)
+        return any(key is not None for key in keys)
 
     def _matches(self, beginning: str) -> Iterator[Sequence[str]]:
         """Yield whose id or name begins so, of one slice of players after another."""
@@ -300,6 +322,11 @@ class PlayerSearch:
         ranked = self._view.projector.index.player_ids(SLICE_PLAYERS)
         for ids in ranked:
             yield [player for player in ids if player.startswith(beginning)]
+
+
+class _Sought(NamedTuple):
+    beginning: str
+    viewer: str | None
 
 
 def _check(beginning: str, limit: int) -> None:

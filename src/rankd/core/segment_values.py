@@ -229,7 +229,8 @@ def _values_on(page: BoardState, rankings: Iterable[Ranking]) -> Values:
     going_on = {opened.window.id for opened in page.windows.values()}
     values: Values = {}
     for ranking in rankings:
-        if ranking.segment is not None and ranking.window in going_on:
-            name, _, value = ranking.segment.partition(":")
+        seen = ranking if ranking.readable else ranking.seen
+        if seen is not None and seen.segment is not None and ranking.window in going_on:
+            name, _, value = seen.segment.partition(":")
             values.setdefault(name, set()).add(value)
     return values

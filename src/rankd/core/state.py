@@ -584,6 +584,8 @@ class State:
         """Of submissions that were held or flagged, by their positions."""
         self.last_correction = Position(0)
         """Where the last retraction, approval or state of a player was recorded."""
+        self.restored: dict[str | None, Position] = {}
+        """Where a player was ranked again last, by board; None for every board."""
         self.refused = PositionLog()
         """The submissions that a rule, or the state of their player, refused."""
         self.editions: dict[tuple[str, str], tuple[Position, ...]] = {}
@@ -607,7 +609,7 @@ class State:
         state.names = dict(self.names)
         state.keys_created, state.keys_used = dict(self.keys_created), dict(self.keys_used)
         state.player_states, state.editions = dict(self.player_states), dict(self.editions)
-        state.players_timed = dict(self.players_timed)
+        state.players_timed, state.restored = dict(self.players_timed), dict(self.restored)
         state.retractions, state.reviews = dict(self.retractions), dict(self.reviews)
         state.refused = self.refused.copy()
         state.journal = None
@@ -692,6 +694,23 @@ class State:
         """Return the state of a player on a board; None for an active player."""
         states = self.player_states.get(player)
         return None if states is None else state_on(states, board)
+
+    def is_shadowed(self, player: str, board: str) -> bool:
+        """Whether a player sees itself on a board as if it were ranked."""
+        state = self.player_state(player, board) if self.player_states else None
+        return state is not None and state.state == "shadowed"
+
+    def sees_itself(self, player: str) -> bool:
+        """Whether a player is shadowed somewhere."""
+        return any(one.state == "shadowed" for one in self.player_states.get(player, ()))
+
+    def unranked_on(self, board: str) -> list[str]:
+        """Return the players that are banned, hidden or shadowed on a board."""
+        return [player for player in self.player_states if self.player_state(player, board)]
+
+    def restored_on(self, board: str) -> Position:
+        """Return where a player was ranked again last on a board, 0 if none was."""
+        return max(self.restored.get(name, Position(0)) for name in (board, None))
 
     def timed_states(self) -> list[tuple[str, PlayerState]]:
         """Return the states of players that end by themselves."""
@@ -939,6 +958,9 @@ def _set_player_state(state: State, fact: PlayerStateSet, recorded: Recorded) ->
     before = state.player_states.get(fact.player, ())
     states = states_after(before, fact, recorded.position)
     state.assign("last_correction", recorded.position)
+    if fact.state == "active":
+        for board in (None,) if fact.boards is None else fact.boards:
+            state.put("restored", board, recorded.position)
     if states:
         state.put("player_states", fact.player, states)
     else:

@@ -108,6 +108,7 @@ class CorrectionsFrame(msgspec.Struct, tag="corrections", array_like=True):
     player_states: dict[str, tuple[PlayerState, ...]]
     editions: list[tuple[str, str, tuple[Position, ...]]]
     last_correction: Position
+    restored: list[tuple[str | None, Position]] = []
 
 
 class RefusedFrame(msgspec.Struct, tag="refused", array_like=True):
@@ -205,6 +206,7 @@ def _note_corrections(state: State) -> Iterator[Frame]:
             dict(state.player_states),
             [(*place, positions) for place, positions in state.editions.items()],
             state.last_correction,
+            list(state.restored.items()),
         )
     yield from map(RefusedFrame, state.refused.frames(POSITIONS_PER_FRAME))
 
@@ -294,7 +296,7 @@ def _read_corrections(state: State, noted: CorrectionsFrame | RefusedFrame) -> N
     )
     state.players_timed = dict.fromkeys(timed)
     state.editions = {(board, window): at for board, window, at in noted.editions}
-    state.last_correction = noted.last_correction
+    state.last_correction, state.restored = noted.last_correction, dict(noted.restored)
 
 
 def _read_page(noted: BoardFrame) -> BoardState:

@@ -1,6 +1,7 @@
 """Searches look at every player, some at a time, and are bounded."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.unit.core.doubles import FaultyLedger, SetClock, engine
@@ -60,3 +61,26 @@ async def test_players_that_come_while_others_are_looked_at_do_no_harm() -> None
             await rankd.profile(f"p{n}", {"name": "Ann"})
             await rankd.submit("b", [{"player": f"p{n}", "score": n}])
         assert (await searching).players[0] == ("p0", "Ann", {})
+
+
+@pytest.mark.parametrize("state", ["banned", "hidden", "shadowed"])
+async def test_players_are_not_found_by_scores_that_are_not_ranked(state: Any) -> None:
+    async with engine(FaultyLedger(), SetClock()) as rankd:
+        for board in ("b", "c"):
+            await rankd.define(board, {"windows": ["all"]})
+        await rankd.submit("b", [("p1", 1), ("p2", 1), ("p3", 1)])
+        await rankd.submit("c", [("p2", 1)])
+        await rankd.profile("p3", {"name": "Ann"})
+        for player in ("p1", "p2", "p3"):
+            boards = {"boards": ["b"]} if player == "p2" else {}
+            await rankd.corrections.set_player_state(player, state, boards)
+        search = PlayerSearch(rankd)
+
+        async def found(viewer: str | None) -> list[str]:
+            page = await search.find("p", after=None, limit=9, viewer=viewer)
+            return [one.player for one in page.players]
+
+        assert await found(None) == await found("p2") == ["p2", "p3"]
+        assert await found("p1") == (["p1", "p2", "p3"] if state == "shadowed" else ["p2", "p3"])
+        await rankd.corrections.set_player_state("p1", "active", {})
+        assert await found(None) == ["p1", "p2", "p3"]

@@ -165,6 +165,29 @@ _PLACE, _FLOOR, _SCORE = 1, 2, 4
 _encode = msgspec.msgpack.Encoder().encode
 
 
+def _cut(moves: Sequence[Move]) -> Iterator[Sequence[Move]]:
+    """Yield the moves of each piece.
+
+    An entry that comes and leaves again at once, of a player that is not ranked, does so within a
+    piece: between two of them it would be seen.
+    """
+    start = 0
+    while start < len(moves) or not start:
+        end = min(start + MOVES_TOGETHER_MAX, len(moves))
+        for coming in range(end, min(end + _MOVES_OF_A_VISIT - 1, len(moves))):
+            if moves[coming][:2] != moves[end - 1][:2]:
+                break
+            if moves[coming].order_key is None:
+                end = coming + 1
+                break
+        yield moves[start:end]
+        start = max(end, 1)
+
+
+_MOVES_OF_A_VISIT = 3
+"""An entry comes, may change, and leaves."""
+
+
 class InvalidApply(AssertionError):
     """An apply that no index could take: a programming error."""
 
@@ -392,10 +415,9 @@ class Apply:
         )
 
     def _pieces(self, order_keys: Mapping[Place, bytes | None]) -> Iterator[ApplyPiece]:
-        now, moves = dict(order_keys), self._work.moves
-        count = max(1, -(-len(moves) // MOVES_TOGETHER_MAX))
-        for number in range(1, count + 1):
-            some = moves[(number - 1) * MOVES_TOGETHER_MAX : number * MOVES_TOGETHER_MAX]
+        now, several = dict(order_keys), list(_cut(self._work.moves))
+        count = len(several)
+        for number, some in enumerate(several, start=1):
             parts = parts_of(some)
             before: list[dict[str, bytes | None]] = [{} for _ in parts]
             if not self._alone:

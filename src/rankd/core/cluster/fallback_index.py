@@ -4,6 +4,8 @@ Archived windows (complete) and top lists (as of an earlier position), both stor
 ledger. Any other read is refused, and so is the answer that a player is not ranked where it would
 have no position.
 
+Players that were banned, hidden or shadowed since are left out of both.
+
 A top list is used only if it was taken under the definition in force: under another one its keys
 would have another meaning, or its board be another of the same name.
 
@@ -18,6 +20,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+from rankd.core.overlay import EntryChange, Overlay
 from rankd.core.state import BoardState, SealedWindow, State
 from rankd.errors import IndexForgot, IndexUnavailable, NotKept, RankdError
 from rankd.model.facts import Position
@@ -182,7 +185,7 @@ class FallbackIndex:
     ) -> Ranked | None:
         """Return a player's place, None where it has none."""
         source = await self._source(ranking, at)
-        (found,) = await source.ranks([player])
+        found = await (await self._reads(ranking, source)).rank(ranking, player)
         if found is None and at is None and not source.final:
             raise NotKept(
                 f"the index is out of reach, and the player was not ranked at {source.as_of}, "
@@ -194,35 +197,56 @@ class FallbackIndex:
         self, ranking: Ranking, players: Sequence[str], at: Position | None = None
     ) -> Sequence[Ranked | None]:
         """Return the places of many, all as of one position."""
-        return await (await self._source(ranking, at)).ranks(players)
+        reads = await self._reads(ranking, await self._source(ranking, at))
+        return await reads.ranks(ranking, players)
 
     async def count(self, ranking: Ranking, at: Position | None = None) -> int:
         """Return how many entries a ranking has."""
-        return (await self._source(ranking, at)).total
+        reads = await self._reads(ranking, await self._source(ranking, at))
+        return await reads.count(ranking)
 
     async def count_below(
         self, ranking: Ranking, order_key: bytes, player: str = "", at: Position | None = None
     ) -> Offset:
         """Return how many entries come before this place."""
-        return Offset(await (await self._source(ranking, at)).below(order_key, player))
+        reads = await self._reads(ranking, await self._source(ranking, at))
+        return await reads.count_below(ranking, order_key, player)
 
     async def scores_below(
         self, ranking: Ranking, order_key: bytes, at: Position | None = None
     ) -> Offset:
         """Return how many distinct scores are better than the key's."""
-        floor = score_part(order_key) + bytes(TIE_BREAK_BYTES)
-        return Offset(await (await self._source(ranking, at)).scores_below(floor))
+        reads = await self._reads(ranking, await self._source(ranking, at))
+        return await reads.scores_below(ranking, order_key)
 
     async def read(
         self, ranking: Ranking, *, first: Rank, limit: int, at: Position | None = None
     ) -> EntryRange:
         """Return up to ``limit`` entries from a rank on, best first."""
-        source = await self._source(ranking, at)
-        return EntryRange(await source.read(first, limit), source.total, source.as_of)
+        reads = await self._reads(ranking, await self._source(ranking, at))
+        return await reads.read(ranking, first=first, limit=limit)
+
+    async def order_keys(
+        self, entries: Sequence[tuple[Ranking, str]], at: Position | None = None
+    ) -> Sequence[bytes | None]:
+        """Raise NotKept: of players that are not ranked, nothing is kept."""
+        del at
+        raise NotKept(f"the index is out of reach, and {len(entries)} entries are in it alone")
 
     async def checkpoint(self) -> Position:
         """Raise NotKept: there is not one position for all."""
         raise NotKept("the index is out of reach, and rankings are kept one by one")
+
+    async def _reads(self, ranking: Ranking, source: "_Source") -> "_SourceReads | Overlay":
+        """Return the reads of a ranking, without the players that are not ranked by now."""
+        reads = _SourceReads(source)
+        unranked = self._state().unranked_on(ranking.board)
+        if not unranked:
+            return reads
+        changes = {
+            entry.player: EntryChange(entry, None) for entry in await source.entries_of(unranked)
+        }
+        return Overlay(reads, ranking, changes) if changes else reads  # type: ignore[arg-type]
 
     # ----------------------------------------------------------------------- what is kept
 
@@ -230,7 +254,7 @@ class FallbackIndex:
         page = self._state().boards.get(ranking.board)
         sealed = None if page is None else page.sealed.get(ranking.window)
         source: _Source | None = None
-        if sealed is not None and ranking.segment is None:
+        if sealed is not None and ranking.segment is None and self._is_archived(sealed):
             source = await self._archived(ranking, sealed, at)
         if source is None and page is not None:
             source = await self._listed(page, ranking, sealed)
@@ -241,6 +265,16 @@ class FallbackIndex:
         if at is not None and source.as_of != at:
             raise IndexForgot(position=at, checkpoint=source.as_of)
         return source
+
+    def _is_archived(self, sealed: SealedWindow) -> bool:
+        """Whether a window is in the archive as it is, but for players that are not ranked now.
+
+        Not once another edition was made of it, or a player was ranked again: the archive may have
+        been made without that one.
+        """
+        state, board = self._state(), sealed.terms.board.name
+        edited = (board, sealed.window.id) in state.editions
+        return not edited and state.restored_on(board) <= sealed.through
 
     async def _archived(
         self, ranking: Ranking, sealed: SealedWindow, at: Position | None
@@ -299,11 +333,59 @@ class _Source(Protocol):
 
     async def ranks(self, players: Sequence[str]) -> Sequence[Ranked | None]: ...
 
+    async def entries_of(self, players: Sequence[str]) -> Sequence[Placed]:
+        """Return the entries of those of some players that are known to have one."""
+        ...
+
     async def below(self, order_key: bytes, player: str) -> int: ...
 
     async def scores_below(self, floor: bytes) -> int: ...
 
     async def read(self, first: Rank, limit: int) -> Sequence[Placed]: ...
+
+
+class _SourceReads:
+    """The reads of one source, as an index has them; its position is that of the source."""
+
+    immediate: ClassVar[bool] = False
+    judges: ClassVar[bool] = False
+    shared: ClassVar[bool] = False
+
+    def __init__(self, source: _Source) -> None:
+        self._source = source
+
+    async def rank(
+        self, _ranking: Ranking, player: str, _at: Position | None = None
+    ) -> Ranked | None:
+        (found,) = await self._source.ranks([player])
+        return found
+
+    async def ranks(
+        self, _ranking: Ranking, players: Sequence[str], _at: Position | None = None
+    ) -> Sequence[Ranked | None]:
+        return await self._source.ranks(players)
+
+    async def count(self, _ranking: Ranking, _at: Position | None = None) -> int:
+        return self._source.total
+
+    async def count_below(
+        self, _ranking: Ranking, order_key: bytes, player: str = "", _at: Position | None = None
+    ) -> Offset:
+        return Offset(await self._source.below(order_key, player))
+
+    async def scores_below(
+        self, _ranking: Ranking, order_key: bytes, _at: Position | None = None
+    ) -> Offset:
+        floor = score_part(order_key) + bytes(TIE_BREAK_BYTES)
+        return Offset(await self._source.scores_below(floor))
+
+    async def read(
+        self, _ranking: Ranking, *, first: Rank, limit: int, at: Position | None = None
+    ) -> EntryRange:
+        del at
+        source = self._source
+        entries = await source.read(first, limit) if limit > 0 else ()
+        return EntryRange(entries, source.total, source.as_of)
 
 
 class _TopListSource:
@@ -335,6 +417,10 @@ class _TopListSource:
             return None
         _, order_key, metadata = self.entries[place]
         return Ranked(Rank(place + 1), order_key, metadata, self.total, self.as_of)
+
+    async def entries_of(self, players: Sequence[str]) -> Sequence[Placed]:
+        there = map(self._places.get, players)
+        return [self.entries[place] for place in there if place is not None]
 
     async def below(self, order_key: bytes, player: str) -> int:
         before = bisect_left(self._order, (order_key, player.encode()))
@@ -385,6 +471,10 @@ class _ArchiveSource:
             lasts=lambda _: True,
         )
         return [self._ranked(found.get(player)) for player in asked]
+
+    async def entries_of(self, players: Sequence[str]) -> Sequence[Placed]:
+        found = zip(players, await self.ranks(players), strict=True)
+        return [Placed(player, one.order_key, one.metadata) for player, one in found if one]
 
     def _ranked(self, row: SealedRow | None) -> Ranked | None:
         if row is None:

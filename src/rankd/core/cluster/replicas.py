@@ -40,7 +40,8 @@ class Replicas:
         """Return a reader of one board's replicas; None if the primary has to be read."""
         if not self.serve(page.board.name):
             return None
-        return ReplicaReader(primary, self, since=page.turned_since)
+        corrected = primary.projector.state.last_correction
+        return ReplicaReader(primary, self, since=max(page.turned_since, corrected))
 
     def rest(self) -> None:
         """Leave them alone for a while."""
@@ -51,7 +52,11 @@ class ReplicaReader(Reader):
     """Answers questions about one board from replicas or, if they cannot, where is written."""
 
     def __init__(self, written: Reader, replicas: Replicas, *, since: Position) -> None:
-        """Read from replicas that are at ``since`` or later: there the board was defined."""
+        """Read from replicas that are at ``since`` or later.
+
+        There the board was defined, or a correction was made: of a player that was banned there is
+        no answer of before.
+        """
         super().__init__(projector=written.projector, clock=written._clock, index=replicas.index)
         self.written, self._replicas, self._since = written, replicas, since
 

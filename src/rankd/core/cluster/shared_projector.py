@@ -23,7 +23,7 @@ aside: the ledger has everything.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from hashlib import blake2b
 from typing import Any, ClassVar, NamedTuple, NoReturn
@@ -37,7 +37,7 @@ from rankd.core.receipts import Collect, ReceiptBuffer, Receipts, encoded, joine
 from rankd.core.state import Savepoint, State
 from rankd.core.state_codec import DecodedState, placeholder, read_notes
 from rankd.errors import IndexForgot, IndexUnavailable, LedgerUnavailable, SnapshotDamaged
-from rankd.model.facts import Position, Recorded, encode, is_submission
+from rankd.model.facts import Fact, Position, Recorded, encode, is_submission
 from rankd.model.window import Instant
 from rankd.ports import (
     Archive,
@@ -417,9 +417,17 @@ class SharedProjector(Projector):
     def _touch(self, facts: Sequence[Recorded]) -> None:
         for recorded in facts:
             fact, position = recorded.fact, recorded.position
-            self.touched[getattr(fact, "board", None)] = position
+            for board in self._boards_of(fact):
+                self.touched[board] = position
             if getattr(fact, "attributes", None):
                 self.touched[None] = position
+
+    def _boards_of(self, fact: Fact) -> Iterable[str | None]:
+        """Return the boards that a fact is about; None is any, by the attributes of players."""
+        board: str | None = getattr(fact, "board", None)
+        if board is not None or not fact.correction:
+            return (board,)
+        return getattr(fact, "boards", None) or list(self.state.boards)
 
     async def _read(self, after: Position, limit: int, through: Position) -> Sequence[Recorded]:
         facts = await self._ledger.read(after=after, limit=limit)

@@ -136,18 +136,19 @@ class TopListWriter:
         as_of = await projector.shared.checkpoint()
         there = await projector.shared.rankings(board)
         await projector.check_fresh(None, floor)  # One that was emptied has none.
-        found = sorted((one for one in there if one.segment is not None), key=str)
+        found = sorted((one for one in there if one.segment and one.readable), key=str)
         self._segments[board] = (as_of, found)
         return found
 
     def _closed(self, kept: Mapping[Ranking, TopListAge]) -> Iterator[tuple[Ranking, Position]]:
         """Yield the rankings of closed windows that a list is kept of, the newest first."""
-        boards = self._projector.state.boards
+        state = self._projector.state
+        boards, corrected = state.boards, state.last_correction
         for ranking in sorted(kept, key=lambda one: kept[one].as_of, reverse=True):
             page = boards.get(ranking.board)
             sealed = None if page is None else page.sealed.get(ranking.window)
             if sealed is not None:
-                yield ranking, sealed.through
+                yield ranking, max(sealed.through, corrected)
 
     # ...... what
 

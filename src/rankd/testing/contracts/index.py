@@ -118,6 +118,23 @@ class ApplyPromises:
         await writing
         assert await index.count(FOREVER) == 100
 
+    @pytest.mark.parametrize("ties", TieRule)
+    async def test_a_visit_tells_ranks_and_leaves_nothing(
+        self, index: RankIndex, ties: TieRule
+    ) -> None:
+        """An entry that comes and leaves within an apply, as that of a shadowed player does."""
+        await fold(index, placed("ann", 1), placed("bob", 3), opened={FOREVER: DENSE})
+        visit = [
+            placed("eve", 4),
+            Move(FOREVER, "eve", key(2), None, ties),
+            Move(FOREVER, "eve", None),
+        ]
+        moved = await fold(index, *visit, placed("cyd", 9))
+        assert moved[1] == Moved(Rank(3), Rank(2), 3)
+        assert moved[3] == Moved(None, Rank(3), 3)
+        assert await players(index) == ["ann", "bob", "cyd"]
+        assert await index.scores_below(FOREVER, key(9)) == 2
+
     # ------------------------------------------------------------------- (2) each in turn
 
     async def test_repeating_an_apply_changes_nothing(self, index: RankIndex) -> None:

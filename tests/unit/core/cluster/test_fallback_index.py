@@ -6,6 +6,7 @@ position, or be refused because more is asked for than is kept.
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import Any, cast
@@ -526,3 +527,60 @@ async def test_an_index_that_cannot_be_reached_is_noticed_although_nobody_uses_i
             while found.rankd.failure is None:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.001)
         assert isinstance(found.rankd.failure, IndexUnavailable)
+
+
+STATES = ("banned", "hidden", "shadowed")
+
+
+@pytest.mark.parametrize("ties", TIES)
+@pytest.mark.parametrize("window", [None, YESTERDAY])
+async def test_players_that_are_not_ranked_by_now_are_left_out(
+    ties: str, window: str | None
+) -> None:
+    """Of the list and of the archive, whatever they had when these were made."""
+    clock = SetClock()
+    async with world(ties, entries=PLAYERS, clock=clock) as found:
+        clock.time += DAY
+        await found.rankd.sealer.turn()
+        await found.copy()
+        for number, state in enumerate(STATES):
+            player = f"p{3 * number:02}"
+            await found.rankd.corrections.set_player_state(player, cast("Any", state), {})
+        if window is not None:
+            found.kept.lists.clear()
+        reads = dict(READS | BEYOND)
+        if window is None:  # An old list does not tell that a player is not ranked.
+            del reads["friends"]
+        expected = stale(await told(reads, found.reader, window))
+        await found.lose()
+        shown = await told(reads, found.reader, window)
+        assert placed(shown) == placed(expected)
+        if window is None:
+            with pytest.raises(NotKept, match="was not ranked at"):
+                await found.reader.standing("b", "p03")
+        else:
+            assert await found.reader.standing("b", "p03", window=window) is None
+
+
+def placed(answers: dict[str, Any]) -> list[str]:
+    """Return answers without their positions: a list is of an earlier one than the index."""
+    return [re.sub(r"as_of=\d+", "", repr(answer)) for answer in answers.values()]
+
+
+async def test_the_archive_is_not_asked_once_a_player_is_ranked_again() -> None:
+    """It may have been made without the player; nor once another edition was made."""
+    clock = SetClock()
+    async with world(clock=clock) as found:
+        clock.time += DAY
+        await found.rankd.sealer.turn()
+        await found.rankd.corrections.set_player_state("p00", "hidden", {})
+        await found.copy()
+        found.kept.lists.clear()
+        await found.rankd.corrections.set_player_state("p00", "active", {"boards": ["c"]})
+        await found.lose()
+        assert (await found.reader.page("b", window=YESTERDAY)).players[0] == "p01"
+        found.index.cut = False
+        await found.rankd.corrections.set_player_state("p00", "active", {})
+        await found.lose()
+        with pytest.raises(NotKept):
+            await found.reader.page("b", window=YESTERDAY)

@@ -120,3 +120,12 @@ async def test_replicas_that_do_not_answer_are_left_alone_for_a_while() -> None:
         rankd.replicas._rests_until = 0.0  # So much later.
         copy.failing = False
         assert await players(rankd) == ["ann"]
+
+
+async def test_a_copy_from_before_a_ban_does_not_answer() -> None:
+    async with behind("b") as (rankd, copy):
+        await rankd.corrections.set_player_state("ann", "banned", {"boards": ["elsewhere"]})
+        assert await players(rankd) == ["bob", "ann"]
+        await rankd.corrections.set_player_state("ann", "banned", {})
+        assert await players(rankd) == ["bob"]
+        assert copy.asked == 2

@@ -325,3 +325,36 @@ async def test_a_failure_is_followed_by_another_try() -> None:
                 await asyncio.sleep(0.001)
         running_one.cancel()
         await asyncio.gather(running_one, return_exceptions=True)
+
+
+async def test_a_player_that_is_banned_leaves_lists_of_every_board_and_closed_window() -> None:
+    clock = SetClock()
+    async with world(clock) as found:
+        rankd = found.rankd
+        for board in ("a", "b"):
+            await rankd.define(board, {"windows": ["daily"], "segments": ["region"]})
+            item = {"player": "ann", "score": 1, "attributes": {"region": "eu"}}
+            await rankd.submit(board, [item])
+            await rankd.submit(board, [("bob", 2)])
+        copier = found.writer()
+        await copier.copy()
+        clock.time += DAY
+        await rankd.sealer.turn()
+        await rankd.submit("b", [("ann", 3)])
+        await copier.copy()
+        assert found.kept.lists[Ranking("a", DAILY)].total == 2
+        found.kept.taken()
+        await rankd.corrections.set_player_state("ann", "banned", {})
+        await copier.copy()
+        today = {f"{board}/daily:2026-11-15" for board in ("a", "b")}
+        closed = {f"{board}/{DAILY}" for board in ("a", "b")}
+        assert today | closed <= found.kept.taken()
+        assert all(ranking.readable for ranking in found.kept.lists)
+        for top in found.kept.lists.values():
+            assert "ann" not in [entry.player for entry in top.entries]
+        found.kept.taken()
+        await rankd.corrections.set_player_state("bob", "hidden", {"boards": ["a"]})
+        await copier.copy()
+        assert f"a/{DAILY}" in found.kept.taken()
+        assert found.kept.lists[Ranking("a", DAILY)].total == 0
+        assert found.kept.lists[Ranking("b", DAILY)].total == 1
