@@ -36,7 +36,7 @@ async def repeated(line: Line, sent: bytes) -> bool:
     assert head is not None
     plan = line.protocol._plans.find(head)  # type: ignore[attr-defined]
     answering = plan.answering
-    found = isinstance(answering, PagePlan) and answering.find() is not None
+    found = isinstance(answering, PagePlan) and answering.find(head.offset) is not None
     return found and plan.admission(head, 0.0) is not None
 
 
@@ -79,6 +79,50 @@ def test_a_page_from_before_a_change_is_not_sent_after_it(name: str, ask: str) -
                 await service.same(sent)
 
     run(change())
+
+
+OFFSETS = ("offset={}", "limit=3&offset={}", "offset={}&window=daily&limit=2")
+
+
+@pytest.mark.parametrize("definition", [{}, {"ties": "dense"}, {"decimals": 2}])
+@pytest.mark.parametrize("ask", OFFSETS)
+def test_pages_at_any_offset_are_those_of_the_handler(
+    ask: str, definition: dict[str, object]
+) -> None:
+    async def compare() -> None:
+        async with served(RICH | definition) as service:
+            await fill(service.rankd)
+            line = await service.know(page("?" + ask.format(1)))
+            for offset in (1, 2, 5, 11, 12, 13, 40, 999_999_999):
+                sent = page("?" + ask.format(offset))
+                assert await repeated(line, sent), "no plan answers it"
+                assert await line.ask(sent) == await service.other.ask(sent)
+            for other in ("0", "01", "-1", "x", "", "1000000000", "9" * 19, "3&offset=4"):
+                sent = page("?" + ask.format(other))
+                assert await line.ask(sent) == await service.other.ask(sent)
+            await service.rankd.submit("b", [("p3", 5000)])
+            for offset in (1, 3):
+                await service.same(page("?" + ask.format(offset)))
+
+    run(compare())
+
+
+def test_a_large_page_at_an_offset_is_answered_by_its_plan_too() -> None:
+    async def compare() -> None:
+        async with served() as service:
+            await service.rankd.submit("b", [(f"player-{n:04d}", n) for n in range(400)])
+            for headers in ({}, {"accept_encoding": "gzip"}):
+                small = page("?limit=200&offset=399", **headers)
+                line = await service.know(small)
+                assert await repeated(line, small)
+                large = page("?limit=200&offset=20", **headers)
+                answer = await line.ask(large)
+                assert (b"content-encoding: gzip" in answer) is bool(headers)
+                assert answer == await service.other.ask(large)
+                known = page("?limit=200&offset=20", if_none_match="*", **headers)
+                assert status(await line.ask(known)) == 304
+
+    run(compare())
 
 
 def test_a_page_that_is_sent_again_has_the_date_of_its_day() -> None:

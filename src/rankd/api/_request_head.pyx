@@ -9,7 +9,8 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memchr, memcmp, memcpy
 
 from rankd.api.request_head import (
-    DIGITS_MAX, LEFT_ALONE, SIGNIFICANT, TARGET, TOKEN, VALUE, WORD_BYTES_MAX, WORD_SEGMENT,
+    DIGITS_MAX, LEFT_ALONE, OFFSET_NAME, SIGNIFICANT, TARGET, TOKEN, VALUE, WORD_BYTES_MAX,
+    WORD_SEGMENT,
 )
 
 cdef extern from *:
@@ -51,6 +52,7 @@ cdef list _names = list(SIGNIFICANT)
 cdef int _digits_max = DIGITS_MAX
 cdef int _word_segment = WORD_SEGMENT
 cdef Py_ssize_t _word_bytes_max = WORD_BYTES_MAX
+cdef bytes _offset_name = OFFSET_NAME
 
 assert len(_names) == NAMES and _names[CONTENT_LENGTH] == b"content-length"
 assert _names[ORIGIN] == b"origin" and _names[X_FORWARDED_FOR] == b"x-forwarded-for"
@@ -88,7 +90,7 @@ cdef class RequestHead:
     cdef piece _values[NAMES]
     cdef piece _method, _path, _query
     cdef bint _connection
-    cdef readonly Py_ssize_t end, length
+    cdef readonly Py_ssize_t end, length, offset
     cdef readonly bytes key
     cdef readonly object word
     cdef readonly bint colon
@@ -331,23 +333,67 @@ cdef object _decode_word(RequestHead head, piece word):
         return None
 
 
+cdef piece _find_offset(RequestHead head) noexcept:
+    """Return the digits of the first offset in the query; NULL if it stays in the key."""
+    cdef piece digits
+    cdef const char *name = PyBytes_AS_STRING(_offset_name)
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(_offset_name), i
+    cdef const char *at = head._query.text
+    cdef const char *end = at + head._query.size
+    digits.text, digits.size = NULL, 0
+    while end - at < size or memcmp(at, name, size) != 0:
+        at = <const char *>memchr(at, c"&", end - at)
+        if at is NULL:
+            return digits
+        at += 1
+    at += size
+    for i in range(min(end - at, _digits_max + 1)):
+        if not c"0" <= at[i] <= c"9":
+            break
+        digits.size = i + 1
+    if digits.size == 0 or digits.size > _digits_max or at[0] == c"0":
+        digits.size = 0
+    elif at + digits.size < end and at[digits.size] != c"&":
+        digits.size = 0
+    digits.text = at
+    return digits
+
+
+cdef Py_ssize_t _number(piece digits) noexcept nogil:
+    cdef Py_ssize_t number = 0, i
+    for i in range(digits.size):
+        number = number * 10 + (digits.text[i] - c"0")
+    return number
+
+
 cdef inline char *_put(char *to, const char *text, Py_ssize_t size) noexcept:
     memcpy(to, text, size)
     return to + size
 
 
-cdef bytes _make_key(RequestHead head, piece word):
+cdef char *_put_without(char *to, piece whole, piece cut) noexcept:
+    """Put a text with a zero byte in place of a part of it, if that has any bytes."""
+    cdef const char *behind = cut.text + cut.size
+    if cut.size == 0:
+        return _put(to, whole.text, whole.size)
+    to = _put(to, whole.text, cut.text - whole.text)
+    to = _put(to, b"\0", 1)
+    return _put(to, behind, whole.text + whole.size - behind)
+
+
+cdef bytes _make_key(RequestHead head, piece word, piece offset):
     cdef piece *values = head._values
     cdef bint parameters = values[ACCEPT].text is not NULL and memchr(
         values[ACCEPT].text, c";", values[ACCEPT].size) is not NULL
     cdef Py_ssize_t size = head._method.size + 1 + head._path.size + 6
-    cdef const char *behind = word.text + word.size
     cdef bytes key
     cdef char *to
     cdef int name
     cdef char flags = c"@"
     if word.size:
         size += 1 - word.size
+    if offset.size:
+        size += 1 - offset.size
     if head._query.text is not NULL:
         size += 1 + head._query.size
     for name in range(HOST, ACCEPT):
@@ -358,15 +404,10 @@ cdef bytes _make_key(RequestHead head, piece word):
     to = PyBytes_AS_STRING(key)
     to = _put(to, head._method.text, head._method.size)
     to = _put(to, b" ", 1)
-    if word.size:
-        to = _put(to, head._path.text, word.text - head._path.text)
-        to = _put(to, b"\0", 1)
-        to = _put(to, behind, head._path.text + head._path.size - behind)
-    else:
-        to = _put(to, head._path.text, head._path.size)
+    to = _put_without(to, head._path, word)
     if head._query.text is not NULL:
         to = _put(to, b"?", 1)
-        to = _put(to, head._query.text, head._query.size)
+        to = _put_without(to, head._query, offset)
     for name in range(HOST, ACCEPT):
         to = _put(to, b"\n", 1)
         if values[name].text is not NULL:
@@ -390,7 +431,7 @@ def parse_head(bytes data not None, Py_ssize_t bytes_max, Py_ssize_t headers_max
     cdef const char *end = rk_find(text, PyBytes_GET_SIZE(data), b"\r\n\r\n", 4)
     cdef const char *line
     cdef RequestHead head
-    cdef piece word
+    cdef piece word, offset
     cdef Py_ssize_t headers = 0
     if end is NULL or end - text + 4 > bytes_max:
         return None
@@ -413,5 +454,9 @@ def parse_head(bytes data not None, Py_ssize_t bytes_max, Py_ssize_t headers_max
         head.word = _decode_word(head, word)
         if head.word is None:
             return None
-    head.key = _make_key(head, word)
+    offset.text, offset.size = NULL, 0
+    if not word.size and head._query.text is not NULL:
+        offset = _find_offset(head)
+        head.offset = _number(offset)
+    head.key = _make_key(head, word, offset)
     return head

@@ -250,7 +250,7 @@ class FastConnection(BoundedConnection):
             return True
         answering = plan.answering
         if isinstance(answering, PagePlan):
-            return self._send_page(plan, head, data)
+            return self._send_page(plan, given, head, data)
         assert isinstance(answering, RemotePlan)
         self.phase, self._deadline = ANSWERING, None
         self._ask(plan, answering, given, head, data)
@@ -267,10 +267,13 @@ class FastConnection(BoundedConnection):
             return False
         return True
 
-    def _send_page(self, plan: Plan, head: RequestHead, data: bytes) -> bool:
-        answer = plan.page(self._heads, self.server_state)
+    def _send_page(self, plan: Plan, offset: int, head: RequestHead, data: bytes) -> bool:
+        answer = plan.page(offset, self._heads, self.server_state)
         if answer is None:
             self._handle(plan, head, data, counted=True)
+            return True
+        if isinstance(answer, Response):
+            self._answer(answer, plan.request(head, b"", self.client_address), head.plain)
             return True
         self.server_state.total_requests += 1
         self._writer.write(self, answer)

@@ -3,7 +3,7 @@
 Requests with the same key (``request_head``) have the same route, parameters and query, so these
 are parsed once. If the route supports it, the plan also has a ``RouteAnswering`` with all work that
 such requests share; each further request costs only the part that differs: the last parameter of
-its path, or its body.
+its path, the offset of its query, or its body.
 
 Authorization (``Permit``), rate limits and expiry still apply to every request. A stale plan is
 dropped and made again by the next request.
@@ -46,9 +46,6 @@ ADMISSIONS_MAX = 8192
 
 PLAIN_BYTES_MAX = 16 * 1024 - 1
 """Larger bodies may be compressed, depending on the client: no plan answers them."""
-
-NO_WORD = ""
-"""The value of all requests whose path has no word."""
 
 
 class Plan:
@@ -104,8 +101,9 @@ class Plan:
         params = self.params
         if head.word is not None:
             params = {**params, self.word_name: head.word}
+        query = {**self.query, "offset": head.offset} if head.offset else self.query
         return Request(
-            self.method, head.path, params, self.query, head.headers, body, client, counted=counted
+            self.method, head.path, params, query, head.headers, body, client, counted=counted
         )
 
     def admission(self, head: RequestHead, now: float) -> Permit | None:
@@ -114,17 +112,19 @@ class Plan:
         return known if known is not None and now < known.until else None
 
     def read(self, head: RequestHead, data: bytes, admission: Permit) -> Any:
-        """Return the word or the submission of a request; None if the handler has to answer."""
+        """Return the part in which a request differs; None if the handler has to answer."""
         if self._read_body is not None:
             return self._read_body(data[head.end :], admission.actor)
-        return NO_WORD if head.word is None else head.word
+        return head.offset if head.word is None else head.word
 
-    def page(self, heads: ResponseHeads, state: ServerState) -> bytes | None:
-        """Return the encoded page that answers all of these requests, if cached."""
+    def page(
+        self, offset: int, heads: ResponseHeads, state: ServerState
+    ) -> bytes | Response | None:
+        """Return the page that answers a request, encoded unless it is large; None if not known."""
         assert isinstance(self.answering, PagePlan)
-        response = self.answering.find()
+        response = self.answering.find(offset)
         if response is None or len(response.body) > PLAIN_BYTES_MAX:
-            return None
+            return response
         if response is not self._page or state.default_headers is not self._date:
             self._page_bytes = heads.encode(response, state)
             self._page, self._date = response, state.default_headers

@@ -21,7 +21,7 @@ from rankd import schemas
 from rankd.api.context import show_time
 from rankd.api.messages import JSON, Header, Response, detail_of, wrong_fields
 from rankd.api.routing import NUMBERS
-from rankd.core.reader import FoundStandings, Page, Projected, RankingView
+from rankd.core.reader import FoundStandings, LookupColumns, Page, Projected, RankingView
 from rankd.core.receipts import VERDICT_NAMES, JudgedRun, ReceiptView, RunReceipts
 from rankd.core.state import BoardState
 from rankd.core.writer import WriteResult, WriteResults
@@ -267,27 +267,25 @@ def _row_form(
     return Form(parts_of(shape))
 
 
-def found_now(
-    where: RankingView,
-    players: Sequence[str],
-    names: Sequence[str | None],
-    places: Places,
-    missing: Sequence[str],
-    ordinals: Sequence[int] | None,
-) -> bytes | None:
+def found_now(where: RankingView, found: LookupColumns) -> bytes | None:
     """Return looked-up players as JSON; None if a template cannot render them."""
     order = where.terms.order
     if where.terms.board.decimals or len(order.directions) > 1:
         return None
-    ranks, keys, beside, total, as_of = places
+    players, names, (ranks, keys, beside, total, as_of), ranked, ordinals = found
     columns: Columns = (ranks, players, names, keys, beside, 1)
     ordinal = None
     if ordinals is not None:
         ordinal, columns = PlaceholderKind.NUMBER, (*columns, ordinals)
     form = _row_form(order.masks[0], order.key_bytes, False, beside is not None, True, ordinal)
-    rows = form.fill(columns, 0, len(players)) if players else b""
-    shown = array_of(rows), schemas.encode(missing)
-    return _found_form(where.ranking).fill_one((total, as_of, *shown))
+    missing: list[str] = []
+    if len(ranked) < len(players):
+        there = set(ranked)
+        missing = [player for row, player in enumerate(players) if row not in there]
+    rows = form.fill_rows(columns, ranked)
+    return _found_form(where.ranking).fill_one(
+        (total, as_of, array_of(rows), schemas.encode(missing))
+    )
 
 
 @lru_cache(maxsize=FORMS_MAX)

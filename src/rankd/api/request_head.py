@@ -39,8 +39,12 @@ WORD_SEGMENT = 5
 WORD_BYTES_MAX = 768
 """The longest id, with every byte escaped."""
 
+OFFSET_NAME = b"offset="
+"""The query parameter whose number is cut out of the key of a request without a word."""
+
 DIGITS_MAX = 9
-"""A Content-Length with more digits is left to the other parser, which refuses it."""
+"""A Content-Length with more digits is left to the other parser, which refuses it; an offset with
+more stays in the key."""
 
 LEFT_ALONE = frozenset(
     (b"transfer-encoding", b"expect", b"upgrade", b"http2-settings", b"te", b"trailer")
@@ -70,7 +74,9 @@ _PRESENCE = (
 class RequestHead:
     """A head with only one interpretation. Same behaviour as ``_request_head.RequestHead``."""
 
-    __slots__ = ("colon", "end", "headers", "key", "length", "method", "path", "query", "word")
+    __slots__ = (
+        *("colon", "end", "headers", "key", "length", "method", "offset", "path", "query", "word"),
+    )
 
     def __init__(
         self, line: tuple[bytes, bytes, bytes | None], headers: dict[bytes, bytes], end: int
@@ -92,10 +98,15 @@ class RequestHead:
         """Whether a verb may follow the word."""
         self.word: str | None = unquote_to_bytes(word).decode() if word else None
         """The segment WORD_SEGMENT of the path, decoded."""
-        path = before + (b"\0" if word else b"") + behind
+        self.offset = 0
+        """The offset in the query, if it is 1 or more, short, and there is no word; else 0."""
+        if word:
+            path = before + b"\0" + behind
+        elif query is not None:
+            query, self.offset = _cut_offset(query)
         self.key = _key(method, path, query, headers)
-        """Everything that decides how the request is answered except the word, the body, the
-        address and the credential: equal for requests that differ in these alone."""
+        """Everything that decides how the request is answered except the word or the offset, the
+        body, the address and the credential: equal for requests that differ in these alone."""
 
     @property
     def authorization(self) -> bytes | None:
@@ -119,6 +130,15 @@ def _cut_word(path: bytes) -> tuple[bytes, bytes, bytes]:
         return path, b"", b""
     word, slash, rest = segments[WORD_SEGMENT].partition(b"/")
     return path[: len(path) - len(word + slash + rest)], word, slash + rest
+
+
+def _cut_offset(query: bytes) -> tuple[bytes, int]:
+    """Return the query without the number of the first offset, and the number; 0 if it stays."""
+    before, name, behind = (b"&" + query).partition(b"&" + OFFSET_NAME)
+    digits = behind.partition(b"&")[0]
+    if not digits.isdigit() or digits[:1] == b"0" or len(digits) > DIGITS_MAX:
+        return query, 0
+    return (before + name + b"\0" + behind[len(digits) :])[1:], int(digits)
 
 
 def _key(method: bytes, path: bytes, query: bytes | None, headers: Mapping[bytes, bytes]) -> bytes:

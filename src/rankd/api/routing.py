@@ -79,10 +79,10 @@ class BodyPlan(NamedTuple):
 
 
 class PagePlan(NamedTuple):
-    """Answers requests that do not differ at all."""
+    """Answers requests that differ in the offset of their query at most."""
 
-    find: Callable[[], Response | None]
-    """Returns the response; None if the handler has to answer."""
+    find: Callable[[int], Response | None]
+    """Returns the response for an offset, 0 for none; None if the handler has to answer."""
     in_force: InForce
 
 

@@ -255,18 +255,34 @@ def standings_now(service: ServiceContext, request: Request) -> Response | None:
 
 
 def plan_page(service: ServiceContext, request: Request) -> PagePlan | None:
-    """Return a plan that answers with the cached page while it is current."""
-    query = request.query
-    if b"if-none-match" in request.headers or query["offset"]:
-        return None  # A page further down is rarely requested again.
-    if query["score_min"] is not None or query["score_max"] is not None:
-        return None  # Nor is a range of scores.
-    if _lasting(service, request) is None:
+    """Return a plan of pages: the cached one while it is current, or one for any offset."""
+    query, where = request.query, _lasting(service, request)
+    if where is None or b"if-none-match" in request.headers:
         return None
+    if query["score_min"] is not None or query["score_max"] is not None:
+        return None  # A range of scores is rarely requested again.
+    if query["offset"]:
+        return _plan_offsets(service, request, where)
     pages, asked, in_force = service.pages, _asked(service, request), _in_force(service)
 
-    def find() -> Response | None:
+    def find(_offset: int) -> Response | None:
         return pages.find(_moment(service), asked) if in_force() else None
+
+    return PagePlan(find, in_force)
+
+
+def _plan_offsets(service: ServiceContext, request: Request, where: RankingView) -> PagePlan | None:
+    """Return a plan that reads pages further down, which are rarely requested again."""
+    view, limit, board = service.rankd, request.query["limit"], where.terms.board
+    in_force, private = _in_force(service), bool(_asked(service, request)[0])
+    if view.reader.finder(where) is None:
+        return None
+
+    def find(offset: int) -> Response | None:
+        if not offset or not in_force():
+            return None
+        page = view.reader.page_now(where, Rank(offset + 1), limit)
+        return _ready_made(page, board, stale=view.stale, private=private)
 
     return PagePlan(find, in_force)
 
@@ -373,10 +389,7 @@ def lookup_now(service: ServiceContext, request: Request) -> Response | None:
     found = reader.lookup_now(where, players)
     if found is None:
         return None
-    there, places, ordinals = found
-    ranked = set(there)
-    missing = [player for player in dict.fromkeys(players) if player not in ranked]
-    body = render.found_now(where, there, reader.names(there), places, missing, ordinals)
+    body = render.found_now(where, found)
     return None if body is None else Response(body)
 
 

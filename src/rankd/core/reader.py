@@ -199,6 +199,19 @@ Sequence.register(Page)
 Sequence.register(FoundStandings)
 
 
+class LookupColumns(NamedTuple):
+    """Looked-up players as columns, in the order of the request."""
+
+    players: list[str]
+    names: Sequence[str | None]
+    places: Places
+    """With the ranks that the board shows."""
+    rows: list[int]
+    """The rows of ranked players, best first."""
+    ordinals: Sequence[int] | None
+    """The ordinal ranks if the board shares ranks, else None."""
+
+
 class Projected(ReprMixin, msgspec.Struct, frozen=True, gc=False):
     """A rank and the scores that go with it, as things stand."""
 
@@ -483,26 +496,22 @@ class Reader:
         index: ImmediateIndex = self.projector.readable  # type: ignore[assignment]
         return index.finder(where.ranking)
 
-    def lookup_now(
-        self, where: RankingView, players: Sequence[str]
-    ) -> tuple[list[str], Places, Sequence[int] | None] | None:
-        """Return the players of some that are ranked, best first, and their places.
-
-        If ranks are shared, the places have these, and the third value has the ordinal ranks. None
-        where that takes more than a look into the index.
-        """
+    def lookup_now(self, where: RankingView, players: Sequence[str]) -> LookupColumns | None:
+        """Return the places of some players; None if that takes more than a look into the index."""
         seek = self.finder(where)
         if seek is None:
             return None
         asked = list(dict.fromkeys(players))
         places = seek(asked)
-        ranked = [row for row, rank in enumerate(places.ranks) if rank]
-        ranked.sort(key=places.ranks.__getitem__)
-        found, rank = _rows_of(places, ranked, where.terms.order.key_bytes), self.ranker(where)
-        there = [asked[row] for row in ranked]
+        ranks = list(places.ranks)
+        rows = sorted(range(len(asked)), key=ranks.__getitem__)
+        if 0 in ranks:
+            rows = rows[ranks.count(0) :]
+        rank = self.ranker(where)
         if rank is None:
-            return there, found, None
-        return there, found._replace(ranks=rank(found.order_keys)), found.ranks
+            return LookupColumns(asked, self.names(asked), places, rows, None)
+        shown = places._replace(ranks=rank(places.order_keys))
+        return LookupColumns(asked, self.names(asked), shown, rows, ranks)
 
     def ranker(self, where: RankingView) -> Callable[[bytes], Sequence[int]] | None:
         """Return the ranks that the board shows of entries with some keys, packed end to end.
@@ -839,9 +848,13 @@ class Reader:
         self, where: RankingView, rank: Rank, total: int, *, above: int, below: int
     ) -> Page:
         """Return the neighbourhood of a rank that a ``finder`` just found."""
-        index: ImmediateIndex = self.projector.readable  # type: ignore[assignment]
         first, count = neighbourhood(rank, total=total, above=above, below=below)
-        columns = index.read_now(where.ranking, first=first, limit=count)
+        return self.page_now(where, first, count)
+
+    def page_now(self, where: RankingView, first: Rank, limit: int) -> Page:
+        """Return a page at once. Only if immediate."""
+        index: ImmediateIndex = self.projector.readable  # type: ignore[assignment]
+        columns = index.read_now(where.ranking, first=first, limit=limit)
         return self._filled(where, first, columns, self._ranks_now(where, first, columns))
 
     def _ranks_now(
@@ -992,16 +1005,6 @@ def at_once(asking: Coroutine[Any, Any, T]) -> T:
         return result
     asking.close()
     raise AssertionError("an immediate index never suspends")
-
-
-def _rows_of(places: Places, rows: Sequence[int], width: int) -> Places:
-    """Return some rows of places, in their order."""
-    keys, metadata = places.order_keys, places.metadata
-    return places._replace(
-        ranks=[places.ranks[row] for row in rows],
-        order_keys=b"".join([keys[row * width : row * width + width] for row in rows]),
-        metadata=None if metadata is None else [metadata[row] for row in rows],
-    )
 
 
 def _read_span(terms: Terms, low: object, high: object) -> tuple[bytes, bytes] | None:

@@ -287,6 +287,13 @@ const char *rk_players_id(const rk_players *players, uint32_t number, size_t *le
     return text_of(found);
 }
 
+void rk_players_warm(const rk_players *players, uint64_t count, const uint32_t *numbers)
+{
+    for (uint64_t i = 0; i < count; i++)
+        if (numbers[i] < players->issued)
+            __builtin_prefetch(record(players, numbers[i]));
+}
+
 rk_status rk_players_remove(rk_players *players, uint32_t number)
 {
     if (!rk_players_has(players, number))

@@ -60,6 +60,9 @@ bool rk_players_has(const rk_players *players, uint32_t number);
 /* The id of a number in use. The pointer is good until the id is removed. O(1). */
 const char *rk_players_id(const rk_players *players, uint32_t number, size_t *length);
 
+/* Before reading the ids of many numbers in use: bring their records nearer. */
+void rk_players_warm(const rk_players *players, uint64_t count, const uint32_t *numbers);
+
 /* Forget an id; its number may be given out again. RK_ABSENT if the number is not in use. O(1). */
 rk_status rk_players_remove(rk_players *players, uint32_t number);
 

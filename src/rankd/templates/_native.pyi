@@ -23,6 +23,12 @@ class Form:
     def fill_each(self, columns: Sequence[Any], start: int, end: int) -> list[bytes]:
         """Return the template rendered for each row from ``start`` to ``end``."""
 
+    def fill_rows(self, columns: Sequence[Any], rows: Sequence[int]) -> bytes:
+        """Return the template rendered for some rows in their order, joined by commas.
+
+        A COUNT grows by one from each to the next.
+        """
+
 def enclose(head: bytes, bodies: Iterable[object], size_max: int) -> list[bytes | None]:
     """Return each body after a head, its length and a blank line.
 

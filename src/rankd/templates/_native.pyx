@@ -116,23 +116,27 @@ cdef class Form:
                 sources[i].lies, sources[i].length, sources[i].data = ONE, 1, NULL
                 sources[i].object = <void *>kept[i]
             fm_text_empty(&_text)
-            self._row(sources, 0)
+            self._row(sources, 0, 0)
             return PyBytes_FromStringAndSize(_text.bytes, _text.size)
         finally:
             if sources != few:
                 PyMem_Free(sources)
 
     def fill(self, columns, Py_ssize_t start, Py_ssize_t end):
-        return self._fill(columns, start, end, None)
+        return self._fill(columns, start, end, None, None)
 
     def fill_each(self, columns, Py_ssize_t start, Py_ssize_t end):
         each = []
-        self._fill(columns, start, end, each)
+        self._fill(columns, start, end, None, each)
         return each
 
-    cdef object _fill(self, object columns, Py_ssize_t start, Py_ssize_t end, list each):
+    def fill_rows(self, columns, rows):
+        cdef list some = rows if type(rows) is list else list(rows)
+        return self._fill(columns, 0, len(some), some, None)
+
+    cdef object _fill(self, object columns, Py_ssize_t start, Py_ssize_t end, list rows, list each):
         cdef tuple kept = columns if type(columns) is tuple else tuple(columns)
-        cdef Py_ssize_t row
+        cdef Py_ssize_t place, row
         if not 0 <= start <= end:
             raise ValueError("rows count from 0")
         if len(kept) < self._columns:
@@ -144,29 +148,33 @@ cdef class Form:
             for row in range(self._columns):
                 _find(kept[row], &sources[row])
             fm_text_empty(&_text)
-            for row in range(start, end):
+            for place in range(start, end):
+                row = place if rows is None else rows[place]
+                if row < 0:
+                    raise ValueError("rows count from 0")
                 if each is not None:
                     _text.size = 0
-                elif row > start:
+                elif place > start:
                     _wrote(fm_put(&_text, b",", 1))
-                self._row(sources, row)
+                self._row(sources, row, place)
                 if each is not None:
                     each.append(PyBytes_FromStringAndSize(_text.bytes, _text.size))
             return None if each is not None else PyBytes_FromStringAndSize(_text.bytes, _text.size)
         finally:
             PyMem_Free(sources)
 
-    cdef int _row(self, source *sources, Py_ssize_t row) except -1:
+    cdef int _row(self, source *sources, Py_ssize_t row, Py_ssize_t place) except -1:
         cdef Py_ssize_t i
         cdef bytes piece
         for i in range(self._count + 1):
             piece = <bytes>self._pieces[i]
             _wrote(fm_put(&_text, PyBytes_AS_STRING(piece), PyBytes_GET_SIZE(piece)))
             if i < self._count:
-                self._write(&self._blanks[i], i, sources, row)
+                self._write(&self._blanks[i], i, sources, row, place)
         return 0
 
-    cdef int _write(self, placeholder *to, Py_ssize_t which, source *sources, Py_ssize_t row) except -1:
+    cdef int _write(self, placeholder *to, Py_ssize_t which, source *sources, Py_ssize_t row,
+                    Py_ssize_t place) except -1:
         cdef source *here = &sources[to.column]
         cdef Py_ssize_t at = row * to.every
         cdef int64_t number, other
@@ -178,7 +186,7 @@ cdef class Form:
         if to.what == MASKED:
             return _wrote(fm_put_number(&_text, fm_masked(_eight_at(here, at), to.mask)))
         if to.what == COUNT:
-            return _wrote(fm_put_number(&_text, <int64_t>(<object>here.object) + row))
+            return _wrote(fm_put_number(&_text, <int64_t>(<object>here.object) + place))
         number = _number_at(here, at)
         if to.what == NUMBER:
             return _wrote(fm_put_number(&_text, number))
@@ -247,6 +255,8 @@ cdef inline object _object_at(source *here, Py_ssize_t at):
     _check(here, at)
     if here.lies == ONE:
         return <object>here.object
+    if type(<object>here.object) is list:
+        return (<list>here.object)[at]
     return (<object>here.object)[at]
 
 

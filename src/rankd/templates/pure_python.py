@@ -35,6 +35,15 @@ class Form:
             raise ValueError("rows count from 0")
         return [self._row(columns, row) for row in range(start, end)]
 
+    def fill_rows(self, columns: Sequence[Any], rows: Sequence[int]) -> bytes:
+        """Return the template rendered for some rows in their order, joined by commas.
+
+        A COUNT grows by one from each to the next.
+        """
+        if min(rows, default=0) < 0:
+            raise ValueError("rows count from 0")
+        return b",".join(self._row(columns, row, place) for place, row in enumerate(rows))
+
     def _is_packed(self, column: int) -> bool:
         return any(
             isinstance(part, Placeholder)
@@ -43,17 +52,18 @@ class Form:
             for part in self._parts
         )
 
-    def _row(self, columns: Sequence[Any], row: int) -> bytes:
+    def _row(self, columns: Sequence[Any], row: int, place: int | None = None) -> bytes:
+        count = row if place is None else place
         return b"".join(
-            _filled(part, columns, row) if isinstance(part, Placeholder) else part
+            _filled(part, columns, row, count) if isinstance(part, Placeholder) else part
             for part in self._parts
         )
 
 
-def _filled(placeholder: Placeholder, columns: Sequence[Any], row: int) -> bytes:
+def _filled(placeholder: Placeholder, columns: Sequence[Any], row: int, count: int) -> bytes:
     column = columns[placeholder.column]
     if placeholder.kind == PlaceholderKind.COUNT:
-        return b"%d" % ((column[0] if isinstance(column, list) else column) + row)
+        return b"%d" % ((column[0] if isinstance(column, list) else column) + count)
     at = row * placeholder.every
     if column is None or isinstance(column, int):
         column, at = [column], 0

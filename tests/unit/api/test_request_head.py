@@ -11,7 +11,7 @@ from rankd.api import request_head
 from rankd.api.request_head import RequestHead, parse_head, parse_head_plain
 
 FIELDS = (
-    "key", "word", "colon", "end", "length", "method", "path", "query", "headers",
+    "key", "word", "offset", "colon", "end", "length", "method", "path", "query", "headers",
     "authorization", "forwarded_for", "plain",
 )  # fmt: skip
 BYTES_MAX, HEADERS_MAX = 2048, 12
@@ -39,6 +39,35 @@ def test_word_is_cut_out_of_the_key_and_decoded(parse: Any) -> None:
     assert one.key == other.key == b"GET /v1/boards/b/standings/\0/around?above=2\nh\n\n\n\n@"
     assert (one.colon, other.colon) == (True, False)
     assert one.path == "/v1/boards/b/standings/steam:7@eu/around"
+
+
+@pytest.mark.parametrize(
+    ("query", "key", "offset"),
+    [
+        ("offset=7", "offset=\0", 7),
+        ("limit=9&offset=999999999&window=day", "limit=9&offset=\0&window=day", 999_999_999),
+        ("offset=1&offset=2", "offset=\0&offset=2", 1),
+        ("offset=0", "offset=0", 0),
+        ("offset=07", "offset=07", 0),
+        ("offset=1000000000", "offset=1000000000", 0),
+        ("offset=", "offset=", 0),
+        ("offset=-1", "offset=-1", 0),
+        ("offset=1x", "offset=1x", 0),
+        ("Offset=1", "Offset=1", 0),
+        ("xoffset=1", "xoffset=1", 0),
+        ("", "", 0),
+    ],
+)
+def test_offset_is_cut_out_of_the_key(parse: Any, query: str, key: str, offset: int) -> None:
+    one = parse(head(f"/v1/boards/b/standings?{query}"))
+    assert one.key == f"GET /v1/boards/b/standings?{key}\nh\n\n\n\n@".encode()
+    assert (one.offset, one.query, one.word) == (offset, query, None)
+
+
+def test_offset_beside_a_word_stays_in_the_key(parse: Any) -> None:
+    one = parse(head("/v1/boards/b/standings/ann?offset=7"))
+    assert (one.offset, one.word) == (0, "ann")
+    assert one.key == b"GET /v1/boards/b/standings/\0?offset=7\nh\n\n\n\n@"
 
 
 def test_headers_that_no_handler_reads_leave_the_key_alone(parse: Any) -> None:
@@ -122,7 +151,8 @@ def test_skipped_headers_may_come_twice(parse: Any) -> None:
 
 PIECES = [
     b"GET", b"POST", b"HEAD", b" ", b"/", b"/v1/boards/", b"/standings/", b"ann", b"a:b", b"%3A",
-    b"%C3%A9", b"%", b"%ff", b"?", b"limit=1", b"HTTP/1.1", b"\r\n", b"\r", b"\n", b":", b": ",
+    b"%C3%A9", b"%", b"%ff", b"?", b"limit=1", b"offset=", b"&offset=", b"?offset=1", b"27",
+    b"HTTP/1.1", b"\r\n", b"\r", b"\n", b":", b": ",
     b"Host", b"host: h", b"Accept: a;b", b"Accept-Encoding: gzip", b"Content-Length: 3",
     b"content-length", b"0", b"Connection: Keep-Alive", b"connection: close", b"Origin: o",
     b"Authorization: Bearer x", b"X-Forwarded-For: 1.2.3.4", b"Forwarded: a", b"TE: x", b"x: y",
@@ -134,6 +164,7 @@ GOOD = [
     head(
         "/v1/boards/b/scores", "Content-Length: 2", "Content-Type: application/json", method="POST"
     ),
+    head("/v1/boards/b/standings?limit=9&offset=1234567"),
     head("/v1/boards/b/standings?limit=9", "Accept: */*;q=1", "Authorization: Bearer k"),
     head("/v1/boards/b/standings/a:b%40/around", "X-Forwarded-For: 1.2.3.4, 5.6.7.8", "A: b"),
 ]

@@ -92,6 +92,30 @@ def test_any_form_is_filled_in_as_the_plain_one(
 
 
 @EACH_TIME_ALIKE
+@given(filled(), st.lists(st.integers(0, ROWS - 1), max_size=2 * ROWS))
+def test_some_rows_are_filled_in_as_the_plain_ones(
+    what: tuple[list[Any], list[Any]], rows: list[int]
+) -> None:
+    parts, columns = what
+    native, judge = _native.Form(parts), pure_python.Form(parts)
+    assert native.fill_rows(columns, rows) == judge.fill_rows(columns, rows)
+
+
+@pytest.mark.parametrize("form", [_native.Form, pure_python.Form])
+def test_rows_are_counted_by_their_order_and_begin_at_0(form: type) -> None:
+    count = form(
+        [Placeholder(PlaceholderKind.COUNT, 0), b":", Placeholder(PlaceholderKind.NUMBER, 1)]
+    )
+    columns = 1, [10, 11, 12]
+    assert count.fill_rows(columns, [2, 0, 2]) == b"1:12,2:10,3:12"
+    assert count.fill_rows(columns, []) == b""
+    with pytest.raises(ValueError, match="from 0"):
+        count.fill_rows(columns, [0, -1])
+    with pytest.raises(IndexError):
+        count.fill_rows(columns, [3])
+
+
+@EACH_TIME_ALIKE
 @given(filled())
 def test_one_value_for_each_column_is_one_row(what: tuple[list[Any], list[Any]]) -> None:
     parts, columns = what
