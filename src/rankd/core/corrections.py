@@ -36,35 +36,43 @@ class Retraction(NamedTuple):
 
     def concerns(self, board: str, player: str) -> bool:
         """Whether it may select submissions of a player to a board."""
-        return self.fact.board in (None, board) and self.fact.player in (None, player)
+        return self.fact.board in (None, board) and self.fact.names(player)
 
 
 class RetractionFilter:
     """Tells which submissions to a board the retractions in force select, in O(1) for most."""
 
     def __init__(self, retractions: Iterable[Retraction], board: str) -> None:
-        self._positions: set[Position] = set()
+        self._by_position: dict[Position, list[Retraction]] = {}
         self._by_player: dict[str, list[Retraction]] = {}
         self._others: list[Retraction] = []
         for one in retractions:
-            if not one.in_force or one.fact.board not in (None, board):
-                continue
-            if one.fact.positions:
-                self._positions.update(one.fact.positions)
-            elif one.fact.player is not None:
-                self._by_player.setdefault(one.fact.player, []).append(one)
-            else:
-                self._others.append(one)
+            if one.in_force and one.fact.board in (None, board):
+                self._add(one)
+
+    def _add(self, one: Retraction) -> None:
+        fact = one.fact
+        if fact.is_broad:
+            self._others.append(one)
+        elif fact.positions:
+            for position in fact.positions:
+                self._by_position.setdefault(position, []).append(one)
+        else:
+            for player in fact.players or (fact.player,):
+                assert player is not None
+                self._by_player.setdefault(player, []).append(one)
 
     def selects(self, recorded: Recorded) -> bool:
         """Whether a submission counts no more."""
-        if recorded.position in self._positions:
-            return True
         player: str = recorded.fact.player  # type: ignore[attr-defined]
-        for one in (*self._by_player.get(player, ()), *self._others):
-            if recorded.position < one.position and one.fact.selects(recorded):
-                return True
-        return False
+        several = (
+            *self._by_position.get(recorded.position, ()),
+            *self._by_player.get(player, ()),
+            *self._others,
+        )
+        return any(
+            recorded.position < one.position and one.fact.selects(recorded) for one in several
+        )
 
 
 class PositionLog:

@@ -38,7 +38,13 @@ from rankd.errors import (
     UnknownReview,
     UnknownSubmission,
 )
-from rankd.model.correction import Selection, read_adjustment, read_selection, read_state
+from rankd.model.correction import (
+    RETRACTED_PLAYERS_MAX,
+    Selection,
+    read_adjustment,
+    read_selection,
+    read_state,
+)
 from rankd.model.facts import (
     Edition,
     Fact,
@@ -69,6 +75,8 @@ DRAFT_BEHIND_MAX, DRAFT_PASSES_MAX = 1_000, 50
 CHANGES_SHOWN_MAX = 100
 """Changed entries that an answer lists; of the others it tells how many there are."""
 
+
+ONE_BOARD = "is of one board: name the board"
 
 T = TypeVar("T")
 
@@ -202,14 +210,18 @@ class Corrector:
     ) -> CorrectionEffect:
         """Have submissions count no more, on a board or on all; return the effect.
 
-        ``body`` selects them by position, key, player, build, or a range of time; all conditions
-        must hold. Raises InvalidRequest, UnknownSubmission.
+        ``body`` selects them by position, key, player, build, a range of time, or by the players
+        whose entries in a window lie in a range of scores; all conditions must hold. Raises
+        InvalidRequest, UnknownSubmission and, for a range of scores, InvalidPage.
         """
         selection, reason = read_selection(body), read_reason(body.get("reason"))
         if name is not None:
             await self._page(name)
         fact = await self._selecting(name, selection, actor, reason)
-        if fact.player is None and not fact.positions:
+        if selection.has_range:
+            compute = partial(self._range_retraction, fact, selection)
+            return await self._own(self._correct(compute, dry_run=dry_run))
+        if fact.is_broad:
             head = self._writer.projector.checkpoint
             selected = await scan(self._ledger, self._state, fact, through=head, tell=tell)
             if selected.are_many:
@@ -222,9 +234,11 @@ class Corrector:
     ) -> ScoresRetracted:
         """Return the fact of a retraction: keys and times as positions."""
         positions, player = selection.positions, selection.player
+        if name is None and selection.has_range:
+            raise InvalidRequest([FieldError("score_min", ONE_BOARD)])
         if selection.key is not None:
             if name is None:
-                raise InvalidRequest([FieldError("key", "is of one board: name the board")])
+                raise InvalidRequest([FieldError("key", ONE_BOARD)])
             use = await self._ledger.first_use(board=name, key=selection.key)
             if use is None or (positions and use.position not in positions):
                 raise UnknownSubmission(board=name, named=f"key {selection.key!r}")
@@ -236,7 +250,8 @@ class Corrector:
             first = await self._position_at(selection.since)
         if selection.until is not None:
             last = Position(await self._position_at(selection.until) - 1)
-        return ScoresRetracted(name, player, positions, selection.build, first, last, actor, reason)
+        given = positions, selection.build, first, last, actor, reason
+        return ScoresRetracted(name, player, *given, players=selection.players)
 
     async def _player_at(
         self, name: str | None, position: Position, player: str | None, alone: bool
@@ -272,7 +287,7 @@ class Corrector:
     ) -> CorrectionEffect:
         """Take a retraction back; return the effect. Raises UnknownRetraction."""
         known = self._state.retractions.get(position)
-        if known is not None and known.in_force and not (known.fact.player or known.fact.positions):
+        if known is not None and known.in_force and known.fact.is_broad:
             until = Position(position - 1)
             selected = await scan(
                 self._ledger, self._state, known.fact, through=until, undone=known, tell=tell
@@ -416,6 +431,24 @@ class Corrector:
                 changed += history.changes()
         recorded = msgspec.structs.replace(fact, editions=_editions(changed))
         return _Computed(recorded if count else None, count, players, changed)
+
+    async def _range_retraction(self, fact: ScoresRetracted, selection: Selection) -> _Computed:
+        """Compute a retraction of the players whose entries lie in a range of scores now."""
+        assert fact.board is not None
+        page = await self._reader.page(
+            fact.board,
+            window=selection.window,
+            score_min=selection.score_min,
+            score_max=selection.score_max,
+            limit=RETRACTED_PLAYERS_MAX,
+        )
+        if (page.in_range or 0) > RETRACTED_PLAYERS_MAX:
+            message = f"has {page.in_range:,} players; at most {RETRACTED_PLAYERS_MAX:,} at once"
+            raise InvalidRequest([FieldError("score_min", f"and score_max: the range {message}")])
+        players = tuple(sorted(page.players))
+        if not players:
+            return _Computed(None, 0, 0, [])
+        return await self._retraction(msgspec.structs.replace(fact, players=players))
 
     async def _undoing(
         self, board: str | None, position: Position, actor: str | None, reason: str | None

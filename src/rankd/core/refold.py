@@ -8,7 +8,7 @@ from the index. The earlier entries of a closed window are kept beside it as an 
 - ``Ranking.added(n)`` the players that had none in it, and have one in the next.
 """
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
@@ -55,17 +55,28 @@ async def selected_players(
         for position in fact.positions:
             note(await ledger.read(after=Position(position - 1), limit=1))
         return found
-    if fact.player is not None and fact.board is not None:
-        return {(fact.board, fact.player): None}
+    named = fact.players or ((fact.player,) if fact.player is not None else ())
+    if named and fact.board is not None:
+        return {(fact.board, player): None for player in named}
+    for player in named or (None,):
+        async for some in _facts_between(ledger, fact, player, before):
+            note(some)
+    return found
+
+
+async def _facts_between(
+    ledger: LedgerReader, fact: ScoresRetracted, player: str | None, before: Position
+) -> AsyncIterator[Sequence[Recorded]]:
+    """Yield the facts in the range of a retraction, in parts: a player's, or all of them."""
     after = Position((fact.first or 1) - 1)
     until = before if fact.last is None else min(before, Position(fact.last + 1))
     while after < until - 1:
-        if fact.player is None:
+        if player is None:
             some = await ledger.read(after=after, limit=min(FACTS_TOGETHER, until - 1 - after))
         else:
             some = await ledger.facts_of(
                 board=None,
-                player=fact.player,
+                player=player,
                 after=after,
                 before=until,
                 limit=FACTS_TOGETHER,
@@ -73,9 +84,8 @@ async def selected_players(
             )
         if not some:
             break
-        note(some)
+        yield some
         after = some[-1].position
-    return found
 
 
 async def refold_player(
@@ -181,16 +191,12 @@ async def _holding(
 
 
 async def _retract(fold: Fold, begun: MoveBatch, fact: ScoresRetracted, recorded: Recorded) -> None:
-    beside = _may_be_many(fact) and await fold.retract_beside(begun, recorded)
+    beside = fact.is_broad and await fold.retract_beside(begun, recorded)
     fold.note(recorded)
     if beside:
         return
     selected = await selected_players(fold.ledger, fact, before=recorded.position)
     await _refold(fold, begun, selected, recorded, fact.editions)
-
-
-def _may_be_many(fact: ScoresRetracted) -> bool:
-    return fact.player is None and not fact.positions
 
 
 async def _undo_retraction(
@@ -200,7 +206,7 @@ async def _undo_retraction(
     if known is None or not known.in_force:
         fold.note(recorded)
         return
-    beside = _may_be_many(known.fact) and await fold.retract_beside(begun, recorded)
+    beside = known.fact.is_broad and await fold.retract_beside(begun, recorded)
     fold.note(recorded)
     if beside:
         return

@@ -22,12 +22,22 @@ from rankd.model.window import Instant
 RETRACTED_POSITIONS_MAX = 1_000
 """Positions that one retraction names. For more there are players, builds and times."""
 
+RETRACTED_PLAYERS_MAX = 1_000
+"""Players that one retraction names, or that a range of scores may have."""
+
 STATE_BOARDS_MAX = 100
 """Boards that one state of a player names."""
 
+WINDOW_BYTES_MAX = 256
+"""Of a window's name or id."""
+
 _ADJUSTED = frozenset({"player", "score", "delta", "columns", "key", "metadata", "reason", "board"})
-_SELECTED = frozenset({"position", "positions", "key", "player", "build", "since", "until"})
-_ABOUT = frozenset({"reason", "dry_run"})
+_SELECTED = (
+    *("position", "positions", "key", "player", "players", "build", "since", "until"),
+    *("score_min", "score_max"),
+)
+_ABOUT = ("reason", "window")
+_NAMED = ("position", "positions", "key", "player", "players")
 
 
 def read_adjustment(
@@ -67,14 +77,25 @@ class Selection(NamedTuple):
     build: str | None = None
     since: Instant | None = None
     until: Instant | None = None
+    players: tuple[str, ...] = ()
+    score_min: object = None
+    score_max: object = None
+    """Bounds of the entries whose players are meant, read by the terms of their window."""
+    window: str | None = None
+    """The window of these entries; the first of the board if absent."""
+
+    @property
+    def has_range(self) -> bool:
+        """Whether it has a range of scores."""
+        return self.score_min is not None or self.score_max is not None
 
 
 def read_selection(body: Mapping[str, object]) -> Selection:
     """Return the conditions of a request. Raises InvalidRequest, also where there is none."""
     errors = [
-        FieldError(shown_name(name), f"is unknown; known are {', '.join(sorted(_SELECTED))}")
+        FieldError(shown_name(name), f"is unknown; known are {', '.join(_SELECTED + _ABOUT)}")
         for name in body
-        if name not in _SELECTED | _ABOUT
+        if name not in _SELECTED + _ABOUT
     ]
     selection = Selection(
         _positions(body, errors),
@@ -83,12 +104,44 @@ def read_selection(body: Mapping[str, object]) -> Selection:
         _text(body, "build", BUILD_BYTES_MAX, errors),
         _time(body, "since", errors),
         _time(body, "until", errors),
+        _players(body, errors),
+        body.get("score_min"),
+        body.get("score_max"),
+        _text(body, "window", WINDOW_BYTES_MAX, errors),
     )
-    if not errors and selection == Selection():
-        errors.append(FieldError("", f"must have one of {', '.join(sorted(_SELECTED))}"))
+    errors += _contradictions(body, selection)
+    if not errors and selection._replace(window=None) == Selection():
+        errors.append(FieldError("", f"must have one of {', '.join(_SELECTED)}"))
     if errors:
         raise InvalidRequest(errors)
     return selection
+
+
+def _contradictions(body: Mapping[str, object], selection: Selection) -> list[FieldError]:
+    errors = []
+    if selection.has_range:
+        named = [name for name in _NAMED if body.get(name) is not None]
+        errors += [FieldError(name, "cannot be combined with a range of scores") for name in named]
+    elif selection.window is not None:
+        errors.append(FieldError("window", "is that of score_min and score_max"))
+    if selection.player is not None and selection.players:
+        errors.append(FieldError("players", "cannot be combined with player"))
+    return errors
+
+
+def _players(body: Mapping[str, object], errors: list[FieldError]) -> tuple[str, ...]:
+    given = body.get("players")
+    if given is None:
+        return ()
+    if (
+        isinstance(given, list | tuple)
+        and 0 < len(given) <= RETRACTED_PLAYERS_MAX
+        and all(map(valid_player, given))
+    ):
+        return tuple(sorted(set(given)))
+    most = f"1 to {RETRACTED_PLAYERS_MAX:,} ids of players"
+    errors.append(FieldError("players", f"must be {most}"))
+    return ()
 
 
 def _positions(body: Mapping[str, object], errors: list[FieldError]) -> tuple[Position, ...]:

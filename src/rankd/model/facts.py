@@ -259,6 +259,18 @@ class ScoresRetracted(Fact, frozen=True):
     reason: str | None = None
     editions: tuple[Edition, ...] = ()
     """The closed windows that it changes."""
+    players: tuple[str, ...] = ()
+    """Several players, in order; ``player`` is absent then."""
+
+    @property
+    def is_broad(self) -> bool:
+        """Whether it may concern any player: it names neither players nor positions."""
+        return self.player is None and not self.players and not self.positions
+
+    def names(self, player: str) -> bool:
+        """Whether submissions of a player may be among those retracted."""
+        named = self.player is None or player == self.player
+        return named and (not self.players or player in self.players)
 
     def selects(self, recorded: "Recorded") -> bool:
         """Whether a submission before this fact is one of those retracted."""
@@ -266,7 +278,7 @@ class ScoresRetracted(Fact, frozen=True):
         return (
             isinstance(fact, ScoreSubmitted)
             and (self.board is None or fact.board == self.board)
-            and (self.player is None or fact.player == self.player)
+            and self.names(fact.player)
             and (not self.positions or position in self.positions)
             and (self.build is None or fact.build == self.build)
             and (self.first is None or self.first <= position)

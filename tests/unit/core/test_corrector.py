@@ -9,10 +9,17 @@ from tests.unit.core.doubles import DAY, NOON, SetClock, engine
 
 from rankd.adapters.memory.ledger import MemoryLedger
 from rankd.adapters.sqlite.ledger import SQLiteLedger
-from rankd.core import mass_retraction
+from rankd.core import corrector, mass_retraction
+from rankd.core.corrections import Retraction, RetractionFilter
 from rankd.core.engine import Engine
-from rankd.errors import InvalidRequest, PlayerBanned, UnknownRetraction, UnknownSubmission
-from rankd.model.facts import Position, ScoreSubmitted
+from rankd.errors import (
+    InvalidPage,
+    InvalidRequest,
+    PlayerBanned,
+    UnknownRetraction,
+    UnknownSubmission,
+)
+from rankd.model.facts import Position, ScoresRetracted, ScoreSubmitted
 from rankd.model.standing import Rank
 
 pytestmark = pytest.mark.anyio
@@ -239,3 +246,62 @@ async def test_a_redefinition_folds_what_counts(rankd: Engine) -> None:
     assert await scores(rankd) == {"cyd": 65, "bob": 50, "ann": 10}
     async for _ in rankd.verify():
         pass
+
+
+async def test_a_condition_beside_a_position_holds_also_in_a_redefinition(rankd: Engine) -> None:
+    await rankd.define("b", BEST)
+    item = {"player": "ann", "score": 10, "build": "good"}
+    (good,) = await rankd.submit("b", [item])
+    selecting = {"position": good.position, "build": "bad"}
+    assert (await rankd.corrections.retract("b", selecting)).position is None
+    retraction = Retraction(Position(99), ScoresRetracted("b", None, (good.position,), "bad"))
+    (recorded,) = await rankd._ledger.read(after=Position(good.position - 1), limit=1)
+    assert not RetractionFilter([retraction], "b").selects(recorded)
+
+
+async def test_several_players_are_retracted_by_name_on_one_board_and_on_all(
+    rankd: Engine,
+) -> None:
+    for board in ("b", "c"):
+        await rankd.define(board, {**BEST, "rule": "sum"})
+        for player in ("ann", "bob", "cyd"):
+            await rankd.submit(board, [{"player": player, "score": 1}])
+    effect = await rankd.corrections.retract("b", {"players": ["bob", "ann", "eve"]})
+    assert (effect.submissions, effect.players) == (2, 2)
+    assert await scores(rankd) == {"cyd": 1}
+    everywhere = await rankd.corrections.retract(None, {"players": ["bob", "cyd"]})
+    assert (everywhere.submissions, everywhere.players) == (3, 3)
+    assert await scores(rankd, "c") == {"ann": 1}
+    await rankd.redefine("b", {**BEST, "rule": "latest"})
+    assert await scores(rankd) == {}
+    assert everywhere.position is not None
+    await rankd.corrections.undo_retraction(None, everywhere.position)
+    assert (await scores(rankd), await scores(rankd, "c")) == (
+        {"cyd": 1},
+        {"ann": 1, "bob": 1, "cyd": 1},
+    )
+    async for _ in rankd.verify():
+        pass
+
+
+async def test_a_range_of_scores_selects_the_players_whose_entries_lie_in_it(
+    rankd: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await rankd.define("b", BEST)
+    for player, score in (("ann", 10), ("bob", 20), ("cyd", 30), ("bob", 5), ("dee", 99)):
+        await submit(rankd, player, score)
+    effect = await rankd.corrections.retract("b", {"score_min": 20, "score_max": 30}, dry_run=True)
+    assert (effect.submissions, effect.players) == (3, 2)
+    assert await scores(rankd) == {"dee": 99, "cyd": 30, "bob": 20, "ann": 10}
+    await rankd.corrections.retract("b", {"score_min": 20, "score_max": 30, "window": "daily"})
+    assert await scores(rankd) == {"dee": 99, "ann": 10}
+    nothing = await rankd.corrections.retract("b", {"score_min": 20, "score_max": 30})
+    assert (nothing.position, nothing.submissions) == (None, 0)
+    with pytest.raises(InvalidPage):
+        await rankd.corrections.retract("b", {"score_min": 30, "score_max": 20})
+    with pytest.raises(InvalidRequest):
+        await rankd.corrections.retract(None, {"score_max": 20})
+    monkeypatch.setattr(corrector, "RETRACTED_PLAYERS_MAX", 1)
+    with pytest.raises(InvalidRequest):
+        await rankd.corrections.retract("b", {"score_max": 100})
+    assert await scores(rankd) == {"dee": 99, "ann": 10}

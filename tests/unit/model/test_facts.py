@@ -246,8 +246,8 @@ GOLDEN: list[tuple[str, str, Fact]] = [
     (
         "scores_retracted.1",
         (
-            "99a6676c6f62616ca37034329207cd012ca5312e322e3305cd0190a561646d696ea7636865617465"
-            "649192a6676c6f62616cb06461696c793a323032362d31312d3134"
+            "9aa6676c6f62616ca37034329207cd012ca5312e322e3305cd0190a561646d696ea7636865617465"
+            "649192a6676c6f62616cb06461696c793a323032362d31312d313490"
         ),
         ScoresRetracted(
             "global",
@@ -263,7 +263,7 @@ GOLDEN: list[tuple[str, str, Fact]] = [
     ),
     (
         "scores_retracted.1",
-        "99c0c090a5312e322e33c0c0c0c090",
+        "9ac0c090a5312e322e33c0c0c0c09090",
         ScoresRetracted(build="1.2.3"),
     ),
     (
