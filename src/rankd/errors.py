@@ -17,6 +17,7 @@ RankdError
 │   ├── UnknownSubmission
 │   ├── UnknownRetraction
 │   ├── UnknownReview
+│   ├── UnknownOperation
 │   ├── SubmissionRejected
 │   ├── SubmissionKeyReused
 │   ├── BoardDiffers
@@ -256,6 +257,16 @@ class UnknownReview(Refused):
 
     def __init__(self, id: str) -> None:
         super().__init__(f"there is no review {id[:64]!r}")
+        self.id = id
+
+
+class UnknownOperation(Refused):
+    """No operation of this id is remembered by this node."""
+
+    code = "unknown_operation"
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"there is no operation {id[:64]!r} here")
         self.id = id
 
 

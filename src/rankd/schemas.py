@@ -313,7 +313,7 @@ class Preview(Struct):
     """
 
 
-class Profile(Struct):
+class Profile(OptionalFields):
     """A player's name, attributes and friends."""
 
     player: str
@@ -323,6 +323,13 @@ class Profile(Struct):
     as_of: int
     exactness: str = "exact"
     stale: bool = False
+    state: str | UnsetType = UNSET
+    """``active``, ``banned``, ``hidden`` or ``shadowed``; shown with the
+    scope ``moderate`` only, as the next two."""
+    reason: str | UnsetType | None = UNSET
+    """That of the newest state."""
+    states: list["PlayerStateItem"] | UnsetType = UNSET
+    """All states, the newest last; on each board the newest that covers it holds."""
 
 
 class PlayerItem(Struct, gc=False):
@@ -339,6 +346,87 @@ class Players(Read, gc=False, kw_only=True):
     players: list[PlayerItem]
     next_after: str | None
     """Pass it as ``after`` for the next page; null at the end."""
+
+
+class ChangedStanding(OptionalFields):
+    """An entry before and after a correction."""
+
+    board: str
+    player: str
+    window: str
+    """The id of the window."""
+    score: Score | None
+    """Null if the player has no entry there any more."""
+    previous_score: Score | None
+    rank: int | None
+    """Null also if the ranks cannot be read now, and for a player that is hidden."""
+    previous_rank: int | None
+    columns: dict[str, Score] | UnsetType = UNSET
+    previous_columns: dict[str, Score] | UnsetType = UNSET
+
+
+class CorrectionResult(Struct):
+    """The effect of a retraction, of its undoing, or of a dry run of one."""
+
+    position: int | None
+    """Where it is recorded; null for a dry run, and if there was nothing to do."""
+    dry_run: bool
+    submissions: int
+    """How many submissions it concerns."""
+    players: int
+    changes: list[ChangedStanding]
+    """The first hundred entries that change."""
+    more: int
+    """How many other entries change."""
+
+
+class RunningOperation(Struct):
+    """A request that is under way, and its progress."""
+
+    operation: str
+    """Its id, for ``POST /v1/operations/{operation}:wait``."""
+    state: str
+    """``running``; once it is done, its response is there instead."""
+    stage: str
+    done: int
+    total: int
+    """0 while it is unknown."""
+    unit: str
+
+
+class MetadataBody(Struct):
+    """The metadata that a player's entries in the open windows have now."""
+
+    board: str
+    player: str
+    metadata: Any
+    position: int
+
+
+class PlayerStateItem(Struct):
+    """A state of a player, on some boards or on all."""
+
+    state: str
+    """``active``, ``banned``, ``hidden`` or ``shadowed``."""
+    reason: str | None
+    boards: list[str] | None
+    """Null for every board."""
+    until: str | None
+    """When it ends by itself."""
+    actor: str | None
+    since: int
+    """The position of its fact."""
+
+
+class PlayerStateBody(Struct):
+    """The state that a request has set, and all states of the player."""
+
+    player: str
+    state: str
+    reason: str | None
+    position: int
+    states: list[PlayerStateItem]
+    """The newest last: on each board the newest that covers it holds."""
 
 
 class Done(Struct):

@@ -82,6 +82,30 @@ ROWS: dict[str, Row] = {
     "get_player": Row("read", _PLAYER, player=True),
     "erase_player": Row("moderate", _PLAYER),
     "put_friends": Row("submit", f"{_PLAYER}/friends", {"friends": ["p2"]}),
+    "adjust_score": _on_board(
+        f"{_BOARD}/adjustments", {"player": "p1", "delta": 1}, "moderate", player=False
+    ),
+    "retract_scores": _on_board(
+        f"{_BOARD}/retractions?dry_run=true", {"player": "p1"}, "moderate", player=False
+    ),
+    "retract_everywhere": Row("moderate", "/v1/retractions?dry_run=true", {"player": "p1"}),
+    "undo_retraction": _on_board(
+        f"{_BOARD}/retractions/{{retraction}}?dry_run=true", scope="moderate", player=False
+    ),
+    "undo_retraction_everywhere": Row("moderate", "/v1/retractions/{retraction}?dry_run=true"),
+    "wait_operation": _on_board(
+        "/v1/operations/{operation}:wait?seconds=5", None, "moderate", player=False
+    ),
+    "patch_standing": _on_board(
+        f"{_BOARD}/standings/p1", {"metadata": {"car": "red"}}, "moderate", player=False
+    ),
+    "remove_player": _on_board(
+        f"{_BOARD}/standings/p1?dry_run=true", None, "moderate", player=False
+    ),
+    "ban_player": _on_board("/v1/players/p9:ban", {"boards": ["global"]}, "moderate", player=False),
+    "hide_player": Row("moderate", "/v1/players/p9:hide", {"reason": "a bot"}),
+    "shadow_player": Row("moderate", "/v1/players/p9:shadow", {}),
+    "restore_player": Row("moderate", "/v1/players/p9:restore"),
     "list_facts": Row("admin", "/v1/facts"),
     "create_key": Row("admin", "/v1/keys", {"scopes": ["read"]}, success=201),
     "list_keys": Row("admin", "/v1/keys"),
@@ -166,20 +190,33 @@ async def askers(service: Whole, admin: str) -> list[Asker]:
     ]
 
 
-async def prepare(service: Whole, admin: str) -> str:
-    """Put in order what the request before may have undone; return the id of a spare key."""
+NO_NAMES = dict.fromkeys(("spare", "retraction", "operation"), "x")
+
+
+async def prepare(service: Whole, admin: str) -> dict[str, str]:
+    """Put in order what the request before may have undone.
+
+    Return the id of a spare key, the position of a retraction, and the id of an operation.
+    """
     await service.told("PUT", "/v1/boards/global", {"writes": "client"}, key=admin)
     await service.told("PUT", "/v1/players/p1", {"name": "Ada"}, key=admin)
     await service.told("POST", "/v1/boards/global/scores", SCORE, key=admin)
-    spare: str = (await service.new_key("read", key=admin))["id"]
-    return spare
+    await service.told("POST", "/v1/boards/global/scores", {**SCORE, "player": "p2"}, key=admin)
+    spare = (await service.new_key("read", key=admin))["id"]
+    retracting = "/v1/boards/global/retractions"
+    retracted = await service.told("POST", retracting, {"player": "p2"}, key=admin)
+    asked = await service.ask(
+        "POST", f"{retracting}?dry_run=true", {"player": "p1"}, key=admin, prefer="respond-async"
+    )
+    operation = asked.json()["operation"]
+    return {"spare": spare, "retraction": str(retracted["position"]), "operation": operation}
 
 
 async def send(
-    service: Whole, method: str, row: Row, asker: Asker, spare: str
+    service: Whole, method: str, row: Row, asker: Asker, names: dict[str, str]
 ) -> tuple[int, bytes, Any]:
     headers = {} if asker.authorization is None else {"authorization": asker.authorization}
-    path = row.path.format(spare=spare)
+    path = row.path.format(**names)
     answer = await service.ask(method, path, row.body, **headers)
     return answer.status_code, answer.content, answer.headers
 
@@ -213,14 +250,14 @@ def test_only_who_may_gets_in(tag: str) -> None:
 
 async def check_cell(service: Whole, admin: str, operation: str, method: str, asker: Asker) -> None:
     row, cell = ROWS[operation], (operation, asker.name)
-    spare = await prepare(service, admin)
-    status, body, headers = await send(service, method, row, asker, spare)
+    names = await prepare(service, admin)
+    status, body, headers = await send(service, method, row, asker, names)
     assert status == asker.expected(row), (cell, status, body)
     assert (status == 401) == ("www-authenticate" in headers), cell
     if status in (401, 403):
         assert headers["content-type"] == "application/problem+json", cell
     if method == "GET":
-        seen, nothing, _ = await send(service, "HEAD", row, asker, spare)
+        seen, nothing, _ = await send(service, "HEAD", row, asker, names)
         assert (seen, nothing) == (status, b""), cell
 
 
@@ -230,7 +267,8 @@ def test_asking_what_a_path_takes_and_other_methods_need_no_key_and_tell_no_more
             admin = (await service.new_key("admin"))["key"]
             everybody = await askers(service, admin)
             for operation, (path, _, _) in DESCRIBED.items():
-                mine = {method for there, method, _ in DESCRIBED.values() if there == path}
+                same = {path, path.rpartition("}:")[0] + "}"}  # p9:ban is a player's id, too.
+                mine = {method for there, method, _ in DESCRIBED.values() if there in same}
                 takes = mine | {"OPTIONS"} | ({"HEAD"} if "GET" in mine else set())
                 for asker in everybody:
                     if asker.name in ("nobody", "garbage", "read", "admin", "the player"):
@@ -240,11 +278,11 @@ def test_asking_what_a_path_takes_and_other_methods_need_no_key_and_tell_no_more
 
 
 async def check_methods(service: Whole, row: Row, takes: set[str], asker: Asker) -> None:
-    status, body, headers = await send(service, "OPTIONS", row, asker, "x")
+    status, body, headers = await send(service, "OPTIONS", row, asker, NO_NAMES)
     assert (status, body) == (204, b""), (row.path, asker.name)
     assert set(headers["allow"].split(", ")) == takes
     for method in sorted({"PUT", "POST", "DELETE", "PATCH", "GET"} - takes):
-        status, _, headers = await send(service, method, row, asker, "x")
+        status, _, headers = await send(service, method, row, asker, NO_NAMES)
         assert status == 405, (row.path, asker.name, method)
         assert set(headers["allow"].split(", ")) == takes
 

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from rankd.api.auth import Authenticator
 from rankd.api.exposition import WRITER, WorkerFigures
 from rankd.api.messages import Response
+from rankd.api.operations import Operations
 from rankd.core.engine import Engine
 from rankd.core.read_engine import PlayerSearch, ReadEngine
 from rankd.model.window import Instant
@@ -64,6 +65,7 @@ class ServiceContext:
     engine: Engine | None = None
     """The write side; None in a worker, which forwards writes."""
     pages: PageCache = field(default_factory=PageCache)
+    operations: Operations = field(default_factory=Operations)
     search: PlayerSearch = field(init=False)
     public_pages: tuple[str, ...] = ()
     """Boards whose pages any cache may store, even if reading them needs a key."""

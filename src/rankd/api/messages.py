@@ -333,6 +333,11 @@ KINDS: dict[type[RankdError], ProblemKind] = {
         404, "Unknown retraction", "there is no retraction at this position here"
     ),
     errors.UnknownReview: ProblemKind(404, "Unknown review", "there is no review of this id"),
+    errors.UnknownOperation: ProblemKind(
+        404,
+        "Unknown operation",
+        "this node knows no operation of this id: it took none, or was restarted since",
+    ),
     errors.SubmissionRejected: ProblemKind(422, "Submission rejected"),
     errors.SubmissionKeyReused: ProblemKind(
         422, "Key reused", "this key was used on this board for another submission"

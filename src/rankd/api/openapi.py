@@ -38,6 +38,7 @@ TAGS = {
     "scores": "Submitting.",
     "standings": "Ranks and lists.",
     "players": "Names, attributes and friends.",
+    "corrections": "Adjustments, retractions, and states of players.",
     "audit": "The recorded facts and their actors.",
     "keys": "Keys and their scopes.",
     "classic": "The routes of well-known system-design texts, in their words.",
@@ -81,6 +82,13 @@ PATH_SCHEMAS: dict[str, request_schemas.Schema] = {
     "rank": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1, "description": "From 1."},
     "n": {"type": "integer", "minimum": 1, "maximum": PAGE_LIMIT_MAX, "description": "How many."},
     "key": request_schemas.text(64, "The id of a key."),
+    "position": {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 10**18 - 1,
+        "description": "The position of a retraction.",
+    },
+    "operation": request_schemas.text(64, "The id of an operation."),
 }
 
 ANY_PLAYER: request_schemas.Schema = {
@@ -211,7 +219,7 @@ def _operation(route: Route, schemas: Mapping[str, Any]) -> dict[str, Any]:
         described["x-codes"] = codes_of(route)
     if route.body is not None:
         described["requestBody"] = {
-            "required": route.operation != "put_board",
+            "required": route.operation not in request_schemas.OPTIONAL_BODIES,
             "content": {
                 "application/json": {"schema": request_schemas.BY_OPERATION[route.operation]}
             },
@@ -226,7 +234,8 @@ def security_of(route: Route) -> list[dict[str, list[str]]]:
     """Return the accepted credentials: a key, a player's token, or none."""
     if route.scope is None:
         return []
-    if route.scope == "read" or "score" in route.operation or tag_of(route) == "classic":
+    submits = route.scope == "submit" and "score" in route.operation
+    if route.scope == "read" or submits or tag_of(route) == "classic":
         return [{"key": []}, {"player": []}]
     return [{"key": []}]
 

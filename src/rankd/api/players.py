@@ -4,6 +4,7 @@ from typing import Any
 
 from rankd import schemas
 from rankd.api.context import ServiceContext
+from rankd.api.corrections import shown_states
 from rankd.api.messages import Request, Response, decode_body
 from rankd.core.reader import check_players
 from rankd.errors import FieldError, InvalidProfile, UnknownPlayer
@@ -76,12 +77,20 @@ def _item(player: str, known: Profile) -> schemas.PlayerItem:
 
 
 async def get_player(service: ServiceContext, request: Request) -> Response:
-    """Return a player's profile and friends."""
+    """Return a player's profile and friends; with the scope moderate, its state and the reason."""
     service.auth.admit(request, "read")
     state, player = service.rankd.state, request.params["player"]
-    if player not in state.profiles:
+    moderates = service.auth.admission(request, "moderate") is not None
+    states = state.player_states.get(player, ()) if moderates else ()
+    if player not in state.profiles and not states:
         raise UnknownPlayer(player)
-    return Response(schemas.encode(_shown(service, player)))
+    shown = _shown(service, player)
+    if moderates:
+        shown.state, shown.reason = "active", None
+        if states:
+            shown.state, shown.reason = states[-1].state, states[-1].reason
+        shown.states = shown_states(states)
+    return Response(schemas.encode(shown))
 
 
 async def erase_player(service: ServiceContext, request: Request) -> Response:

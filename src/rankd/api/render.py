@@ -40,7 +40,7 @@ BY_ACCEPT: Header = (b"vary", b"accept")
 SCORES = frozenset(
     (
         *("score", "previous_score", "new_score", "delta", "raw_delta"),
-        *("columns", "scores", "raw_scores"),
+        *("columns", "previous_columns", "scores", "raw_scores"),
         *("score_min", "score_max", "gain_per_minute_max"),
     )
 )

@@ -27,6 +27,12 @@ from rankd.model.board import (
     TieBreak,
     Writes,
 )
+from rankd.model.correction import (
+    RETRACTED_PLAYERS_MAX,
+    RETRACTED_POSITIONS_MAX,
+    STATE_BOARDS_MAX,
+    WINDOW_BYTES_MAX,
+)
 from rankd.model.profile import (
     FRIENDS_MAX,
     NAME_BYTES_MAX,
@@ -401,6 +407,95 @@ CLOCK_CORRECTION = fields(
     examples=[{"dry_run": True}],
 )
 
+_REASON = maybe(text(REASON_LENGTH_MAX, "Kept in the audit trail."))
+_TIME = {"type": "string", "format": "date-time"}
+ADJUSTMENT = fields(
+    "A correction of a player's score in every open window.",
+    {
+        "player": PLAYER,
+        "score": maybe(SCORE),
+        "delta": maybe({**SCORE, "description": "Added to the score the player has, 0 if none."}),
+        "columns": _SUBMISSION["columns"],
+        "key": _SUBMISSION["key"],
+        "metadata": _SUBMISSION["metadata"],
+        "reason": _REASON,
+    },
+    ("player",),
+    anyOf=_ONE_OF_THEM,
+    examples=[{"player": "p42", "delta": -50, "reason": "counted twice in the final"}],
+)
+_POSITION: Schema = {"type": "integer", "minimum": 1, "maximum": 2**63 - 1}
+RETRACTION = fields(
+    "The submissions that are to count no more: all conditions that are given must hold.",
+    {
+        "position": maybe({**_POSITION, "description": "That of the submission."}),
+        "positions": maybe(
+            {
+                "type": "array",
+                "items": _POSITION,
+                "minItems": 1,
+                "maxItems": RETRACTED_POSITIONS_MAX,
+                "description": "Those of several submissions.",
+            }
+        ),
+        "key": maybe(text(SUBMISSION_KEY_BYTES_MAX, "The submission key, on one board.")),
+        "player": maybe(PLAYER),
+        "players": maybe(
+            {
+                "type": "array",
+                "items": PLAYER,
+                "minItems": 1,
+                "maxItems": RETRACTED_PLAYERS_MAX,
+                "description": "Several players.",
+            }
+        ),
+        "build": maybe(text(BUILD_BYTES_MAX, "The build of the game.")),
+        "since": maybe({**_TIME, "description": "Recorded at this time or later."}),
+        "until": maybe({**_TIME, "description": "Recorded before this time."}),
+        "score_min": maybe(
+            {
+                **SCORE,
+                "description": "Of the players whose entry in `window` has this score or more, in "
+                f"the first column; {RETRACTED_PLAYERS_MAX} players at most.",
+            }
+        ),
+        "score_max": maybe({**SCORE, "description": "The same: this score or less."}),
+        "window": maybe(text(WINDOW_BYTES_MAX, "That of score_min and score_max.")),
+        "reason": _REASON,
+    },
+    anyOf=[
+        {"required": [name]}
+        for name in (
+            *("position", "positions", "key", "player", "players", "build", "since", "until"),
+            *("score_min", "score_max"),
+        )
+    ],
+    examples=[{"player": "p42", "reason": "a bot"}, {"build": "1.2.3"}, {"position": 123456}],
+)
+METADATA = fields(
+    "The metadata of a player's entries in the open windows; null removes it.",
+    {"metadata": {"description": "Any JSON."}},
+    ("metadata",),
+    examples=[{"metadata": {"car": "red"}}],
+)
+PLAYER_STATE = fields(
+    "The reason of a state of a player, its boards and its end.",
+    {
+        "reason": _REASON,
+        "until": maybe({**_TIME, "description": "When it ends by itself; never if absent."}),
+        "boards": maybe(
+            {
+                "type": "array",
+                "items": BOARD_NAME,
+                "minItems": 1,
+                "maxItems": STATE_BOARDS_MAX,
+                "description": "The boards it is for; all if absent.",
+            }
+        ),
+    },
+    examples=[{"reason": "a bot", "until": "2027-01-01T00:00:00Z"}],
+)
+
 _CLASSIC_ID: Schema = {
     "anyOf": [{"type": "integer", "minimum": SCORE_MIN, "maximum": SCORE_MAX}, PLAYER],
     "description": "Given as a number or as text, and answered so.",
@@ -456,6 +551,14 @@ BY_OPERATION: dict[str, Schema] = {
     "put_friends": ref("PlayerFriends"),
     "create_key": ref("NewKey"),
     "correct_clock": ref("ClockCorrection"),
+    "adjust_score": ref("Adjustment"),
+    "retract_scores": ref("RetractionRequest"),
+    "retract_everywhere": ref("RetractionRequest"),
+    "patch_standing": ref("StandingPatch"),
+    "ban_player": ref("PlayerStateRequest"),
+    "hide_player": ref("PlayerStateRequest"),
+    "shadow_player": ref("PlayerStateRequest"),
+    "restore_player": ref("PlayerStateRequest"),
     "classic_score": ref("ClassicScore"),
     "classic_increment": ref("ClassicScore"),
     "classic_user_score": ref("ClassicScore"),
@@ -463,6 +566,11 @@ BY_OPERATION: dict[str, Schema] = {
     "classic_scores": ref("ClassicScore"),
 }
 """The body of each route that reads one."""
+
+OPTIONAL_BODIES = frozenset(
+    ("put_board", "ban_player", "hide_player", "shadow_player", "restore_player")
+)
+"""Operations that also take no body."""
 
 COMPONENTS: dict[str, Schema] = {
     "BoardDefinition": BOARD_DEFINITION,
@@ -475,5 +583,9 @@ COMPONENTS: dict[str, Schema] = {
     "Lookup": LOOKUP,
     "NewKey": NEW_KEY,
     "ClockCorrection": CLOCK_CORRECTION,
+    "Adjustment": ADJUSTMENT,
+    "RetractionRequest": RETRACTION,
+    "StandingPatch": METADATA,
+    "PlayerStateRequest": PLAYER_STATE,
     "ClassicScore": CLASSIC_SCORE,
 }

@@ -44,9 +44,14 @@ async def submit_score(service: ServiceContext, request: Request) -> Response:
     board = request.params["board"]
     actor = service.auth.admit(request, "submit", board)
     service.auth.count_scores(actor)
-    body = _with_key(decode_body(request, dict[str, Any]), request)
+    body = with_key(decode_body(request, dict[str, Any]), request)
     body = _of_actor(service, actor, board, body)
     (answer,) = await service.writer.submit(board, [body], actor=actor.name)
+    return respond(service, answer, board)
+
+
+def respond(service: ServiceContext, answer: WriteResult, board: str) -> Response:
+    """Return the response of one submission, or raise its error."""
     shown = _shown(service, answer, board)
     if isinstance(shown, RankdError):
         raise shown
@@ -305,7 +310,7 @@ def _parted(body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return (name if isinstance(name, str) else ""), body
 
 
-def _with_key(body: dict[str, Any], request: Request) -> dict[str, Any]:
+def with_key(body: dict[str, Any], request: Request) -> dict[str, Any]:
     """Use the Idempotency-Key header as submission key. Raises InvalidRequest if they differ."""
     shown_key = request.headers.get(b"idempotency-key")
     if shown_key is None:

@@ -5,13 +5,14 @@ for both. No key is needed: access to the folder is full access.
 """
 
 import asyncio
+import math
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 from urllib.parse import unquote
 
 from rankd.api.app import App
-from rankd.api.auth import ANYBODY, Actor, Authenticator
+from rankd.api.auth import ANYBODY, Actor, Authenticator, Permit
 from rankd.api.context import ServiceContext
 from rankd.api.routes import ROUTES
 from rankd.api.routing import Router
@@ -29,6 +30,11 @@ class NoAuthentication(Authenticator):
         """Return the anonymous actor."""
         del request, scope, board
         return ANYBODY
+
+    def admission(self, request: Any, scope: Any, board: str | None = None) -> Permit:
+        """Return a permit of the anonymous actor."""
+        del request, scope, board
+        return Permit(ANYBODY, math.inf)
 
     def check_known(self, request: Any) -> None:
         """Accept any request."""

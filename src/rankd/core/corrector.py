@@ -285,14 +285,19 @@ class Corrector:
         dry_run: bool = False,
         tell: Tell = lambda _: None,
     ) -> CorrectionEffect:
-        """Take a retraction back; return the effect. Raises UnknownRetraction."""
+        """Take a retraction back; return the effect. Raises UnknownRetraction.
+
+        With a board, only one on this board; one on all boards is taken back without.
+        """
         known = self._state.retractions.get(position)
+        if known is not None and name not in (None, known.fact.board):
+            known = None
         if known is not None and known.in_force and known.fact.is_broad:
             until = Position(position - 1)
             selected = await scan(
                 self._ledger, self._state, known.fact, through=until, undone=known, tell=tell
             )
-            if selected.are_many and name in (None, known.fact.board):
+            if selected.are_many:
                 mass = self._mass(known.fact, selected, known)
                 undoing = RetractionUndone(
                     known.fact.board, position, None, actor, read_reason(reason)
@@ -329,7 +334,6 @@ class Corrector:
         """
         check_player(player)
         said = read_state(body, self._writer.now())
-
         fact = PlayerStateSet(player, state, said.boards, said.until, None, actor, said.reason)
         return await self._own(self._put_alone(fact))
 
@@ -455,7 +459,7 @@ class Corrector:
     ) -> _Computed:
         """Compute the undoing of a retraction; a second time there is nothing to record."""
         known = self._state.retractions.get(position)
-        if known is None or (board is not None and known.fact.board not in (None, board)):
+        if known is None or board not in (None, known.fact.board):
             raise UnknownRetraction(board=board, position=position)
         if not known.in_force:
             return _Computed(None, 0, 0, [])
