@@ -19,6 +19,7 @@ RankdError
 │   ├── UnknownReview
 │   ├── UnknownOperation
 │   ├── SubmissionRejected
+│   │   └── RuleBroken
 │   ├── SubmissionKeyReused
 │   ├── BoardDiffers
 │   ├── DropsScores
@@ -279,6 +280,26 @@ class SubmissionRejected(Refused):
         super().__init__(message)
         self.reason = reason
         """The rule, for programs: ``score_overflow``, ``score_out_of_bounds``."""
+
+
+class BrokenRule(NamedTuple):
+    """A rule that a submission broke, in scores, submissions or seconds."""
+
+    rule: str
+    observed: int | Decimal
+    limit: int | Decimal
+    message: str
+
+
+class RuleBroken(SubmissionRejected):
+    """The submission is recorded and never counts: it broke a rule against cheating."""
+
+    code = "rule_broken"
+
+    def __init__(self, *, reasons: tuple[BrokenRule, ...]) -> None:
+        broken = "; ".join(reason.message for reason in reasons)
+        super().__init__(reason=self.code, message=f"the submission breaks a rule: {broken}")
+        self.reasons = reasons
 
 
 class SubmissionKeyReused(Refused):

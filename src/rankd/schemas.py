@@ -199,6 +199,8 @@ class Receipt(OptionalFields, gc=False):
     """True if the key was used before; the rest is then the first response."""
     columns: Mapping[str, Score | None] | UnsetType = UNSET
     """Every column by its name, from the window that also gives ``score`` and ``rank``."""
+    review: str | UnsetType = UNSET
+    """The id of its review, if it is held."""
 
 
 class Batch(Struct, forbid_unknown_fields=True):
@@ -208,11 +210,14 @@ class Batch(Struct, forbid_unknown_fields=True):
     """Objects; each item that is not one is refused in its place."""
 
 
-class WrongField(Struct):
-    """One error in one field."""
+class WrongField(OptionalFields):
+    """One error in one field; for a broken rule also its name, and the numbers compared."""
 
     field: str
     message: str
+    rule: str | UnsetType = UNSET
+    observed: Score | UnsetType = UNSET
+    limit: Score | UnsetType = UNSET
 
 
 class Refusal(OptionalFields):

@@ -339,6 +339,7 @@ KINDS: dict[type[RankdError], ProblemKind] = {
         "this node knows no operation of this id: it took none, or was restarted since",
     ),
     errors.SubmissionRejected: ProblemKind(422, "Submission rejected"),
+    errors.RuleBroken: ProblemKind(422, "Rule broken"),
     errors.SubmissionKeyReused: ProblemKind(
         422, "Key reused", "this key was used on this board for another submission"
     ),
@@ -449,14 +450,19 @@ def reason_of(error: RankdError) -> str | None:
     return error.reason if isinstance(error, errors.Unauthenticated) else None
 
 
-def wrong_fields(error: RankdError) -> tuple[FieldError, ...]:
+def wrong_fields(error: RankdError) -> list[WrongField]:
     """Return the wrong fields of an error, if it concerns fields."""
     if isinstance(error, errors.Invalid):
-        return error.errors
+        return [WrongField(*each) for each in error.errors]
+    if isinstance(error, errors.RuleBroken):
+        return [
+            WrongField("score", message, rule, observed, limit)
+            for rule, observed, limit, message in error.reasons
+        ]
     if isinstance(error, errors.SubmissionRejected):
-        return (FieldError("score", f"does not count: {error}"),)
+        return [WrongField("score", f"does not count: {error}")]
     about = ABOUT.get(type(error))
-    return () if about is None else (about,)
+    return [] if about is None else [WrongField(*about)]
 
 
 def refusal(error: RankdError, *, request_id: str, writes: bool = False) -> Response:
@@ -471,7 +477,7 @@ def refusal(error: RankdError, *, request_id: str, writes: bool = False) -> Resp
         code=code,
         request_id=request_id,
         applied=_applied(error, kind) if writes else None,
-        errors=[WrongField(*wrong) for wrong in wrong_fields(error)] or None,
+        errors=wrong_fields(error) or None,
     )
     return _response(problem, _headers(error, kind))
 

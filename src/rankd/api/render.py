@@ -472,9 +472,10 @@ def projection(what: Projected, board: Board) -> schemas.Projection:
 
 def refusal(error: RankdError) -> schemas.Refusal:
     """Return the refusal of one submission of a batch, worded as for a single submission."""
-    wrong = [schemas.WrongField(*each) for each in wrong_fields(error)]
     applied = getattr(error, "applied", "no")
-    return schemas.Refusal(error.code, detail_of(error), applied, errors=wrong or UNSET)
+    return schemas.Refusal(
+        error.code, detail_of(error), applied, errors=wrong_fields(error) or UNSET
+    )
 
 
 # ---------------------------------------------------------------------------- receipts
@@ -501,18 +502,21 @@ def receipt(outcome: Receipt, board: Board | None = None) -> schemas.Receipt:
         {name: _in_window(outcome, each, board) for name, each in outcome.windows.items()},
         True if outcome.duplicate else UNSET,
         _columns_of(outcome, speaks, board),
+        outcome.review or UNSET,
     )
 
 
 def is_final(outcome: Receipt) -> bool:
     """Whether the verdict is final, not held for review."""
-    return type(outcome.windows) is ReceiptView or outcome.first.verdict != "held"
+    return not outcome.reasons or outcome.verdict != "held"
 
 
 def as_json(outcome: Receipt, boards: Mapping[str, BoardState]) -> bytes:
     """Return a receipt as JSON."""
-    if type(outcome.windows) is not ReceiptView or outcome.decimals or outcome.duplicate:
+    in_columns = type(outcome.windows) is ReceiptView and not outcome.reasons
+    if not in_columns or outcome.decimals or outcome.duplicate:
         return schemas.encode(receipt(outcome, _board_of(outcome, boards)))
+    assert isinstance(outcome.windows, ReceiptView), "its receipt is in columns"
     judged, row = outcome.windows.source
     chunk, place = divmod(row, SHOWN_TOGETHER)
     some = judged.shown.get(chunk)
@@ -524,14 +528,17 @@ def as_json(outcome: Receipt, boards: Mapping[str, BoardState]) -> bytes:
 
 
 def all_as_json(answers: Sequence[WriteResult], boards: Mapping[str, BoardState]) -> bytes | None:
-    """Return many receipts as JSON, joined by commas; None if one is rejected or a duplicate."""
+    """Return many receipts as JSON, joined by commas.
+
+    None if one is rejected, held or a duplicate.
+    """
     if isinstance(answers, WriteResults) and isinstance(answers.receipts, RunReceipts):
         return _run_as_json(answers.receipts, answers.positions)
     runs: list[bytes] = []
     start = 0
     while start < len(answers):
         receipt = answers[start].receipt
-        if receipt is None or receipt.rejected or answers[start].duplicate:
+        if receipt is None or receipt.rejected or receipt.reasons or answers[start].duplicate:
             return None
         if type(receipt.windows) is not ReceiptView or receipt.decimals:
             runs.append(as_json(receipt, boards))
@@ -539,7 +546,7 @@ def all_as_json(answers: Sequence[WriteResult], boards: Mapping[str, BoardState]
             continue
         judged, row = receipt.windows.source
         count = min(len(judged.run.players) - row, len(answers) - start)
-        if judged.rejected() or not _in_a_row(answers, start, judged, row, count):
+        if not judged.all_final or not _in_a_row(answers, start, judged, row, count):
             return None
         runs.append(_form_of(judged).fill(_columns(judged), row, row + count))
         start += count
@@ -547,7 +554,7 @@ def all_as_json(answers: Sequence[WriteResult], boards: Mapping[str, BoardState]
 
 
 def each_as_json(answers: Sequence[WriteResult]) -> list[bytes] | None:
-    """Return each receipt as JSON; None unless all are new, not rejected, and of one run."""
+    """Return each receipt as JSON; None unless all are new and of one run, and none is barred."""
     if not (isinstance(answers, WriteResults) and isinstance(answers.receipts, RunReceipts)):
         return None
     rows = _rows_at(answers.receipts, answers.positions)
@@ -568,7 +575,7 @@ def _run_as_json(receipts: RunReceipts, positions: Sequence[Position]) -> bytes 
 def _rows_at(receipts: RunReceipts, positions: Sequence[Position]) -> range | None:
     """Return the rows of a run at these positions; None if a template cannot render them."""
     judged = receipts.judged
-    if not positions or judged.rejected() or judged.run.board.decimals:
+    if not positions or not judged.all_final or judged.run.board.decimals:
         return None
     try:
         first = receipts.row_of(positions[0])

@@ -39,6 +39,14 @@ from rankd.model.profile import (
     NAME_GRAPHEMES_MAX,
     REASON_LENGTH_MAX,
 )
+from rankd.model.rules import (
+    RULES_MAX,
+    SCORES_SEEN_MAX,
+    SECONDS_BETWEEN_MAX,
+    TIMES_MAX,
+    Consequence,
+    RuleName,
+)
 from rankd.model.standing import TieRule
 from rankd.model.submission import (
     ATTRIBUTE_TEXT_BYTES_MAX,
@@ -234,6 +242,19 @@ COLUMN = fields(
     },
     ("name",),
 )
+_RULE = fields(
+    "A rule against cheating: the number that it observes, its limit, and the consequence.",
+    {
+        "rule": {"enum": [str(one) for one in RuleName]},
+        "then": {"enum": [str(one) for one in Consequence]},
+        "max": maybe(SCORE),
+        "min": maybe({"type": "number", "exclusiveMinimum": 0, "maximum": SECONDS_BETWEEN_MAX}),
+        "times": maybe({"type": "number", "minimum": 1, "maximum": TIMES_MAX}),
+        "quantile": maybe({"type": "number", "minimum": 0.5, "exclusiveMaximum": 1}),
+        "after": maybe({"type": "integer", "minimum": 1, "maximum": SCORES_SEEN_MAX}),
+    },
+    ("rule", "then"),
+)
 BOARD_DEFINITION = fields(
     "The rules of a board. Every field may be left out, or null, which means its default.",
     {
@@ -293,7 +314,14 @@ BOARD_DEFINITION = fields(
                 "description": "Bounds of plausible scores.",
             }
         ),
-        "rules": maybe({"type": "array", "description": "Not supported yet.", "maxItems": 0}),
+        "rules": maybe(
+            {
+                "type": "array",
+                "maxItems": RULES_MAX,
+                "items": _RULE,
+                "description": "Rules against cheating. Rates in `limits` are rules that refuse.",
+            }
+        ),
         "writes": choice(
             Writes,
             "server",

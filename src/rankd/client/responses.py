@@ -10,11 +10,22 @@ import random
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from rankd.client.calls import Call
 from rankd.client.serialization import Problem
-from rankd.errors import Corrupt, FieldError, Invalid, RankdError, Refused, Unavailable
+from rankd.errors import (
+    BrokenRule,
+    Corrupt,
+    FieldError,
+    Invalid,
+    RankdError,
+    Refused,
+    RuleBroken,
+    Unavailable,
+)
 from rankd.http_client import HttpResponse
+from rankd.schemas import Score, WrongField
 
 RETRY_AFTER_SECONDS_MAX = 30.0
 """The longest wait for a Retry-After of the service."""
@@ -152,8 +163,19 @@ def error_of(answer: HttpResponse, call: Call[Any]) -> RankdError:
     error.__dict__.update({name: known.get(name) for name in _fields(kind)})
     if isinstance(error, Invalid):
         error.errors = tuple(FieldError(each.field, each.message) for each in problem.errors or ())
+    if isinstance(error, RuleBroken):
+        error.reasons = tuple(map(_broken_rule, problem.errors or ()))
     applied = problem.applied or ("unknown" if call.writes else None)
     return _tell(error, ServiceError(problem.code, answer.status, problem.request_id, applied))
+
+
+def _broken_rule(wrong: WrongField) -> BrokenRule:
+    numbers = _number(wrong.observed), _number(wrong.limit)
+    return BrokenRule("" if wrong.rule is UNSET else wrong.rule, *numbers, wrong.message)
+
+
+def _number(sent: Score | UnsetType) -> Score:
+    return 0 if sent is UNSET else sent
 
 
 def _fields(kind: type[RankdError]) -> tuple[str, ...]:

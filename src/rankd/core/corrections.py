@@ -1,4 +1,4 @@
-"""The state of corrections: retractions, held and flagged submissions, and states of players.
+"""The state of corrections: retractions, and states of players.
 
 All of it follows from facts alone, so that every process that folds the same ledger has the same.
 """
@@ -6,7 +6,7 @@ All of it follows from facts alone, so that every process that folds the same le
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -18,8 +18,6 @@ from rankd.model.facts import (
     ScoresRetracted,
 )
 from rankd.model.window import Instant
-
-ReviewState = Literal["held", "flagged", "approved", "rejected"]
 
 
 class Retraction(NamedTuple):
@@ -112,36 +110,6 @@ class PositionLog:
     def extend(self, frame: bytes) -> None:
         """Add the positions of a frame."""
         self._positions.frombytes(frame)
-
-
-class Reason(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A rule that a submission broke: the observed value and the limit, in the board's units."""
-
-    rule: str
-    observed: int
-    limit: int
-
-
-class Review(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A submission that a rule held, or flagged, with the reasons and the decision."""
-
-    board: str
-    player: str
-    position: Position
-    at: Instant
-    state: ReviewState
-    reasons: tuple[Reason, ...] = ()
-    scores: tuple[int, ...] | None = None
-    delta: int | None = None
-    was_held: bool = True
-    decided_at: Position | None = None
-    decided_by: str | None = None
-    why: str | None = None
-
-    @property
-    def approved_at(self) -> Position | None:
-        """Where it was approved; None if it was not."""
-        return self.decided_at if self.state == "approved" else None
 
 
 class PlayerState(msgspec.Struct, frozen=True, array_like=True, gc=False):

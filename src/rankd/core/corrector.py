@@ -25,7 +25,7 @@ from rankd.core.player_history import (
 )
 from rankd.core.reader import RankingView, Reader
 from rankd.core.refold import BoardPlayer, recorded_window, selected_players
-from rankd.core.state import BoardState, State, Terms
+from rankd.core.state import BoardState, State, Terms, retraction_of_flagged
 from rankd.core.writer import DefinitionChanged, Writer, WriteResult
 from rankd.errors import (
     FieldError,
@@ -488,25 +488,42 @@ class Corrector:
         self, submission: Position, approved: bool, actor: str | None, reason: str | None
     ) -> _Computed:
         """Compute a decision on a review; only the first is recorded."""
-        review = self._state.reviews.get(submission)
-        if review is None:
-            raise UnknownReview(str(submission))
-        if review.decided_at is not None:
+        board, player = await self._submitted(submission)
+        reviews = self._state.reviews
+        if not reviews.is_open(submission):
             return _Computed(None, 0, 0, [])
-        head = self._writer.projector.checkpoint
         changed: list[_Changed] = []
+        fact = ReviewDecided(board, player, submission, approved, actor, reason)
+        if approved is (submission in reviews.held):
+            alter = self._deciding(fact)
+            history = await self._altered((board, player), alter, self._writer.projector.checkpoint)
+            changed += [] if history is None else history.changes()
+        fact = msgspec.structs.replace(fact, editions=_editions(changed))
+        return _Computed(fact, 1, 1, changed)
+
+    async def _submitted(self, submission: Position) -> BoardPlayer:
+        """Return the board and player of a review. Raises UnknownReview."""
+        reviews = self._state.reviews
+        if (review := reviews.listed.get(submission)) is not None:
+            return review.board, review.player
+        if submission not in reviews.held:
+            raise UnknownReview(str(submission))
+        (recorded,) = await self._ledger.read(after=Position(submission - 1), limit=1)
+        assert is_submission(recorded.fact)
+        return recorded.fact.board, recorded.fact.player
+
+    def _deciding(self, fact: ReviewDecided) -> Alter:
+        """Return how a decision alters the corrections of its player."""
+        coming = Position(self._writer.projector.checkpoint + 1)
 
         def alter(corrections: Corrections) -> Corrections:
-            held = {**corrections.held, submission: Position(head + 1)}
-            return corrections._replace(held=held)
+            if fact.approved:
+                held = {**corrections.held, fact.submission: coming}
+                return corrections._replace(held=held)
+            retraction = Retraction(coming, retraction_of_flagged(fact))
+            return corrections._replace(retractions=[*corrections.retractions, retraction])
 
-        if approved and review.was_held:
-            history = await self._altered((review.board, review.player), alter, head)
-            changed += [] if history is None else history.changes()
-        fact = ReviewDecided(
-            review.board, review.player, submission, approved, actor, reason, _editions(changed)
-        )
-        return _Computed(fact, 1, 1, changed)
+        return alter
 
     # ----------------------------------------------------------------------- recording
 

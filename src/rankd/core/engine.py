@@ -837,21 +837,14 @@ def _unbuilt(definition: object) -> list[FieldError]:
     Ignoring them would mislead.
     """
     given = definition if isinstance(definition, Mapping) else {}
-    found = given.get("limits")
-    limits = found if isinstance(found, Mapping) else {}
     asked = {
         "decay": given.get("decay") is not None,
         "prize": given.get("prize") is True,
-        **{f"limits.{name}": limits.get(name) is not None for name in _UNBUILT_LIMITS},
-        "rules": given.get("rules") not in (None, [], ()),
     }
     errors = [FieldError(name, "is not supported yet") for name, said in asked.items() if said]
     if given.get("writes") == Writes.SIGNED:
         errors.append(FieldError("writes", "signed is not supported yet"))
     return errors
-
-
-_UNBUILT_LIMITS = ("gain_per_minute_max", "submissions_per_minute_max")
 
 
 def _is_about(field: str, unbuilt: Sequence[FieldError]) -> bool:

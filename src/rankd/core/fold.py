@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rankd.core.receipts import JudgedRun, Receipts, RunReceipts, joined
+from rankd.core.reviews import BarredRows, JudgedColumns
 from rankd.core.state import BoardState, OpenedWindow, State, differing, segments_of
 from rankd.model.board import ScoreRule, Scores
 from rankd.model.facts import (
@@ -50,6 +51,7 @@ from rankd.model.facts import (
 )
 from rankd.model.receipt import InWindow, Receipt, VerdictName, is_rejected
 from rankd.model.redefinition import Translation
+from rankd.model.rules import Reason
 from rankd.model.standing import TieRule
 from rankd.model.submission import OVERFLOW, Counted, Held, NotBetter, Rejected, Verdict, judge
 from rankd.ports import (
@@ -93,6 +95,8 @@ class _Judged(NamedTuple):
     fact: ScoreSubmitted
     position: Position
     outcomes: dict[str, _Outcome]
+    reasons: tuple[Reason, ...] = ()
+    """The rules that bar it."""
 
 
 @dataclass(slots=True)
@@ -248,11 +252,23 @@ class Fold:
         """Have plain submissions judged where the entries are."""
         boards = [facts] if _one_board(facts) else _by_board(facts)
         runs = [self._run(some) for some in boards]
+        barred = [self._judge_by_rules(run, some) for run, some in zip(runs, boards, strict=True)]
+        runs = [
+            run if one is None else run._replace(barred=one.barred)
+            for run, one in zip(runs, barred, strict=True)
+        ]
         verdicts = await self._index.judge(runs, after=after, through=facts[-1].position)
         assert verdicts is not None, f"somebody else moved the index past {after}"
         receipts = [
-            RunReceipts(JudgedRun(self._state.boards[run.board.name].windows, run, told))
-            for run, told in zip(runs, verdicts, strict=True)
+            RunReceipts(
+                JudgedRun(
+                    self._state.boards[run.board.name].windows,
+                    run,
+                    told,
+                    {} if one is None else one.reasons,
+                )
+            )
+            for run, told, one in zip(runs, verdicts, barred, strict=True)
         ]
         return joined(receipts)
 
@@ -261,6 +277,12 @@ class Fold:
         page = self._state.boards[submitted[0].board]
         positions = array("Q", [recorded.position for recorded in facts])
         return run_of(page, submitted, positions, self._enter(page, submitted))
+
+    def _judge_by_rules(self, run: Run, facts: Sequence[Recorded]) -> BarredRows | None:
+        width = run.board.width
+        scores = run.scores if width == 1 else run.scores[::width]
+        columns = JudgedColumns(run.players, scores, run.deltas)
+        return self._state.judge_by_rules(self._state.boards[run.board.name], columns, facts)
 
     def _enter(
         self, page: BoardState, submitted: Sequence[ScoreSubmitted]
@@ -502,15 +524,16 @@ class Fold:
         self._state.enter(page, fact.player)
         await self.change_profile(begun, recorded)
         segments = self._state.segments(page, fact.player)
-        barred = None if again else self._state.admit(fact, recorded)
+        barred = None if again else self._state.admit(page, fact, recorded)
         outcomes: dict[str, _Outcome] = {}
         for name, opened in page.windows.items():
             if name in refused:
                 continue
             outcomes[name] = await self._judge(
-                begun, opened, fact, recorded.position, segments, barred
+                begun, opened, fact, recorded.position, segments, barred and barred.verdict
             )
-        begun.judged.append(_Judged(page, fact, recorded.position, outcomes))
+        reasons = () if barred is None else barred.reasons
+        begun.judged.append(_Judged(page, fact, recorded.position, outcomes, reasons))
 
     async def _judge(
         self,
@@ -799,7 +822,13 @@ def _receipt(judged: _Judged, moved: Sequence[Moved]) -> Receipt:
     }
     fact, decimals = judged.fact, judged.page.board.decimals
     return Receipt(
-        fact.board, fact.player, judged.position, decimals, windows, is_rejected(windows)
+        fact.board,
+        fact.player,
+        judged.position,
+        decimals,
+        windows,
+        is_rejected(windows),
+        reasons=judged.reasons,
     )
 
 

@@ -98,7 +98,9 @@ async def scan(  # noqa: PLR0913 - where to look, for what, how far
             selected = recorded.fact
             assert is_submission(selected)
             page = state.boards.get(selected.board)
-            if page is not None and recorded.position >= page.since:
+            if page is None or recorded.position < page.since:
+                continue
+            if state.counts(recorded.position):
                 counter = counters.get(selected.board)
                 if counter is None:
                     counter = counters[selected.board] = _Counter(state, page, undone)

@@ -132,7 +132,6 @@ async def _finals(ledger: LedgerReader, page: BoardState) -> Mapping[Position, b
 def corrections_of(state: State, page: BoardState, facts: FoldedFacts) -> Corrections:
     """Return the corrections that concern a player's submissions to a board."""
     positions = [recorded.position for recorded in facts.facts]
-    reviews = {at: state.reviews[at] for at in positions if at in state.reviews}
     return Corrections(
         [
             retraction
@@ -140,7 +139,7 @@ def corrections_of(state: State, page: BoardState, facts: FoldedFacts) -> Correc
             if retraction.concerns(page.board.name, facts.player)
         ],
         frozenset(at for at in positions if at in state.refused),
-        {at: review.approved_at for at, review in reviews.items() if review.was_held},
+        state.reviews.approvals(positions),
     )
 
 

@@ -21,16 +21,19 @@ from rankd.core.state import BoardState, State
 from rankd.core.steady_clock import clock_problem, steady
 from rankd.core.supervisor import Supervisor
 from rankd.errors import (
+    BrokenRule,
     FieldError,
     IndexBehind,
     InvalidPage,
     Overloaded,
     RankdError,
+    RuleBroken,
     SubmissionRejected,
 )
 from rankd.model.board import FieldChange
 from rankd.model.facts import Position
 from rankd.model.receipt import Receipt
+from rankd.model.rules import Reason
 from rankd.model.standing import PAGE_LIMIT_DEFAULT, PAGE_LIMIT_MAX, Standing
 from rankd.model.window import Instant
 from rankd.ports import Clock, Ranking
@@ -126,6 +129,10 @@ class ReadEngine:
 
         Where no window was open, it tells when the next ones begin.
         """
+        if receipt.reasons:
+            return RuleBroken(
+                reasons=tuple(_broken(one, receipt.decimals) for one in receipt.reasons)
+            )
         why = receipt.first
         message = why.message or ""
         page = self.state.boards.get(receipt.board)
@@ -361,6 +368,10 @@ class Preview(msgspec.Struct, frozen=True):
     """Those that would be folded again."""
     drops: tuple[str, ...] = ()
     """Those with scores that cannot be ranked any more: that has to be agreed to."""
+
+
+def _broken(reason: Reason, decimals: int) -> BrokenRule:
+    return BrokenRule(reason.rule, *reason.shown(decimals), reason.sentence(decimals))
 
 
 NO_CHANGE = Preview((), ())

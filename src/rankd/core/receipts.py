@@ -20,19 +20,24 @@ import msgspec
 from rankd.core.state import OpenedWindow
 from rankd.model.facts import Position
 from rankd.model.receipt import InWindow, Receipt, VerdictName
+from rankd.model.rules import Reason
 from rankd.model.standing import Rank
-from rankd.model.submission import OUT_OF_BOUNDS, OVERFLOW, Rejected
+from rankd.model.submission import IN_REVIEW, OUT_OF_BOUNDS, OVERFLOW, RULE_BROKEN
 from rankd.ports import OUT_OF_BOUNDS as OUT_OF_BOUNDS_SAID
 from rankd.ports import Ledger, Run, StoredReceipt, Verdicts
 from rankd.templates import Form, PlaceholderKind, parts_of, placeholder
 
-_NAMES: tuple[tuple[VerdictName, Rejected | None], ...] = (
-    ("counted", None),
-    ("not_better", None),
-    ("rejected", OUT_OF_BOUNDS),
-    ("rejected", OVERFLOW),
+_NAMES: tuple[tuple[VerdictName, str | None, str | None], ...] = (
+    ("counted", None, None),
+    ("not_better", None, None),
+    ("rejected", OUT_OF_BOUNDS.code, OUT_OF_BOUNDS.message),
+    ("rejected", OVERFLOW.code, OVERFLOW.message),
+    ("held", IN_REVIEW.reason, None),
+    ("rejected", RULE_BROKEN.code, RULE_BROKEN.message),
 )
-VERDICT_NAMES = [name for name, _ in _NAMES]
+_NO_REASONS: Mapping[int, tuple[Reason, ...]] = {}
+_REJECTED = frozenset(number for number, (name, *_) in enumerate(_NAMES) if name == "rejected")
+VERDICT_NAMES = [name for name, *_ in _NAMES]
 """By the numbers in ``Verdicts``."""
 
 ENCODED_TOGETHER = 64
@@ -51,6 +56,7 @@ class JudgedRun:
         "_filled",
         "ids",
         "names",
+        "reasons",
         "run",
         "shown",
         "speaks",
@@ -60,7 +66,11 @@ class JudgedRun:
     )
 
     def __init__(
-        self, windows: Mapping[str, OpenedWindow], run: Run, verdicts: Sequence[Verdicts]
+        self,
+        windows: Mapping[str, OpenedWindow],
+        run: Run,
+        verdicts: Sequence[Verdicts],
+        reasons: Mapping[int, tuple[Reason, ...]] = _NO_REASONS,
     ) -> None:
         self.names = tuple(windows)
         self.speaks = self.names.index("all") if "all" in windows else 0
@@ -71,6 +81,8 @@ class JudgedRun:
             for (name, opened), each in zip(windows.items(), verdicts, strict=True)
         }
         self.run = run
+        self.reasons = reasons
+        """By row, the rules that bar it; of most runs none are."""
         self.verdicts = verdicts
         self.width = run.board.width
         self._filled: dict[int, list[bytes]] = {}
@@ -80,7 +92,7 @@ class JudgedRun:
     def of(self, row: int, name: str) -> InWindow:
         """Return the outcome of a row's submission in a window."""
         id, verdicts = self.windows[name]
-        verdict, rejected = _NAMES[verdicts.verdicts[row]]
+        verdict, code, message = _NAMES[verdicts.verdicts[row]]
         rank, previous = verdicts.ranks[row], verdicts.previous_ranks[row]
         return InWindow(
             id,
@@ -90,8 +102,8 @@ class JudgedRun:
             Rank(rank) if rank else None,
             Rank(previous) if previous else None,
             verdicts.totals[row],
-            None if rejected is None else rejected.code,
-            None if rejected is None else rejected.message,
+            code,
+            message,
         )
 
     def rejected(self) -> Set[int]:
@@ -102,13 +114,17 @@ class JudgedRun:
         return {
             row
             for row, verdict in enumerate(first)
-            if verdict >= OUT_OF_BOUNDS_SAID
-            and all(other[row] >= OUT_OF_BOUNDS_SAID for other in others)
+            if verdict in _REJECTED and all(other[row] in _REJECTED for other in others)
         }
+
+    @property
+    def all_final(self) -> bool:
+        """Whether no row was held or rejected, so that all are answered alike."""
+        return not self.reasons and not self.rejected()
 
     def encoded(self, row: int) -> bytes:
         """Return the bytes to keep a row's receipt by."""
-        if self.width > 1:
+        if self.width > 1 or row in self.reasons:
             return RunReceipts(self)[Position(self.run.positions[row])].encode()
         chunk, place = divmod(row, ENCODED_TOGETHER)
         filled = self._filled.get(chunk)
@@ -173,7 +189,15 @@ class RunReceipts(Mapping[Position, Receipt]):
         row = self.row_of(position)
         windows, player = ReceiptView(self.judged, row), self._players[row]
         rejected = row in self._rejected
-        return Receipt(self._board, player, position, self._decimals, windows, rejected)
+        return Receipt(
+            self._board,
+            player,
+            position,
+            self._decimals,
+            windows,
+            rejected,
+            reasons=self.judged.reasons.get(row, ()),
+        )
 
     def __contains__(self, position: object) -> bool:
         try:
@@ -270,8 +294,8 @@ def _stored_in_window(id: str, first: int) -> list[Any]:
 
 _encode = msgspec.json.encode
 _VERDICTS = [_encode(name) for name in VERDICT_NAMES]
-_CODES = [_encode(None if rejected is None else rejected.code) for _, rejected in _NAMES]
-_MESSAGES = [_encode(None if rejected is None else rejected.message) for _, rejected in _NAMES]
+_CODES = [_encode(code) for _, code, _ in _NAMES]
+_MESSAGES = [_encode(message) for _, _, message in _NAMES]
 
 
 OTHERS_MAX = 131_072

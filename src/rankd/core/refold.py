@@ -217,12 +217,11 @@ async def _undo_retraction(
 async def _decide_review(
     fold: Fold, begun: MoveBatch, fact: ReviewDecided, recorded: Recorded
 ) -> None:
-    review = fold.state.reviews.get(fact.submission)
+    reviews = fold.state.reviews
+    was_open, was_held = reviews.is_open(fact.submission), fact.submission in reviews.held
     fold.note(recorded)
-    if review is None or review.decided_at is not None or not review.was_held:
-        return
-    if fact.approved:
-        selected = {(review.board, review.player): None}
+    if was_open and fact.approved is was_held:
+        selected = {(fact.board, fact.player): None}
         await _refold(fold, begun, selected, recorded, fact.editions)
 
 

@@ -122,9 +122,12 @@ class RefusalReplay:
         if not is_submission(fact):
             state.note(recorded)
             totals.turn(recorded, state.boards[self._name])
-        elif (fact.defined or self._since) >= self._since:
+        elif (fact.defined or self._since) >= self._since and self._counted(recorded.position):
             page = state.boards[self._name]
             totals.submit(recorded, page, in_terms_of(page, fact))
+
+    def _counted(self, position: Position) -> bool:
+        return self._living_state.counts(position)
 
     async def _definition(self, position: Position) -> "_RecordedDefinition":
         (recorded,) = await self._ledger.read(after=Position(position - 1), limit=1)

@@ -7,25 +7,23 @@ content of facts.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import replace
 from datetime import timedelta
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
-import msgspec
-
 from rankd.core.corrections import (
     PlayerState,
     PlayerStates,
     PositionLog,
     Retraction,
-    Review,
     state_on,
     states_after,
 )
 from rankd.core.player_boards import PlayerBoards
+from rankd.core.reviews import Barred, BarredRows, JudgedColumns, Reviews, barred_by, columns_of
 from rankd.errors import UnknownBoard, UnknownWindow
 from rankd.model.board import Board, Scores
 from rankd.model.facts import (
@@ -61,7 +59,7 @@ from rankd.model.facts import (
 )
 from rankd.model.order import Order
 from rankd.model.standing import TieRule
-from rankd.model.submission import PLAYER_BANNED, Held, Rejected
+from rankd.model.submission import PLAYER_BANNED
 from rankd.model.window import (
     Instant,
     ListedWindow,
@@ -70,7 +68,8 @@ from rankd.model.window import (
     WindowState,
     show_instant,
 )
-from rankd.ports import Ranking, RankingShape
+from rankd.ports import REFUSED, Ranking, RankingShape
+from rankd.rules import RuleState
 
 EDITION = "~"
 """Parts a window's id from the number of its edition, where the id was used before."""
@@ -580,8 +579,8 @@ class State:
         """Those of them with a state that ends by itself."""
         self.retractions: dict[Position, Retraction] = {}
         """In the order of the ledger, those that were taken back included."""
-        self.reviews: dict[Position, Review] = {}
-        """Of submissions that were held or flagged, by their positions."""
+        self.reviews = Reviews()
+        """The state of rules, and the submissions that they held or flagged."""
         self.last_correction = Position(0)
         """Where the last retraction, approval or state of a player was recorded."""
         self.restored: dict[str | None, Position] = {}
@@ -610,7 +609,7 @@ class State:
         state.keys_created, state.keys_used = dict(self.keys_created), dict(self.keys_used)
         state.player_states, state.editions = dict(self.player_states), dict(self.editions)
         state.players_timed, state.restored = dict(self.players_timed), dict(self.restored)
-        state.retractions, state.reviews = dict(self.retractions), dict(self.reviews)
+        state.retractions, state.reviews = dict(self.retractions), self.reviews.copy()
         state.refused = self.refused.copy()
         state.journal = None
         state.forget_segmented()
@@ -719,29 +718,43 @@ class State:
         )
         return [(player, one) for player, one in timed if one.until is not None]
 
-    def admit(self, fact: ScoreSubmitted, recorded: Recorded) -> Rejected | Held | None:
+    def admit(self, page: BoardState, fact: ScoreSubmitted, recorded: Recorded) -> Barred | None:
         """Return why a submission does not count, None if it does. Once for each, in order.
 
-        Rules and the states of players decide it, and neither depends on an index.
+        Rules and the states of players decide it, and neither depends on an index. ``fact`` is in
+        terms of the definition in force.
         """
         state = self.player_state(fact.player, fact.board) if self.player_states else None
         if state is not None and state.state == "banned" and not fact.overrides:
             self._refuse(recorded.position)
-            return PLAYER_BANNED
-        return None
+            return Barred(PLAYER_BANNED)
+        if fact.board not in self.reviews.rules or fact.overrides or not page.windows:
+            return None
+        columns = columns_of(fact)
+        return (
+            None if columns is None else barred_by(self.judge_by_rules(page, columns, [recorded]))
+        )
+
+    def judge_by_rules(
+        self, page: BoardState, columns: JudgedColumns, facts: Sequence[Recorded]
+    ) -> BarredRows | None:
+        """Judge submissions to one board by its rules; None if all of them count."""
+        if page.board.name not in self.reviews.rules:
+            return None
+        found = self.reviews.judge(page.board, columns, facts, self.journal)
+        for row, verdict in enumerate(() if found is None else found.barred):
+            if verdict == REFUSED:
+                self._refuse(facts[row].position)
+        return found
 
     def counts(self, position: Position) -> bool:
         """Whether a submission was neither refused by a rule or its player's state, nor is held."""
-        review = self.reviews.get(position)
-        held = review is not None and review.was_held and review.approved_at is None
-        return not held and position not in self.refused
+        return position not in self.refused and not self.reviews.is_out(position)
 
     def corrected(self, board: str) -> bool:
         """Whether submissions to a board were retracted, or held and approved."""
-        return any(one.fact.board in (None, board) for one in self.retractions.values()) or any(
-            one.board == board and one.was_held and one.approved_at is not None
-            for one in self.reviews.values()
-        )
+        retracted = any(one.fact.board in (None, board) for one in self.retractions.values())
+        return retracted or self.reviews.approved_on(board)
 
     def edition(self, board: str, window: str) -> int:
         """Return the number of the present edition of a closed window, counted from 1."""
@@ -811,6 +824,7 @@ class Journal:
         self._before: list[tuple[dict[Any, Any], Hashable, object]] = []
         self._pages: set[str] = set()
         self._lengths: dict[int, tuple[PositionLog, int]] = {}
+        self._rules: dict[int, RuleState] = {}
 
     def keep(self, rows: dict[Any, Any], key: Hashable) -> None:
         """Keep an item, or its absence, before it is changed."""
@@ -826,8 +840,23 @@ class Journal:
         """Keep the length of a log, the first time it is to grow."""
         self._lengths.setdefault(id(log), (log, len(log)))
 
+    def keep_rules(self, rules: RuleState) -> None:
+        """Have the state of a board's rules keep its changes, from the first time on."""
+        if id(rules) not in self._rules:
+            self._rules[id(rules)] = rules
+            rules.savepoint()
+
+    def release(self) -> None:
+        """Keep no changes of rules any more."""
+        for rules in self._rules.values():
+            rules.release()
+        self._rules.clear()
+
     def undo(self) -> None:
         """Put all values back, newest first."""
+        for rules in self._rules.values():
+            rules.rollback()
+        self._rules.clear()
         for log, length in self._lengths.values():
             log.truncate(length)
         for rows, key, value in reversed(self._before):
@@ -850,6 +879,8 @@ class Savepoint:
 
     def __init__(self, state: State) -> None:
         self._state = state
+        if state.journal is not None:
+            state.journal.release()
         self._journal = state.journal = Journal()
 
     def go_back(self) -> None:
@@ -865,6 +896,7 @@ class Savepoint:
     def release(self) -> None:
         """Keep the changes, and forget the values before them."""
         if self._state.journal is self._journal:
+            self._journal.release()
             self._state.journal = None
 
 
@@ -892,6 +924,7 @@ def _define(state: State, fact: BoardDefined, recorded: Recorded) -> None:
     board, position = Board.define(fact.board, fact.definition), recorded.position
     state.forget_segmented()
     page = state.change_board(fact.board)
+    state.reviews.declare(board, None if page is None else page.board, state.journal)
     if page is None:
         page = BoardState(board, position)
         state.put("boards", fact.board, page)
@@ -905,6 +938,7 @@ def _retire(state: State, fact: BoardRetired, _recorded: Recorded) -> None:
     page = state.boards.get(fact.board)
     if page is not None and page.is_retired_by(fact):
         state.remove("boards", fact.board)
+        state.reviews.retire(fact.board, state.journal)
         state.player_boards.retire(page.since)
         state.forget_segmented()
 
@@ -990,19 +1024,20 @@ def _undo_retraction(state: State, fact: RetractionUndone, recorded: Recorded) -
 
 @state_handler(ReviewDecided)
 def _decide_review(state: State, fact: ReviewDecided, recorded: Recorded) -> None:
-    review = state.reviews.get(fact.submission)
-    if review is None or review.decided_at is not None:
+    if not state.reviews.is_open(fact.submission):
         return
-    decided = msgspec.structs.replace(
-        review,
-        state="approved" if fact.approved else "rejected",
-        decided_at=recorded.position,
-        decided_by=fact.actor,
-        why=fact.reason,
-    )
-    state.put("reviews", fact.submission, decided)
+    if not fact.approved and fact.submission not in state.reviews.held:
+        retraction = Retraction(recorded.position, retraction_of_flagged(fact))
+        state.put("retractions", recorded.position, retraction)
+    state.reviews.decide(fact, recorded.position, state.journal)
     state.assign("last_correction", recorded.position)
     state.add_editions(fact.editions, recorded.position)
+
+
+def retraction_of_flagged(fact: ReviewDecided) -> ScoresRetracted:
+    """Return the retraction that the rejection of a flagged submission stands for."""
+    submission, by = (fact.submission,), (fact.actor, fact.reason)
+    return ScoresRetracted(fact.board, fact.player, submission, None, None, None, *by)
 
 
 # -------------------------------------------------------------------------- attributes

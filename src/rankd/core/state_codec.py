@@ -5,14 +5,15 @@ the copy never changes: boards are few, and of players a copy of the dictionary 
 profiles are replaced, never changed.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 import msgspec
 
-from rankd.core.corrections import PlayerState, Retraction, Review
+from rankd.core.corrections import PlayerState, Retraction
 from rankd.core.player_boards import PlayerBoards
+from rankd.core.reviews import Decision, Review, Reviews, rule_state, saved_rules
 from rankd.core.state import BoardState, OpenedWindow, SealedWindow, State, Terms
 from rankd.errors import SnapshotDamaged
 from rankd.model.board import Board
@@ -27,6 +28,7 @@ from rankd.model.facts import (
 )
 from rankd.model.window import Instant, Window
 from rankd.ports import Ranking
+from rankd.rules import RuleState
 
 VERSION = 1
 
@@ -104,7 +106,8 @@ class CorrectionsFrame(msgspec.Struct, tag="corrections", array_like=True):
     """Retractions, reviews, states of players, and editions of closed windows."""
 
     retractions: list[tuple[Position, ScoresRetracted, Position | None]]
-    reviews: list[Review]
+    reviews: list[Any]
+    """Empty: see ``ReviewsFrame``."""
     player_states: dict[str, tuple[PlayerState, ...]]
     editions: list[tuple[str, str, tuple[Position, ...]]]
     last_correction: Position
@@ -115,6 +118,26 @@ class RefusedFrame(msgspec.Struct, tag="refused", array_like=True):
     """Positions of submissions that were refused, eight bytes each."""
 
     positions: bytes
+
+
+class ReviewsFrame(msgspec.Struct, tag="reviews", array_like=True):
+    """Reviews, and decisions about held submissions."""
+
+    listed: list[Review]
+    decisions: list[tuple[Position, tuple[str, bool, Position]]]
+
+
+class HeldFrame(msgspec.Struct, tag="held", array_like=True):
+    """Positions of submissions that were held, eight bytes each."""
+
+    positions: bytes
+
+
+class RulesFrame(msgspec.Struct, tag="rules", array_like=True):
+    """A piece of the state of a board's rules, behind the pieces before it."""
+
+    board: str
+    saved: bytes
 
 
 class ProfilesFrame(msgspec.Struct, tag="profiles", array_like=True):
@@ -141,6 +164,9 @@ Frame = (
     | NotedWrongTimes
     | CorrectionsFrame
     | RefusedFrame
+    | ReviewsFrame
+    | HeldFrame
+    | RulesFrame
     | ProfilesFrame
     | FriendsFrame
 )
@@ -169,17 +195,24 @@ def take_notes(state: State, heading: Heading) -> Iterator[bytes]:
     if state.wrong_times:
         few.append(NotedWrongTimes(state.wrong_times))
     few += _note_corrections(state)
-    return _frames(heading, few, dict(state.profiles), state.player_boards.copy())
+    few += _note_reviews(state.reviews)
+    rules = {board: one.copy() for board, one in state.reviews.rules.items()}
+    return _frames(heading, few, rules, dict(state.profiles), state.player_boards.copy())
 
 
 def _frames(
     heading: Heading,
     few: Sequence[Frame],
+    rules: dict[str, RuleState],
     profiles: dict[str, Profile],
     player_boards: PlayerBoards,
 ) -> Iterator[bytes]:
     yield _encode(heading)
     yield from map(_encode, few)
+    while rules:  # Each is let go once it is written.
+        board, one = rules.popitem()
+        for piece in saved_rules(one):
+            yield _encode(RulesFrame(board, piece))
     known = iter(profiles.items())
     while some := list(islice(known, PLAYERS_PER_FRAME)):
         yield _encode(ProfilesFrame([(id, one.name, dict(one.attributes)) for id, one in some]))
@@ -199,16 +232,25 @@ def _note_keys(state: State) -> list[Frame]:
 
 
 def _note_corrections(state: State) -> Iterator[Frame]:
-    if state.last_correction or state.reviews:
+    if state.last_correction:
         yield CorrectionsFrame(
             [(one.position, one.fact, one.undone) for one in state.retractions.values()],
-            list(state.reviews.values()),
+            [],
             dict(state.player_states),
             [(*place, positions) for place, positions in state.editions.items()],
             state.last_correction,
             list(state.restored.items()),
         )
     yield from map(RefusedFrame, state.refused.frames(POSITIONS_PER_FRAME))
+
+
+def _note_reviews(reviews: Reviews) -> Iterator[Frame]:
+    if reviews.listed or reviews.decisions:
+        decisions = [
+            (at, (one.board, one.approved, one.at)) for at, one in reviews.decisions.items()
+        ]
+        yield ReviewsFrame(list(reviews.listed.values()), decisions)
+    yield from map(HeldFrame, reviews.held.frames(POSITIONS_PER_FRAME))
 
 
 def _note_page(page: BoardState) -> BoardFrame:
@@ -241,31 +283,41 @@ def _note_sealed(sealed: SealedWindow) -> SealedFrame:
 def read_notes(frames: Iterable[bytes]) -> DecodedState:
     """Return the state that was noted. Raises SnapshotDamaged."""
     heading: Heading | None = None
-    state = State()
+    state, rules = State(), dict[str, bytearray]()
     try:
         for frame in map(_decode, frames):
-            match frame:
-                case Heading():
-                    heading = frame
-                case KeysFrame() | ExpiringKeysFrame():
-                    _read_keys(state, frame)
-                case BoardFrame():
-                    state.boards[frame.name] = _read_page(frame)
-                case NotedWrongTimes(stretches):
-                    state.wrong_times = stretches
-                case CorrectionsFrame() | RefusedFrame():
-                    _read_corrections(state, frame)
-                case ProfilesFrame():
-                    _read_profiles(state, frame)
-                case FriendsFrame(friends):
-                    for id, several in friends:
-                        state.profiles[id] = state.profile(id)._replace(friends=several)
+            if isinstance(frame, Heading):
+                heading = frame
+            elif isinstance(frame, RulesFrame):
+                rules.setdefault(frame.board, bytearray()).extend(frame.saved)
+            else:
+                _read_frame(state, frame)
     except msgspec.MsgspecError as exc:
         raise SnapshotDamaged(f"the notes beside the index cannot be read: {exc}") from exc
+    _read_rules(state, rules)
     if heading is None or heading.version != VERSION:
         raise SnapshotDamaged("the notes beside the index are of another version")
     state.profiled_at = heading.profiled_at
     return DecodedState(heading, state)
+
+
+def _read_frame(state: State, frame: Frame) -> None:
+    match frame:
+        case KeysFrame() | ExpiringKeysFrame():
+            _read_keys(state, frame)
+        case BoardFrame():
+            state.boards[frame.name] = _read_page(frame)
+        case NotedWrongTimes(stretches):
+            state.wrong_times = stretches
+        case CorrectionsFrame() | RefusedFrame():
+            _read_corrections(state, frame)
+        case ReviewsFrame() | HeldFrame():
+            _read_reviews(state.reviews, frame)
+        case ProfilesFrame():
+            _read_profiles(state, frame)
+        case FriendsFrame(friends):
+            for id, several in friends:
+                state.profiles[id] = state.profile(id)._replace(friends=several)
 
 
 def _read_keys(state: State, noted: KeysFrame | ExpiringKeysFrame) -> None:
@@ -287,7 +339,6 @@ def _read_corrections(state: State, noted: CorrectionsFrame | RefusedFrame) -> N
         state.refused.extend(noted.positions)
         return
     state.retractions = {at: Retraction(at, fact, undone) for at, fact, undone in noted.retractions}
-    state.reviews = {review.position: review for review in noted.reviews}
     state.player_states = noted.player_states
     timed = (
         player
@@ -297,6 +348,26 @@ def _read_corrections(state: State, noted: CorrectionsFrame | RefusedFrame) -> N
     state.players_timed = dict.fromkeys(timed)
     state.editions = {(board, window): at for board, window, at in noted.editions}
     state.last_correction, state.restored = noted.last_correction, dict(noted.restored)
+
+
+def _read_reviews(reviews: Reviews, noted: ReviewsFrame | HeldFrame) -> None:
+    if isinstance(noted, HeldFrame):
+        reviews.held.extend(noted.positions)
+        return
+    reviews.listed = {review.position: review for review in noted.listed}
+    decisions = ((at, Decision(*one)) for at, one in noted.decisions)
+    reviews.decisions = dict(decisions)
+
+
+def _read_rules(state: State, saved: Mapping[str, bytearray]) -> None:
+    """Load the state of the rules of each board. Raises SnapshotDamaged."""
+    for name, page in state.boards.items():
+        if page.board.rules_in_force:
+            rules = state.reviews.rules[name] = rule_state(page.board)
+            try:
+                rules.load(bytes(saved.get(name, b"")))
+            except ValueError as exc:
+                raise SnapshotDamaged(f"the rules of a board cannot be read: {exc}") from exc
 
 
 def _read_page(noted: BoardFrame) -> BoardState:

@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from rankd.model.facts import Position
+from rankd.model.rules import Reason
 from rankd.model.standing import Rank, ReprMixin, Words, percentile, shown_score
 
 VerdictName = Literal["counted", "not_better", "held", "rejected"]
@@ -80,6 +81,13 @@ class Receipt(ReprMixin, msgspec.Struct, frozen=True, eq=False, gc=False):
     """Whether it counts nowhere: every window rejects it."""
     duplicate: bool = False
     """Whether this is the answer to an earlier submission with the same key."""
+    reasons: tuple[Reason, ...] = ()
+    """The rules against cheating that refused it, or held it for review."""
+
+    @property
+    def review(self) -> str | None:
+        """The id of its review if it was held: its position, in digits."""
+        return str(self.position) if self.verdict == "held" else None
 
     @property
     def first(self) -> InWindow:
@@ -141,6 +149,7 @@ class Receipt(ReprMixin, msgspec.Struct, frozen=True, eq=False, gc=False):
         yield "percentile", self.percentile
         yield "position", self.position
         yield "duplicate", self.duplicate, False
+        yield "reasons", self.reasons, ()
         if len(self.windows) > 1 or len(self.first.scores or ()) > 1:  # Else that is all.
             yield "windows", dict(self.windows)
 
@@ -159,6 +168,8 @@ class Receipt(ReprMixin, msgspec.Struct, frozen=True, eq=False, gc=False):
 
     def encode(self) -> bytes:
         """Return the bytes to keep it by."""
+        if self.reasons:
+            return _encode(_StoredBarred(*self._head(), dict(self.windows), self.reasons))
         return _encode(_Stored(*self._head(), dict(self.windows)))
 
     def _head(self) -> tuple[str, str, Position, int]:
@@ -169,7 +180,7 @@ class Receipt(ReprMixin, msgspec.Struct, frozen=True, eq=False, gc=False):
         """Return a stored receipt, as ``encode`` wrote it or as a form was filled in."""
         if not body.startswith(b"["):  # With which no receipt in MessagePack begins.
             stored = _decode(body)
-            return _receipt(stored, stored.windows)
+            return _receipt(stored, stored.windows, stored.reasons)
         filled = _decode_filled(body)
         return _receipt(filled, {name: each.in_window() for name, each in filled.windows.items()})
 
@@ -190,6 +201,12 @@ class _Head(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 class _Stored(_Head, frozen=True, array_like=True, gc=False):
     windows: dict[str, InWindow]
+
+
+class _StoredBarred(_Stored, frozen=True, array_like=True, gc=False):
+    """A stored receipt of a submission that rules refused or held, or of any other."""
+
+    reasons: tuple[Reason, ...] = ()
 
 
 class _FilledInWindow(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -227,11 +244,13 @@ def _known(scores: tuple[int | None, ...]) -> tuple[int, ...] | None:
     return None if None in scores else scores  # type: ignore[return-value]
 
 
-def _receipt(head: _Head, windows: dict[str, InWindow]) -> Receipt:
+def _receipt(
+    head: _Head, windows: dict[str, InWindow], reasons: tuple[Reason, ...] = ()
+) -> Receipt:
     fields = head.board, head.player, head.position, head.decimals
-    return Receipt(*fields, windows, is_rejected(windows))
+    return Receipt(*fields, windows, is_rejected(windows), reasons=reasons)
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Stored).decode
+_decode = msgspec.msgpack.Decoder(_StoredBarred).decode
 _decode_filled = msgspec.json.Decoder(_Filled).decode

@@ -11,6 +11,10 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import NamedTuple, Protocol, TypeVar
 
+import msgspec
+
+from rankd.model.standing import shown_score
+
 RULES_MAX = 16
 """Each is judged for every submission."""
 
@@ -91,6 +95,42 @@ class Rule:
         """Return the rule as a definition spells it, defaults written out."""
         shown = _SPELLINGS[self.rule].show(self, show_score)
         return {"rule": self.rule.value, **shown, "then": self.then.value}
+
+
+class Reason(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A rule that a submission broke: the number observed, and the limit, in the rule's unit.
+
+    That is the board's smallest unit, a submission, or a microsecond.
+    """
+
+    rule: str
+    observed: int
+    limit: int
+
+    def shown(self, decimals: int) -> tuple[int | Decimal, int | Decimal]:
+        """Return both numbers as people see them: scores, submissions, or seconds."""
+        if self.rule == RuleName.SUBMISSIONS_PER_MINUTE:
+            return self.observed, self.limit
+        if self.rule == RuleName.SECONDS_BETWEEN:
+            return _seconds(self.observed), _seconds(self.limit)
+        return shown_score(self.observed, decimals), shown_score(self.limit, decimals)
+
+    def sentence(self, decimals: int) -> str:
+        """Return the reason in words."""
+        observed, limit = self.shown(decimals)
+        below = self.rule == RuleName.SECONDS_BETWEEN or self.observed < self.limit
+        return (
+            f"{self.rule} is {_text(observed)}, {'less' if below else 'more'} than {_text(limit)}"
+        )
+
+
+def _text(number: int | Decimal) -> str:
+    return f"{number:f}" if isinstance(number, Decimal) else str(number)
+
+
+def _seconds(microseconds: int) -> int | Decimal:
+    whole, rest = divmod(microseconds, 1_000_000)
+    return Decimal(microseconds).scaleb(-6).normalize() if rest else whole
 
 
 class Scoring(NamedTuple):

@@ -149,6 +149,8 @@ COLUMNS_CHANGED = Rejected(
     "columns_changed", "the submission was made when the board had other columns"
 )
 PLAYER_BANNED = Rejected("player_banned", "the player is banned from the board")
+RULE_BROKEN = Rejected("rule_broken", "the submission breaks a rule of the board")
+IN_REVIEW = Held("rule_broken")
 DELTA_UNSUPPORTED = Rejected(
     "delta_unsupported", "a board that keeps the first score takes no delta"
 )

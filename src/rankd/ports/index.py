@@ -174,10 +174,13 @@ class Run(NamedTuple):
     segments: Sequence[Sequence[str]] | None = None
     """The segments of each submission's player, which its entries are in too; None if the board has
     none. No submission of the run changes them."""
+    barred: bytes | None = None
+    """For each submission HELD or REFUSED if that is its verdict, so that it moves no entry, or 0.
+    None if all are 0."""
 
 
-COUNTED, NOT_BETTER, OUT_OF_BOUNDS, OVERFLOW = range(4)
-"""The verdicts in ``Verdicts``, equal to those of ``model.submission.judge``."""
+COUNTED, NOT_BETTER, OUT_OF_BOUNDS, OVERFLOW, HELD, REFUSED = range(6)
+"""The verdicts in ``Verdicts``: those of ``model.submission.judge``, and of barred submissions."""
 
 
 class Verdicts(NamedTuple):

@@ -152,6 +152,7 @@ class RankList:
         scores: Buffer,
         positions: Buffer,
         deltas: Buffer | None = None,
+        barred: Buffer | None = None,
         *,
         rules: Rules,
     ) -> Outcomes:
@@ -159,7 +160,8 @@ class RankList:
 
         There are as many ``scores`` for each as a key has words of score. Where ``deltas`` has a 1
         they are added whatever the rule, which FIRST does not know. Sums are held to 64 bits, then
-        to the bounds. A key changes only if its scores do.
+        to the bounds. A key changes only if its scores do. Where ``barred`` has HELD or REFUSED,
+        that is the verdict, and the entry stays as it is.
 
         Should memory run out midway, a note tells how many were judged; they stay judged.
         """

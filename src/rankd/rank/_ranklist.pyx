@@ -103,6 +103,9 @@ cdef extern from "judge.h" nogil:
         RK_LATEST
         RK_SUM
         RK_FIRST
+    ctypedef enum rk_verdict:
+        RK_HELD
+        RK_REFUSED
     ctypedef enum rk_ties:
         RK_ORDINAL
         RK_STANDARD
@@ -119,6 +122,7 @@ cdef extern from "judge.h" nogil:
         const int64_t *scores
         const uint8_t *deltas
         const uint64_t *positions
+        const uint8_t *barred
     ctypedef struct rk_outcomes:
         uint8_t *verdicts
         int64_t *scores
@@ -510,7 +514,7 @@ cdef class RankList:
 
     def judge_many(self, const uint32_t[::1] players not None, const int64_t[::1] scores not None,
                    const uint64_t[::1] positions not None, const uint8_t[::1] deltas=None,
-                   *, rules):
+                   const uint8_t[::1] barred=None, *, rules):
         cdef Py_ssize_t count = players.shape[0], columns = self._list.tree.words - 1
         cdef rk_rules by
         cdef rk_run run
@@ -521,6 +525,11 @@ cdef class RankList:
             raise ValueError(f"{count} players need {columns} scores and a position each")
         if deltas is not None and deltas.shape[0] != count:
             raise ValueError(f"{count} players need a mark each that says whether it is a delta")
+        if barred is not None:
+            if barred.shape[0] != count:
+                raise ValueError(f"{count} players need a mark each that says whether it is barred")
+            if any(mark not in (0, RK_HELD, RK_REFUSED) for mark in barred):
+                raise ValueError("a submission is held, refused or not barred")
         if by.rule == RK_FIRST and deltas is not None and any(deltas):
             raise ValueError("where the first scores stay there are no deltas")
         verdicts = PyBytes_FromStringAndSize(NULL, count)
@@ -531,9 +540,11 @@ cdef class RankList:
         if count == 0:
             return told
         run.players, run.scores, run.positions = &players[0], &scores[0], &positions[0]
-        run.deltas = NULL
+        run.deltas = run.barred = NULL
         if deltas is not None:
             run.deltas = &deltas[0]
+        if barred is not None:
+            run.barred = &barred[0]
         into.verdicts = <uint8_t *>PyBytes_AS_STRING(verdicts)
         into.scores = <int64_t *>scores_after.data.as_longlongs
         into.previous_scores = <int64_t *>scores_before.data.as_longlongs

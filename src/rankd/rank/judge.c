@@ -85,6 +85,11 @@ static void judge(const rk_list *list, const rk_rules *rules, const rk_run *run,
     int64_t scores[COLUMNS_MAX];
     memcpy(scores, run->scores + at * columns, columns * sizeof *scores);
     judged->present = rk_list_key(list, run->players[at], &judged->from);
+    judged->moves = false;
+    if (run->barred != NULL && run->barred[at] != 0) {
+        judged->verdict = (rk_verdict)run->barred[at];
+        return;
+    }
     judged->verdict = decide(rules, columns, delta || rules->rule == RK_SUM, run->positions[at],
                              scores, judged);
     judged->moves = judged->verdict == RK_COUNTED

@@ -36,7 +36,9 @@ typedef enum {
     RK_COUNTED = 0,
     RK_NOT_BETTER,
     RK_OUT_OF_BOUNDS, /* the first column would lie outside its bounds */
-    RK_OVERFLOW       /* a column would not fit 64 bits; told before bounds are */
+    RK_OVERFLOW,      /* a column would not fit 64 bits; told before bounds are */
+    RK_HELD,          /* barred: it waits for a decision */
+    RK_REFUSED        /* barred: it never counts */
 } rk_verdict;
 
 typedef struct {
@@ -53,6 +55,7 @@ typedef struct {
     const int64_t *scores;     /* as many for each as a key has words, less one */
     const uint8_t *deltas;     /* where not 0, scores are added whatever the rule; may be NULL */
     const uint64_t *positions;
+    const uint8_t *barred;     /* where not 0, the verdict: RK_HELD or RK_REFUSED; may be NULL */
 } rk_run;
 
 /* What a run did, in the same order. Scores are 0 where there is no entry. */
@@ -66,9 +69,9 @@ typedef struct {
 } rk_outcomes;
 
 /* Judge one after another, and move what counts; each sees what those before it did. Scores that
- * stay the same leave the key as it is. Deltas under RK_FIRST are a mistake of the caller. Returns
- * how many were done; if that is fewer than `count`, `status` tells what stopped the next one, as
- * rk_list_put_many does. O(log n) each. */
+ * stay the same leave the key as it is, and a barred submission leaves the entry as it is. Deltas
+ * under RK_FIRST are a mistake of the caller. Returns how many were done; if that is fewer than
+ * `count`, `status` tells what stopped the next one, as rk_list_put_many does. O(log n) each. */
 uint64_t rk_judge_many(rk_list *list, const rk_rules *rules, uint64_t count, const rk_run *run,
                        const rk_outcomes *outcomes, rk_status *status);
 

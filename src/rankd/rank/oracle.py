@@ -13,7 +13,17 @@ from bisect import bisect_left, insort
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from rankd.rank.rules import BEST, DENSE, FIRST, LATEST, ORDINAL, STANDARD, SUM
+from rankd.rank.rules import (
+    BEST,
+    DENSE,
+    FIRST,
+    HELD,
+    LATEST,
+    ORDINAL,
+    REFUSED,
+    STANDARD,
+    SUM,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -284,6 +294,7 @@ class RankList:
         scores: "Buffer",
         positions: "Buffer",
         deltas: "Buffer | None" = None,
+        barred: "Buffer | None" = None,
         *,
         rules: "Rules",
     ) -> "Outcomes":
@@ -298,13 +309,21 @@ class RankList:
             raise ValueError(f"{len(numbers)} players need {columns} scores and a position each")
         if len(marks) != len(numbers):
             raise ValueError(f"{len(numbers)} players need a mark each: is it a delta?")
+        bars = bytes(len(numbers)) if barred is None else bytes(barred)
+        if len(bars) != len(numbers):
+            raise ValueError(f"{len(numbers)} players need a mark each: is it barred?")
+        if not {0, HELD, REFUSED}.issuperset(bars):
+            raise ValueError("a submission is held, refused or not barred")
         if rules.rule == FIRST and any(marks):
             raise ValueError("where the first scores stay there are no deltas")
         rows = zip(*[iter(given)] * columns, strict=True)
         outcomes = bytearray(), array("q"), array("q"), array("I"), array("I"), array("I")
-        for player, row, at, mark in zip(numbers, rows, memoryview(positions), marks, strict=True):
+        for place, (player, row, at) in enumerate(
+            zip(numbers, rows, memoryview(positions), strict=True)
+        ):
+            adds = bool(marks[place]) or rules.rule == SUM
             try:
-                told = self._judge(rules, player, row, at, adds=bool(mark) or rules.rule == SUM)
+                told = self._judge(rules, player, row, at, adds=adds, barred=bars[place])
             except (KeyError, ValueError) as error:
                 error.add_note(f"{len(outcomes[0])} entries of the batch were put")
                 raise
@@ -313,13 +332,20 @@ class RankList:
         return bytes(outcomes[0]), *outcomes[1:]
 
     def _judge(
-        self, rules: "Rules", player: int, scores: tuple[int, ...], position: int, *, adds: bool
+        self,
+        rules: "Rules",
+        player: int,
+        scores: tuple[int, ...],
+        position: int,
+        *,
+        adds: bool,
+        barred: int,
     ) -> "tuple[Sequence[int], ...]":
         """Judge one; return its row of each outcome."""
         key = self._keys.get(player)
         rank = 0 if key is None else self._shared_rank(rules.ties, player, key)
         before = (0,) * len(scores) if key is None else _scores_of(rules, key)
-        verdict, wanted = _verdict(rules, scores, key, adds=adds)
+        verdict, wanted = (barred, before) if barred else _verdict(rules, scores, key, adds=adds)
         if verdict != _COUNTED or (key is not None and wanted == before):
             return (verdict,), before, before, (rank,), (rank,), (len(self),)
         key = _key_of(rules, wanted, position)

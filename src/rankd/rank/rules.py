@@ -8,6 +8,9 @@ BEST, LATEST, SUM, FIRST = range(4)
 the new ones replace the old; they are added, column by column; the old ones stay."""
 
 
+HELD, REFUSED = 4, 5
+"""Verdicts of barred submissions: those that judging itself reaches are smaller."""
+
 ORDINAL, STANDARD, DENSE = range(3)
 """How equal scores share ranks: 1 2 3 4, 1 2 2 4, or 1 2 2 3, which needs a dense list."""
 

@@ -21,6 +21,8 @@ def made(kind: type[RankdError]) -> RankdError:
     """One error of a kind, with something evil wherever a text goes."""
     if issubclass(kind, errors.Invalid) and kind is not errors.ScoreOutOfBounds:
         return kind([FieldError("score", "must be a number")])
+    if kind is errors.RuleBroken:
+        return kind(reasons=(errors.BrokenRule("first_score", 9, 5, "first_score is 9"),))
     given: dict[str, Any] = {}
     for name, parameter in inspect.signature(kind).parameters.items():
         note = str(parameter.annotation)

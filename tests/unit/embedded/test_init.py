@@ -256,8 +256,6 @@ def test_a_malformed_item_stops_all_before_any_is_recorded(tmp_path: Path) -> No
     [
         {"decay": {"half_life": "7d"}},
         {"prize": True},
-        {"limits": {"gain_per_minute_max": 5}},
-        {"limits": {"submissions_per_minute_max": 5}},
     ],
 )
 def test_what_is_not_built_yet_is_refused_not_ignored(

@@ -19,7 +19,7 @@ from rankd.adapters.memory.index_state import Entries, IndexState
 from rankd.model.board import Board, ScoreRule, TieBreak
 from rankd.model.order import Order
 from rankd.model.standing import TieRule
-from rankd.ports import COUNTED, OUT_OF_BOUNDS, OVERFLOW, Ranking, Run, Verdicts
+from rankd.ports import COUNTED, OUT_OF_BOUNDS, Ranking, Run, Verdicts
 from rankd.rank.rules import BEST, DENSE, FIRST, LATEST, ORDINAL, STANDARD, SUM, Rules
 
 _RULES = {
@@ -85,6 +85,7 @@ def _expect(state: IndexState, run: Run) -> list[Entries]:
     assert not count or run.positions[0] > 0, "positions begin at 1"
     assert run.metadata is None or len(run.metadata) == count, "metadata, or None, for each"
     assert run.segments is None or len(run.segments) == count, "segments for each"
+    assert run.barred is None or len(run.barred) == count, "each submission is barred or is not"
     if run.deltas is not None:
         assert len(run.deltas) == count, "each submission is a delta or is not"
         assert board.rule is not ScoreRule.FIRST or not any(run.deltas), f"{board.name}: no deltas"
@@ -135,7 +136,7 @@ def judge(state: IndexState, cases: Sequence[JudgedRanking]) -> list[list[Verdic
     told = [[_judge_in(state, case, entries) for entries in case.rankings] for case in cases]
     # Only now: a number that became free between two runs could mean two players.
     for case, verdicts in zip(cases, told, strict=True):
-        if not verdicts or any(map(_some_rejected, verdicts)):
+        if not verdicts or any(map(_some_kept_out, verdicts)):
             _forget_strangers(state, case.numbers)
     return told
 
@@ -144,7 +145,9 @@ def _judge_in(state: IndexState, case: JudgedRanking, entries: Entries) -> Verdi
     run, numbers, ranks = case.run, case.numbers, entries.ranks
     total = len(ranks)
     told = Verdicts(
-        *ranks.judge_many(numbers, run.scores, run.positions, run.deltas, rules=case.rules)
+        *ranks.judge_many(
+            numbers, run.scores, run.positions, run.deltas, run.barred, rules=case.rules
+        )
     )
     if len(ranks) > total:
         _hold_new(state, numbers, told)
@@ -223,12 +226,12 @@ def _put_as_in(source: Entries, target: Entries, numbers: "array[int]", held: "a
                 target.metadata[number] = value
 
 
-def _some_rejected(told: Verdicts) -> bool:
-    return OUT_OF_BOUNDS in told.verdicts or OVERFLOW in told.verdicts
+def _some_kept_out(told: Verdicts) -> bool:
+    return max(told.verdicts, default=COUNTED) >= OUT_OF_BOUNDS
 
 
 def _forget_strangers(state: IndexState, numbers: Iterable[int]) -> None:
-    """Forget players with a number and no entry: all their submissions were rejected."""
+    """Forget players with a number and no entry: none of their submissions counted."""
     held, players = state.held, state.players
     for number in set(numbers):
         if not held[number] and number in players:  # Another run may have had it, too.

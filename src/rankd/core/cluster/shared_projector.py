@@ -31,7 +31,7 @@ from typing import Any, ClassVar, NamedTuple, NoReturn
 import msgspec
 
 from rankd.core.cluster.fallback_index import FallbackIndex
-from rankd.core.fold import MoveBatch, counts_on
+from rankd.core.fold import MoveBatch, counts_on, in_terms_of
 from rankd.core.projector import BEGINNING, FACTS_TOGETHER_MAX, UNREAD, Ask, Projector, Tell, keyed
 from rankd.core.receipts import Collect, ReceiptBuffer, Receipts, encoded, joined
 from rankd.core.state import Savepoint, State
@@ -648,7 +648,7 @@ def note_all(state: State, facts: Sequence[Recorded]) -> None:
         if page is None or not counts_on(page, fact):
             continue
         state.enter(page, fact.player)
-        state.admit(fact, recorded)
+        state.admit(page, in_terms_of(page, fact), recorded)
         change = fact.profile_change()
         if change is not None and not state.knows(fact.player, fact.attributes or {}):
             state.change_profile(change)
