@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Raw
 
 from rankd import schemas
+from rankd.api.auth import Actor
 from rankd.api.context import ServiceContext, show_time
 from rankd.api.messages import Request, Response
 from rankd.api.render import columns_of
@@ -32,10 +33,14 @@ READ_FACTS = 8_192
 
 
 async def player_history(service: ServiceContext, request: Request) -> Response:
-    """Return a player's submissions to a board, newest first."""
+    """Return a player's submissions to a board, newest first.
+
+    Those of a player that is not ranked there are shown to itself and to moderators.
+    """
     board, player = request.params["board"], check_player(request.params["player"])
-    service.auth.admit(request, "read", board)
+    actor = service.auth.admit(request, "read", board)
     page = service.rankd.state.page(board)
+    shown = _shows_history(service, request, actor, board, player)
     before, limit = request.query["before"], request.query["limit"]
     as_of = service.rankd.position  # The ledger grows while it is read.
     earlier, last = await _between(service, request.query, as_of)
@@ -44,6 +49,7 @@ async def player_history(service: ServiceContext, request: Request) -> Response:
     end = Position(last + 1 if before is None else min(before, last + 1))
     found: list[schemas.HistoryItem] = []
     scanned = 0
+    end = end if shown else first
     while end > first and len(found) < limit and scanned < SCANNED_FACTS_MAX:
         wanted = limit - len(found)
         facts = await service.ledger.facts_of(
@@ -62,6 +68,15 @@ async def player_history(service: ServiceContext, request: Request) -> Response:
         stale=service.rankd.stale,
     )
     return Response(schemas.encode(body))
+
+
+def _shows_history(
+    service: ServiceContext, request: Request, actor: Actor, board: str, player: str
+) -> bool:
+    """Whether an actor may see a player's submissions to a board."""
+    if player == actor.player or service.rankd.state.player_state(player, board) is None:
+        return True
+    return service.auth.admission(request, "moderate", board) is not None
 
 
 async def _between(

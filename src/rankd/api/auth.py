@@ -163,12 +163,17 @@ class Authenticator:
         return actor
 
     def admission(self, request: Request, scope: Scope, board: str | None = None) -> Permit | None:
-        """Return a permit for repetitions of a request, without counting; None if refused."""
+        """Return a permit for repetitions of a request, without counting; None if refused.
+
+        None also for a shadowed player: a plan answers all alike, and it sees a world of its own.
+        """
         try:
             found = self._identify(request)
             actor = self._authorize(found, scope, board)
         except RankdError:
             return None  # The key may have been revoked while the first request was answered.
+        if actor.player is not None and self._state().sees_itself(actor.player):
+            return None
         if isinstance(found, Permit):
             return found
         if found is None:

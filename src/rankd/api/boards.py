@@ -5,9 +5,11 @@ from typing import Any
 
 from rankd import schemas
 from rankd.api import render
+from rankd.api.auth import Actor
 from rankd.api.context import ServiceContext, show_time
 from rankd.api.messages import Request, Response, decode_body
 from rankd.core.read_engine import Preview
+from rankd.core.reader import RankingView
 from rankd.core.state import BoardState, OpenedWindow, SealedWindow, UnrecordedWindow
 from rankd.core.window_schedule import next_turn_of
 from rankd.errors import BoardDiffers, MalformedRequest
@@ -23,7 +25,9 @@ async def put_board(service: ServiceContext, request: Request) -> Response:
     if name not in rankd.state.boards:
         with suppress(BoardDiffers):  # Another node has defined it: change it instead.
             await rankd.define(name, definition, actor=actor.name)
-            return Response(schemas.encode(await _show(service, rankd.state.page(name))), 201)
+            return Response(
+                schemas.encode(await _show(service, rankd.state.page(name), actor)), 201
+            )
     page = rankd.state.page(name)
     before = page.board
     applied = request.query["apply"]
@@ -34,7 +38,7 @@ async def put_board(service: ServiceContext, request: Request) -> Response:
     else:
         preview = await rankd.preview(name, definition)
     if not preview.changes:
-        return Response(schemas.encode(await _show(service, page)))
+        return Response(schemas.encode(await _show(service, page, actor)))
     after = Board.define(name, definition)
     position = rankd.state.page(name).defined_at if applied else None
     return Response(schemas.encode(_previewed(preview, before, after, position)))
@@ -78,15 +82,15 @@ def _previewed(
 async def get_board(service: ServiceContext, request: Request) -> Response:
     """Return a board: its definition, its windows and its next reset."""
     name = request.params["board"]
-    service.auth.admit(request, "read", name)
-    return Response(schemas.encode(await _show(service, service.rankd.state.page(name))))
+    actor = service.auth.admit(request, "read", name)
+    return Response(schemas.encode(await _show(service, service.rankd.state.page(name), actor)))
 
 
 async def list_boards(service: ServiceContext, request: Request) -> Response:
     """Return every board."""
-    service.auth.admit(request, "read")
+    actor = service.auth.admit(request, "read")
     pages = list(service.rankd.state.boards.values())
-    boards = [await _show(service, page) for page in pages]
+    boards = [await _show(service, page, actor) for page in pages]
     body = schemas.Boards(
         boards=boards,
         as_of=service.rankd.position,
@@ -107,11 +111,11 @@ async def retire_board(service: ServiceContext, request: Request) -> Response:
 async def list_windows(service: ServiceContext, request: Request) -> Response:
     """Return a board's windows, scheduled, open and sealed, newest first."""
     name = request.params["board"]
-    service.auth.admit(request, "read", name)
+    actor = service.auth.admit(request, "read", name)
     page = service.rankd.state.page(name)
     sealed = list(reversed(page.sealed.values()))  # Copied now: a count may suspend.
-    windows = _scheduled(service, page) + await _windows(service, page)
-    closed = [await _window(service, one) for one in sealed]
+    windows = _scheduled(service, page) + await _windows(service, page, actor)
+    closed = [await _window(service, one, actor) for one in sealed]
     view = service.rankd
     body = schemas.Windows(
         board=name, windows=windows + closed, as_of=view.position, stale=view.stale
@@ -119,16 +123,20 @@ async def list_windows(service: ServiceContext, request: Request) -> Response:
     return Response(schemas.encode(body))
 
 
-async def _windows(service: ServiceContext, page: BoardState) -> list[schemas.Window]:
-    return [await _window(service, opened) for opened in page.windows.values()]
+async def _windows(service: ServiceContext, page: BoardState, actor: Actor) -> list[schemas.Window]:
+    return [await _window(service, opened, actor) for opened in page.windows.values()]
 
 
 def _scheduled(service: ServiceContext, page: BoardState) -> list[schemas.Window]:
     return [_shown(one, total=0) for one in page.scheduled(service.rankd.ledger_time)]
 
 
-async def _window(service: ServiceContext, found: OpenedWindow | SealedWindow) -> schemas.Window:
-    return _shown(found, total=await service.rankd.reader.count(found.ranking))
+async def _window(
+    service: ServiceContext, found: OpenedWindow | SealedWindow, actor: Actor
+) -> schemas.Window:
+    where = RankingView.of(found, found.ranking)
+    total = await service.read_as(actor, where, lambda reader: reader.count(found.ranking))
+    return _shown(found, total=total)
 
 
 def _shown(found: OpenedWindow | SealedWindow | UnrecordedWindow, *, total: int) -> schemas.Window:
@@ -138,9 +146,9 @@ def _shown(found: OpenedWindow | SealedWindow | UnrecordedWindow, *, total: int)
     return schemas.Window(window.id, window.name, start, end, state, total, opens_at)
 
 
-async def _show(service: ServiceContext, page: BoardState) -> schemas.BoardBody:
+async def _show(service: ServiceContext, page: BoardState, actor: Actor) -> schemas.BoardBody:
     names = page.names
-    windows = _scheduled(service, page) + await _windows(service, page)
+    windows = _scheduled(service, page) + await _windows(service, page, actor)
     windows.sort(key=lambda window: names.index(window.name))
     now = service.clock.now()
     totals = {window.name: window.total for window in windows}

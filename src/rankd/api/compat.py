@@ -443,15 +443,15 @@ async def classic_ingest(service: ServiceContext, request: Request) -> Response:
 # ---------------------------------------------------------------------------- reading
 
 
-def _admitted(service: ServiceContext, request: Request) -> dict[str, Any]:
-    """Return the board and window of a request that may read them."""
+def _admitted(service: ServiceContext, request: Request) -> tuple[Actor, dict[str, Any]]:
+    """Return the actor, board and window of a request that may read them."""
     query, errors = request.query, list[FieldError]()
     board = _only(query, ("type", "leaderboard_type"), errors) or BOARD_DEFAULT
     window = _only(query, ("period", "window"), errors)
-    service.auth.admit(request, "read", board)
+    actor = service.auth.admit(request, "read", board)
     if errors:
         raise InvalidRequest(errors)
-    return {"board": board, "window": SPELLINGS.get(window, window)}
+    return actor, {"board": board, "window": SPELLINGS.get(window, window)}
 
 
 def number_or_text(player: str) -> Id:
@@ -463,13 +463,18 @@ def number_or_text(player: str) -> Id:
 
 async def classic_top(service: ServiceContext, request: Request) -> Response:
     """Return the top ``n`` players or ``k`` users, each with the fields of its text."""
-    which = _admitted(service, request)
+    actor, which = _admitted(service, request)
     n, k = request.query["n"], request.query["k"]
     if n is not None and k is not None:
         raise InvalidRequest([FieldError("k", "cannot be combined with n")])
-    page = await service.rankd.reader.page(limit=n or k or PAGE_LIMIT_DEFAULT, **which)
+    page = await _top(service, actor, n or k or PAGE_LIMIT_DEFAULT, which)
     answer = _top_players(page) if k is None else _top_users(service, page)
     return Response(schemas.encode(answer))
+
+
+async def _top(service: ServiceContext, actor: Actor, limit: int, which: dict[str, Any]) -> Page:
+    where = service.rankd.reader.where(**which)
+    return await service.read_as(actor, where, lambda reader: reader.page(limit=limit, **which))
 
 
 def _top_players(page: Page) -> TopPlayers:
@@ -499,26 +504,26 @@ def _country(service: ServiceContext, one: Standing) -> str | None:
 
 async def classic_top_list(service: ServiceContext, request: Request) -> Response:
     """Return the top players as a bare list."""
-    which = _admitted(service, request)
+    actor, which = _admitted(service, request)
     n = _read_number(request.params["n"], "n", high=PAGE_LIMIT_MAX)
-    page = await service.rankd.reader.page(limit=n, **which)
+    page = await _top(service, actor, n, which)
     return Response(
         schemas.encode([ListedPlayer(one.rank, one.player, one.score) for one in page.standings])
     )
 
 
-async def _standing(service: ServiceContext, request: Request, which: dict[str, Any]) -> Standing:
-    player, reader = request.params["player_id"], service.rankd.reader
-    standing = await reader.standing(player=player, **which)
+async def _standing(service: ServiceContext, request: Request) -> Standing:
+    actor, which = _admitted(service, request)
+    player, where = request.params["player_id"], service.rankd.reader.where(**which)
+    standing = await service.read_as(actor, where, lambda reader: reader.standing_in(where, player))
     if standing is None:
-        window = reader.where(**which).ranking.window
-        raise NotRanked(board=which["board"], window=window, player=player)
+        raise NotRanked(board=which["board"], window=where.ranking.window, player=player)
     return standing
 
 
 async def classic_rank(service: ServiceContext, request: Request) -> Response:
     """Return one standing, with the fields of both texts that have this path."""
-    one = await _standing(service, request, _admitted(service, request))
+    one = await _standing(service, request)
     answer = RankOfEither(
         number_or_text(one.player),
         one.player,
@@ -534,7 +539,7 @@ async def classic_rank(service: ServiceContext, request: Request) -> Response:
 
 async def classic_player_rank(service: ServiceContext, request: Request) -> Response:
     """Return one player's rank."""
-    one = await _standing(service, request, _admitted(service, request))
+    one = await _standing(service, request)
     return Response(
         schemas.encode(PlayerRank(one.player, one.rank, one.score, one.total, one.total))
     )
@@ -542,34 +547,41 @@ async def classic_player_rank(service: ServiceContext, request: Request) -> Resp
 
 async def classic_around(service: ServiceContext, request: Request) -> Response:
     """Return the players around a rank."""
-    which = _admitted(service, request)
+    actor, which = _admitted(service, request)
     rank = _read_number(request.params["rank"], "rank", high=ID_MAX)
-    page = await _around(service, request, rank, which)
+    page = await _around(service, request, rank, actor, which)
     rows = [ShortPlayer(one.rank, number_or_text(one.player), one.score) for one in page.standings]
     return Response(schemas.encode(AroundPlayers(rank, rows)))
 
 
 async def classic_nearby(service: ServiceContext, request: Request) -> Response:
     """Return the users around a rank."""
-    which = _admitted(service, request)
+    actor, which = _admitted(service, request)
     rank = request.query["rank"]
-    page = await _around(service, request, rank, which)
+    page = await _around(service, request, rank, actor, which)
     rows = [ShortUser(one.rank, one.player, one.score) for one in page.standings]
     return Response(schemas.encode(AroundUsers(which["board"], rank, rows)))
 
 
 async def _around(
-    service: ServiceContext, request: Request, rank: int, which: dict[str, Any]
+    service: ServiceContext, request: Request, rank: int, actor: Actor, which: dict[str, Any]
 ) -> Page:
-    reach = request.query["range"]
-    return await service.rankd.reader.around_rank(rank=Rank(rank), reach=reach, **which)
+    reach, where = request.query["range"], service.rankd.reader.where(**which)
+    return await service.read_as(
+        actor, where, lambda reader: reader.around_rank(rank=Rank(rank), reach=reach, **which)
+    )
 
 
 async def classic_neighbours(service: ServiceContext, request: Request) -> Response:
     """Return a player and those just above and below it, fewer at an edge."""
-    which = _admitted(service, request)
+    actor, which = _admitted(service, request)
     player, reach = request.params["player_id"], request.query["range"]
-    page = await service.rankd.reader.around(player=player, above=reach, below=reach, **which)
+    where = service.rankd.reader.where(**which)
+    page = await service.read_as(
+        actor,
+        where,
+        lambda reader: reader.around(player=player, above=reach, below=reach, **which),
+    )
     players = [one.player for one in page.standings]
     at = players.index(player)
     near = page.standings[max(0, at - reach) : at + reach + 1]

@@ -3,15 +3,20 @@
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import TypeVar
 
-from rankd.api.auth import Authenticator
+from rankd.api.auth import Actor, Authenticator
 from rankd.api.exposition import WRITER, WorkerFigures
 from rankd.api.messages import Response
 from rankd.api.operations import Operations
 from rankd.core.engine import Engine
+from rankd.core.own_view import read_as_ranked
 from rankd.core.read_engine import PlayerSearch, ReadEngine
+from rankd.core.reader import RankingView, Reader
 from rankd.model.window import Instant
 from rankd.ports import Clock, LedgerReader
+
+T = TypeVar("T")
 
 PAGES_MAX = 4096
 """Cached pages; of a hundred rows each that is some 40 MB."""
@@ -95,6 +100,24 @@ class ServiceContext:
         """Whether submissions are accepted, at least into the spool."""
         spools = self.engine is None and self.spools and self.rankd.writer_answers
         return self.rankd.writable or spools
+
+    def sees_itself(self, actor: Actor, board: str) -> bool:
+        """Whether an actor is a shadowed player, which sees a board as if it were ranked there."""
+        return actor.player is not None and self.rankd.state.is_shadowed(actor.player, board)
+
+    async def read_as(
+        self,
+        actor: Actor,
+        where: RankingView,
+        read: Callable[[Reader], Awaitable[T]],
+        *,
+        reader: Reader | None = None,
+    ) -> T:
+        """Return a read of one ranking as an actor sees it."""
+        if not self.sees_itself(actor, where.ranking.board):
+            return await read(reader or self.rankd.reader)
+        assert actor.player is not None
+        return await read_as_ranked(self.rankd.reader, where, actor.player, read)
 
     def is_public(self, board: str) -> bool:
         """Whether a shared cache may serve the pages of a board to any client."""

@@ -41,9 +41,11 @@ async def find_players(service: ServiceContext, request: Request) -> Response:
     Players that have only scores are included if this node has an index of its own; with an index
     in Redis, only those with a profile or friends.
     """
-    service.auth.admit(request, "read")
+    viewer = service.auth.admit(request, "read").player
     query, view = request.query, service.rankd
-    found = await service.search.find(query["query"], after=query["after"], limit=query["limit"])
+    found = await service.search.find(
+        query["query"], after=query["after"], limit=query["limit"], viewer=viewer
+    )
     body = schemas.Players(
         players=[
             schemas.PlayerItem(one.player, one.name, dict(one.attributes)) for one in found.players

@@ -1,16 +1,24 @@
 """Handlers of standings: one player, pages, neighbours, lookups and projections."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from rankd import schemas
 from rankd.api import render
+from rankd.api.auth import Actor
 from rankd.api.context import MIN_POSITION_SECONDS_MAX, ServiceContext
 from rankd.api.messages import Request, Response, decode_body, known_tag
 from rankd.api.render import BY_ACCEPT, text_tag, wants_text
 from rankd.api.routing import Answered, PagePlan, RemotePlan, RouteAnswering, WordPlan
-from rankd.core.reader import LOOKUP_PLAYERS_MAX, RankingView, check_players
+from rankd.core.reader import (
+    LOOKUP_PLAYERS_MAX,
+    Projected,
+    RankingView,
+    Reader,
+    check_players,
+)
 from rankd.core.reader import Page as FoundPage
 from rankd.errors import (
     FieldError,
@@ -22,7 +30,7 @@ from rankd.errors import (
     count,
 )
 from rankd.model.facts import Position
-from rankd.model.standing import Offset, Rank, read_absent
+from rankd.model.standing import Offset, Rank, Standing, read_absent
 from rankd.ports import Places, Ranked, Ranking
 
 PAGE_CACHE = b"public, max-age=1, stale-while-revalidate=5"
@@ -35,13 +43,13 @@ SURROGATE = (b"surrogate-control", b"max-age=1, stale-while-revalidate=5")
 """The same for a content delivery network, which does not pass this header on."""
 
 
-async def _admitted(service: ServiceContext, request: Request) -> dict[str, Any]:
-    """Return the window and segment of an authorized read, once ``min_position`` is reached."""
+async def _admitted(service: ServiceContext, request: Request) -> tuple[Actor, dict[str, Any]]:
+    """Return the actor, window and segment of a read, once ``min_position`` is reached."""
     query = request.query
-    service.auth.admit(request, "read", request.params.get("board"))
+    actor = service.auth.admit(request, "read", request.params.get("board"))
     if query.get("min_position") is not None:
         await _reached(service, request)
-    return {"window": query.get("window"), "segment": query.get("segment")}
+    return actor, {"window": query.get("window"), "segment": query.get("segment")}
 
 
 async def _reached(service: ServiceContext, request: Request) -> None:
@@ -77,12 +85,12 @@ async def get_standing(service: ServiceContext, request: Request) -> Response:
     """Return one player's standing."""
     params, query = request.params, request.query
     board, player = params["board"], params["player"]
-    service.auth.admit(request, "read", board)
-    if query["min_position"] is not None:
-        await _reached(service, request)
+    actor, which = await _admitted(service, request)
     reader = service.rankd.reader_of(board, query["min_position"])
-    where = reader.where(board, query["window"], query["segment"])
-    standing = await reader.standing_in(where, player)
+    where = reader.where(board, **which)
+    standing = await service.read_as(
+        actor, where, lambda reader: reader.standing_in(where, player), reader=reader
+    )
     if standing is None:
         raise NotRanked(board=board, window=where.ranking.window, player=player)
     return _response(service, request, render.one(standing, where))
@@ -94,7 +102,10 @@ def standing_now(service: ServiceContext, request: Request) -> Response | None:
     if query["min_position"] is not None or not reader.immediate:
         return None
     board, player = params["board"], params["player"]
-    service.auth.admit(request, "read", board)
+    actor = service.auth.admit(request, "read", board)
+    if service.sees_itself(actor, board):
+        request.counted = True
+        return None
     where = reader.where(board, query["window"], query["segment"])
     found = reader.ranked_now(where, player)
     if found is None:
@@ -216,29 +227,33 @@ def _lasting(service: ServiceContext, request: Request) -> RankingView | None:
 
 async def list_standings(service: ServiceContext, request: Request) -> Response:
     """Return a page: by offset, by rank, or after a cursor."""
-    which = await _admitted(service, request)
+    actor, which = await _admitted(service, request)
     board, query = request.params["board"], request.query
     offset, from_rank = query["offset"], query["from_rank"]
     rankd = service.rankd
-    at = _moment(service)
+    at, own = _moment(service), service.sees_itself(actor, board)
     reader = rankd.reader_of(board, query["min_position"])
     where = reader.where(board, **which)
-    page = await reader.page(
-        board,
-        limit=query["limit"],
-        offset=None if offset is None else Offset(offset),
-        from_rank=None if from_rank is None else Rank(from_rank),
-        cursor=query["cursor"],
-        score_min=query["score_min"],
-        score_max=query["score_max"],
-        **which,
-    )
+
+    def read(reader: Reader) -> Awaitable[FoundPage]:
+        return reader.page(
+            board,
+            limit=query["limit"],
+            offset=None if offset is None else Offset(offset),
+            from_rank=None if from_rank is None else Rank(from_rank),
+            cursor=query["cursor"],
+            score_min=query["score_min"],
+            score_max=query["score_max"],
+            **which,
+        )
+
+    page = await service.read_as(actor, where, read, reader=reader)
     _refuse_if_behind(request, page.as_of)
     asked = _asked(service, request)
     response = _ready_made(
-        page, where.terms.board, stale=rankd.stale or page.stale, private=bool(asked[0])
+        page, where.terms.board, stale=rankd.stale or page.stale, private=own or bool(asked[0])
     )
-    if page.as_of == rankd.position and at == _moment(service):
+    if page.as_of == rankd.position and at == _moment(service) and not own:
         service.pages.keep(at, asked, response)
     return _unless_known(request, response)
 
@@ -250,7 +265,11 @@ def standings_now(service: ServiceContext, request: Request) -> Response | None:
     response = service.pages.find(_moment(service), _asked(service, request))
     if response is None:
         return None
-    service.auth.admit(request, "read", request.params["board"])
+    board = request.params["board"]
+    actor = service.auth.admit(request, "read", board)
+    if service.sees_itself(actor, board):
+        request.counted = True
+        return None
     return _unless_known(request, response)
 
 
@@ -324,17 +343,21 @@ def _unless_known(request: Request, response: Response) -> Response:
 
 async def around_player(service: ServiceContext, request: Request) -> Response:
     """Return a player's neighbours."""
-    which = await _admitted(service, request)
+    actor, which = await _admitted(service, request)
     board, query = request.params["board"], request.query
     reader = service.rankd.reader_of(board, query["min_position"])
-    page = await reader.around(
-        board,
-        request.params["player"],
-        above=query["above"],
-        below=query["below"],
-        absent=read_absent(query["absent"]),
-        **which,
-    )
+
+    def read(reader: Reader) -> Awaitable[FoundPage]:
+        return reader.around(
+            board,
+            request.params["player"],
+            above=query["above"],
+            below=query["below"],
+            absent=read_absent(query["absent"]),
+            **which,
+        )
+
+    page = await service.read_as(actor, reader.where(board, **which), read, reader=reader)
     return _page(service, request, page, which)
 
 
@@ -343,11 +366,12 @@ async def around_rank(service: ServiceContext, request: Request) -> Response:
 
     Every entry counts, even if the board shows ties as shared ranks: rank 3 is the third entry.
     """
-    which = await _admitted(service, request)
-    board = request.params["board"]
+    actor, which = await _admitted(service, request)
+    board, reach = request.params["board"], request.query["range"]
     rank = _read_rank(request.params["rank"])
-    page = await service.rankd.reader.around_rank(
-        board, rank, reach=request.query["range"], **which
+    where = service.rankd.reader.where(board, **which)
+    page = await service.read_as(
+        actor, where, lambda reader: reader.around_rank(board, rank, reach=reach, **which)
     )
     return _page(service, request, page, which)
 
@@ -368,10 +392,14 @@ def _page(
 
 async def lookup_standings(service: ServiceContext, request: Request) -> Response:
     """Return the standings of some players, ranked among themselves."""
-    which = await _admitted(service, request)
+    actor, which = await _admitted(service, request)
     players = _lookup_players(request)
+    check_players(players)
     board = request.params["board"]
-    found = await service.rankd.reader.lookup(board, players, **which)
+    where = service.rankd.reader.where(board, **which)
+    found = await service.read_as(
+        actor, where, lambda reader: reader.lookup(board, players, **which)
+    )
     where = service.rankd.reader.where(board, **which)
     return _response(service, request, render.found(found, where.terms.board))
 
@@ -381,8 +409,10 @@ def lookup_now(service: ServiceContext, request: Request) -> Response | None:
     params, query, reader = request.params, request.query, service.rankd.reader
     if query["min_position"] is not None or not reader.immediate or service.rankd.stale:
         return None
-    service.auth.admit(request, "read", params["board"])
+    actor = service.auth.admit(request, "read", params["board"])
     request.counted = True  # Also if the handler has to answer.
+    if service.sees_itself(actor, params["board"]):
+        return None
     players = _lookup_players(request)
     check_players(players)
     where = reader.where(params["board"], query["window"], query["segment"])
@@ -402,21 +432,24 @@ def _lookup_players(request: Request) -> list[str]:
 
 async def list_friends(service: ServiceContext, request: Request) -> Response:
     """Return a player and its friends, ranked among themselves."""
-    which = await _admitted(service, request)
-    board = request.params["board"]
-    found = await service.rankd.reader.friends(board, request.params["player"], **which)
+    actor, which = await _admitted(service, request)
+    board, player = request.params["board"], request.params["player"]
+    where = service.rankd.reader.where(board, **which)
+    found = await service.read_as(
+        actor, where, lambda reader: reader.friends(board, player, **which)
+    )
     where = service.rankd.reader.where(board, **which)
     return _response(service, request, render.found(found, where.terms.board))
 
 
 async def get_projection(service: ServiceContext, request: Request) -> Response:
     """Return the rank a score would get, or the score needed for a rank or a percentile."""
-    which = await _admitted(service, request)
+    actor, which = await _admitted(service, request)
     board, query = request.params["board"], request.query
     _check_given([name for name in ("score", "rank", "percentile") if query[name] is not None])
-    reader = service.rankd.reader
-    where = reader.where(board, **which)
+    where = service.rankd.reader.where(board, **which)
     definition = where.terms.board
+    ask: Callable[[Reader], Awaitable[Projected]]
     if query["score"] is not None:
         texts = query["score"].split(",")
         if len(texts) != definition.width:
@@ -426,12 +459,13 @@ async def get_projection(service: ServiceContext, request: Request) -> Response:
             scores = tuple(definition.parse_score(text) for text in texts)
         except ValueError as exc:
             raise InvalidRequest([FieldError("score", str(exc))]) from None
-        projected = await reader.rank_for(board, scores, **which)
+        ask = partial(Reader.rank_for, board=board, scores=scores, **which)
     elif query["rank"] is not None:
-        projected = await reader.scores_for(board, rank=Rank(query["rank"]), **which)
+        ask = partial(Reader.scores_for, board=board, rank=Rank(query["rank"]), **which)
     else:
         share = _read_share(query["percentile"])
-        projected = await reader.scores_for(board, percentile=share, **which)
+        ask = partial(Reader.scores_for, board=board, percentile=share, **which)
+    projected = await service.read_as(actor, where, ask)
     return _response(service, request, render.projection(projected, definition))
 
 
@@ -452,11 +486,27 @@ def _read_share(text: str) -> float:
         raise InvalidRequest([FieldError("percentile", "must be a number")]) from None
 
 
+async def _everywhere(
+    service: ServiceContext, actor: Actor, player: str, window: str | None
+) -> list[tuple[RankingView, Standing]]:
+    """Return a player's standings, as an actor sees them."""
+    reader, state = service.rankd.reader, service.rankd.state
+    if actor.player is None or not state.sees_itself(actor.player):
+        return await reader.standings(player, window)
+    found = []
+    for where in reader.views(window):
+        ask = partial(Reader.standing_in, where=where, player=player)
+        standing = await service.read_as(actor, where, ask)
+        if standing is not None:
+            found.append((where.holding(standing.total), standing))
+    return found
+
+
 async def player_standings(service: ServiceContext, request: Request) -> Response:
     """Return one player's standings on all boards, or all that have the given window."""
-    await _admitted(service, request)
+    actor, _ = await _admitted(service, request)
     player, rankd = request.params["player"], service.rankd
-    found = await rankd.reader.standings(player, request.query["window"])
+    found = await _everywhere(service, actor, player, request.query["window"])
     body = schemas.Everywhere(
         player=player,
         name=rankd.state.profile(player).name,

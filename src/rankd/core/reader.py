@@ -6,6 +6,7 @@ exist yet has no entries; a window that never was is an error, because asking fo
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from functools import lru_cache, wraps
 from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
@@ -363,6 +364,11 @@ class Reader:
         return self.projector.readable if self._only is None else self._only
 
     @property
+    def index(self) -> RankIndex:
+        """The index that is read."""
+        return self._index
+
+    @property
     def _base(self) -> RankIndex:
         """The index that positions come from: the base of an overlay."""
         return self.projector.readable if self._only_base is None else self._only_base
@@ -579,18 +585,22 @@ class Reader:
         None is each board's default window; a board between two seasons has none.
         """
         everywhere = []
-        for name, page in list(self._state.boards.items()):
-            if window is None and page.default not in page.windows:
-                continue
-            try:
-                where = self.where(name, window)
-            except UnknownWindow:
-                continue
+        for where in self.views(window):
             found = await self._rank(where, player)
             if found is not None:
                 standing = await self._standing(where, player, found)
                 everywhere.append((where.holding(standing.total), standing))
         return everywhere
+
+    def views(self, window: str | None = None) -> list[RankingView]:
+        """Return the ranking of each board that has a window; None is each board's default."""
+        views = []
+        for name, page in list(self._state.boards.items()):
+            if window is None and page.default not in page.windows:
+                continue
+            with suppress(UnknownWindow):
+                views.append(self.where(name, window))
+        return views
 
     async def _standing(self, where: RankingView, player: str, found: Ranked) -> Standing:
         shared = None
