@@ -9,6 +9,7 @@ import click
 from rankd._version import __version__
 from rankd.cli.bench import bench
 from rankd.cli.board import board
+from rankd.cli.corrections import adjust, retract
 from rankd.cli.doctor import doctor
 from rankd.cli.export import export
 from rankd.cli.keys import keys
@@ -26,6 +27,7 @@ _SECTIONS = {
     "Service": (serve, demo, status, doctor, bench, clock),
     "Boards and scores": (board, submit, top, standing, around, watch),
     "Players": (player, history),
+    "Corrections": (adjust, retract),
     "In and out": (import_, export),
     "Care of a data folder": (verify, rebuild, backup, restore),
     "Access": (keys,),

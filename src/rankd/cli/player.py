@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rankd.cli.corrections import STATE_COMMANDS
 from rankd.cli.options import Target, count_option, json_option, reaching
 from rankd.cli.output import (
     FailingGroup,
@@ -80,8 +81,11 @@ def _cell(fact: "schemas.HistoryItem", name: str) -> str:
 
 @click.group(cls=FailingGroup)
 def player() -> None:
-    """Find and show players; change names, attributes and friends."""
+    """Find, show and change players; ban, hide and restore."""
 
+
+for _command in STATE_COMMANDS:
+    player.add_command(_command)
 
 # --------------------------------------------------------------------------------- find
 
@@ -127,12 +131,14 @@ def show(reach: Target, player: str, window: str | None, as_json: bool) -> None:
         everywhere = client.standings(player, window=window)
         known = _known(client, everywhere)
     if as_json:
-        from msgspec.structs import asdict
+        from msgspec import to_builtins
 
-        print_json({**asdict(known), "standings": everywhere.standings})
+        print_json({**to_builtins(known), "standings": everywhere.standings})
         return
     name = f" ({plain(known.name)})" if known.name else ""
     click.echo(f"{plain(known.player)}{name} · as of {known.as_of:,}{stale(known.stale)}")
+    if known.states:
+        print_tables("", _states_table(known.states))
     if known.attributes or known.friends:
         print_tables("", _profile_table(known))
     if everywhere.standings:
@@ -150,6 +156,14 @@ def _known(client: "Client", everywhere: "schemas.Everywhere") -> "schemas.Profi
         if not (everywhere.standings or client.standings(player).standings):
             raise
     return schemas.Profile(player, None, {}, [], everywhere.as_of, stale=everywhere.stale)
+
+
+def _states_table(states: Sequence["schemas.PlayerStateItem"]) -> "Table":
+    shown = table("state", "boards", "until", "reason", "by", "position", right=["position"])
+    for one in states:
+        boards = "all" if one.boards is None else ", ".join(one.boards)
+        add(shown, one.state, boards, one.until, one.reason, one.actor, one.since)
+    return shown
 
 
 def _profile_table(known: "schemas.Profile") -> "Table":

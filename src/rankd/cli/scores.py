@@ -59,7 +59,7 @@ def submit(reach: Target, as_json: bool, **given: Any) -> None:
 
     Prints the verdict, and the player's rank after it. SCORE may be negative.
     """
-    what = _submitted(
+    what = submitted(
         given["score"],
         pairs("--column", "minutes=12", given["columns"]),
         delta=given["delta"],
@@ -82,7 +82,7 @@ def submit(reach: Target, as_json: bool, **given: Any) -> None:
     click.echo(f"{receipt.verdict}{again}: {place}")
 
 
-def _submitted(score: str | None, columns: dict[str, str], *, delta: bool) -> dict[str, Any]:
+def submitted(score: str | None, columns: dict[str, str], *, delta: bool) -> dict[str, Any]:
     """Return the fields of the submission, by the names of the API."""
     if delta and columns:
         raise click.UsageError("--delta adds to a score: it takes no --column")

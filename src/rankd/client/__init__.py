@@ -14,8 +14,9 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from rankd._version import __version__
-from rankd.client import calls
+from rankd.client import calls, corrections
 from rankd.client.calls import BATCH_SCORES, Call, Item, PagedList, Result
+from rankd.client.corrections import LongCall
 from rankd.client.responses import (
     Attempts,
     RetryPolicy,
@@ -108,6 +109,14 @@ def _walking(
     return described(method, build)
 
 
+def _finishing(build: Callable[S, LongCall[T]]) -> Callable[Concatenate["Client", S], T]:
+    @wraps(build)
+    def method(self: "Client", *args: S.args, **kwargs: S.kwargs) -> T:
+        return self._finish(build(*args, **kwargs))
+
+    return described(method, build)
+
+
 class Client:
     """A client of a service. Threads may share it; a forked process needs its own.
 
@@ -166,6 +175,12 @@ class Client:
             yield from pages.rows(found)
             call = pages.following(found)
 
+    def _finish(self, call: LongCall[T]) -> T:
+        found = self.send(call.first)
+        while (again := call.again(found)) is not None:
+            found = self.send(again)
+        return call.result(found)
+
     def submit_many(
         self, items: Iterable[Item], *, board: str | None = None, batch: int = BATCH_SCORES
     ) -> list[Result]:
@@ -214,6 +229,15 @@ class Client:
     lookup_players = _calling(calls.lookup_players)
     set_friends = _calling(calls.set_friends)
     erase = _calling(calls.erase)
+    adjust = _calling(corrections.adjust)
+    retract = _finishing(corrections.retract)
+    undo_retraction = _finishing(corrections.undo_retraction)
+    remove = _finishing(corrections.remove)
+    set_metadata = _calling(corrections.set_metadata)
+    ban = _calling(corrections.ban)
+    hide = _calling(corrections.hide)
+    shadow = _calling(corrections.shadow)
+    restore = _calling(corrections.restore)
     create_key = _calling(calls.create_key)
     keys = _calling(calls.keys)
     revoke_key = _calling(calls.revoke_key)
@@ -231,6 +255,16 @@ def _awaiting(
     @wraps(build)
     async def method(self: "AsyncClient", *args: S.args, **kwargs: S.kwargs) -> T:
         return await self.send(build(*args, **kwargs))
+
+    return described(method, build)
+
+
+def _awaiting_long(
+    build: Callable[S, LongCall[T]],
+) -> Callable[Concatenate["AsyncClient", S], Coroutine[Any, Any, T]]:
+    @wraps(build)
+    async def method(self: "AsyncClient", *args: S.args, **kwargs: S.kwargs) -> T:
+        return await self._finish(build(*args, **kwargs))
 
     return described(method, build)
 
@@ -306,6 +340,12 @@ class AsyncClient:
                 yield row
             call = pages.following(found)
 
+    async def _finish(self, call: LongCall[T]) -> T:
+        found = await self.send(call.first)
+        while (again := call.again(found)) is not None:
+            found = await self.send(again)
+        return call.result(found)
+
     async def submit_many(
         self, items: Iterable[Item], *, board: str | None = None, batch: int = BATCH_SCORES
     ) -> list[Result]:
@@ -354,6 +394,15 @@ class AsyncClient:
     lookup_players = _awaiting(calls.lookup_players)
     set_friends = _awaiting(calls.set_friends)
     erase = _awaiting(calls.erase)
+    adjust = _awaiting(corrections.adjust)
+    retract = _awaiting_long(corrections.retract)
+    undo_retraction = _awaiting_long(corrections.undo_retraction)
+    remove = _awaiting_long(corrections.remove)
+    set_metadata = _awaiting(corrections.set_metadata)
+    ban = _awaiting(corrections.ban)
+    hide = _awaiting(corrections.hide)
+    shadow = _awaiting(corrections.shadow)
+    restore = _awaiting(corrections.restore)
     create_key = _awaiting(calls.create_key)
     keys = _awaiting(calls.keys)
     revoke_key = _awaiting(calls.revoke_key)

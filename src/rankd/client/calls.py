@@ -10,15 +10,20 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import islice
 from typing import Generic, TypeVar
-from urllib.parse import quote, urlencode
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from rankd import schemas
 from rankd.client import serialization
-from rankd.client.serialization import encoded, encoded_scores
-from rankd.errors import Invalid, InvalidBoard, InvalidProfile, InvalidRequest, InvalidSubmission
+from rankd.client.serialization import (
+    body_of,
+    encoded,
+    encoded_scores,
+    path_of,
+    reader_of,
+)
+from rankd.errors import InvalidBoard, InvalidProfile, InvalidSubmission
 from rankd.http_client import HttpResponse
 
 PAGE_LIMIT_MAX = 1000
@@ -86,60 +91,31 @@ class PagedList(Generic[P, R]):
 # --------------------------------------------------------------------- how it is written
 
 
-def _segment(value: object) -> str:
-    """Encode one segment of a path, including dots that would change the path."""
-    text = str(value)
-    return text.replace(".", "%2E") if text in {".", ".."} else quote(text, safe="")
-
-
-def _path(template: str, *values: object, **query: object) -> str:
-    path = template.format(*map(_segment, values))
-    given = {name: _shown(value) for name, value in query.items() if value is not None}
-    return f"{path}?{urlencode(given)}" if given else path
-
-
-def _shown(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _reader(kind: type[T]) -> Callable[[HttpResponse], T]:
-    decode = msgspec.json.Decoder(kind, float_hook=Decimal).decode
-
-    def read(answer: HttpResponse) -> T:
-        return decode(answer.body)
-
-    return read
-
-
-def _body(refused: type[Invalid] = InvalidRequest, /, **given: object) -> bytes:
-    return encoded({name: value for name, value in given.items() if value is not None}, refused)
-
-
 def new_key() -> str:
     """Return a new, random submission key."""
     return uuid.uuid4().hex
 
 
-_read_done = _reader(schemas.Done)
-_read_page = _reader(schemas.Page)
-_read_found = _reader(schemas.LookupResult)
-_read_profile = _reader(schemas.Profile)
-_read_players = _reader(schemas.Players)
-_read_boards = _reader(schemas.Boards)
-_read_windows = _reader(schemas.Windows)
-_read_standing = _reader(schemas.Standing)
-_read_projection = _reader(schemas.Projection)
-_read_everywhere = _reader(schemas.Everywhere)
-_read_history = _reader(schemas.History)
-_read_facts = _reader(schemas.Facts)
-_read_key = _reader(serialization.Key)
-_read_keys = _reader(serialization.Keys)
-_read_health = _reader(schemas.Health)
-_read_clock = _reader(schemas.ClockBody)
-_read_correction = _reader(schemas.Correction)
-_read_board = _reader(schemas.BoardBody)
-_read_preview = _reader(schemas.Preview)
-_read_receipt = _reader(schemas.Receipt)
+_read_done = reader_of(schemas.Done)
+_read_page = reader_of(schemas.Page)
+_read_found = reader_of(schemas.LookupResult)
+_read_profile = reader_of(schemas.Profile)
+_read_players = reader_of(schemas.Players)
+_read_boards = reader_of(schemas.Boards)
+_read_windows = reader_of(schemas.Windows)
+_read_standing = reader_of(schemas.Standing)
+_read_projection = reader_of(schemas.Projection)
+_read_everywhere = reader_of(schemas.Everywhere)
+_read_history = reader_of(schemas.History)
+_read_facts = reader_of(schemas.Facts)
+_read_key = reader_of(serialization.Key)
+_read_keys = reader_of(serialization.Keys)
+_read_health = reader_of(schemas.Health)
+_read_clock = reader_of(schemas.ClockBody)
+_read_correction = reader_of(schemas.Correction)
+_read_board = reader_of(schemas.BoardBody)
+_read_preview = reader_of(schemas.Preview)
+_read_receipt = reader_of(schemas.Receipt)
 
 # ------------------------------------------------------------------------------- boards
 
@@ -151,7 +127,7 @@ def boards() -> Call[schemas.Boards]:
 
 def board(board: str) -> Call[schemas.BoardBody]:
     """Return a board: its definition, its windows, and its next reset."""
-    path = _path("/v1/boards/{}", board)
+    path = path_of("/v1/boards/{}", board)
     return Call(method="GET", path=path, read=_read_board, names={"board": board})
 
 
@@ -169,7 +145,7 @@ def define(
     """
     return Call(
         method="PUT",
-        path=_path("/v1/boards/{}", board, apply=apply or None, drop_scores=drop_scores or None),
+        path=path_of("/v1/boards/{}", board, apply=apply or None, drop_scores=drop_scores or None),
         body=encoded(definition or {}, InvalidBoard),
         read=_read_defined,
         names={"board": board},
@@ -184,7 +160,7 @@ def _read_defined(answer: HttpResponse) -> schemas.BoardBody | schemas.Preview:
 
 def retire(board: str, *, reason: str | None = None) -> Call[schemas.Done]:
     """Take a board out of use. Its facts stay in the ledger."""
-    path = _path("/v1/boards/{}", board, reason=reason)
+    path = path_of("/v1/boards/{}", board, reason=reason)
     # A repetition would be refused though the first had succeeded.
     return Call(
         method="DELETE", path=path, read=_read_done, names={"board": board}, repeatable=False
@@ -193,7 +169,7 @@ def retire(board: str, *, reason: str | None = None) -> Call[schemas.Done]:
 
 def windows(board: str) -> Call[schemas.Windows]:
     """Return a board's windows, newest first: scheduled, open and sealed."""
-    path = _path("/v1/boards/{}/windows", board)
+    path = path_of("/v1/boards/{}/windows", board)
     return Call(method="GET", path=path, read=_read_windows, names={"board": board})
 
 
@@ -221,7 +197,7 @@ def submit(  # noqa: PLR0913 - the fields of a submission
     it gets a random one.
     """
     key = new_key() if key is None else key
-    body = _body(
+    body = body_of(
         InvalidSubmission,
         player=player,
         score=score,
@@ -237,7 +213,7 @@ def submit(  # noqa: PLR0913 - the fields of a submission
     )
     return Call(
         method="POST",
-        path=_path("/v1/boards/{}/scores", board),
+        path=path_of("/v1/boards/{}/scores", board),
         body=body,
         read=_read_receipt,
         names={"board": board, "player": player, "key": key},
@@ -350,7 +326,7 @@ def page(  # noqa: PLR0913 - which part of which ranking
     With ``score_min`` or ``score_max``, both inclusive, it is one of the entries whose first column
     lies between them; its ``count`` tells how many these are.
     """
-    path = _path(
+    path = path_of(
         "/v1/boards/{}/standings",
         board,
         limit=limit,
@@ -375,7 +351,7 @@ def poll(
     segment: str | None = None,
 ) -> Call[serialization.PolledPage]:
     """Return the best standings, or no page if they have not changed since ``etag``."""
-    path = _path("/v1/boards/{}/standings", board, limit=limit, window=window, segment=segment)
+    path = path_of("/v1/boards/{}/standings", board, limit=limit, window=window, segment=segment)
     headers = {} if etag is None else {"if-none-match": etag}
     names = {"board": board, "window": window}
     return Call(method="GET", path=path, read=_read_polled, headers=headers, names=names)
@@ -395,7 +371,7 @@ def standing(
     min_position: int | None = None,
 ) -> Call[schemas.Standing]:
     """Return a player's standing. Raises NotRanked."""
-    path = _path(
+    path = path_of(
         "/v1/boards/{}/standings/{}",
         board,
         player,
@@ -423,7 +399,7 @@ def around(  # noqa: PLR0913 - which part of which ranking
     A player without an entry raises NotRanked or, with ``absent`` ``top`` or ``bottom``, gets the
     neighbourhood of the first or the last one.
     """
-    path = _path(
+    path = path_of(
         "/v1/boards/{}/standings/{}/around",
         board,
         player,
@@ -448,7 +424,7 @@ def around_rank(
     min_position: int | None = None,
 ) -> Call[schemas.Page]:
     """Return the standings from ``rank - reach`` to ``rank + reach``."""
-    path = _path(
+    path = path_of(
         "/v1/boards/{}/around/{}",
         board,
         rank,
@@ -469,14 +445,14 @@ def lookup(
     min_position: int | None = None,
 ) -> Call[schemas.LookupResult]:
     """Return some players' standings, ranked among themselves, and the players without one."""
-    path = _path(
+    path = path_of(
         "/v1/boards/{}/standings:lookup",
         board,
         window=window,
         segment=segment,
         min_position=min_position,
     )
-    body = _body(players=list(players))
+    body = body_of(players=list(players))
     names = {"board": board, "window": window}
     return Call(method="POST", path=path, body=body, read=_read_found, names=names)
 
@@ -490,7 +466,7 @@ def friends(
     min_position: int | None = None,
 ) -> Call[schemas.LookupResult]:
     """Return a player and its friends, ranked among themselves."""
-    path = _path(
+    path = path_of(
         "/v1/boards/{}/friends/{}",
         board,
         player,
@@ -518,7 +494,7 @@ def projection(  # noqa: PLR0913 - three kinds of query
     """
     if isinstance(score, list | tuple):
         score = ",".join(map(str, score))
-    path = _path(
+    path = path_of(
         "/v1/boards/{}/projection",
         board,
         score=score,
@@ -536,7 +512,7 @@ def standings(
     player: str, *, window: str | None = None, min_position: int | None = None
 ) -> Call[schemas.Everywhere]:
     """Return a player's standings on every board, or on those that have the window."""
-    path = _path("/v1/players/{}/standings", player, window=window, min_position=min_position)
+    path = path_of("/v1/players/{}/standings", player, window=window, min_position=min_position)
     return Call(method="GET", path=path, read=_read_everywhere, names={"player": player})
 
 
@@ -582,7 +558,7 @@ def history(
 
     ``since`` (inclusive) and ``until`` (exclusive) are RFC 3339 times of recording.
     """
-    path = _path(
+    path = path_of(
         "/v1/boards/{}/history/{}",
         board,
         player,
@@ -629,7 +605,7 @@ def facts(  # noqa: PLR0913 - the filters of facts
 
     ``since`` (inclusive) and ``until`` (exclusive) are RFC 3339 times of recording.
     """
-    path = _path(
+    path = path_of(
         "/v1/facts",
         after=after,
         limit=limit,
@@ -679,7 +655,7 @@ def walk_facts(  # noqa: PLR0913 - the filters of facts
 
 def profile(player: str) -> Call[schemas.Profile]:
     """Return a player's profile."""
-    path = _path("/v1/players/{}", player)
+    path = path_of("/v1/players/{}", player)
     return Call(method="GET", path=path, read=_read_profile, names={"player": player})
 
 
@@ -716,7 +692,7 @@ def _profiled(method: str, player: str, **given: object) -> Call[schemas.Profile
     said = {field: value for field, value in given.items() if value is not UNSET}
     return Call(
         method=method,
-        path=_path("/v1/players/{}", player),
+        path=path_of("/v1/players/{}", player),
         body=encoded(said, InvalidProfile),
         read=_read_profile,
         names={"player": player},
@@ -727,7 +703,7 @@ def players(
     query: str, *, limit: int | None = None, after: str | None = None
 ) -> Call[schemas.Players]:
     """Return players whose name or id begins with ``query``, ordered by id."""
-    path = _path("/v1/players", query=query, limit=limit, after=after)
+    path = path_of("/v1/players", query=query, limit=limit, after=after)
     return Call(method="GET", path=path, read=_read_players)
 
 
@@ -745,7 +721,7 @@ def walk_players(
 
 def lookup_players(players: Sequence[str]) -> Call[schemas.Players]:
     """Return the names and attributes of up to 1,000 players, in the given order."""
-    body = _body(players=list(players))
+    body = body_of(players=list(players))
     return Call(method="POST", path="/v1/players:lookup", body=body, read=_read_players)
 
 
@@ -753,8 +729,8 @@ def set_friends(player: str, friends: Sequence[str]) -> Call[schemas.Profile]:
     """Replace a player's friends."""
     return Call(
         method="PUT",
-        path=_path("/v1/players/{}/friends", player),
-        body=_body(friends=list(friends)),
+        path=path_of("/v1/players/{}/friends", player),
+        body=body_of(friends=list(friends)),
         read=_read_profile,
         names={"player": player},
     )
@@ -762,7 +738,7 @@ def set_friends(player: str, friends: Sequence[str]) -> Call[schemas.Profile]:
 
 def erase(player: str, *, reason: str | None = None) -> Call[schemas.Done]:
     """Delete a player's profile and friends; its entries stay, without a name."""
-    path = _path("/v1/players/{}", player, reason=reason)
+    path = path_of("/v1/players/{}", player, reason=reason)
     return Call(method="DELETE", path=path, read=_read_done, names={"player": player})
 
 
@@ -781,7 +757,7 @@ def create_key(
     ``expires`` is a duration (``90d``), a date or a time; without it the key never expires.
     """
     some = None if boards is None else list(boards)
-    body = _body(scopes=list(scopes), boards=some, title=title, expires=expires)
+    body = body_of(scopes=list(scopes), boards=some, title=title, expires=expires)
     # A repetition would create a second key.
     return Call(method="POST", path="/v1/keys", body=body, read=_read_key, repeatable=False)
 
@@ -795,7 +771,7 @@ def revoke_key(id: str) -> Call[schemas.Done]:
     """Revoke a key."""
     return Call(
         method="DELETE",
-        path=_path("/v1/keys/{}", id),
+        path=path_of("/v1/keys/{}", id),
         read=_read_done,
         names={"id": id},
         repeatable=False,
@@ -823,7 +799,7 @@ def correct_clock(
 
     Without ``first``, from the first fact that is later than the clock.
     """
-    body = _body(first=first, ahead_seconds=ahead_seconds, reason=reason, dry_run=dry_run)
+    body = body_of(first=first, ahead_seconds=ahead_seconds, reason=reason, dry_run=dry_run)
     return Call(method="POST", path="/v1/clock:correct", body=body, read=_read_correction)
 
 

@@ -5,14 +5,19 @@ given: an impossible score would count as another one, and metadata would be sto
 values that JSON cannot represent are refused here.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from math import isfinite
+from typing import TypeVar
+from urllib.parse import quote, urlencode
 
 import msgspec
 
 from rankd import schemas
 from rankd.errors import FieldError, Invalid, InvalidRequest, InvalidSubmission
+from rankd.http_client import HttpResponse
+
+T = TypeVar("T")
 
 
 class Key(msgspec.Struct, omit_defaults=True):
@@ -103,3 +108,35 @@ def _no_numbers(value: object, path: str, first: int = 0) -> Iterator[str]:
         case list() | tuple():
             for number, inner in enumerate(value, start=first):
                 yield from _no_numbers(inner, f"{path}[{number}]")
+
+
+def _segment(value: object) -> str:
+    """Encode one segment of a path, including dots that would change the path."""
+    text = str(value)
+    return text.replace(".", "%2E") if text in {".", ".."} else quote(text, safe="")
+
+
+def path_of(template: str, *values: object, **query: object) -> str:
+    """Return a path with its values percent-encoded, and the given parameters of the query."""
+    path = template.format(*map(_segment, values))
+    given = {name: _shown(value) for name, value in query.items() if value is not None}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+def _shown(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def reader_of(kind: type[T]) -> Callable[[HttpResponse], T]:
+    """Return the decoder of responses of a type."""
+    decode = msgspec.json.Decoder(kind, float_hook=Decimal).decode
+
+    def read(answer: HttpResponse) -> T:
+        return decode(answer.body)
+
+    return read
+
+
+def body_of(refused: type[Invalid] = InvalidRequest, /, **given: object) -> bytes:
+    """Return the JSON of the fields that are given. Raises ``refused``."""
+    return encoded({name: value for name, value in given.items() if value is not None}, refused)

@@ -11,20 +11,18 @@ from typing import Any, Self
 from msgspec import UNSET, UnsetType
 
 from rankd.bootstrap import Folder
-from rankd.core.read_engine import FoundPlayer, Preview, ReadEngine
+from rankd.core.read_engine import FoundPlayer, Preview
 from rankd.core.reader import FoundStandings, Page, Projected, Reader
 from rankd.core.time_correction import Corrected
 from rankd.core.writer import BATCH_FACTS_MAX, WriteResult
-from rankd.embedded.handles import BoardRef, OpenEngine
+from rankd.embedded.corrections import BoardCorrector, RanksCorrector
+from rankd.embedded.handles import BoardRef, receipt_of
 from rankd.errors import (
     FieldError,
-    IndexUnavailable,
     InvalidPage,
     NothingToBackUp,
-    RankdError,
     Refused,
     Unavailable,
-    UnknownBoard,
 )
 from rankd.model.board import Board as Definition
 from rankd.model.facts import Position
@@ -35,9 +33,7 @@ from rankd.model.standing import (
     PAGE_LIMIT_DEFAULT,
     Offset,
     Rank,
-    ReprMixin,
     Standing,
-    Words,
     read_absent,
 )
 from rankd.model.submission import Item
@@ -45,27 +41,7 @@ from rankd.model.window import ListedWindow
 from rankd.progress import Show, showing
 
 
-class BoardHandle:
-    """A board, by its name."""
-
-    def __init__(self, wanted: BoardRef) -> None:
-        self._wanted = wanted
-
-    @property
-    def name(self) -> str:
-        """The board's name."""
-        return self._wanted.name
-
-    @property
-    def definition(self) -> dict[str, object]:
-        """The board's definition, with every default written out."""
-        return self._wanted.there().state.page(self.name).board.definition()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r})"
-
-
-class BoardWriter(BoardHandle):
+class BoardWriter(BoardCorrector):
     """The writes of a board, all awaited. Awaiting the handle defines a missing board."""
 
     def __await__(self) -> Generator[Any, None, Self]:
@@ -310,35 +286,7 @@ class RemoteBoard(BoardWriter):
         return list(rankd.state.page(self.name).listed(rankd.ledger_time))
 
 
-class RanksHandle(ReprMixin):
-    """An open engine: its position and its condition."""
-
-    def __init__(self, opened: OpenEngine) -> None:
-        self._opened = opened
-
-    @property
-    def position(self) -> Position:
-        """The position at which reads are true."""
-        return self._opened.engine.rankd.position
-
-    @property
-    def durable(self) -> bool:
-        """Whether the ledger outlives the process."""
-        return self._opened.engine.durable
-
-    @property
-    def clock_problem(self) -> str | None:
-        """The difference between ledger time and the clock, with advice; None if they agree."""
-        return self._opened.engine.rankd.clock_problem
-
-    def _words(self) -> Words:
-        yield "boards", list(self._opened.engine.rankd.state.boards)
-        yield "position", self.position
-        yield "durable", self.durable, True
-        yield "closed", self._opened.closed, False
-
-
-class RanksWriter(RanksHandle):
+class RanksWriter(RanksCorrector):
     """The writes of an engine, all awaited. ``async with`` closes it in the end."""
 
     async def __aenter__(self) -> Self:
@@ -494,22 +442,6 @@ class RemoteRanks(RanksWriter):
         """Return a player's standings by board, on every board with the window."""
         found = await self._opened.rankd.reader.standings(check_player(player), window)
         return {where.ranking.board: standing for where, standing in found}
-
-
-def receipt_of(answer: WriteResult, board: str, rankd: ReadEngine) -> Receipt:
-    """Return the receipt of a write's result, or raise its error."""
-    error: RankdError | None = answer.error
-    receipt = answer.receipt
-    if answer.pending is not None:
-        raise IndexUnavailable("the score is recorded, and its rank is not known now")
-    if error is None and receipt is None:
-        error = UnknownBoard(board)
-    elif receipt is not None and receipt.rejected:
-        error = rankd.rejection(receipt)
-    if error is not None:
-        raise error
-    assert receipt is not None
-    return receipt
 
 
 def _read_scores(board: Definition, values: Sequence[object]) -> tuple[int, ...]:

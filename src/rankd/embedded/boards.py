@@ -20,14 +20,13 @@ from rankd.core.read_engine import FoundPlayer, Preview
 from rankd.core.reader import FoundStandings, Page, Projected, at_once
 from rankd.core.time_correction import Corrected
 from rankd.embedded.async_api import (
-    BoardHandle,
     BoardWriter,
-    RanksHandle,
     RanksWriter,
     RemoteBoard,
     RemoteRanks,
 )
-from rankd.embedded.handles import BoardRef, OpenEngine
+from rankd.embedded.corrections import BlockingBoardCorrector, BlockingRanksCorrector
+from rankd.embedded.handles import BoardHandle, BoardRef, OpenEngine, RanksHandle
 from rankd.errors import LedgerUnavailable
 from rankd.model.facts import Position
 from rankd.model.receipt import Receipt
@@ -284,11 +283,12 @@ class EngineThread:
             raise
 
 
-class Board(AnsweredBoard):
+class Board(AnsweredBoard, BlockingBoardCorrector):
     """One board of an open engine. Threads may share it."""
 
     def __init__(self, thread: EngineThread, wanted: BoardRef) -> None:
-        super().__init__(wanted, thread.read, thread.reading)
+        AnsweredBoard.__init__(self, wanted, thread.read, thread.reading)
+        BlockingBoardCorrector.__init__(self, thread, self._board)
         self._thread = thread
 
     def submit(  # noqa: PLR0913 - the fields of a submission
@@ -353,11 +353,12 @@ class Board(AnsweredBoard):
         self._thread.write(self._board.retire(reason=reason))
 
 
-class Ranks(AnsweredRanks):
+class Ranks(AnsweredRanks, BlockingRanksCorrector):
     """An open engine. Threads may share it. ``with`` closes it in the end."""
 
     def __init__(self, thread: EngineThread) -> None:
-        super().__init__(thread.opened, thread.read)
+        AnsweredRanks.__init__(self, thread.opened, thread.read)
+        BlockingRanksCorrector.__init__(self, thread, self._ranks)
         self._thread = thread
 
     def __enter__(self) -> Self:

@@ -16,8 +16,12 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from rankd.bootstrap import RunningEngine
 from rankd.core.engine import Engine
-from rankd.core.read_engine import PlayerSearch
-from rankd.errors import LedgerUnavailable, Refused
+from rankd.core.read_engine import PlayerSearch, ReadEngine
+from rankd.core.writer import WriteResult
+from rankd.errors import IndexUnavailable, LedgerUnavailable, RankdError, Refused, UnknownBoard
+from rankd.model.facts import Position
+from rankd.model.receipt import Receipt
+from rankd.model.standing import ReprMixin, Words
 
 
 class CallSite(NamedTuple):
@@ -211,3 +215,67 @@ class BoardRef:
                 await rankd.define(self.name, self._definition)
             self._definition = None
         return rankd
+
+
+class BoardHandle:
+    """A board, by its name."""
+
+    def __init__(self, wanted: BoardRef) -> None:
+        self._wanted = wanted
+
+    @property
+    def name(self) -> str:
+        """The board's name."""
+        return self._wanted.name
+
+    @property
+    def definition(self) -> dict[str, object]:
+        """The board's definition, with every default written out."""
+        return self._wanted.there().state.page(self.name).board.definition()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+
+class RanksHandle(ReprMixin):
+    """An open engine: its position and its condition."""
+
+    def __init__(self, opened: OpenEngine) -> None:
+        self._opened = opened
+
+    @property
+    def position(self) -> Position:
+        """The position at which reads are true."""
+        return self._opened.engine.rankd.position
+
+    @property
+    def durable(self) -> bool:
+        """Whether the ledger outlives the process."""
+        return self._opened.engine.durable
+
+    @property
+    def clock_problem(self) -> str | None:
+        """The difference between ledger time and the clock, with advice; None if they agree."""
+        return self._opened.engine.rankd.clock_problem
+
+    def _words(self) -> Words:
+        yield "boards", list(self._opened.engine.rankd.state.boards)
+        yield "position", self.position
+        yield "durable", self.durable, True
+        yield "closed", self._opened.closed, False
+
+
+def receipt_of(answer: WriteResult, board: str, rankd: ReadEngine) -> Receipt:
+    """Return the receipt of a write's result, or raise its error."""
+    error: RankdError | None = answer.error
+    receipt = answer.receipt
+    if answer.pending is not None:
+        raise IndexUnavailable("the score is recorded, and its rank is not known now")
+    if error is None and receipt is None:
+        error = UnknownBoard(board)
+    elif receipt is not None and receipt.rejected:
+        error = rankd.rejection(receipt)
+    if error is not None:
+        raise error
+    assert receipt is not None
+    return receipt

@@ -10,7 +10,7 @@ import pytest
 from rankd import schemas
 from rankd.api.routes import ROUTES
 from rankd.api.routing import RouteMatch, Router
-from rankd.client import calls
+from rankd.client import calls, corrections
 from rankd.client.calls import Call
 from rankd.http_client import HttpResponse
 
@@ -19,6 +19,7 @@ ROUTER = Router(ROUTES)
 WHICH: dict[str, Any] = {"window": "daily:-1", "segment": "region:eu", "min_position": 7}
 
 BETWEEN: dict[str, Any] = {"since": "2026-11-14T09:30:00+01:00", "until": "2026-11-15T00:00:00Z"}
+RUNNING = schemas.RunningOperation("abc", "running", "", 0, 0, "fact")
 EVERY: list[tuple[str, Call[Any]]] = [
     ("put_board", calls.define("b", {"rule": "sum"}, apply=True)),
     ("put_board", calls.define("b", {"rule": "sum"}, apply=True, drop_scores=True)),
@@ -55,6 +56,20 @@ EVERY: list[tuple[str, Call[Any]]] = [
             after=1, limit=2, kind="score_submitted", board="b", player="p", actor="a", **BETWEEN
         ),
     ),
+    ("adjust_score", corrections.adjust("b", "p", 1, reason="r")),
+    ("adjust_score", corrections.adjust("b", "p", delta=1, key="k")),
+    ("patch_standing", corrections.set_metadata("b", "p", None)),
+    ("retract_scores", corrections.retract("b", player="p", **BETWEEN).first),
+    ("retract_scores", corrections.retract("b", score_min=1, window="all", dry_run=True).first),
+    ("retract_everywhere", corrections.retract(positions=[1, 2], dry_run=True).first),
+    ("undo_retraction", corrections.undo_retraction(7, board="b", reason="r").first),
+    ("undo_retraction_everywhere", corrections.undo_retraction(7, dry_run=True).first),
+    ("remove_player", corrections.remove("b", "p", reason="r").first),
+    ("wait_operation", corrections.remove("b", "p").following(RUNNING)),
+    ("ban_player", corrections.ban("p", reason="r", until=BETWEEN["until"], boards=["b"])),
+    ("hide_player", corrections.hide("p")),
+    ("shadow_player", corrections.shadow("p", boards=("b",))),
+    ("restore_player", corrections.restore("p", reason="r")),
     ("create_key", calls.create_key(["read"], boards=["b"], title="t")),
     ("list_keys", calls.keys()),
     ("revoke_key", calls.revoke_key("abc")),

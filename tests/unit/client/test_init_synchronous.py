@@ -154,6 +154,27 @@ def test_every_call_is_a_method() -> None:
         if inspect.isfunction(thing) and thing.__module__ == calls.__name__ and name[0] != "_"
     }
     assert built - {"batches", "new_key"} <= set(vars(Client))
+    corrected = {"adjust", "retract", "undo_retraction", "remove", "set_metadata"}
+    assert corrected | {"ban", "hide", "shadow", "restore"} <= set(vars(Client))
+
+
+def test_a_long_call_is_asked_for_again_and_tells_how_far_it_is() -> None:
+    paths: list[str] = []
+    running = schemas.RunningOperation("abc", "running", "folding", 5, 10, "fact")
+    effect = schemas.CorrectionResult(7, False, 3, 2, [], 0)
+
+    def answer(request: HttpRequest) -> HttpResponse:
+        paths.append(f"{request.method} {request.path}")
+        if len(paths) < 3:
+            return ok(schemas.encode(running), 202)
+        return ok(schemas.encode(effect))
+
+    told: list[schemas.RunningOperation] = []
+    with client(answer) as ranks:
+        assert ranks.retract("b", build="bad", progress=told.append) == effect
+    assert told == [running, running]
+    waiting = "POST /v1/operations/abc:wait?seconds=2"
+    assert paths == ["POST /v1/boards/b/retractions", waiting, waiting]
 
 
 def test_an_error_of_the_service_is_raised() -> None:
