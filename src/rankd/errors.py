@@ -14,6 +14,11 @@ RankdError
 │   ├── UnknownWindow
 │   ├── NotRanked
 │   ├── PlayerBanned
+│   ├── RunInvalid
+│   ├── RunRequired
+│   ├── RunTooEarly
+│   ├── RunExpired
+│   ├── RunUsed
 │   ├── UnknownSubmission
 │   ├── UnknownRetraction
 │   ├── UnknownReview
@@ -31,6 +36,7 @@ RankdError
 │   ├── HeadTooLarge
 │   ├── UnsupportedMediaType
 │   ├── Unauthenticated
+│   │   └── BadSignature
 │   ├── Forbidden
 │   ├── Misdirected
 │   ├── InvalidSetting
@@ -227,6 +233,51 @@ class PlayerBanned(Refused):
     def __init__(self, *, board: str, player: str) -> None:
         super().__init__(f"player {player!r} is banned from board {board!r}")
         self.board, self.player = board, player
+
+
+class RunInvalid(Refused):
+    """The run is of another board or player, or this service did not start it."""
+
+    code = "run_invalid"
+
+    def __init__(self) -> None:
+        super().__init__("the run is not one of this board and player, or its key was revoked")
+
+
+class RunRequired(Refused):
+    """The board takes scores with a run only."""
+
+    code = "run_required"
+
+    def __init__(self) -> None:
+        super().__init__("this board takes scores with a run only; start one before the game")
+
+
+class RunTooEarly(Refused):
+    """The run has not lasted as long as a game takes on this board. It can still be used later."""
+
+    code = "run_too_early"
+
+    def __init__(self) -> None:
+        super().__init__("the run began too short a time ago; see its not_before")
+
+
+class RunExpired(Refused):
+    """The time of the run is over."""
+
+    code = "run_expired"
+
+    def __init__(self) -> None:
+        super().__init__("the time of this run is over; see its expires_at")
+
+
+class RunUsed(Refused):
+    """A submission has used the run before: it counts once."""
+
+    code = "run_used"
+
+    def __init__(self) -> None:
+        super().__init__("this run was used before, and counts once")
 
 
 class UnknownSubmission(Refused):
@@ -493,6 +544,12 @@ class Unauthenticated(Refused):
         self.problem = problem
         self.reason = reason or problem
         """The reason for the log. The client gets less detail, which would help to forge tokens."""
+
+
+class BadSignature(Unauthenticated):
+    """The request has a Rankd-Signature that is malformed, too old, of an unknown key, or wrong."""
+
+    code = "bad_signature"
 
 
 class Forbidden(Refused):

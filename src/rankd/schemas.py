@@ -286,6 +286,19 @@ class Boards(Struct, kw_only=True):
     stale: bool = False
 
 
+class RunBody(Struct):
+    """A run that a player has started."""
+
+    run: str
+    """The token, which one submission of this player to this board may use."""
+    seed: str
+    """A random number for the game, in hex; it follows from the run."""
+    not_before: str
+    """The first moment at which the run can be used."""
+    expires_at: str
+    """The first moment at which it cannot be used any more."""
+
+
 class Change(Struct):
     """One field in which two definitions differ."""
 

@@ -65,6 +65,7 @@ ROWS: dict[str, Row] = {
     "submit_scores": _on_board(
         "/v1/scores:batch", {"scores": [{"board": "global", **SCORE}]}, "submit"
     ),
+    "start_run": _on_board(f"{_BOARD}/runs", {"player": "p1"}, "submit"),
     "list_standings": _on_board(f"{_BOARD}/standings"),
     "get_standing": _on_board(f"{_BOARD}/standings/p1"),
     "around_player": _on_board(f"{_BOARD}/standings/p1/around"),

@@ -127,7 +127,7 @@ def test_every_command_is_one_that_there_is(words: list[str]) -> None:
 
 
 def test_a_command_that_there_is_not_is_found() -> None:
-    for wrong in ("serve --leger sqlite", "serf", "keys make", "keys create"):
+    for wrong in ("serve --leger sqlite", "serf", "keys make", "keys revoke"):
         with pytest.raises(click.UsageError):
             read(wrong.split(), config=DEPLOY)
 

@@ -22,7 +22,7 @@ cdef extern from *:
     """
     const char *rk_find(const char *text, size_t size, const char *what, size_t n) nogil
 
-DEF NAMES = 12
+DEF NAMES = 13
 DEF HOST = 0
 DEF CONTENT_TYPE = 1
 DEF CONTENT_ENCODING = 2
@@ -30,11 +30,12 @@ DEF ACCEPT = 3
 DEF AUTHORIZATION = 4
 DEF IF_NONE_MATCH = 5
 DEF IDEMPOTENCY_KEY = 6
-DEF X_FORWARDED_FOR = 7
-DEF FORWARDED = 8
-DEF ORIGIN = 9
-DEF ACCEPT_ENCODING = 10
-DEF CONTENT_LENGTH = 11
+DEF RANKD_SIGNATURE = 7
+DEF X_FORWARDED_FOR = 8
+DEF FORWARDED = 9
+DEF ORIGIN = 10
+DEF ACCEPT_ENCODING = 11
+DEF CONTENT_LENGTH = 12
 DEF SKIPPED = -1
 DEF LEFT = -2
 DEF CONNECTION = -3
@@ -55,6 +56,7 @@ cdef Py_ssize_t _word_bytes_max = WORD_BYTES_MAX
 cdef bytes _offset_name = OFFSET_NAME
 
 assert len(_names) == NAMES and _names[CONTENT_LENGTH] == b"content-length"
+assert _names[RANKD_SIGNATURE] == b"rankd-signature"
 assert _names[ORIGIN] == b"origin" and _names[X_FORWARDED_FOR] == b"x-forwarded-for"
 
 
@@ -172,6 +174,8 @@ cdef int _which(const char *name, Py_ssize_t size) noexcept nogil:
             return ACCEPT_ENCODING
         if memcmp(name, b"idempotency-key", 15) == 0:
             return IDEMPOTENCY_KEY
+        if memcmp(name, b"rankd-signature", 15) == 0:
+            return RANKD_SIGNATURE
         return X_FORWARDED_FOR if memcmp(name, b"x-forwarded-for", 15) == 0 else SKIPPED
     if size == 16:
         return CONTENT_ENCODING if memcmp(name, b"content-encoding", 16) == 0 else SKIPPED
@@ -420,6 +424,7 @@ cdef bytes _make_key(RequestHead head, piece word, piece offset):
     flags += 4 * (values[IDEMPOTENCY_KEY].text is not NULL)
     flags += 8 * (values[X_FORWARDED_FOR].text is not NULL or values[FORWARDED].text is not NULL)
     flags += 16 * (values[ORIGIN].text is not NULL)
+    flags += 32 * (values[RANKD_SIGNATURE].text is not NULL)
     to = _put(to, b"\n", 1)
     to[0] = flags
     assert to + 1 == PyBytes_AS_STRING(key) + size

@@ -45,7 +45,7 @@ enough to be compressed, and with large ``no-store`` responses."""
 PREFLIGHT_SECONDS = b"600"
 """For how long a browser may cache a preflight response."""
 
-ASKING = b"authorization, content-type, idempotency-key, if-none-match"
+ASKING = b"authorization, content-type, idempotency-key, if-none-match, rankd-signature"
 """The headers that a page of another origin may send."""
 
 EXPOSED = (b"access-control-expose-headers", b"etag, retry-after")
@@ -55,7 +55,15 @@ CSP = b"default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors
 """For HTML: only files of this service, so that a player's name can never run as script."""
 
 SINGLE_HEADERS = frozenset(
-    (b"host", b"content-type", b"content-length", b"authorization", b"idempotency-key", b"origin")
+    (
+        b"host",
+        b"content-type",
+        b"content-length",
+        b"authorization",
+        b"idempotency-key",
+        b"rankd-signature",
+        b"origin",
+    )
 )
 """Headers that may occur once only: with two values, proxies and this service might pick different
 ones."""

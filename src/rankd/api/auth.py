@@ -8,7 +8,8 @@ A key limited to boards may be used for requests about one of those boards only,
 about players, about all boards or about the service.
 
 A player's token may read like a ``read`` key, and submit scores for that player only, to boards
-that take scores from clients. It creates no boards.
+that take scores from players; where ``writes`` is ``signed``, with a run or a signature. It creates
+no boards.
 
 Open mode: while no key exists, and only on a loopback address, every request is allowed. The first
 key ends it at once. A proxy on the same machine also connects over loopback, so open mode refuses a
@@ -28,7 +29,7 @@ import msgspec
 from rankd.api.messages import Request
 from rankd.api.rate_limits import RateLimits, players_of
 from rankd.api.routing import Scope
-from rankd.core.state import State
+from rankd.core.state import BoardState, State
 from rankd.errors import Forbidden, RankdError, Unauthenticated
 from rankd.model.board import Writes
 from rankd.model.facts import KeyCreated
@@ -67,6 +68,22 @@ class Actor(msgspec.Struct, frozen=True, gc=False):
 
 
 ANYBODY = Actor(None)
+
+SERVERS_ONLY = "this board takes scores from servers only"
+
+
+def check_writes(actor: Actor, page: BoardState | None, *, vouched: bool) -> None:
+    """Raise Forbidden if a board does not take a score from this actor.
+
+    Keys submit to every board. ``vouched`` if the submission has a run, or its request a signature
+    that was checked.
+    """
+    if actor.player is None or page is None or page.board.writes is Writes.CLIENT:
+        return
+    if page.board.writes is Writes.SERVER:
+        raise Forbidden(SERVERS_ONLY)
+    if not vouched:
+        raise Forbidden("this board takes a player's scores with a run or a signature only")
 
 
 class Permit(NamedTuple):
@@ -183,7 +200,8 @@ class Authenticator:
     @property
     def used(self) -> Mapping[str, Instant]:
         """Last use of each existing key by id, in this process and those that reported to it."""
-        ids = {key.id for key in self._state().keys.values()}
+        state = self._state()
+        ids = {key.id for key in state.keys.values()} | state.signing_keys.keys()
         self._used = {id: at for id, at in self._used.items() if id in ids}
         return self._used
 
@@ -269,8 +287,8 @@ class Authenticator:
         if scope != "submit" or board is None:
             raise Forbidden("a player's token reads, and submits scores; nothing else")
         page = self._state().boards.get(board)
-        if page is not None and page.board.writes is not Writes.CLIENT:
-            raise Forbidden("this board takes scores from servers only")
+        if page is not None and page.board.writes is Writes.SERVER:
+            raise Forbidden(SERVERS_ONLY)
         return actor
 
 

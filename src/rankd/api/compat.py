@@ -24,11 +24,12 @@ from typing import Any
 import msgspec
 
 from rankd import schemas
-from rankd.api.auth import Actor
+from rankd.api.auth import Actor, check_writes
 from rankd.api.context import ServiceContext, show_time
 from rankd.api.messages import Request, Response, decode_body
 from rankd.api.routing import NUMBERS, Handler, Param, Route
 from rankd.api.scores import own_key
+from rankd.api.signatures import check_signature, refuse_unsigned_key, signed_key
 from rankd.core.reader import Page
 from rankd.errors import (
     BoardDiffers,
@@ -362,11 +363,16 @@ async def _submit(
     service.auth.count_scores(actor)
     if actor.player is not None and actor.player != asked.body["player"]:
         raise Forbidden("a player's token submits for that player only")
+    signed = check_signature(service, request, [asked.board])
+    refuse_unsigned_key(signed, request, asked.body)
+    check_writes(actor, service.rankd.state.boards.get(asked.board), vouched=signed is not None)
     if relative and asked.body["delta"] is None:
         raise InvalidRequest([FieldError("score_delta", "must be given")])
     header = request.headers.get(b"idempotency-key")
     if header is not None:
         _take_key(asked, header.decode("latin-1").strip('"'))
+    if signed is not None and asked.body.get("key") is None:
+        asked.body["key"] = signed_key(signed)
     if asked.board not in service.rankd.state.boards:
         await _create(service, asked.board, actor)
     return asked, await _count(service, asked, actor)

@@ -8,7 +8,7 @@ requests, processes and nodes there are. Workers report their uses to the writer
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime, time
 from hashlib import sha256
@@ -17,16 +17,23 @@ from typing import Any
 import msgspec
 
 from rankd import schemas
-from rankd.api.auth import Authenticator
+from rankd.api.auth import Actor, Authenticator
 from rankd.api.context import ServiceContext, show_time
 from rankd.api.messages import Request, Response, decode_body
 from rankd.api.routing import Route
 from rankd.core.engine import Engine
 from rankd.errors import FieldError, InvalidRequest, RankdError, UnknownKey
 from rankd.model.board import BOARD_NAME_LENGTH_MAX, NAME, UNPRINTABLE
-from rankd.model.facts import ExpiringKeyCreated, KeyCreated, Position
+from rankd.model.facts import (
+    ExpiringKeyCreated,
+    KeyCreated,
+    Position,
+    SigningAlgorithm,
+    SigningKeyCreated,
+)
 from rankd.model.submission import read_instant
 from rankd.model.window import Instant, parse_duration
+from rankd.signatures import ALGORITHMS, new_hmac_secret, public_key_text, read_public_key
 
 SCOPES = ("read", "submit", "moderate", "admin")
 """The scopes of keys; ``admin`` includes the others."""
@@ -48,13 +55,17 @@ KEY_PREFIX = "rk_"
 
 
 class NewKey(msgspec.Struct, forbid_unknown_fields=True):
-    """The scopes, boards and expiry of a new key."""
+    """The scopes, boards and expiry of a new key; or the algorithm of one that signs."""
 
-    scopes: list[str]
+    scopes: list[str] = []
     boards: list[str] | None = None
     title: str | None = None
     expires: str | None = None
     """A duration from now, a date or a time."""
+    signing: str | None = None
+    """hmac or ed25519: the key signs submissions, and opens nothing."""
+    public_key: str | None = None
+    """Of ed25519: the 32 bytes of the public key, as base64url."""
 
 
 class Key(msgspec.Struct, omit_defaults=True):
@@ -74,6 +85,10 @@ class Key(msgspec.Struct, omit_defaults=True):
     """The key itself: returned once, on creation, and stored nowhere."""
     position: int | None = None
     """The position of its creation; returned with the key."""
+    signing: str | None = None
+    """hmac or ed25519 for a key that signs submissions; run for one that signs runs."""
+    public_key: str | None = None
+    """The public key of ed25519, as base64url."""
 
 
 class Keys(msgspec.Struct):
@@ -100,9 +115,45 @@ def make_key(asked: NewKey, *, actor: str | None, now: Instant) -> tuple[KeyCrea
     return ExpiringKeyCreated(*fields, expires), secret
 
 
+def make_signing_key(
+    asked: NewKey, *, actor: str | None, now: Instant
+) -> tuple[SigningKeyCreated, str | None]:
+    """Return the fact that creates a signing key, and its secret if it was made here.
+
+    Raises InvalidRequest.
+    """
+    _check(asked)
+    expires = None if asked.expires is None else _read_expiry(asked.expires, now)
+    boards = None if asked.boards is None else tuple(dict.fromkeys(asked.boards))
+    secret = None if asked.signing == "ed25519" else new_hmac_secret()
+    material = read_public_key(asked.public_key or "") if secret is None else secret.encode()
+    algorithm: SigningAlgorithm = "ed25519" if secret is None else "hmac"
+    id = secrets.token_hex(6)
+    fact = SigningKeyCreated(id, algorithm, material, boards, asked.title, actor, expires)
+    return fact, secret
+
+
+def _signing_errors(asked: NewKey) -> Iterator[FieldError]:
+    if asked.signing not in ALGORITHMS:
+        yield FieldError("signing", f"must be {' or '.join(ALGORITHMS)}")
+    if asked.scopes:
+        yield FieldError("scopes", "must be absent: a key that signs opens nothing")
+    if asked.signing == "ed25519":
+        try:
+            read_public_key(asked.public_key or "")
+        except ValueError:
+            yield FieldError("public_key", "must be the 32 bytes of a public key, as base64url")
+    elif asked.public_key is not None:
+        yield FieldError("public_key", "is for ed25519")
+
+
 def _check(asked: NewKey) -> None:
     errors: list[FieldError] = []
-    if not asked.scopes or not set(asked.scopes) <= set(SCOPES):
+    if asked.signing is not None:
+        errors += _signing_errors(asked)
+    elif asked.public_key is not None:
+        errors.append(FieldError("public_key", "is for signing: ed25519"))
+    elif not asked.scopes or not set(asked.scopes) <= set(SCOPES):
         errors.append(FieldError("scopes", f"must be some of {', '.join(SCOPES)}"))
     if asked.boards is not None and not _are_boards(asked.boards):
         message = f"must be 1 to {KEY_BOARDS_MAX} names of boards, or absent"
@@ -150,6 +201,34 @@ def _opens_all(key: KeyCreated) -> bool:
     return "admin" in key.scopes and key.boards is None and key.expiry is None
 
 
+def show_signing_key(
+    service: ServiceContext,
+    key: SigningKeyCreated,
+    secret: str | None = None,
+    position: Position | None = None,
+) -> Key:
+    """Return a signing key as listed."""
+    public = public_key_text(key.material) if key.algorithm == "ed25519" else None
+    return Key(
+        key.id,
+        [],
+        None if key.boards is None else list(key.boards),
+        key.title,
+        show_time(service.rankd.state.keys_created.get(key.id)),
+        _last_use(service, key.id),
+        show_time(key.expires),
+        secret,
+        position,
+        key.algorithm,
+        public,
+    )
+
+
+def _last_use(service: ServiceContext, id: str) -> str | None:
+    uses = [used[id] for used in (service.rankd.state.keys_used, service.auth.used) if id in used]
+    return show_time(max(uses, default=None))
+
+
 def show_key(
     service: ServiceContext,
     key: KeyCreated,
@@ -157,15 +236,13 @@ def show_key(
     position: Position | None = None,
 ) -> Key:
     """Return a key as listed."""
-    state = service.rankd.state
-    uses = [used[key.id] for used in (state.keys_used, service.auth.used) if key.id in used]
     return Key(
         key.id,
         list(key.scopes),
         None if key.boards is None else list(key.boards),
         key.title,
-        show_time(state.keys_created.get(key.id)),
-        show_time(max(uses, default=None)),
+        show_time(service.rankd.state.keys_created.get(key.id)),
+        _last_use(service, key.id),
         show_time(key.expiry),
         secret,
         position,
@@ -181,11 +258,14 @@ async def create_key(service: ServiceContext, request: Request) -> Response:
     if b"idempotency-key" in request.headers:
         message = "cannot be given: a key is shown once; revoke the unneeded one"
         raise InvalidRequest([FieldError("Idempotency-Key", message)])
-    if len(service.rankd.state.keys) >= KEYS_MAX:
+    state = service.rankd.state
+    if len(state.keys) + len(state.signing_keys) >= KEYS_MAX:
         raise InvalidRequest([FieldError("", f"there may be at most {KEYS_MAX} keys")])
     asked = decode_body(request, NewKey)
+    if asked.signing is not None:
+        return await _create_signing_key(service, asked, actor)
     fact, secret = make_key(asked, actor=actor.name, now=service.clock.now())
-    if not service.rankd.state.keys and not _opens_all(fact):
+    if not state.keys and not _opens_all(fact):
         # It would end open mode, and no key could create the second.
         raise InvalidRequest(
             [FieldError("scopes", "of the first key must be admin, on all boards, for ever")]
@@ -194,12 +274,20 @@ async def create_key(service: ServiceContext, request: Request) -> Response:
     return Response(schemas.encode(show_key(service, fact, secret, position)), 201)
 
 
+async def _create_signing_key(service: ServiceContext, asked: NewKey, actor: Actor) -> Response:
+    key, secret = make_signing_key(asked, actor=actor.name, now=service.clock.now())
+    position = await service.writer.create_key(key)
+    return Response(schemas.encode(show_signing_key(service, key, secret, position)), 201)
+
+
 async def list_keys(service: ServiceContext, request: Request) -> Response:
     """Return all keys, without their secrets."""
     service.auth.admit(request, "admin")
     state = service.rankd.state
     keys = sorted(state.keys.values(), key=lambda key: state.keys_created.get(key.id, 0))
+    signing = sorted(state.signing_keys.values(), key=lambda key: state.keys_created.get(key.id, 0))
     known: list[Any] = [show_key(service, key) for key in keys]
+    known += [show_signing_key(service, key) for key in signing]
     return Response(schemas.encode(Keys(known)))
 
 

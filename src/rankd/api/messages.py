@@ -340,6 +340,11 @@ KINDS: dict[type[RankdError], ProblemKind] = {
     ),
     errors.SubmissionRejected: ProblemKind(422, "Submission rejected"),
     errors.RuleBroken: ProblemKind(422, "Rule broken"),
+    errors.RunInvalid: ProblemKind(422, "Run invalid"),
+    errors.RunRequired: ProblemKind(422, "Run required"),
+    errors.RunTooEarly: ProblemKind(422, "Run too early"),
+    errors.RunExpired: ProblemKind(422, "Run expired"),
+    errors.RunUsed: ProblemKind(409, "Run used"),
     errors.SubmissionKeyReused: ProblemKind(
         422, "Key reused", "this key was used on this board for another submission"
     ),
@@ -369,6 +374,7 @@ KINDS: dict[type[RankdError], ProblemKind] = {
     errors.HeadTooLarge: ProblemKind(431, "Head too large"),
     errors.UnsupportedMediaType: ProblemKind(415, "Unsupported media type"),
     errors.Unauthenticated: ProblemKind(401, "Unauthenticated"),
+    errors.BadSignature: ProblemKind(401, "Bad signature"),
     errors.Forbidden: ProblemKind(403, "Forbidden"),
     errors.Misdirected: ProblemKind(421, "Misdirected request"),
     errors.Unavailable: ProblemKind(503, "Unavailable", "this may succeed later"),

@@ -36,6 +36,7 @@ Errors are answered as `application/problem+json` with a `code` that never chang
 TAGS = {
     "boards": "Competitions and their windows.",
     "scores": "Submitting.",
+    "runs": "Tokens for players that are about to play.",
     "standings": "Ranks and lists.",
     "players": "Names, attributes and friends.",
     "corrections": "Adjustments, retractions, and states of players.",
@@ -235,7 +236,7 @@ def security_of(route: Route) -> list[dict[str, list[str]]]:
     if route.scope is None:
         return []
     submits = route.scope == "submit" and "score" in route.operation
-    if route.scope == "read" or submits or tag_of(route) == "classic":
+    if route.scope == "read" or submits or tag_of(route) in ("classic", "runs"):
         return [{"key": []}, {"player": []}]
     return [{"key": []}]
 

@@ -24,6 +24,7 @@ SIGNIFICANT = (
     b"authorization",
     b"if-none-match",
     b"idempotency-key",
+    b"rankd-signature",
     b"x-forwarded-for",
     b"forwarded",
     b"origin",
@@ -67,6 +68,7 @@ _PRESENCE = (
     (b"idempotency-key",),
     (b"x-forwarded-for", b"forwarded"),
     (b"origin",),
+    (b"rankd-signature",),
 )
 """Headers whose presence, but not value, is in the key."""
 

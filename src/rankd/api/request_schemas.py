@@ -47,6 +47,7 @@ from rankd.model.rules import (
     Consequence,
     RuleName,
 )
+from rankd.model.runs import RUN_SECONDS_DEFAULT, RUN_SECONDS_MAX
 from rankd.model.standing import TieRule
 from rankd.model.submission import (
     ATTRIBUTE_TEXT_BYTES_MAX,
@@ -55,6 +56,7 @@ from rankd.model.submission import (
     PLAYER_ID_BYTES_MAX,
     SUBMISSION_KEY_BYTES_MAX,
 )
+from rankd.signatures import ALGORITHMS
 
 Schema = dict[str, Any]
 
@@ -161,8 +163,10 @@ _SUBMISSION: Schema = {
             "A retry under the same key may say another.",
         }
     ),
-    "run": {"type": "null", "description": "Not supported yet."},
-    "signature": {"type": "null", "description": "Not supported yet."},
+    "run": maybe(
+        {"type": "string", "description": "The token of a run, which counts once, in its time."}
+    ),
+    "signature": {"type": "null", "description": "Goes into the header Rankd-Signature."},
 }
 _ONE_OF_THEM = [{"required": ["score"]}, {"required": ["delta"]}, {"required": ["columns"]}]
 BOARD_NAME = name(BOARD_NAME_LENGTH_MAX, "The name of a board.")
@@ -325,7 +329,29 @@ BOARD_DEFINITION = fields(
         "writes": choice(
             Writes,
             "server",
-            "Accepted clients: servers, or players' clients; signed is to come.",
+            "Who submits: keys alone (server); also players' tokens, with a run or a signature "
+            "(signed); also players' tokens alone (client).",
+        ),
+        "runs": maybe(
+            {
+                "type": "object",
+                "properties": {
+                    "seconds_min": maybe(
+                        {"type": "integer", "minimum": 0, "maximum": RUN_SECONDS_MAX, "default": 0}
+                    ),
+                    "seconds_max": maybe(
+                        {
+                            "type": "integer",
+                            "minimum": 1,
+                            "maximum": RUN_SECONDS_MAX,
+                            "default": RUN_SECONDS_DEFAULT,
+                        }
+                    ),
+                    "required": maybe({"type": "boolean", "default": False}),
+                },
+                "additionalProperties": False,
+                "description": "How long a run lasts, and whether every score needs one.",
+            }
         ),
         "prize": maybe({"type": "boolean", "default": False}),
         "retention": maybe(
@@ -391,7 +417,15 @@ LOOKUP: Schema = {
 NEW_KEY = fields(
     "What a key is to be for.",
     {
-        "scopes": {"type": "array", "items": {"enum": list(SCOPES)}, "minItems": 1},
+        "scopes": {
+            "type": "array",
+            "items": {"enum": list(SCOPES)},
+            "description": "What it opens; none for a key that signs.",
+        },
+        "signing": maybe(
+            {"enum": list(ALGORITHMS), "description": "Of a key that signs submissions."}
+        ),
+        "public_key": maybe(text(44, "Of ed25519: 32 bytes as base64url.")),
         "boards": maybe(
             {
                 "type": "array",
@@ -406,7 +440,7 @@ NEW_KEY = fields(
             text(EXPIRES_LENGTH_MAX, "A duration such as 90d, a date or a time; never if absent.")
         ),
     },
-    ("scopes",),
+    (),
     examples=[{"scopes": ["submit"], "boards": ["global"], "title": "game server"}],
 )
 
@@ -568,6 +602,13 @@ CLASSIC_SCORE = fields(
     ],
 )
 
+NEW_RUN = fields(
+    "The player that is about to play.",
+    {"player": PLAYER},
+    ("player",),
+    examples=[{"player": "p42"}],
+)
+
 BY_OPERATION: dict[str, Schema] = {
     "put_board": ref("BoardDefinition"),
     "submit_score": ref("Submission"),
@@ -577,6 +618,7 @@ BY_OPERATION: dict[str, Schema] = {
     "put_player": ref("PlayerProfile"),
     "patch_player": ref("PlayerPatch"),
     "put_friends": ref("PlayerFriends"),
+    "start_run": ref("NewRun"),
     "create_key": ref("NewKey"),
     "correct_clock": ref("ClockCorrection"),
     "adjust_score": ref("Adjustment"),
@@ -603,6 +645,7 @@ OPTIONAL_BODIES = frozenset(
 COMPONENTS: dict[str, Schema] = {
     "BoardDefinition": BOARD_DEFINITION,
     "Submission": SUBMISSION,
+    "NewRun": NEW_RUN,
     "BatchSubmission": BATCH_SUBMISSION,
     "Batch": BATCH,
     "PlayerProfile": PLAYER_PROFILE,

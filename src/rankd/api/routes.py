@@ -11,6 +11,7 @@ from rankd.api import (
     keys,
     openapi,
     players,
+    runs,
     scores,
     standings,
 )
@@ -73,6 +74,7 @@ SUBMITTING = (
     ScoreOutOfBounds,
     SubmissionRejected,
     SubmissionKeyReused,
+    *runs.ERRORS,
 )
 
 BETWEEN = (
@@ -438,6 +440,7 @@ ROUTES: tuple[Route, ...] = (
         ),
         responses={200: schemas.Facts},
     ),
+    *runs.ROUTES,
     *keys.ROUTES,
     *clock.ROUTES,
     *corrections.ROUTES,

@@ -11,10 +11,12 @@ import msgspec
 
 from rankd import schemas
 from rankd.api import render
-from rankd.api.auth import ANYBODY, Actor
+from rankd.api.auth import ANYBODY, Actor, check_writes
 from rankd.api.context import ServiceContext
 from rankd.api.messages import DEPTH_MAX, JSON, Request, Response, decode_body
 from rankd.api.routing import AllAnswered, BodyPlan
+from rankd.api.signatures import HEADER as SIGNATURE_HEADER
+from rankd.api.signatures import check_signature, refuse_unsigned_key, signed_key
 from rankd.core.writer import DefinitionChanged, WriteResult
 from rankd.errors import (
     FieldError,
@@ -25,7 +27,7 @@ from rankd.errors import (
     TooManySegmentValues,
     UnknownBoard,
 )
-from rankd.model.board import Board, Writes
+from rankd.model.board import Board
 from rankd.model.facts import ScoreSubmitted
 from rankd.model.submission import (
     SUBMISSION_KEY_BYTES_MAX,
@@ -44,8 +46,11 @@ async def submit_score(service: ServiceContext, request: Request) -> Response:
     board = request.params["board"]
     actor = service.auth.admit(request, "submit", board)
     service.auth.count_scores(actor)
-    body = with_key(decode_body(request, dict[str, Any]), request)
-    body = _of_actor(service, actor, board, body)
+    signed = check_signature(service, request, [board])
+    body = decode_body(request, dict[str, Any])
+    refuse_unsigned_key(signed, request, body)
+    body = _of_actor(service, actor, board, with_key(body, request), signed=signed is not None)
+    body = _with_signed_key(body, signed_key(signed))
     (answer,) = await service.writer.submit(board, [body], actor=actor.name)
     return respond(service, answer, board)
 
@@ -73,12 +78,16 @@ _QUOTES, _QUOTES_WITH_KEY, _METADATA_QUOTES, _FIELD_QUOTES = 6, 10, 2, 2
 """Quotes in a plain submission without escapes. With more, a field occurs twice."""
 
 
+_UNPLANNED = frozenset((b"idempotency-key", SIGNATURE_HEADER))
+"""Headers that concern one submission alone: the handler reads them."""
+
+
 def plan_submission(service: ServiceContext, request: Request) -> BodyPlan | None:
     """Return a plan that takes plain submissions to one board, as ``submit_score`` does."""
     view = service.rankd
     projector, state, revision = view.projector, view.state, view.state.revision
     page = state.boards.get(request.params["board"])
-    if page is None or b"idempotency-key" in request.headers:
+    if page is None or not request.headers.keys().isdisjoint(_UNPLANNED):
         return None
     if not takes_plain(page.board) or not _says_json(request):
         return None
@@ -182,8 +191,17 @@ async def _submit_each(service: ServiceContext, request: Request) -> Response:
     for name in {name for name, _ in bodies} or {""}:
         actor = service.auth.admit(request, "submit", name)
     service.auth.count_scores(actor, len(batch.scores))
+    signed = check_signature(service, request, {name for name, _ in bodies})
+    vouched = signed is not None
     if not actor.may_profile:
-        bodies = [(name, _of_actor(service, actor, name, body)) for name, body in bodies]
+        bodies = [
+            (name, _of_actor(service, actor, name, body, signed=vouched)) for name, body in bodies
+        ]
+    if vouched:
+        bodies = [
+            (name, _with_signed_key(body, signed_key(signed, place)))
+            for place, (name, body) in enumerate(bodies)
+        ]
     answers = await service.writer.submit_each(bodies, actor=actor.name)
     shown = map(partial(_result, service), answers, [name for name, _ in bodies])
     each = (next(shown) if isinstance(body, dict) else _NO_OBJECT for body in batch.scores)
@@ -282,7 +300,7 @@ def _plain_facts(
 def _plain_items(service: ServiceContext, request: Request) -> list[_PlainItem] | None:
     """Return the scores of a batch with only plain fields, each once; else None."""
     body = request.body
-    if not _says_json(request) or b"\\" in body:
+    if not _says_json(request) or b"\\" in body or SIGNATURE_HEADER in request.headers:
         return None
     if not service.auth.admits_plainly(request):
         return None  # Tokens have keys, rights and rate limits of their own.
@@ -321,8 +339,13 @@ def with_key(body: dict[str, Any], request: Request) -> dict[str, Any]:
     return {**body, "key": key}
 
 
+def _with_signed_key(body: dict[str, Any], key: str | None) -> dict[str, Any]:
+    """Use a key made of the signature as submission key, if the body has none."""
+    return body if key is None or body.get("key") is not None else {**body, "key": key}
+
+
 def _of_actor(
-    service: ServiceContext, actor: Actor, name: str, body: dict[str, Any]
+    service: ServiceContext, actor: Actor, name: str, body: dict[str, Any], *, signed: bool
 ) -> dict[str, Any]:
     """Return the submission as a token or a limited key may make it. Raises Forbidden.
 
@@ -333,9 +356,8 @@ def _of_actor(
         raise Forbidden(_NO_ATTRIBUTES[actor.limited])
     if actor.player is None:
         return body
-    page = service.rankd.state.boards.get(name)
-    if page is not None and page.board.writes is not Writes.CLIENT:
-        raise Forbidden("this board takes scores from servers only")
+    vouched = signed or body.get("run") is not None
+    check_writes(actor, service.rankd.state.boards.get(name), vouched=vouched)
     if body.get("player") != actor.player:
         raise Forbidden("a player's token submits for that player only")
     key = body.get("key")

@@ -1,9 +1,16 @@
 """Create, list and revoke the keys of programs."""
 
+from typing import TYPE_CHECKING
+
 import click
+from msgspec.structs import replace
 
 from rankd.cli.options import Target, json_option, reaching
 from rankd.cli.output import FailingGroup, add, plain, print_json, print_tables, table
+from rankd.signatures import ALGORITHMS, new_private_key, public_key_of
+
+if TYPE_CHECKING:
+    from rankd.client.serialization import Key
 
 SCOPES = ("read", "submit", "moderate", "admin")
 
@@ -23,8 +30,17 @@ def keys() -> None:
     "scopes",
     type=click.Choice(SCOPES),
     multiple=True,
-    required=True,
     help="A scope of the key; repeat it for several. admin includes the others.",
+)
+@click.option(
+    "--signing",
+    type=click.Choice(ALGORITHMS),
+    help="Make a key that signs submissions, in place of one with scopes.",
+)
+@click.option(
+    "--public-key",
+    metavar="TEXT",
+    help="With --signing ed25519: the public key, if the private one was made elsewhere.",
 )
 @click.option(
     "--board",
@@ -45,20 +61,49 @@ def create(
     boards: tuple[str, ...],
     title: str | None,
     expires: str | None,
+    signing: str | None,
+    public_key: str | None,
     as_json: bool,
 ) -> None:
     """Make a key and print it.
 
-    It is printed only this once and stored nowhere: the service has only its hash.
+    It is printed only this once. The service has only the hash of a key with scopes; of a key that
+    signs it has the secret (hmac), or the public half alone (ed25519), whose private half is made
+    here.
     """
+    if (signing is None) == (not scopes):
+        raise click.UsageError("give either --scope, or --signing")
+    if public_key is not None and signing != "ed25519":
+        raise click.UsageError("--public-key is for --signing ed25519")
+    private_key = None
+    if signing == "ed25519" and public_key is None:
+        private_key = new_private_key()
+        public_key = public_key_of(private_key)
     with reach.client(create=True) as client:
-        made = client.create_key(scopes, boards=boards or None, title=title, expires=expires)
+        made = client.create_key(
+            scopes,
+            boards=boards or None,
+            title=title,
+            expires=expires,
+            signing=signing,
+            public_key=public_key,
+        )
+    _print_made(made, private_key, as_json=as_json)
+
+
+def _print_made(made: "Key", private_key: str | None, *, as_json: bool) -> None:
+    """Print a new key; one that signs in the form that ``rankd submit --sign-key`` takes."""
     if as_json:
-        print_json(made)
+        print_json(replace(made, key=private_key or made.key))
         return
     until = f", until {_moment(made.expires)}" if made.expires else ""
-    click.echo(f"key {made.id} ({', '.join(made.scopes)}{until}); it is not shown again:", err=True)
-    click.echo(made.key)
+    use = made.signing or ", ".join(made.scopes)
+    secret = private_key or made.key
+    if secret is None:
+        click.echo(f"key {made.id} ({use}{until}): sign with the private key of yours", err=True)
+        return
+    click.echo(f"key {made.id} ({use}{until}); it is not shown again:", err=True)
+    click.echo(secret if made.signing is None else f"{made.id}:{secret}")
 
 
 @keys.command("list")
@@ -83,7 +128,8 @@ def list_keys(reach: Target, as_json: bool) -> None:
     for key in found.keys:
         boards = "all" if key.boards is None else ", ".join(key.boards)
         times = [_moment(time) for time in (key.created, key.last_used, key.expires)]
-        add(shown, key.id, ", ".join(key.scopes), boards, key.title, *times)
+        use = ", ".join(key.scopes) or f"signs: {key.signing}"
+        add(shown, key.id, use, boards, key.title, *times)
     print_tables(shown)
 
 

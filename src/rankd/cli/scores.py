@@ -24,6 +24,7 @@ from rankd.cli.import_source import (
 from rankd.cli.options import Target, json_option, reaching
 from rankd.cli.output import CommandFailed, plain, print_json, scores
 from rankd.errors import count
+from rankd.signatures import SigningKey
 
 if TYPE_CHECKING:
     from rankd.client import Client
@@ -52,6 +53,13 @@ if TYPE_CHECKING:
     metavar="NAME=VALUE",
     help="Where the player belongs, for the board's segments: region=eu. May be repeated.",
 )
+@click.option("--run", metavar="RUN", help="The run that the score was made in.")
+@click.option(
+    "--sign-key",
+    metavar="ID:SECRET",
+    envvar="RANKD_SIGN_KEY",
+    help="Sign it with a key as `rankd keys create --signing` printed it, or @FILE.",
+)
 @json_option
 @reaching(key=("--api-key",))
 def submit(reach: Target, as_json: bool, **given: Any) -> None:
@@ -66,6 +74,10 @@ def submit(reach: Target, as_json: bool, **given: Any) -> None:
     )
     if attributes := pairs("--attribute", "region=eu", given["attributes"]):
         what["attributes"] = attributes
+    if given["run"] is not None:
+        what["run"] = given["run"]
+    if given["sign_key"] is not None:
+        what["signing"] = _signing_key(given["sign_key"])
     with reach.client() as client:
         receipt = client.submit(given["board"], given["player"], key=given["key"], **what)
     if as_json:
@@ -80,6 +92,16 @@ def submit(reach: Target, as_json: bool, **given: Any) -> None:
     if receipt.rank:
         place = f"rank {receipt.rank:,}{moved} of {receipt.total:,}, {scores(receipt)}"
     click.echo(f"{receipt.verdict}{again}: {place}")
+
+
+def _signing_key(text: str) -> SigningKey:
+    """Return the key of --sign-key: as it was printed, or in a file that ``@`` names."""
+    try:
+        return SigningKey.parse(Path(text[1:]).read_text() if text.startswith("@") else text)
+    except (OSError, UnicodeDecodeError):
+        raise click.UsageError("--sign-key: the file cannot be read") from None
+    except ValueError as exc:
+        raise click.UsageError(f"--sign-key: {exc}") from None
 
 
 def submitted(score: str | None, columns: dict[str, str], *, delta: bool) -> dict[str, Any]:

@@ -36,8 +36,17 @@ from rankd.http_client import (
     Transport,
     TransportError,
 )
+from rankd.signatures import SigningKey
 
-__all__ = ["AsyncClient", "Client", "RetryPolicy", "ServiceError", "Unreachable", "service_error"]
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "RetryPolicy",
+    "ServiceError",
+    "SigningKey",
+    "Unreachable",
+    "service_error",
+]
 
 TIMEOUT_SECONDS = 10.0
 """For one attempt: to connect, to send, and between any two bytes of the response."""
@@ -205,6 +214,7 @@ class Client:
     retire = _calling(calls.retire)
     windows = _calling(calls.windows)
     submit = _calling(calls.submit)
+    start_run = _calling(calls.start_run)
     submit_batch = _calling(calls.submit_batch)
     top = _calling(calls.top)
     page = _calling(calls.page)
@@ -370,6 +380,7 @@ class AsyncClient:
     retire = _awaiting(calls.retire)
     windows = _awaiting(calls.windows)
     submit = _awaiting(calls.submit)
+    start_run = _awaiting(calls.start_run)
     submit_batch = _awaiting(calls.submit_batch)
     top = _awaiting(calls.top)
     page = _awaiting(calls.page)

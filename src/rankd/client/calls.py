@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import islice
+from time import time
 from typing import Generic, TypeVar
 
 import msgspec
@@ -25,6 +26,7 @@ from rankd.client.serialization import (
 )
 from rankd.errors import InvalidBoard, InvalidProfile, InvalidSubmission
 from rankd.http_client import HttpResponse
+from rankd.signatures import HEADER, SigningKey
 
 PAGE_LIMIT_MAX = 1000
 """The longest page of the service."""
@@ -116,6 +118,7 @@ _read_correction = reader_of(schemas.Correction)
 _read_board = reader_of(schemas.BoardBody)
 _read_preview = reader_of(schemas.Preview)
 _read_receipt = reader_of(schemas.Receipt)
+_read_run = reader_of(schemas.RunBody)
 
 # ------------------------------------------------------------------------------- boards
 
@@ -189,12 +192,12 @@ def submit(  # noqa: PLR0913 - the fields of a submission
     build: str | None = None,
     at: str | None = None,
     run: str | None = None,
-    signature: str | None = None,
+    signing: SigningKey | None = None,
 ) -> Call[schemas.Receipt]:
     """Submit a score and return its receipt.
 
     On return it is on stable storage. It counts once, however often it was sent: without a ``key``
-    it gets a random one.
+    it gets a random one. With ``signing`` the request is signed.
     """
     key = new_key() if key is None else key
     body = body_of(
@@ -209,27 +212,57 @@ def submit(  # noqa: PLR0913 - the fields of a submission
         build=build,
         at=at,
         run=run,
-        signature=signature,
     )
+    path = path_of("/v1/boards/{}/scores", board)
     return Call(
         method="POST",
-        path=path_of("/v1/boards/{}/scores", board),
+        path=path,
         body=body,
+        headers=_signed(signing, path, body),
         read=_read_receipt,
         names={"board": board, "player": player, "key": key},
     )
 
 
-def submit_batch(items: Iterable[Item], *, board: str | None = None) -> Call[list[Result]]:
-    """Submit up to BATCH_SCORES_MAX scores in one commit; return their receipts or refusals."""
-    return _batch(items, board)
+def _signed(signing: SigningKey | None, path: str, body: bytes) -> dict[str, str]:
+    """Return the header that signs a request, once for all its retries."""
+    if signing is None:
+        return {}
+    return {HEADER: signing.header("POST", path, body, time=int(time()))}
 
 
-def _batch(items: Iterable[Item], board: str | None, *, first: int = 0) -> Call[list[Result]]:
+def start_run(board: str, player: str) -> Call[schemas.RunBody]:
+    """Start a run: return a token that one submission of this player may use within its time."""
     return Call(
         method="POST",
-        path="/v1/scores:batch",
-        body=encoded_scores([_submission(item, board) for item in items], first=first),
+        path=path_of("/v1/boards/{}/runs", board),
+        body=body_of(player=player),
+        read=_read_run,
+        names={"board": board, "player": player},
+    )
+
+
+def submit_batch(
+    items: Iterable[Item], *, board: str | None = None, signing: SigningKey | None = None
+) -> Call[list[Result]]:
+    """Submit up to BATCH_SCORES_MAX scores in one commit; return their receipts or refusals."""
+    return _batch(items, board, signing=signing)
+
+
+def _batch(
+    items: Iterable[Item],
+    board: str | None,
+    *,
+    first: int = 0,
+    signing: SigningKey | None = None,
+) -> Call[list[Result]]:
+    path = "/v1/scores:batch"
+    body = encoded_scores([_submission(item, board) for item in items], first=first)
+    return Call(
+        method="POST",
+        path=path,
+        body=body,
+        headers=_signed(signing, path, body),
         read=_read_results,
         names={"board": board} if board else {},
     )
@@ -746,18 +779,27 @@ def erase(player: str, *, reason: str | None = None) -> Call[schemas.Done]:
 
 
 def create_key(
-    scopes: Sequence[str],
+    scopes: Sequence[str] = (),
     *,
     boards: Sequence[str] | None = None,
     title: str | None = None,
     expires: str | None = None,
+    signing: str | None = None,
+    public_key: str | None = None,
 ) -> Call[serialization.Key]:
     """Create a key. Only this response contains the secret.
 
-    ``expires`` is a duration (``90d``), a date or a time; without it the key never expires.
+    ``expires`` is a duration (``90d``), a date or a time; without it the key never expires. A key
+    with ``signing``, ``hmac`` or ``ed25519``, has no scopes and signs submissions.
     """
-    some = None if boards is None else list(boards)
-    body = body_of(scopes=list(scopes), boards=some, title=title, expires=expires)
+    body = body_of(
+        scopes=list(scopes) or None,
+        boards=None if boards is None else list(boards),
+        title=title,
+        expires=expires,
+        signing=signing,
+        public_key=public_key,
+    )
     # A repetition would create a second key.
     return Call(method="POST", path="/v1/keys", body=body, read=_read_key, repeatable=False)
 

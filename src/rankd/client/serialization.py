@@ -32,6 +32,9 @@ class Key(msgspec.Struct, omit_defaults=True):
     expires: str | None = None
     key: str | None = None
     """The secret: returned once, when the key is created."""
+    signing: str | None = None
+    """hmac or ed25519 for a key that signs submissions; run for one that signs runs."""
+    public_key: str | None = None
 
 
 class Keys(msgspec.Struct):

@@ -35,6 +35,7 @@ from rankd.core.recovery import (
     folded,
     recover,
 )
+from rankd.core.runs import Runs
 from rankd.core.state import BoardState
 from rankd.core.steady_clock import ClockOffset
 from rankd.core.time_correction import Corrected, TimeCorrector
@@ -53,7 +54,7 @@ from rankd.errors import (
     TooManySegmentValues,
     UnknownKey,
 )
-from rankd.model.board import Board, Writes
+from rankd.model.board import Board
 from rankd.model.facts import (
     Attributes,
     AttributesSet,
@@ -71,6 +72,7 @@ from rankd.model.facts import (
     Position,
     Profile,
     ScoreSubmitted,
+    SigningKeyCreated,
     is_submission,
 )
 from rankd.model.profile import (
@@ -165,6 +167,7 @@ class Engine(ReadEngine):
         self.corrections = Corrector(
             ledger, writer, self.reader, page=self._page, own=self._own, alone=self._defining
         )
+        self.runs = Runs(ledger, writer, self._page)
         self._owned: set[asyncio.Task[Any]] = set()
         self.rebuilder: Rebuilder | None = None
         """The rebuilder of a shared index; None over an index of this process."""
@@ -453,8 +456,9 @@ class Engine(ReadEngine):
                 else read_facts(board, items, actor=actor, first=first)
             )
             self._refuse_banned(facts)
+            checked = await self.runs.checked(facts, board)
             try:
-                return await self._writer.put(facts, boards=(board,))
+                return await self._writer.put(checked, boards=(board,))
             except DefinitionChanged:
                 continue
 
@@ -556,7 +560,8 @@ class Engine(ReadEngine):
             else:
                 (fact,) = read_facts(page.board, [body], actor=actor)
             self._refuse_banned([fact])
-            return fact
+            (checked,) = await self.runs.checked([fact], page.board)
+            return checked
         except (Refused, LedgerUnavailable) as refused:
             return refused
 
@@ -648,7 +653,7 @@ class Engine(ReadEngine):
 
     # --------------------------------------------------------------------------- keys
 
-    async def create_key(self, key: KeyCreated) -> Position:
+    async def create_key(self, key: KeyCreated | SigningKeyCreated) -> Position:
         """Record a key, which is valid from then on."""
         return await self._put(key)
 
@@ -658,7 +663,8 @@ class Engine(ReadEngine):
 
     async def revoke_key(self, id: str, *, actor: str | None = None) -> Position:
         """Let a key open nothing any more. Raises UnknownKey."""
-        if all(key.id != id for key in self.state.keys.values()):
+        known = id in self.state.signing_keys
+        if not known and all(key.id != id for key in self.state.keys.values()):
             raise UnknownKey(id)
         return await self._put(KeyRevoked(id, actor))
 
@@ -841,10 +847,7 @@ def _unbuilt(definition: object) -> list[FieldError]:
         "decay": given.get("decay") is not None,
         "prize": given.get("prize") is True,
     }
-    errors = [FieldError(name, "is not supported yet") for name, said in asked.items() if said]
-    if given.get("writes") == Writes.SIGNED:
-        errors.append(FieldError("writes", "signed is not supported yet"))
-    return errors
+    return [FieldError(name, "is not supported yet") for name, said in asked.items() if said]
 
 
 def _is_about(field: str, unbuilt: Sequence[FieldError]) -> bool:

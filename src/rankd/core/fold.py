@@ -192,7 +192,7 @@ class Fold:
         width = cost = spent = 0
         for place in range(start, len(facts)):
             fact = facts[place].fact
-            if type(fact) is not ScoreSubmitted:
+            if type(fact) is not ScoreSubmitted or fact.run is not None:
                 return place, spent
             if fact.attributes and not self._state.knows(fact.player, fact.attributes):
                 return place, spent

@@ -27,7 +27,10 @@ from rankd.errors import (
     InvalidPage,
     Overloaded,
     RankdError,
+    Refused,
     RuleBroken,
+    RunExpired,
+    RunUsed,
     SubmissionRejected,
 )
 from rankd.model.board import FieldChange
@@ -124,7 +127,7 @@ class ReadEngine:
         """How ledger time and the clock differ, with a remedy; None if they agree."""
         return clock_problem(self.clock, self.ledger_time)
 
-    def rejection(self, receipt: Receipt) -> SubmissionRejected:
+    def rejection(self, receipt: Receipt) -> Refused:
         """Return the error that a rejected submission is answered with.
 
         Where no window was open, it tells when the next ones begin.
@@ -139,6 +142,9 @@ class ReadEngine:
         if page is not None and not receipt.windows:
             openings = page.openings(self.ledger_time).items()
             message += "".join(f"; {name} opens at {at}" for name, at in openings)
+        for named in (RunUsed, RunExpired):
+            if why.code == named.code:
+                return named()
         return SubmissionRejected(reason=why.code or "", message=message)
 
     @property

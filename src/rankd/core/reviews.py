@@ -19,6 +19,7 @@ from rankd.model.board import Board, Direction
 from rankd.model.facts import Position, Recorded, ReviewDecided, ScoreSubmitted
 from rankd.model.redefinition import scale
 from rankd.model.rules import Reason, RuleName
+from rankd.model.runs import elapsed_of_run
 from rankd.model.submission import IN_REVIEW, RULE_BROKEN, Held, Rejected
 from rankd.model.window import Instant
 from rankd.ports import HELD, REFUSED
@@ -115,9 +116,10 @@ def columns_of(fact: ScoreSubmitted) -> JudgedColumns | None:
     return JudgedColumns([fact.player], array("q", fact.scores[:1]), None) if fact.scores else None
 
 
-def elapsed_of_run(_recorded: Recorded) -> int:
+def _elapsed(recorded: Recorded) -> int:
     """Return the microseconds that the run of a submission took; 0 without a run."""
-    return 0
+    assert isinstance(recorded.fact, ScoreSubmitted)
+    return elapsed_of_run(recorded.fact, recorded.at) or 0
 
 
 class Reviews:
@@ -194,7 +196,7 @@ class Reviews:
         times = array("q", [recorded.at for recorded in facts])
         elapsed = None
         if any(one.rule is RuleName.PER_SECOND_OF_RUN for one in board.rules_in_force):
-            elapsed = array("q", map(elapsed_of_run, facts))
+            elapsed = array("q", map(_elapsed, facts))
         verdicts = rules.judge(columns.players, columns.scores, columns.deltas, times, elapsed)
         if verdicts is None:
             return None

@@ -24,6 +24,7 @@ from rankd.core.corrections import (
 )
 from rankd.core.player_boards import PlayerBoards
 from rankd.core.reviews import Barred, BarredRows, JudgedColumns, Reviews, barred_by, columns_of
+from rankd.core.used_runs import UsedRuns
 from rankd.errors import UnknownBoard, UnknownWindow
 from rankd.model.board import Board, Scores
 from rankd.model.facts import (
@@ -50,6 +51,7 @@ from rankd.model.facts import (
     ReviewDecided,
     ScoresRetracted,
     ScoreSubmitted,
+    SigningKeyCreated,
     TimeCorrected,
     WindowDropped,
     WindowOpened,
@@ -70,6 +72,9 @@ from rankd.model.window import (
 )
 from rankd.ports import REFUSED, Ranking, RankingShape
 from rankd.rules import RuleState
+
+RUN_KEYS_MAX = 4
+"""How many keys check the tokens of runs: the newest one signs, the others were replaced."""
 
 EDITION = "~"
 """Parts a window's id from the number of its edition, where the id was used before."""
@@ -571,6 +576,8 @@ class State:
         """When keys were made, by their ids; not of those in a snapshot of an older version."""
         self.keys_used: dict[str, Instant] = {}
         """When keys were used last, as far as that is recorded, by their ids."""
+        self.signing_keys: dict[str, SigningKeyCreated] = {}
+        """The keys of signatures and runs that were not revoked, by their ids."""
         self.locked = False
         """Whether there was ever a key: revoking the last one opens nothing."""
         self.player_states: dict[str, PlayerStates] = {}
@@ -585,6 +592,7 @@ class State:
         """Where the last retraction, approval or state of a player was recorded."""
         self.restored: dict[str | None, Position] = {}
         """Where a player was ranked again last, by board; None for every board."""
+        self.used_runs = UsedRuns()
         self.refused = PositionLog()
         """The submissions that a rule, or the state of their player, refused."""
         self.editions: dict[tuple[str, str], tuple[Position, ...]] = {}
@@ -611,6 +619,8 @@ class State:
         state.players_timed, state.restored = dict(self.players_timed), dict(self.restored)
         state.retractions, state.reviews = dict(self.retractions), self.reviews.copy()
         state.refused = self.refused.copy()
+        state.used_runs = self.used_runs.copy()
+        state.signing_keys = dict(self.signing_keys)
         state.journal = None
         state.forget_segmented()
         return state
@@ -687,6 +697,18 @@ class State:
         if (handler := _HANDLERS.get(type(fact))) is not None:
             handler(self, fact, recorded)
 
+    # ...... runs
+
+    def run_key(self) -> SigningKeyCreated | None:
+        """Return the newest key of runs, which signs them; None if there is none."""
+        keys = self.run_keys()
+        return keys[-1] if keys else None
+
+    def run_keys(self) -> list[SigningKeyCreated]:
+        """Return the keys of runs, oldest first."""
+        keys = (key for key in self.signing_keys.values() if key.algorithm == "run")
+        return sorted(keys, key=lambda key: (self.keys_created[key.id], key.id))
+
     # ...... corrections
 
     def player_state(self, player: str, board: str) -> PlayerState | None:
@@ -728,6 +750,11 @@ class State:
         if state is not None and state.state == "banned" and not fact.overrides:
             self._refuse(recorded.position)
             return Barred(PLAYER_BANNED)
+        if fact.run is not None:
+            unusable = self.used_runs.use(fact.run, recorded.at, self.journal)
+            if unusable is not None:
+                self._refuse(recorded.position)
+                return Barred(unusable)
         if fact.board not in self.reviews.rules or fact.overrides or not page.windows:
             return None
         columns = columns_of(fact)
@@ -960,8 +987,9 @@ def _correct_windows(state: State, fact: WindowsCorrected, recorded: Recorded) -
 
 
 @state_handler(TimeCorrected)
-def _correct_time(state: State, fact: TimeCorrected, _recorded: Recorded) -> None:
+def _correct_time(state: State, fact: TimeCorrected, recorded: Recorded) -> None:
     state.assign("wrong_times", (*state.wrong_times, fact.wrong))
+    state.used_runs.correct_time(recorded.at, state.journal)
 
 
 @state_handler(KeyCreated, ExpiringKeyCreated)
@@ -973,18 +1001,31 @@ def _create_key(state: State, fact: KeyCreated, recorded: Recorded) -> None:
 
 @state_handler(KeysUsed)
 def _use_keys(state: State, fact: KeysUsed, _recorded: Recorded) -> None:
-    for key in state.keys.values():
-        if (used := fact.used.get(key.id)) is not None:
-            state.put("keys_used", key.id, max(used, state.keys_used.get(key.id, used)))
+    for id in (*(key.id for key in state.keys.values()), *state.signing_keys):
+        if (used := fact.used.get(id)) is not None:
+            state.put("keys_used", id, max(used, state.keys_used.get(id, used)))
+
+
+@state_handler(SigningKeyCreated)
+def _create_signing_key(state: State, fact: SigningKeyCreated, recorded: Recorded) -> None:
+    state.put("signing_keys", fact.id, fact)
+    state.put("keys_created", fact.id, recorded.at)
+    for key in state.run_keys()[:-RUN_KEYS_MAX]:
+        _forget_key(state, key.id)
 
 
 @state_handler(KeyRevoked)
 def _revoke_key(state: State, fact: KeyRevoked, _recorded: Recorded) -> None:
     left = {digest: key for digest, key in state.keys.items() if key.id != fact.id}
     state.assign("keys", left)
-    for table in ("keys_created", "keys_used"):
-        times = getattr(state, table)
-        state.assign(table, {id: at for id, at in times.items() if id != fact.id})
+    _forget_key(state, fact.id)
+
+
+def _forget_key(state: State, id: str) -> None:
+    for table in ("signing_keys", "keys_created", "keys_used"):
+        rows = getattr(state, table)
+        if id in rows:  # A copy: put back by a savepoint, it would be the last one.
+            state.assign(table, {known: row for known, row in rows.items() if known != id})
 
 
 @state_handler(PlayerStateSet)

@@ -24,6 +24,7 @@ from rankd.model.facts import (
     Position,
     Profile,
     ScoresRetracted,
+    SigningKeyCreated,
     WrongTime,
 )
 from rankd.model.window import Instant, Window
@@ -34,6 +35,9 @@ VERSION = 1
 
 POSITIONS_PER_FRAME = 65_536
 """Half a megabyte."""
+
+RUNS_PER_FRAME = 16_384
+"""Some 400 kilobytes."""
 
 PLAYERS_PER_FRAME = 4_096
 """Encoding so many holds the interpreter for about a millisecond."""
@@ -140,6 +144,21 @@ class RulesFrame(msgspec.Struct, tag="rules", array_like=True):
     saved: bytes
 
 
+class SigningKeysFrame(msgspec.Struct, tag="signing_keys", array_like=True):
+    """The keys of signatures and of runs."""
+
+    keys: list[SigningKeyCreated]
+
+
+class UsedRunsFrame(msgspec.Struct, tag="used_runs", array_like=True):
+    """Some of the used runs, and the times by which the others are refused."""
+
+    forgotten: int
+    void_before: Instant
+    void_hour: int
+    runs: bytes
+
+
 class ProfilesFrame(msgspec.Struct, tag="profiles", array_like=True):
     """Some players' profiles, or some players and the boards with segments they submitted to.
 
@@ -167,6 +186,8 @@ Frame = (
     | ReviewsFrame
     | HeldFrame
     | RulesFrame
+    | SigningKeysFrame
+    | UsedRunsFrame
     | ProfilesFrame
     | FriendsFrame
 )
@@ -196,6 +217,7 @@ def take_notes(state: State, heading: Heading) -> Iterator[bytes]:
         few.append(NotedWrongTimes(state.wrong_times))
     few += _note_corrections(state)
     few += _note_reviews(state.reviews)
+    few += _note_runs(state)
     rules = {board: one.copy() for board, one in state.reviews.rules.items()}
     return _frames(heading, few, rules, dict(state.profiles), state.player_boards.copy())
 
@@ -253,6 +275,16 @@ def _note_reviews(reviews: Reviews) -> Iterator[Frame]:
     yield from map(HeldFrame, reviews.held.frames(POSITIONS_PER_FRAME))
 
 
+def _note_runs(state: State) -> Iterator[Frame]:
+    if state.signing_keys:
+        yield SigningKeysFrame(list(state.signing_keys.values()))
+    used = state.used_runs
+    times = (used.forgotten, used.void_before, used.void_hour)
+    if any(times) or used:
+        yield UsedRunsFrame(*times, b"")
+    yield from (UsedRunsFrame(*times, runs) for runs in used.frames(RUNS_PER_FRAME))
+
+
 def _note_page(page: BoardState) -> BoardFrame:
     return BoardFrame(
         page.board.name,
@@ -303,13 +335,13 @@ def read_notes(frames: Iterable[bytes]) -> DecodedState:
 
 def _read_frame(state: State, frame: Frame) -> None:
     match frame:
-        case KeysFrame() | ExpiringKeysFrame():
+        case KeysFrame() | ExpiringKeysFrame() | SigningKeysFrame():
             _read_keys(state, frame)
         case BoardFrame():
             state.boards[frame.name] = _read_page(frame)
         case NotedWrongTimes(stretches):
             state.wrong_times = stretches
-        case CorrectionsFrame() | RefusedFrame():
+        case CorrectionsFrame() | RefusedFrame() | UsedRunsFrame():
             _read_corrections(state, frame)
         case ReviewsFrame() | HeldFrame():
             _read_reviews(state.reviews, frame)
@@ -320,11 +352,20 @@ def _read_frame(state: State, frame: Frame) -> None:
                 state.profiles[id] = state.profile(id)._replace(friends=several)
 
 
-def _read_keys(state: State, noted: KeysFrame | ExpiringKeysFrame) -> None:
+def _read_keys(state: State, noted: KeysFrame | ExpiringKeysFrame | SigningKeysFrame) -> None:
+    if isinstance(noted, SigningKeysFrame):
+        state.signing_keys = {key.id: key for key in noted.keys}
+        return
     state.keys |= {key.digest: key for key in noted.keys}
     if isinstance(noted, KeysFrame):
         state.locked = noted.locked
         state.keys_created, state.keys_used = noted.created, noted.used
+
+
+def _read_used_runs(state: State, noted: UsedRunsFrame) -> None:
+    used = state.used_runs
+    used.forgotten, used.void_before, used.void_hour, runs = msgspec.structs.astuple(noted)
+    used.extend(runs)
 
 
 def _read_profiles(state: State, noted: ProfilesFrame) -> None:
@@ -334,9 +375,12 @@ def _read_profiles(state: State, noted: ProfilesFrame) -> None:
     state.player_boards.update(noted.player_boards, living)
 
 
-def _read_corrections(state: State, noted: CorrectionsFrame | RefusedFrame) -> None:
+def _read_corrections(state: State, noted: CorrectionsFrame | RefusedFrame | UsedRunsFrame) -> None:
     if isinstance(noted, RefusedFrame):
         state.refused.extend(noted.positions)
+        return
+    if isinstance(noted, UsedRunsFrame):
+        _read_used_runs(state, noted)
         return
     state.retractions = {at: Retraction(at, fact, undone) for at, fact, undone in noted.retractions}
     state.player_states = noted.player_states

@@ -13,6 +13,7 @@ from msgspec import UNSET, UnsetType
 from rankd.bootstrap import Folder
 from rankd.core.read_engine import FoundPlayer, Preview
 from rankd.core.reader import FoundStandings, Page, Projected, Reader
+from rankd.core.runs import StartedRun
 from rankd.core.time_correction import Corrected
 from rankd.core.writer import BATCH_FACTS_MAX, WriteResult
 from rankd.embedded.corrections import BoardCorrector, RanksCorrector
@@ -62,6 +63,7 @@ class BoardWriter(BoardCorrector):
         attributes: Mapping[str, str | int | bool] | None = None,
         build: str | None = None,
         at: str | None = None,
+        run: str | None = None,
     ) -> Receipt:
         """Submit a score and return its receipt. Raises Refused and Unavailable.
 
@@ -75,11 +77,16 @@ class BoardWriter(BoardCorrector):
             "attributes": attributes,
             "build": build,
             "at": at,
+            "run": run,
         }
         body |= {name: value for name, value in more.items() if value is not None}
         rankd = await self._wanted.made()
         (answer,) = await rankd.submit(self.name, [body])
         return receipt_of(answer, self.name, rankd)
+
+    async def start_run(self, player: str) -> StartedRun:
+        """Start a run: return a token that one submission of this player may use in its time."""
+        return await (await self._wanted.made()).runs.start(self.name, player)
 
     async def submit_many(self, items: Iterable[Item]) -> list[Receipt]:
         """Submit many scores, one commit for each BATCH_FACTS_MAX; return their receipts.

@@ -18,6 +18,7 @@ from msgspec import UNSET, UnsetType
 from rankd.bootstrap import Folder
 from rankd.core.read_engine import FoundPlayer, Preview
 from rankd.core.reader import FoundStandings, Page, Projected, at_once
+from rankd.core.runs import StartedRun
 from rankd.core.time_correction import Corrected
 from rankd.embedded.async_api import (
     BoardWriter,
@@ -303,6 +304,7 @@ class Board(AnsweredBoard, BlockingBoardCorrector):
         attributes: Mapping[str, str | int | bool] | None = None,
         build: str | None = None,
         at: str | None = None,
+        run: str | None = None,
     ) -> Receipt:
         """Submit a score and return its receipt. Raises Refused and Unavailable.
 
@@ -319,8 +321,13 @@ class Board(AnsweredBoard, BlockingBoardCorrector):
                 attributes=attributes,
                 build=build,
                 at=at,
+                run=run,
             )
         )
+
+    def start_run(self, player: str) -> StartedRun:
+        """Start a run: return a token that one submission of this player may use in its time."""
+        return self._thread.write(self._board.start_run(player))
 
     def submit_many(self, items: Iterable[Item]) -> list[Receipt]:
         """Submit many scores, one commit for each BATCH_FACTS_MAX; return their receipts.

@@ -28,6 +28,7 @@ from rankd.model.rules import (
     Scoring,
     read_rules,
 )
+from rankd.model.runs import DEFAULT_RUNS, RUN_SECONDS_DEFAULT, RUN_SECONDS_MAX, RunOptions
 from rankd.model.standing import TieRule, shown_score
 from rankd.model.window import (
     Instant,
@@ -106,7 +107,7 @@ class TieBreak(StrEnum):
 
 
 class Writes(StrEnum):
-    """Who may submit: the game's servers, clients with a signature, or any client."""
+    """Who may submit: keys alone; or also players, with a run or a signature, or without."""
 
     SERVER = "server"
     SIGNED = "signed"
@@ -192,6 +193,8 @@ class Board:
     rules: tuple[Rule, ...]
     """As declared; ``rules_in_force`` has those of the limits too."""
     writes: Writes
+    runs: RunOptions | None
+    """None for the default options."""
     prize: bool
     retention: Mapping[str, timedelta] = field(hash=False)
     """How long a closed window is kept, by the name of its recurrence; for ever where absent."""
@@ -253,10 +256,16 @@ class Board:
             "limits": self._limits_definition(),
             "rules": [rule.definition(self._plain_score) for rule in self.rules],
             "writes": self.writes.value,
+            "runs": None if self.runs is None else self.runs.definition(),
             "prize": self.prize,
             "retention": {name: show_duration(kept) for name, kept in self.retention.items()},
             "expires": None if self.expires is None else show_instant(self.expires),
         }
+
+    @property
+    def run_options(self) -> RunOptions:
+        """The options of its runs, the default ones included."""
+        return self.runs or DEFAULT_RUNS
 
     def changes(self, other: "Board") -> tuple[FieldChange, ...]:
         """Return the fields in which ``other`` differs, in the order a definition lists them."""
@@ -429,6 +438,7 @@ _FIELDS = (
     "limits",
     "rules",
     "writes",
+    "runs",
     "prize",
     "retention",
     "expires",
@@ -547,6 +557,7 @@ def _define(name: str, definition: Mapping[str, object]) -> Board:
         "limits": limits,
         "rules": read_rules(read, given.get("rules"), scoring, limits.rules()),
         "writes": _read_writes(read, given.get("writes"), prize=prize),
+        "runs": _read_runs(read, given.get("runs")),
         "retention": _read_retention(read, given.get("retention"), windows),
         "expires": _read_expiry(read, given.get("expires"), time_zone),
     }
@@ -712,6 +723,18 @@ def _read_writes(read: _DefinitionReader, given: object, *, prize: bool) -> Writ
     if prize and writes is Writes.CLIENT:
         read.refuse("writes", "must be server or signed on a prize board")
     return writes
+
+
+def _read_runs(read: _DefinitionReader, given: object) -> RunOptions | None:
+    if given is None:
+        return None
+    fields = read.mapping("runs", given, RunOptions.__slots__)
+    low = read.integer("runs.seconds_min", fields.get("seconds_min"), low=0, high=RUN_SECONDS_MAX)
+    high = read.integer("runs.seconds_max", fields.get("seconds_max"), low=1, high=RUN_SECONDS_MAX)
+    low, high = low or 0, RUN_SECONDS_DEFAULT if high is None else high
+    if low >= high:
+        read.refuse("runs.seconds_min", "must be less than seconds_max")
+    return RunOptions(low, high, read.flag("runs.required", fields.get("required")))
 
 
 def _read_retention(

@@ -166,7 +166,7 @@ class ScoreSubmitted(Fact, frozen=True):
     """When the client says it happened. Stored as data; the position alone decides which entry was
     first."""
     run: str | None = None
-    """The run token it was made under; the fold sees to it that one run is used once."""
+    """The id of the run it ends (``model/runs``); the fold sees to it that one is used once."""
     actor: str | None = None
     """Who wrote it: the name of a key, never the key."""
     defined: Position | None = None
@@ -655,6 +655,28 @@ class KeyRevoked(Fact, frozen=True):
     actor: str | None = None
 
 
+SigningAlgorithm = Literal["hmac", "ed25519", "run"]
+"""The two of signed requests; and ``run``, by which the service signs the runs that it starts."""
+
+
+class SigningKeyCreated(Fact, frozen=True):
+    """A key by which requests, or runs, are signed from here on."""
+
+    kind = "signing_key_created.1"
+    hidden = frozenset({"material"})
+
+    id: str
+    """The key's id in signatures, answers, logs and facts."""
+    algorithm: SigningAlgorithm
+    material: bytes
+    """The public key of ed25519. The secret of the others: to check a signature takes all of it."""
+    boards: tuple[str, ...] | None = None
+    """The boards it is for; absent for all."""
+    title: str | None = None
+    actor: str | None = None
+    expires: Instant | None = None
+
+
 class Recorded(msgspec.Struct, frozen=True, gc=False):
     """A fact in its place: where the ledger put it, and when by the ledger's clock."""
 
@@ -797,6 +819,7 @@ FACTS: tuple[type[Fact], ...] = (
     ReviewDecided,
     PlayerStateSet,
     BoardExpired,
+    SigningKeyCreated,
 )
 
 KINDS: tuple[str, ...] = tuple(dict.fromkeys(fact.kind.partition(".")[0] for fact in FACTS))

@@ -23,7 +23,14 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeGuard
 
 import msgspec
 
-from rankd.errors import FieldError, Invalid, InvalidSubmission, ScoreOutOfBounds
+from rankd.errors import (
+    FieldError,
+    Invalid,
+    InvalidSubmission,
+    RunExpired,
+    RunUsed,
+    ScoreOutOfBounds,
+)
 from rankd.model.board import (
     NAME,
     SCORE_MAX,
@@ -38,6 +45,7 @@ from rankd.model.board import (
 )
 from rankd.model.facts import Attributes, ScoreSubmitted
 from rankd.model.graphemes import is_visible
+from rankd.model.runs import read_run_token
 from rankd.model.window import Instant
 
 PLAYER_ID_BYTES_MAX = 256
@@ -81,6 +89,8 @@ class Submission(msgspec.Struct, frozen=True, gc=False):
     build: str | None = None
     at: Instant | None = None
     """When the client says it happened. Kept as data, never used for order."""
+    run: str | None = None
+    """The token of a run, not yet checked: the engine, which has the keys, records its id."""
     overrides: ClassVar[bool] = False
     """An adjustment alone does."""
 
@@ -104,7 +114,8 @@ class Submission(msgspec.Struct, frozen=True, gc=False):
             self.attributes,
             self.build,
             self.at,
-            actor=actor,
+            self.run,
+            actor,
         )
 
 
@@ -151,6 +162,8 @@ COLUMNS_CHANGED = Rejected(
 PLAYER_BANNED = Rejected("player_banned", "the player is banned from the board")
 RULE_BROKEN = Rejected("rule_broken", "the submission breaks a rule of the board")
 IN_REVIEW = Held("rule_broken")
+RUN_USED = Rejected(RunUsed.code, str(RunUsed()))
+RUN_EXPIRED = Rejected(RunExpired.code, str(RunExpired()))
 DELTA_UNSUPPORTED = Rejected(
     "delta_unsupported", "a board that keeps the first score takes no delta"
 )
@@ -281,11 +294,12 @@ def read_facts(
 
 
 def takes_plain(board: Board) -> bool:
-    """Whether a board has the commonest shape: one column of whole numbers.
+    """Whether a board has the commonest shape: one column of whole numbers, and no runs required.
 
     Its bounds apply to each submission and not to a total.
     """
-    return board.width == 1 and board.decimals == 0 and board.rule is not _SUM
+    whole = board.width == 1 and board.decimals == 0 and board.rule is not _SUM
+    return whole and not board.run_options.required
 
 
 def _read_plain(
@@ -617,9 +631,16 @@ def _read_at(value: object, path: str, errors: Errors) -> Instant:
     return 0
 
 
-def _refuse_unchecked(_value: object, path: str, errors: Errors) -> None:
+def _read_run(value: object, path: str, errors: Errors) -> str:
+    if isinstance(value, str) and read_run_token(value) is not None:
+        return value
+    errors.append(FieldError(path, "must be a run just as it was handed out"))
+    return ""
+
+
+def _refuse_signature(_value: object, path: str, errors: Errors) -> None:
     """Refuse a field that clients expect to be checked: accepting it unread would mislead them."""
-    errors.append(FieldError(path, "is not supported yet"))
+    errors.append(FieldError(path, "goes into the header Rankd-Signature"))
 
 
 def read_metadata(value: object, path: str, errors: Errors) -> bytes:
@@ -695,6 +716,6 @@ _OPTIONAL: dict[str, Callable[[object, str, Errors], Any]] = {
     "attributes": read_attributes,
     "build": _text_reader(BUILD_BYTES_MAX),
     "at": _read_at,
-    "run": _refuse_unchecked,
-    "signature": _refuse_unchecked,
+    "run": _read_run,
+    "signature": _refuse_signature,
 }

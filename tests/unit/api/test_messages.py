@@ -65,6 +65,7 @@ OWN_WORDS = {
     errors.MalformedRequest,
     errors.UnsupportedMediaType,
     errors.Unauthenticated,
+    errors.BadSignature,
     errors.Forbidden,
     errors.Misdirected,
     errors.SubmissionRejected,

@@ -39,6 +39,7 @@ from rankd.model.facts import (
     ScoreAdjusted,
     ScoresRetracted,
     ScoreSubmitted,
+    SigningKeyCreated,
     TimeCorrected,
     WindowDropped,
     WindowOpened,
@@ -46,6 +47,7 @@ from rankd.model.facts import (
     WindowSealed,
     WrongTime,
 )
+from rankd.model.runs import RunId
 from rankd.ports import Ranking
 
 DAY = 86_400_000_000
@@ -225,6 +227,14 @@ EVERYTHING = (
     BoardExpired("b", since=Position(1)),
     BoardExpired("b", since=Position(len(EVERYTHING))),
     defined("daily:4"),
+    *(SigningKeyCreated(f"run {number}", "run", b"secret") for number in range(6)),
+    SigningKeyCreated("hmac", "hmac", b"secret"),
+    KeysUsed({"hmac": 7}),
+    ScoreSubmitted("b", "p", (1,), run=RunId(0, 0, 1, b"nonce..1").text),
+    ScoreSubmitted("b", "p", (1,), run=RunId(0, 0, 1, b"nonce..1").text),
+    ScoreSubmitted("b", "p", (1,), run=RunId(0, 0, 4_000, b"nonce..2").text),
+    ScoreSubmitted("b", "p", (1,), run="bogus"),
+    KeyRevoked("hmac"),
 )
 
 
@@ -244,8 +254,10 @@ def note_like_a_fold(state: State, recorded: Recorded) -> None:
     fact = recorded.fact
     if isinstance(fact, ScoreSubmitted):
         change = fact.profile_change()
-        assert change is not None
-        state.change_profile(change)
+        if change is not None:
+            state.change_profile(change)
+        if (page := state.boards.get(fact.board)) is not None:
+            state.admit(page, fact, recorded)
     else:
         state.note(recorded)
 

@@ -499,6 +499,7 @@ def test_a_canonical_definition_writes_every_default_out() -> None:
         "limits": {},
         "rules": [],
         "writes": "server",
+        "runs": None,
         "prize": False,
         "retention": {},
         "expires": None,

@@ -41,6 +41,7 @@ from rankd.model.facts import (
     ScoreAdjusted,
     ScoresRetracted,
     ScoreSubmitted,
+    SigningKeyCreated,
     TimeCorrected,
     Upcaster,
     WindowDropped,
@@ -288,6 +289,13 @@ GOLDEN: list[tuple[str, str, Fact]] = [
         "97a3703432a662616e6e656491a6676c6f62616ccf0006603139d2200009a561646d696ea56120626f74",
         PlayerStateSet(
             "p42", "banned", ("global",), 1794614400000000, Position(9), "admin", "a bot"
+        ),
+    ),
+    (
+        "signing_key_created.1",
+        "97a46b316633a4686d6163c40673656372657491a6676c6f62616ca6636c69656e74a561646d696ecf0006603139d22000",
+        SigningKeyCreated(
+            "k1f3", "hmac", b"secret", ("global",), "client", "admin", 1794614400000000
         ),
     ),
 ]

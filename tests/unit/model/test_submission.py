@@ -93,11 +93,12 @@ def test_null_means_not_given() -> None:
     assert submission(score=1, **nothing) == submission(score=1)
 
 
-@pytest.mark.parametrize("field", ["run", "signature"])
 @pytest.mark.parametrize("value", ["bogus", "", 7, {}])
-def test_what_nobody_checks_is_not_taken(field: str, value: object) -> None:
-    """Whoever signs a score believes that a forged one would be refused."""
-    assert faults(**{"score": 1, field: value}) == {field: "is not supported yet"}
+def test_runs_and_signatures_are_not_ignored(value: object) -> None:
+    """A sender of either believes that a forged one would be refused."""
+    not_a_run = {"run": "must be a run just as it was handed out"}
+    assert faults(score=1, run=value) == not_a_run
+    assert faults(score=1, signature=value) == {"signature": "goes into the header Rankd-Signature"}
 
 
 def test_scores_are_in_the_unit_of_the_board() -> None:
