@@ -26,6 +26,8 @@ RankdError
 │   ├── SubmissionRejected
 │   │   └── RuleBroken
 │   ├── SubmissionKeyReused
+│   ├── FrozenWindow
+│   ├── WrongWindowState
 │   ├── BoardDiffers
 │   ├── DropsScores
 │   ├── TooManySegmentValues
@@ -351,6 +353,26 @@ class RuleBroken(SubmissionRejected):
         broken = "; ".join(reason.message for reason in reasons)
         super().__init__(reason=self.code, message=f"the submission breaks a rule: {broken}")
         self.reasons = reasons
+
+
+class FrozenWindow(Refused):
+    """The only windows that the submission could count in were frozen: it counts nowhere."""
+
+    code = "window_frozen"
+
+    def __init__(self, *, board: str, windows: tuple[str, ...]) -> None:
+        super().__init__(f"board {board!r} takes no scores: {', '.join(windows)} is frozen")
+        self.board, self.windows = board, windows
+
+
+class WrongWindowState(Refused):
+    """A window is in a state from which this step does not lead."""
+
+    code = "window_state"
+
+    def __init__(self, *, window: str, state: str, step: str) -> None:
+        super().__init__(f"window {window!r} is {state}: there is nothing to {step}")
+        self.window, self.state, self.step = window, state, step
 
 
 class SubmissionKeyReused(Refused):

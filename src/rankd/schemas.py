@@ -73,7 +73,7 @@ class Page(OptionalFields, gc=False):
     next_cursor: str | None
     prev_cursor: str | None
     state: str = "open"
-    """The window's state: ``scheduled``, ``open`` or ``sealed``."""
+    """``scheduled``, ``open``, ``grace``, ``frozen``, ``sealed`` or ``final``: of the window."""
     opens_at: str | UnsetType = UNSET
     """The start of a scheduled window."""
     count: int | UnsetType = UNSET
@@ -246,7 +246,7 @@ class Window(OptionalFields, gc=False):
     start: str | None
     end: str | None
     state: str
-    """``scheduled``, ``open`` or ``sealed``."""
+    """``scheduled``, ``open``, ``grace``, ``frozen``, ``sealed`` or ``final``."""
     total: int
     opens_at: str | UnsetType = UNSET
     """The start of a scheduled window."""
@@ -257,6 +257,40 @@ class Windows(Read, gc=False, kw_only=True):
 
     board: str
     windows: list[Window]
+
+
+class WindowStep(Struct, kw_only=True):
+    """A window after a step that an operator took."""
+
+    board: str
+    window: str
+    state: str
+    changed: bool
+    """False if the step had been taken before."""
+    position: int
+    opened: Window | None
+    """The window that a reset opened in its place."""
+
+
+class ComingStep(Struct, kw_only=True):
+    """A step that a window is going to take by time."""
+
+    at: str
+    local: str
+    """The same moment by the clocks of the board's time zone."""
+    step: str
+    """``opens``, ``closes``, or ``seals`` at the end of a grace."""
+    window: str
+    name: str
+
+
+class WindowSchedule(Read, gc=False, kw_only=True):
+    """The coming openings and closings of a board's windows."""
+
+    board: str
+    time_zone: str
+    schedule: list[ComingStep]
+    server_time: str
 
 
 class BoardBody(Struct, kw_only=True):

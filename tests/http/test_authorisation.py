@@ -56,6 +56,12 @@ def _on_board(path: str, body: Any = None, scope: str = "read", *, player: bool 
     return Row(scope, path, body, on_board=True, player=player)
 
 
+def _step(verb: str, window: str) -> Row:
+    """Return the row of a step that closes a window; ``all`` stays open, or opens again."""
+    body = {"window": window, "reason": "a test"}
+    return _on_board(f"{_BOARD}:{verb}", body, "admin", player=False)
+
+
 ROWS: dict[str, Row] = {
     "put_board": _on_board(_BOARD, {"writes": "client"}, "admin", player=False),
     "retire_board": _on_board(_BOARD, scope="admin", player=False),
@@ -74,6 +80,10 @@ ROWS: dict[str, Row] = {
     "list_friends": _on_board(f"{_BOARD}/friends/p1"),
     "get_projection": _on_board(f"{_BOARD}/projection?rank=1"),
     "list_windows": _on_board(f"{_BOARD}/windows"),
+    "get_schedule": _on_board(f"{_BOARD}/schedule"),
+    "reset_window": _step("reset", "all"),
+    "freeze_window": _step("freeze", "daily"),
+    "settle_window": _step("settle", "weekly"),
     "player_history": _on_board(f"{_BOARD}/history/p1"),
     "player_standings": Row("read", f"{_PLAYER}/standings", player=True),
     "put_player": Row("submit", _PLAYER, {"name": "Ada"}),
@@ -199,7 +209,8 @@ async def prepare(service: Whole, admin: str) -> dict[str, str]:
 
     Return the id of a spare key, the position of a retraction, and the id of an operation.
     """
-    await service.told("PUT", "/v1/boards/global", {"writes": "client"}, key=admin)
+    definition = {"writes": "client", "windows": ["all", "daily", "weekly"]}
+    await service.told("PUT", "/v1/boards/global", definition, key=admin)
     await service.told("PUT", "/v1/players/p1", {"name": "Ada"}, key=admin)
     await service.told("POST", "/v1/boards/global/scores", SCORE, key=admin)
     await service.told("POST", "/v1/boards/global/scores", {**SCORE, "player": "p2"}, key=admin)

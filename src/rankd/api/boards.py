@@ -109,7 +109,7 @@ async def retire_board(service: ServiceContext, request: Request) -> Response:
 
 
 async def list_windows(service: ServiceContext, request: Request) -> Response:
-    """Return a board's windows, scheduled, open and sealed, newest first."""
+    """Return a board's windows with their states, newest first."""
     name = request.params["board"]
     actor = service.auth.admit(request, "read", name)
     page = service.rankd.state.page(name)
@@ -140,7 +140,7 @@ async def _window(
 
 
 def _shown(found: OpenedWindow | SealedWindow | UnrecordedWindow, *, total: int) -> schemas.Window:
-    window, state = found.window, found.state
+    window, state = found.shown if isinstance(found, SealedWindow) else found.window, found.state
     start, end = show_time(window.start), show_time(window.end)
     opens_at = render.opening(window.start if state is WindowState.SCHEDULED else None)
     return schemas.Window(window.id, window.name, start, end, state, total, opens_at)
@@ -148,7 +148,11 @@ def _shown(found: OpenedWindow | SealedWindow | UnrecordedWindow, *, total: int)
 
 async def _show(service: ServiceContext, page: BoardState, actor: Actor) -> schemas.BoardBody:
     names = page.names
-    windows = _scheduled(service, page) + await _windows(service, page, actor)
+    frozen = [one for name in names if (one := page.frozen(name)) is not None]
+    windows = [await _window(service, one, actor) for one in frozen]
+    shown = {window.name for window in windows}
+    windows += [one for one in _scheduled(service, page) if one.name not in shown]
+    windows += await _windows(service, page, actor)
     windows.sort(key=lambda window: names.index(window.name))
     now = service.clock.now()
     totals = {window.name: window.total for window in windows}

@@ -345,6 +345,16 @@ KINDS: dict[type[RankdError], ProblemKind] = {
     errors.RunTooEarly: ProblemKind(422, "Run too early"),
     errors.RunExpired: ProblemKind(422, "Run expired"),
     errors.RunUsed: ProblemKind(409, "Run used"),
+    errors.FrozenWindow: ProblemKind(
+        409,
+        "Window frozen",
+        "the windows that the score could count in are frozen; it is recorded and counts nowhere",
+    ),
+    errors.WrongWindowState: ProblemKind(
+        409,
+        "Window in another state",
+        "the window has not begun, or is over: this step does not lead from its state",
+    ),
     errors.SubmissionKeyReused: ProblemKind(
         422, "Key reused", "this key was used on this board for another submission"
     ),

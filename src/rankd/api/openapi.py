@@ -187,7 +187,7 @@ def _kinds(routes: tuple[Route, ...]) -> list[Any]:
 def tag_of(route: Route) -> str:
     """Return the tag of a route."""
     module = route.handler.__module__.rpartition(".")[2]
-    group = "classic" if module == "compat" else module
+    group = {"compat": "classic", "windows": "boards"}.get(module, module)
     return group if group in TAGS else "service"
 
 

@@ -11,6 +11,7 @@ from rankd.api.keys import EXPIRES_LENGTH_MAX, KEY_BOARDS_MAX, SCOPES
 from rankd.api.keys import TITLE_LENGTH_MAX as KEY_TITLE_LENGTH_MAX
 from rankd.api.scores import BATCH_SCORES_MAX
 from rankd.core.reader import LOOKUP_PLAYERS_MAX
+from rankd.core.window_control import WINDOW_TEXT_LENGTH_MAX
 from rankd.model.board import (
     BOARD_NAME_LENGTH_MAX,
     COLUMN_NAME_LENGTH_MAX,
@@ -223,6 +224,10 @@ WINDOW: Schema = {
                 "name": name(32),
                 "every": {**_DURATION, "description": "such as 4w"},
                 "gap": {**_DURATION, "description": "of nobody's time between two, such as 2d"},
+                "grace": {
+                    **_DURATION,
+                    "description": "how long approvals count after its end, such as 10m",
+                },
                 "start": {**_MOMENT, "description": "RFC 3339"},
                 "end": {**_MOMENT, "description": "RFC 3339, for a window of one time"},
                 "cron": {"type": "string", "maxLength": 128, "description": "such as 0 5 * * *"},
@@ -558,6 +563,21 @@ PLAYER_STATE = fields(
     examples=[{"reason": "a bot", "until": "2027-01-01T00:00:00Z"}],
 )
 
+WINDOW_REQUEST = fields(
+    "The window that takes a step, and why.",
+    {
+        "window": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": WINDOW_TEXT_LENGTH_MAX,
+            "description": "Such as daily, or the id of one, such as daily:2026-11-14.",
+        },
+        "reason": text(REASON_LENGTH_MAX, "Kept in the audit trail."),
+    },
+    ("window", "reason"),
+    examples=[{"window": "daily", "reason": "a broken build"}],
+)
+
 _CLASSIC_ID: Schema = {
     "anyOf": [{"type": "integer", "minimum": SCORE_MIN, "maximum": SCORE_MAX}, PLAYER],
     "description": "Given as a number or as text, and answered so.",
@@ -629,6 +649,9 @@ BY_OPERATION: dict[str, Schema] = {
     "hide_player": ref("PlayerStateRequest"),
     "shadow_player": ref("PlayerStateRequest"),
     "restore_player": ref("PlayerStateRequest"),
+    "reset_window": ref("WindowRequest"),
+    "freeze_window": ref("WindowRequest"),
+    "settle_window": ref("WindowRequest"),
     "classic_score": ref("ClassicScore"),
     "classic_increment": ref("ClassicScore"),
     "classic_user_score": ref("ClassicScore"),
@@ -658,5 +681,6 @@ COMPONENTS: dict[str, Schema] = {
     "RetractionRequest": RETRACTION,
     "StandingPatch": METADATA,
     "PlayerStateRequest": PLAYER_STATE,
+    "WindowRequest": WINDOW_REQUEST,
     "ClassicScore": CLASSIC_SCORE,
 }

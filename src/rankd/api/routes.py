@@ -14,6 +14,7 @@ from rankd.api import (
     runs,
     scores,
     standings,
+    windows,
 )
 from rankd.api.routing import NUMBERS, Param, Route
 from rankd.errors import (
@@ -444,6 +445,7 @@ ROUTES: tuple[Route, ...] = (
     *keys.ROUTES,
     *clock.ROUTES,
     *corrections.ROUTES,
+    *windows.ROUTES,
     *compat.ROUTES,
     *health.ROUTES,
     *openapi.ROUTES,

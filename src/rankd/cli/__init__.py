@@ -20,12 +20,13 @@ from rankd.cli.scores import import_, submit
 from rankd.cli.serve import demo, serve
 from rankd.cli.standings import around, standing, top, watch
 from rankd.cli.status import clock, status
+from rankd.cli.window import window
 
 __all__ = ["main"]
 
 _SECTIONS = {
     "Service": (serve, demo, status, doctor, bench, clock),
-    "Boards and scores": (board, submit, top, standing, around, watch),
+    "Boards and scores": (board, window, submit, top, standing, around, watch),
     "Players": (player, history),
     "Corrections": (adjust, retract),
     "In and out": (import_, export),

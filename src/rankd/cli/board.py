@@ -35,6 +35,9 @@ FILE_BYTES_MAX = 1 << 20
 CLOSED_SHOWN_MAX = 10
 """Closed windows shown with a board: a board with windows of minutes soon has thousands."""
 
+CLOSED = frozenset({"sealed", "final"})
+"""States of windows that are over."""
+
 LISTS = frozenset({"windows", "segments"})
 """Fields whose values may be written as a,b,c."""
 
@@ -283,16 +286,16 @@ def show(reach: Target, board: str, as_json: bool) -> None:
         if as_json:
             print_json(found)
             return
-        closed = [one for one in client.windows(board).windows if one.state == "sealed"]
+        closed = [one for one in client.windows(board).windows if one.state in CLOSED]
     fields = table("", "")
     for name, value in found.definition.items():
         add(fields, name, written(value))
     print_tables(fields, "")
-    print_tables(_windows_table(found.windows, states=True))
+    print_tables(windows_table(found.windows, states=True))
     if closed:
         last = closed[:CLOSED_SHOWN_MAX]
         click.echo(f"\nThe last {len(last)} of {len(closed):,} that are closed:\n")
-        print_tables(_windows_table(last))
+        print_tables(windows_table(last))
     if len(closed) > CLOSED_SHOWN_MAX:
         click.echo(f"\n`rankd board windows {plain(board)}` lists them all.")
 
@@ -308,10 +311,11 @@ def windows(reach: Target, board: str, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    print_tables(_windows_table(found.windows, states=True))
+    print_tables(windows_table(found.windows, states=True))
 
 
-def _windows_table(windows: Iterable["schemas.Window"], *, states: bool = False) -> "Table":
+def windows_table(windows: Iterable["schemas.Window"], *, states: bool = False) -> "Table":
+    """Return a table of windows."""
     heads = ["window", *(["state"] if states else []), "from", "to", "players"]
     made = table(*heads, right=["players"], whole=["window", "state"])
     listed = list(windows)

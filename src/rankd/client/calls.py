@@ -105,6 +105,8 @@ _read_profile = reader_of(schemas.Profile)
 _read_players = reader_of(schemas.Players)
 _read_boards = reader_of(schemas.Boards)
 _read_windows = reader_of(schemas.Windows)
+_read_schedule = reader_of(schemas.WindowSchedule)
+_read_window_step = reader_of(schemas.WindowStep)
 _read_standing = reader_of(schemas.Standing)
 _read_projection = reader_of(schemas.Projection)
 _read_everywhere = reader_of(schemas.Everywhere)
@@ -174,6 +176,38 @@ def windows(board: str) -> Call[schemas.Windows]:
     """Return a board's windows, newest first: scheduled, open and sealed."""
     path = path_of("/v1/boards/{}/windows", board)
     return Call(method="GET", path=path, read=_read_windows, names={"board": board})
+
+
+def schedule(board: str, *, next: int | None = None) -> Call[schemas.WindowSchedule]:
+    """Return the coming openings and closings of a board's windows, the earliest first."""
+    path = path_of("/v1/boards/{}/schedule", board, next=next)
+    return Call(method="GET", path=path, read=_read_schedule, names={"board": board})
+
+
+def reset_window(board: str, window: str, *, reason: str) -> Call[schemas.WindowStep]:
+    """Close a window now, and open the next one at the same position."""
+    return _window_step("/v1/boards/{}:reset", board, window, reason)
+
+
+def freeze_window(board: str, window: str, *, reason: str) -> Call[schemas.WindowStep]:
+    """Let a window take no more scores until its time is over."""
+    return _window_step("/v1/boards/{}:freeze", board, window, reason)
+
+
+def settle_window(board: str, window: str, *, reason: str) -> Call[schemas.WindowStep]:
+    """Declare the standings of a window final, sealing it first if need be."""
+    return _window_step("/v1/boards/{}:settle", board, window, reason)
+
+
+def _window_step(path: str, board: str, window: str, reason: str) -> Call[schemas.WindowStep]:
+    return Call(
+        method="POST",
+        path=path_of(path, board),
+        body=body_of(window=window, reason=reason),
+        read=_read_window_step,
+        names={"board": board},
+        timeouts=DEFINE_SECONDS,
+    )
 
 
 # ------------------------------------------------------------------------------- scores

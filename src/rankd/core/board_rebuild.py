@@ -26,7 +26,7 @@ from rankd.core.corrections import Retraction, RetractionFilter
 from rankd.core.fold import IN_MOVES_COST_MAX, Fold, MoveBatch
 from rankd.core.player_history import NOT_REFUSED, REFUSED
 from rankd.core.refusals import RefusalReplay
-from rankd.core.state import BoardState, OpenedWindow, State, name_of_window
+from rankd.core.state import EDITION, BoardState, OpenedWindow, State, name_of_window
 from rankd.core.window_schedule import NEVER
 from rankd.errors import IndexUnavailable
 from rankd.model.board import Board, Scores
@@ -37,13 +37,15 @@ from rankd.model.facts import (
     Position,
     Recorded,
     ScoreSubmitted,
+    WindowFrozen,
+    WindowOpened,
     WindowsCorrected,
     is_definition,
     is_submission,
     right_time,
 )
 from rankd.model.redefinition import Translator, changes_columns, refolded, scale
-from rankd.model.window import Instant
+from rankd.model.window import Instant, Window
 from rankd.ports import DRAFT, LedgerReader, Progress, RankIndex, Ranking
 
 FACTS_TOGETHER_MAX = 1_000
@@ -90,6 +92,8 @@ class BoardRebuild:
         self._names = refolded(page.board, board) if names is None else names
         self._lasting = lasting
         self._closed: dict[tuple[str, Instant | None], OpenedWindow] = {}
+        self._frozen: dict[str, Instant | None] = {}
+        """By name, the end of a window that an operator closed: no other one opens until then."""
         self._alias = f"{DRAFT}{next(_numbers)}:{board.name}"
         self._page = BoardState(board, page.since, alias=self._alias)
         self._state = State()
@@ -171,6 +175,8 @@ class BoardRebuild:
             self._state.note(recorded)
         elif ours and not fact.correction:
             self._admission.note(recorded)
+            if isinstance(fact, WindowFrozen | WindowOpened):
+                await self._follow_operator(begun, fact, recorded)
         if is_definition(fact) and ours:
             self._translator.define(recorded.position, Board.define(fact.board, fact.definition))
             self._page.terms.board = self._translator.board
@@ -222,18 +228,17 @@ class BoardRebuild:
             if recurrence.name not in self._names:
                 continue
             window, current = recurrence.window_at(at), self._page.windows.get(recurrence.name)
-            if current is not None and (window is None or current.window.id != window.id):
-                if (place := (recurrence.name, current.window.start)) in self._lasting:
-                    self._closed[place] = current
-                else:
-                    rolled.dropped += await self._rankings(current.window.id)
-                del self._page.windows[recurrence.name]
-                self._forget_losses(recurrence.name)
+            if current is not None and (
+                window is None or current.window.id.partition(EDITION)[0] != window.id
+            ):
+                await self._let_go(rolled, current)
             if window is None:
                 coming = recurrence.next_opening(at)
                 turns.append(NEVER if coming is None or coming.start is None else coming.start)
                 continue
             turns.append(NEVER if window.end is None else window.end)
+            if self._is_frozen(window):
+                continue
             if recurrence.name not in self._page.windows:
                 opened = self._page.opened(OpenWindow(window.id, window.start, window.end))
                 self._page.windows[recurrence.name] = opened
@@ -241,6 +246,54 @@ class BoardRebuild:
         self._turn_at = min(turns)
         await self._stage(rolled)
         return MoveBatch()
+
+    def _is_frozen(self, window: Window) -> bool:
+        """Whether an operator closed a window that is due by the calendar."""
+        if self._frozen.get(window.name, NEVER) == window.end:
+            return True
+        self._frozen.pop(window.name, None)
+        return False
+
+    async def _follow_operator(
+        self, begun: MoveBatch, fact: WindowFrozen | WindowOpened, recorded: Recorded
+    ) -> None:
+        """Close a window that an operator froze or reset, and begin the one after a reset.
+
+        Those of a stretch of wrong time are void. So are those of windows of another calendar.
+        """
+        name = name_of_window(fact.window)
+        if name not in self._names or any(
+            wrong.first <= recorded.position <= wrong.last for wrong in self._wrong_times
+        ):
+            return
+        current = self._page.windows.get(name)
+        if isinstance(fact, WindowFrozen):
+            if current is None or not _is_time_of(current.window, fact.start, fact.end):
+                return
+            self._frozen[name] = fact.end
+        elif not _follows_reset(current, fact, self._frozen.get(name, NEVER)):
+            return
+        await self._stage(begun)
+        begun.clear()
+        rolled = MoveBatch()
+        if current is not None:
+            await self._let_go(rolled, current)
+        if isinstance(fact, WindowOpened):
+            self._frozen.pop(name, None)
+            opened = self._page.opened(OpenWindow(fact.window, fact.start, fact.end))
+            self._page.windows = {**self._page.windows, name: opened}
+            rolled.opened[opened.ranking] = opened.terms.shape
+        await self._stage(rolled)
+
+    async def _let_go(self, rolled: MoveBatch, current: OpenedWindow) -> None:
+        """Count no more in a window; forget its entries unless it is wanted."""
+        name, start = current.window.name, current.window.start
+        if (name, start) in self._lasting:
+            self._closed[name, start] = current
+        else:
+            rolled.dropped += await self._rankings(current.window.id)
+        del self._page.windows[name]
+        self._forget_losses(name)
 
     async def turn_windows(self, at: Instant) -> None:
         """Let go of windows that are over at a time, and begin those that are not yet."""
@@ -324,15 +377,20 @@ class BoardRebuild:
         Raises IndexUnavailable if the draft is gone: another index lives since it was staged.
         """
         await self.turn_windows(at)
-        ids = {window.window.partition(":")[0].partition("~")[0]: window for window in fact.windows}
+        ids = {name_of_window(window.window): window for window in fact.windows}
         living = await self._index.rankings(fact.board)
+        unwanted: list[Ranking] = []
         for name, opened in self._page.windows.items():
+            if name not in ids:  # An operator closed it before its time.
+                unwanted += await self._rankings(opened.window.id)
+                continue
             id = ids[name].window
             begun.dropped += [ranking for ranking in living if ranking.window == id]
             drafts = await self._rankings(opened.window.id)
             _check_staged(opened.ranking, drafts)
             for draft in drafts:
                 begun.adopted[draft] = Ranking(fact.board, id, draft.segment)
+        await self._index.stage([], dropped=unwanted)
 
     async def adopt_as(
         self, begun: MoveBatch, ids: Mapping[tuple[str, Instant | None], str], at: Instant
@@ -381,6 +439,22 @@ class BoardRebuild:
 def _check_staged(ranking: Ranking, staged: Sequence[Ranking]) -> None:
     if ranking not in staged:
         raise IndexUnavailable("a draft is gone with the index it was staged in")
+
+
+def _is_time_of(window: Window, start: Instant | None, end: Instant | None) -> bool:
+    return (window.start, window.end) == (start, end)
+
+
+def _follows_reset(
+    current: OpenedWindow | None, fact: WindowOpened, frozen_until: Instant | None
+) -> bool:
+    """Whether a window was opened because the present one, of the same calendar, was reset."""
+    if current is None:
+        return EDITION in fact.window and frozen_until == fact.end
+    window = current.window
+    base = window.id.partition(EDITION)[0] == fact.window.partition(EDITION)[0]
+    later = fact.start is not None and (window.start is None or window.start < fact.start)
+    return base and later and window.end == fact.end and EDITION in fact.window
 
 
 async def _never(_begun: MoveBatch, _recorded: Recorded) -> bool:

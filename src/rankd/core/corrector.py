@@ -638,8 +638,10 @@ def _placed(player: str, entry: Entry | None) -> Placed | None:
 
 
 def _editions(changed: Sequence[_Changed]) -> tuple[Edition, ...]:
-    """Return the closed windows among those that change."""
+    """Return the sealed windows among those that change."""
     closed = {
-        (one.page.board.name, one.window): None for one in changed if one.window in one.page.sealed
+        (one.page.board.name, one.window): None
+        for one in changed
+        if one.page.has_editions(one.window)
     }
     return tuple(Edition(*place) for place in closed)

@@ -39,6 +39,7 @@ from rankd.core.runs import Runs
 from rankd.core.state import BoardState
 from rankd.core.steady_clock import ClockOffset
 from rankd.core.time_correction import Corrected, TimeCorrector
+from rankd.core.window_control import WindowControl, WindowRequest, WindowResult
 from rankd.core.window_schedule import windows_at
 from rankd.core.writer import DefinitionChanged, HandedIn, Writer, WriteResult
 from rankd.errors import (
@@ -168,6 +169,9 @@ class Engine(ReadEngine):
             ledger, writer, self.reader, page=self._page, own=self._own, alone=self._defining
         )
         self.runs = Runs(ledger, writer, self._page)
+        self._windows = WindowControl(
+            ledger, writer, self.reader, page=self._page, alone=self._defining
+        )
         self._owned: set[asyncio.Task[Any]] = set()
         self.rebuilder: Rebuilder | None = None
         """The rebuilder of a shared index; None over an index of this process."""
@@ -431,6 +435,29 @@ class Engine(ReadEngine):
         async with self._defining:
             self.state.page(name)
             return await self._put(BoardRetired(name, actor, reason))
+
+    # ------------------------------------------------------------------------ windows
+
+    async def reset_window(
+        self, name: str, body: object, *, actor: str | None = None
+    ) -> WindowResult:
+        """Close a window now, and open the next one at the same position.
+
+        Raises InvalidRequest, UnknownWindow, WrongWindowState.
+        """
+        return await self._own(self._windows.reset(name, WindowRequest.read(body, actor)))
+
+    async def freeze_window(
+        self, name: str, body: object, *, actor: str | None = None
+    ) -> WindowResult:
+        """Let a window take no more scores. Raises as ``reset_window`` does."""
+        return await self._own(self._windows.freeze(name, WindowRequest.read(body, actor)))
+
+    async def settle_window(
+        self, name: str, body: object, *, actor: str | None = None
+    ) -> WindowResult:
+        """Declare the standings of a window final. Raises as ``reset_window`` does."""
+        return await self._own(self._windows.settle(name, WindowRequest.read(body, actor)))
 
     # -------------------------------------------------------------------- submissions
 

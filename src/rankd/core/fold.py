@@ -117,6 +117,11 @@ class MoveBatch:
     at: Position | None = None
     """The position that entries are looked up at; None for drafts, which have none."""
 
+    def clear(self) -> None:
+        """Forget moves and rankings that were staged."""
+        self.entries, self.beside, self.moves, self.judged = {}, {}, [], []
+        self.opened, self.dropped, self.adopted, self.fresh = {}, [], {}, set()
+
     def put(
         self,
         place: Place,

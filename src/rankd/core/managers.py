@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from rankd.core.projector import Tell
 from rankd.core.reader import Reader
-from rankd.core.state import BoardState, SealedWindow
+from rankd.core.state import BoardState, SealedWindow, exact_id
 from rankd.core.state_codec import VERSION, Heading, take_notes
 from rankd.core.writer import Writer
 from rankd.errors import (
@@ -190,7 +190,8 @@ class Archiver:
             try:
                 for page in list(self._reader.projector.state.boards.values()):
                     for sealed in list(page.sealed.values()):
-                        await self.keep(sealed)
+                        if sealed.sealed:
+                            await self.keep(sealed)
                 await self.drop()
             except (Unavailable, UnknownBoard, UnknownWindow) as exc:
                 _log.debug("a closed window cannot be archived yet: %s", exc)
@@ -199,14 +200,16 @@ class Archiver:
     async def keep(self, sealed: SealedWindow) -> None:
         """Archive a closed window, unless it is."""
         board, window, reader = sealed.terms.board.name, sealed.window.id, self._reader
-        name = _name_of(sealed)
+        name, since = _name_of(sealed), sealed.sealed
         if name in self._done:
             return
-        kept = await self._archive.kept_standings(board, window, since=sealed.through)
+        kept = await self._archive.kept_standings(board, window, since=since)
         first = Rank(kept + 1)
         while True:
-            page = await reader.page(board, window=window, from_rank=first, limit=PAGE_LIMIT_MAX)
-            if page.as_of < sealed.through:
+            page = await reader.page(
+                board, window=exact_id(window), from_rank=first, limit=PAGE_LIMIT_MAX
+            )
+            if page.as_of < since:
                 raise IndexUnavailable("what is read is from before the window was closed")
             if not page.players:
                 break
@@ -214,9 +217,9 @@ class Archiver:
             beside = page.metadata or [None] * len(page.players)
             columns = zip(page.ranks, page.players, keys, page.scores, beside, strict=True)
             rows = [SealedRow(first + nth, *row) for nth, row in enumerate(columns)]
-            await self._archive.keep_standings(board, window, rows, since=sealed.through)
+            await self._archive.keep_standings(board, window, rows, since=since)
             first = Rank(first + len(rows))
-        await self._archive.finish_standings(board, window, page.total, since=sealed.through)
+        await self._archive.finish_standings(board, window, page.total, since=since)
         self._done.add(name)
 
     async def drop(self) -> None:
@@ -233,7 +236,9 @@ class Archiver:
 
     def _closed(self) -> set[SealedName]:
         pages = self._reader.projector.state.boards.values()
-        return {_name_of(sealed) for page in pages for sealed in page.sealed.values()}
+        return {
+            _name_of(sealed) for page in pages for sealed in page.sealed.values() if sealed.sealed
+        }
 
     def _is_over(self, name: SealedName) -> bool:
         """Whether a window was dropped: it was closed here, as far as is known, and is not there.
@@ -252,11 +257,11 @@ class Archiver:
 
     def _closed_by_wrong_time(self, page: BoardState, name: SealedName) -> bool:
         sealed = page.sealed.get(name.window)
-        if sealed is not None and sealed.through == name.since:
+        if sealed is not None and sealed.sealed == name.since:
             return False
         wrong_times = self._reader.projector.state.wrong_times
         return any(wrong.first <= name.since < page.corrected_at for wrong in wrong_times)
 
 
 def _name_of(sealed: SealedWindow) -> SealedName:
-    return SealedName(sealed.terms.board.name, sealed.window.id, sealed.through)
+    return SealedName(sealed.terms.board.name, sealed.window.id, sealed.sealed)

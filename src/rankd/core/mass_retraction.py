@@ -285,7 +285,7 @@ class MassRetraction:
         for name, drafts in self._drafts.items():
             page, players = self._state.boards[name], self.selected.players_on(name)
             for ranking in await self._index.rankings(name):
-                closed = ranking.window in page.sealed
+                closed = page.has_editions(ranking.window)
                 if closed and ranking.readable and ranking.window in self.selected.windows[name]:
                     await self._stage_edition(page, ranking, drafts, players)
 

@@ -23,6 +23,7 @@ from rankd.core.supervisor import Supervisor
 from rankd.errors import (
     BrokenRule,
     FieldError,
+    FrozenWindow,
     IndexBehind,
     InvalidPage,
     Overloaded,
@@ -130,7 +131,7 @@ class ReadEngine:
     def rejection(self, receipt: Receipt) -> Refused:
         """Return the error that a rejected submission is answered with.
 
-        Where no window was open, it tells when the next ones begin.
+        Where no window was open, it tells which are frozen, or when the next ones begin.
         """
         if receipt.reasons:
             return RuleBroken(
@@ -140,6 +141,9 @@ class ReadEngine:
         message = why.message or ""
         page = self.state.boards.get(receipt.board)
         if page is not None and not receipt.windows:
+            frozen = page.shut(receipt.position, self.ledger_time)
+            if frozen:
+                return FrozenWindow(board=receipt.board, windows=frozen)
             openings = page.openings(self.ledger_time).items()
             message += "".join(f"; {name} opens at {at}" for name, at in openings)
         for named in (RunUsed, RunExpired):

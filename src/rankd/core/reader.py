@@ -596,7 +596,7 @@ class Reader:
         """Return the ranking of each board that has a window; None is each board's default."""
         views = []
         for name, page in list(self._state.boards.items()):
-            if window is None and page.default not in page.windows:
+            if window is None and not page.is_under_way(page.default):
                 continue
             with suppress(UnknownWindow):
                 views.append(self.where(name, window))

@@ -24,19 +24,21 @@ from rankd.core.player_history import (
     corrections_of,
     facts_of_player,
 )
-from rankd.core.state import BoardState, State
+from rankd.core.state import EDITION, BoardState, State, name_of_window
 from rankd.core.window_schedule import NEVER
 from rankd.model.board import Board, ScoreRule, Scores
 from rankd.model.facts import (
     Position,
     Recorded,
     ScoreSubmitted,
+    WindowFrozen,
+    WindowOpened,
     is_definition,
     is_submission,
 )
 from rankd.model.redefinition import Translator, refolded, scale
 from rankd.model.submission import Counted, Rejected, Verdict, judge
-from rankd.model.window import Instant
+from rankd.model.window import Instant, Window
 from rankd.ports import LedgerReader
 
 FACTS_TOGETHER_MAX = 1_000
@@ -193,6 +195,8 @@ class _Totals:
         }
         if is_definition(recorded.fact):
             self._define(recorded, page)
+        for refolding in self._coming:
+            refolding.follow_operator(recorded)
 
     def _define(self, recorded: Recorded, page: BoardState) -> None:
         if self._coming and self._coming[0].position == recorded.position:
@@ -236,7 +240,7 @@ class _Refolding:
         self.translator = Translator(self._board)
         names = refolded(before, self._board)
         self._recurrences = [one for one in self._board.windows if one.name in names]
-        self._windows: dict[str, str] = {}
+        self._windows: dict[str, Window] = {}
         self._entries: dict[str, _Entries] = {}
         self._turn_at: Instant = 0
 
@@ -248,6 +252,20 @@ class _Refolding:
             if not (self._final and refusal.holds_in(name)):
                 assert translated is not None
                 _judge_in(entries, self.translator.board, translated)
+
+    def follow_operator(self, recorded: Recorded) -> None:
+        """Count no more in a window that was frozen, and anew in one that was reset."""
+        fact = recorded.fact
+        if not isinstance(fact, WindowFrozen | WindowOpened):
+            return
+        name = name_of_window(fact.window)
+        window = self._windows.get(name)
+        if window is None or window.id != fact.window.partition(EDITION)[0]:
+            return
+        if isinstance(fact, WindowFrozen):
+            self._entries.pop(name, None)
+        elif EDITION in fact.window and (fact.start or 0) > (window.start or 0):
+            self._entries[name] = {}
 
     def entries_at(self, at: Instant) -> Mapping[str, _Entries]:
         """Return the scores in the windows that are open when it comes into force, by name."""
@@ -268,6 +286,6 @@ class _Refolding:
                 turns.append(NEVER if coming is None or coming.start is None else coming.start)
                 continue
             turns.append(NEVER if window.end is None else window.end)
-            if self._windows.get(name) != window.id:
-                self._windows[name], self._entries[name] = window.id, {}
+            if self._windows.get(name) != window:
+                self._windows[name], self._entries[name] = window, {}
         self._turn_at = min(turns)

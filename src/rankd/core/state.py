@@ -54,15 +54,19 @@ from rankd.model.facts import (
     SigningKeyCreated,
     TimeCorrected,
     WindowDropped,
+    WindowEnded,
+    WindowFrozen,
     WindowOpened,
     WindowsCorrected,
     WindowSealed,
+    WindowSettled,
     WrongTime,
 )
 from rankd.model.order import Order
 from rankd.model.standing import TieRule
 from rankd.model.submission import PLAYER_BANNED
 from rankd.model.window import (
+    UNSEALED,
     Instant,
     ListedWindow,
     Recurrence,
@@ -78,6 +82,9 @@ RUN_KEYS_MAX = 4
 
 EDITION = "~"
 """Parts a window's id from the number of its edition, where the id was used before."""
+
+_FIRST = f"{EDITION}1"
+"""After an id without a number: ``all`` is the window that is open now, ``all~1`` the first."""
 
 
 class Terms:
@@ -116,14 +123,30 @@ class SealedWindow(NamedTuple):
     ranking: Ranking
     terms: Terms
     through: Position
-    """Where it was sealed, by any fact: no later one is in it."""
+    """Where it was closed, by any fact: no later one is in it."""
     at: Instant
-    """When it was sealed, by the ledger's time."""
+    """When it took the last step of its life, by the ledger's time."""
+    state: WindowState = WindowState.SEALED
+    sealed: Position = Position(0)
+    """Where it was sealed; 0 before that, in its grace or frozen."""
+    reason: str | None = None
+    """Why an operator closed it; None if its time was over, or a definition left it out."""
+    closed: Instant | None = None
+    """When an operator closed it, by the ledger's time; None if none did."""
+    settled: WindowSettled | None = None
+    """The last settlement of it."""
 
     @property
-    def state(self) -> WindowState:
-        """Always sealed."""
-        return WindowState.SEALED
+    def shown(self) -> Window:
+        """The window, with the end that an operator put to it."""
+        return self.window if self.closed is None else replace(self.window, end=self.closed)
+
+    def sealed_by(self, recorded: Recorded, reason: str | None) -> "SealedWindow":
+        """Return a frozen window, or one in its grace, once it is sealed."""
+        if self.state not in UNSEALED:
+            return self
+        state, reason = WindowState.SEALED, reason or self.reason
+        return self._replace(state=state, sealed=recorded.position, at=recorded.at, reason=reason)
 
 
 class UnrecordedWindow(NamedTuple):
@@ -146,6 +169,10 @@ class SealedWindows(dict[str, SealedWindow]):
         super().__init__()
         self.changes = 0
         """Grows with every change."""
+        self.unsealed: dict[str, None] = {}
+        """The ids of those in their grace, or frozen."""
+        self.early: dict[str, None] = {}
+        """The ids of those that an operator closed."""
         self._closings: dict[str, list[tuple[Instant, Position, str]]] = {}
         self._starts: dict[tuple[str, Instant | None], list[str]] = {}
 
@@ -153,8 +180,13 @@ class SealedWindows(dict[str, SealedWindow]):
         self.pop(id, None)
         super().__setitem__(id, sealed)
         self.changes += 1
-        closings = self._closings.setdefault(sealed.window.name, [])
-        insort(closings, (sealed.at, sealed.through, id))
+        if sealed.closed is not None:
+            self.early[id] = None
+        if sealed.state in UNSEALED:
+            self.unsealed[id] = None
+        else:
+            closings = self._closings.setdefault(sealed.window.name, [])
+            insort(closings, (sealed.at, sealed.through, id))
         self._starts.setdefault((sealed.window.name, sealed.window.start), []).append(id)
 
     def pop(self, id: str, *default: SealedWindow | None) -> SealedWindow | None:  # type: ignore[override]
@@ -164,8 +196,12 @@ class SealedWindows(dict[str, SealedWindow]):
             return super().pop(id, *default)
         self.changes += 1
         name, start = sealed.window.name, sealed.window.start
-        closings = self._closings[name]
-        del closings[bisect_left(closings, (sealed.at, sealed.through, id))]
+        self.early.pop(id, None)
+        if id in self.unsealed:
+            del self.unsealed[id]
+        else:
+            closings = self._closings[name]
+            del closings[bisect_left(closings, (sealed.at, sealed.through, id))]
         self._starts[name, start].remove(id)
         if not self._starts[name, start]:
             del self._starts[name, start]
@@ -175,6 +211,7 @@ class SealedWindows(dict[str, SealedWindow]):
         """Return the same windows, to be changed on their own."""
         twin = SealedWindows()
         dict.update(twin, self)
+        twin.unsealed, twin.early = dict(self.unsealed), dict(self.early)
         twin._closings = {name: list(closings) for name, closings in self._closings.items()}
         twin._starts = {start: list(ids) for start, ids in self._starts.items()}
         return twin
@@ -199,6 +236,12 @@ class SealedWindows(dict[str, SealedWindow]):
     def starting(self, name: str, start: Instant | None) -> list[SealedWindow]:
         """Return those of a recurrence that start then: editions of one window, oldest first."""
         return [self[id] for id in self._starts.get((name, start), ())]
+
+
+WindowTurn = (
+    WindowOpened | WindowEnded | WindowFrozen | WindowSealed | WindowSettled | WindowDropped
+)
+"""A step in the life of one window."""
 
 
 class _Schedule(NamedTuple):
@@ -305,7 +348,7 @@ class BoardState:
         """Whether a fact retires this board: an expiry does only under the definition it is of."""
         return not isinstance(fact, BoardExpired) or fact.since == self.defined_at
 
-    def is_stale(self, fact: WindowOpened | WindowSealed | WindowDropped) -> bool:
+    def is_stale(self, fact: WindowTurn) -> bool:
         """Whether a turn was made by a node that had not heard of the last correction."""
         return fact.since < self.corrected_at
 
@@ -318,13 +361,19 @@ class BoardState:
         any other the correction is the closing: it may have been archived with other entries.
         """
         then = self.board_at(Position(window.through - 1))
-        return SealedWindow(
+        through = window.through if window.through < fact.since else position
+        closed = SealedWindow(
             Window(name_of_window(window.window), window.window, window.start, window.end),
             Ranking(self.alias or self.board.name, window.window),
             self.terms if then is self.board else Terms(then),
-            window.through if window.through < fact.since else position,
+            through,
             window.at,
+            sealed=through,
         )
+        end, over = window.end, seal_time(closed)
+        if end is not None and over is not None and end <= fact.time < over:
+            return closed._replace(state=WindowState.GRACE, sealed=Position(0))
+        return closed
 
     def correct(self, fact: WindowsCorrected, position: Position) -> None:
         """Have the windows that a correction tells."""
@@ -342,7 +391,7 @@ class BoardState:
         going_on = {window.window for window in fact.windows}
         for window, *_ in list(self.windows.values()):
             if window.id not in going_on:
-                self._seal(window.id, recorded)
+                self._close(window.id, recorded, WindowState.SEALED)
         self.earlier.append((self.defined_at, self.board))
         self.traced = self.traced and bool(self.board.segments)
         self.adopt(board, recorded.position)
@@ -354,13 +403,24 @@ class BoardState:
         for opened in windows:
             self.sealed.pop(opened.window.id, None)  # Taken out earlier, and put back now.
 
-    def turn(self, fact: WindowOpened | WindowSealed | WindowDropped, recorded: Recorded) -> None:
+    def turn(self, fact: WindowTurn, recorded: Recorded) -> None:
         """Take a step in the life of one window."""
         match fact:
             case WindowOpened():
                 self._open(fact)
+            case WindowEnded():
+                self._end(fact, recorded)
+            case WindowFrozen():
+                self._close(fact.window, recorded, WindowState.FROZEN, fact.reason)
             case WindowSealed():
-                self._seal(fact.window, recorded)
+                self._close(fact.window, recorded, WindowState.SEALED, fact.reason)
+                if (known := self.sealed.get(fact.window)) is not None:
+                    self.sealed[fact.window] = known.sealed_by(recorded, fact.reason)
+            case WindowSettled():
+                known = self.sealed.get(fact.window)
+                if known is not None and known.state not in UNSEALED:
+                    final = known._replace(state=WindowState.FINAL, settled=fact)
+                    self.sealed[fact.window] = final
             case WindowDropped():
                 self.sealed.pop(fact.window, None)
 
@@ -369,13 +429,81 @@ class BoardState:
         windows = {**self.windows, opened.window.name: opened}
         self.windows = {name: windows[name] for name in self.names if name in windows}
 
-    def _seal(self, id: str, recorded: Recorded) -> None:
+    def _end(self, fact: WindowEnded, recorded: Recorded) -> None:
+        """Begin the grace of a window that is open or frozen."""
+        self._close(fact.window, recorded, WindowState.GRACE)
+        known = self.sealed.get(fact.window)
+        if known is not None and known.state is WindowState.FROZEN:
+            self.sealed[fact.window] = known._replace(state=WindowState.GRACE, at=recorded.at)
+
+    def _close(
+        self, id: str, recorded: Recorded, state: WindowState, reason: str | None = None
+    ) -> None:
+        """Take a window out of the open ones, if it is one of them."""
         name = name_of_window(id)
         if name not in self.windows or self.windows[name].window.id != id:
             return
         open_until_now = self.windows[name]
         self.windows = {key: value for key, value in self.windows.items() if key != name}
-        self.sealed[id] = SealedWindow(*open_until_now, recorded.position, recorded.at)
+        position, at = recorded.position, recorded.at
+        self.sealed[id] = SealedWindow(
+            *open_until_now,
+            position,
+            at,
+            state,
+            Position(0) if state in UNSEALED else position,
+            reason,
+            None if reason is None else at,
+        )
+
+    def has_editions(self, id: str) -> bool:
+        """Tell whether a correction of a window makes another edition of it: once it is sealed."""
+        return id in self.sealed and id not in self.sealed.unsealed
+
+    def unsealed(self) -> Iterator[SealedWindow]:
+        """Yield the windows that are frozen, or in their grace."""
+        for id in list(self.sealed.unsealed):
+            yield self.sealed[id]
+
+    def frozen(self, name: str) -> SealedWindow | None:
+        """Return the frozen window of a recurrence, if there is one."""
+        for one in self.unsealed():
+            if one.state is WindowState.FROZEN and one.window.name == name:
+                return one
+        return None
+
+    def shut(self, position: Position, now: Instant) -> tuple[str, ...]:
+        """Return the windows that took no score at a position because an operator closed them."""
+        return tuple(
+            id
+            for id, one in ((id, self.sealed[id]) for id in self.sealed.early)
+            if one.through < position
+            and (position < one.sealed or one.window.end is None or now < one.window.end)
+            and not self.is_recorded(self.after_reset(one.window, now).window)
+        )
+
+    def is_under_way(self, name: str) -> bool:
+        """Tell whether a recurrence has a window that is open or frozen."""
+        return name in self.windows or self.frozen(name) is not None
+
+    def closed_early(self, window: Window) -> bool:
+        """Tell whether an operator closed a window of this time, under any definition."""
+        return any(
+            sealed.closed is not None and sealed.window.end == window.end
+            for sealed in self.sealed.starting(window.name, window.start)
+        )
+
+    def goes_on(self, opened: Window, window: Window) -> bool:
+        """Tell whether an open window is that of a calendar, or follows a reset of it."""
+        if (opened.start, opened.end) == (window.start, window.end):
+            return True
+        later = opened.start is not None and (window.start or 0) < opened.start
+        return later and opened.end == window.end and EDITION in opened.id
+
+    def after_reset(self, window: Window, at: Instant) -> OpenWindow:
+        """Return the window that takes the place of one that is reset."""
+        base, _, number = window.id.partition(EDITION)
+        return OpenWindow(f"{base}{EDITION}{int(number or 1) + 1}", at, window.end)
 
     def over(self, now: Instant) -> Iterator[Window]:
         """Yield the open windows whose time is over."""
@@ -419,12 +547,23 @@ class BoardState:
         """
         if text is None:
             text = self.default
-        known = self.windows.get(text) or self.sealed.get(text) or self._open_by_id(text)
+        if text.endswith(_FIRST) and self.is_recorded(text.removesuffix(_FIRST)):
+            return self.recorded(text.removesuffix(_FIRST))
+        known: OpenedWindow | SealedWindow | None = (
+            self.windows.get(text) or self.frozen(text) or self.sealed.get(text)
+        )
+        known = known or self._open_by_id(text)
         return known if known is not None else self._resolve(text, now)
 
     def _open_by_id(self, id: str) -> OpenedWindow | None:
         opened = self.windows.get(name_of_window(id))
         return opened if opened is not None and opened.window.id == id else None
+
+    def recorded(self, id: str) -> OpenedWindow | SealedWindow:
+        """Return a window that a fact opened, by its id."""
+        found = self.sealed.get(id) or self._open_by_id(id)
+        assert found is not None, f"{id} is not recorded"
+        return found
 
     def is_recorded(self, id: str) -> bool:
         """Tell whether there is a window with this id that a fact opened."""
@@ -460,7 +599,7 @@ class BoardState:
             recorded, self.scheduled(now)
         )
         for one in found:
-            window = one.window
+            window = one.shown if isinstance(one, SealedWindow) else one.window
             yield ListedWindow(window.name, window.id, window.start, window.end, one.state)
 
     def _resolve(self, text: str, now: Instant) -> OpenedWindow | SealedWindow | UnrecordedWindow:
@@ -538,17 +677,39 @@ class BoardState:
         }
 
     def _sealed_at(self, window: Window) -> SealedWindow | None:
-        """Return the last edition of a closed window."""
+        """Return the last edition of a closed window, or the last one after resets of it."""
         found = [
             sealed
             for sealed in self.sealed.starting(window.name, window.start)
             if sealed.window.id.partition(EDITION)[0] == window.id
         ]
-        return found[-1] if found else None
+        last = found[-1] if found else None
+        while last is not None and last.closed is not None:
+            after = self.sealed.get(self.after_reset(last.window, last.closed).window)
+            if after is None or not self.goes_on(after.window, window):
+                break
+            last = after
+        return last
 
 
 def _microseconds(span: timedelta) -> int:
     return int(span.total_seconds() * 1_000_000)
+
+
+def seal_time(closed: SealedWindow) -> Instant | None:
+    """Return when a window in its grace is to be sealed, or a frozen one ends; None for never."""
+    window = closed.window
+    if closed.state is WindowState.FROZEN:
+        return window.end
+    for recurrence in closed.terms.board.windows:
+        if recurrence.name == window.name:
+            return recurrence.sealed_at(window)
+    return window.end
+
+
+def exact_id(id: str) -> str:
+    """Return the text that means the window with this id, also where the id is a name."""
+    return id if EDITION in id else f"{id}{_FIRST}"
 
 
 def name_of_window(text: str) -> str:
@@ -798,6 +959,10 @@ class State:
             self.put(
                 "editions", (board, window), (*self.editions.get((board, window), ()), position)
             )
+            page = self.change_board(board)
+            known = None if page is None else page.sealed.get(window)
+            if page is not None and known is not None and known.state is WindowState.FINAL:
+                page.sealed[window] = known._replace(state=WindowState.SEALED)
 
     # ...... changes, which a savepoint undoes
 
@@ -970,10 +1135,8 @@ def _retire(state: State, fact: BoardRetired, _recorded: Recorded) -> None:
         state.forget_segmented()
 
 
-@state_handler(WindowOpened, WindowSealed, WindowDropped)
-def _turn(
-    state: State, fact: WindowOpened | WindowSealed | WindowDropped, recorded: Recorded
-) -> None:
+@state_handler(WindowOpened, WindowEnded, WindowFrozen, WindowSealed, WindowSettled, WindowDropped)
+def _turn(state: State, fact: WindowTurn, recorded: Recorded) -> None:
     page = state.change_board(fact.board)
     if page is not None and not page.is_stale(fact):
         page.turn(fact, recorded)

@@ -25,9 +25,10 @@ from rankd.model.facts import (
     Profile,
     ScoresRetracted,
     SigningKeyCreated,
+    WindowSettled,
     WrongTime,
 )
-from rankd.model.window import Instant, Window
+from rankd.model.window import Instant, Window, WindowState
 from rankd.ports import Ranking
 from rankd.rules import RuleState
 
@@ -84,6 +85,12 @@ class SealedFrame(msgspec.Struct, array_like=True):
     definition: dict[str, Any]
     through: Position
     at: Instant
+    state: WindowState = WindowState.SEALED
+    sealed: Position | None = None
+    """None in snapshots of older versions: where it was closed."""
+    reason: str | None = None
+    closed: Instant | None = None
+    settled: WindowSettled | None = None
 
 
 class BoardFrame(msgspec.Struct, tag="board", array_like=True):
@@ -309,6 +316,11 @@ def _note_sealed(sealed: SealedWindow) -> SealedFrame:
         sealed.terms.board.definition(),
         sealed.through,
         sealed.at,
+        sealed.state,
+        sealed.sealed,
+        sealed.reason,
+        sealed.closed,
+        sealed.settled,
     )
 
 
@@ -427,5 +439,16 @@ def _read_page(noted: BoardFrame) -> BoardState:
         if one.definition != noted.definition:
             terms = Terms(Board.define(noted.name, one.definition))
         ranking = Ranking(noted.name, one.window)
-        page.sealed[one.window] = SealedWindow(window, ranking, terms, one.through, one.at)
+        page.sealed[one.window] = SealedWindow(
+            window,
+            ranking,
+            terms,
+            one.through,
+            one.at,
+            one.state,
+            one.through if one.sealed is None else one.sealed,
+            one.reason,
+            one.closed,
+            one.settled,
+        )
     return page

@@ -17,7 +17,7 @@ from rankd.core.board_rebuild import CorrectedWindows
 from rankd.core.projector import Projector, Tell
 from rankd.core.state import BoardState, SealedWindow, State
 from rankd.core.steady_clock import SteadyClock, shown_span
-from rankd.core.window_schedule import NEVER, next_turn_of, turns_of, windows_at
+from rankd.core.window_schedule import NEVER, next_step_of, turns_of, windows_at
 from rankd.core.writer import Writer
 from rankd.errors import FieldError, InvalidRequest, LedgerUnavailable
 from rankd.model.board import Board
@@ -31,9 +31,12 @@ from rankd.model.facts import (
     Recorded,
     TimeCorrected,
     WindowDropped,
+    WindowEnded,
+    WindowFrozen,
     WindowOpened,
     WindowsCorrected,
     WindowSealed,
+    WindowSettled,
     WrongTime,
     is_definition,
     is_submission,
@@ -58,7 +61,15 @@ NO_END = Position(2**63 - 1)
 
 _log = logging.getLogger(__name__)
 
-_TURNS = (WindowOpened, WindowSealed, WindowDropped)
+_TURNS = (
+    WindowOpened,
+    WindowEnded,
+    WindowFrozen,
+    WindowSealed,
+    WindowSettled,
+    WindowDropped,
+)
+"""Void if the time was wrong, those of operators included."""
 _NOTED = (BoardDefined, BoardRetired, WindowsCorrected, *_TURNS)
 """The facts that change pages."""
 
@@ -146,7 +157,7 @@ class RightPages:
 
     def _next_turn(self) -> Instant:
         turns = [
-            next_turn_of(page, self.time)
+            next_step_of(page, self.time)
             for name, page in self._state.boards.items()
             if name not in self._corrected
         ]

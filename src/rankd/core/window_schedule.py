@@ -7,11 +7,12 @@ goes by time that has lasted.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from rankd.core.corrections import ended_by, next_end
-from rankd.core.state import BoardState, State
+from rankd.core.state import BoardState, State, seal_time
 from rankd.core.steady_clock import CertainTime
 from rankd.model.board import Board
 from rankd.model.facts import (
@@ -20,10 +21,11 @@ from rankd.model.facts import (
     OpenWindow,
     Position,
     WindowDropped,
+    WindowEnded,
     WindowOpened,
     WindowSealed,
 )
-from rankd.model.window import Instant
+from rankd.model.window import Instant, Recurrence, Window, WindowState
 
 NEVER: Instant = 2**63 - 1
 
@@ -160,23 +162,30 @@ def _is_over(page: BoardState, now: Instant) -> bool:
 
 def _next_due(page: BoardState, now: Instant) -> Instant | None:
     """Return when a board's windows turn next, or it expires; None if neither ever happens."""
-    times = (next_turn_of(page, now), page.board.expires)
+    times = (next_step_of(page, now), page.board.expires)
     return min((time for time in times if time is not None), default=None)
 
 
-def turns_of(page: BoardState, now: Instant) -> Iterator[WindowSealed | WindowOpened]:
-    """Yield the facts that close and open the due windows of a board."""
+def turns_of(page: BoardState, now: Instant) -> Iterator[WindowEnded | WindowSealed | WindowOpened]:
+    """Yield the facts that end, seal and open the due windows of a board."""
     # Not where the board was defined first: another definition may use an id again that was
     # dropped, and a key that was used is left out.
     name, since = page.board.name, page.turned_since
     ending = {window.name for window in page.over(now)}
     for window in page.over(now):
-        yield WindowSealed(name, window.id, since=since)
+        yield _ending(page, window, page.board, now)
+    for closed in page.unsealed():
+        over = seal_time(closed)
+        if over is not None and over <= now:
+            if closed.state is WindowState.GRACE:
+                yield WindowSealed(name, closed.window.id, since=since)
+            else:
+                yield _ending(page, closed.window, closed.terms.board, now)
     for recurrence in page.board.windows:
         if recurrence.name in page.windows and recurrence.name not in ending:
             continue
         window_now = recurrence.window_at(now)
-        if window_now is None or _was_sealed(page, recurrence.name, window_now.start):
+        if window_now is None or _was_sealed(page, window_now):
             continue
         opened = page.edition(window_now)
         yield WindowOpened(name, opened.window, opened.start, opened.end, since)
@@ -187,9 +196,24 @@ def _drops_of(page: BoardState, now: Instant) -> Iterator[Fact]:
         yield WindowDropped(page.board.name, window, page.turned_since)
 
 
-def _was_sealed(page: BoardState, name: str, start: Instant | None) -> bool:
+def _ending(
+    page: BoardState, window: Window, terms: Board, now: Instant
+) -> WindowEnded | WindowSealed:
+    """Return the fact that begins the grace of a window, or seals it where that is over, too."""
+    fact: type[WindowEnded] | type[WindowSealed] = WindowSealed
+    for recurrence in terms.windows:
+        sealed_at = recurrence.sealed_at(window) if recurrence.name == window.name else None
+        if sealed_at is not None and sealed_at > now:
+            fact = WindowEnded
+    return fact(page.board.name, window.id, since=page.turned_since)
+
+
+def _was_sealed(page: BoardState, window: Window) -> bool:
     """Whether this very window was closed early: then it stays closed."""
-    return any(sealed.terms.board == page.board for sealed in page.sealed.starting(name, start))
+    return page.closed_early(window) or any(
+        sealed.terms.board == page.board
+        for sealed in page.sealed.starting(window.name, window.start)
+    )
 
 
 def windows_at(page: BoardState | None, board: Board, now: Instant) -> tuple[OpenWindow, ...]:
@@ -204,12 +228,10 @@ def windows_at(page: BoardState | None, board: Board, now: Instant) -> tuple[Ope
         if window is None:
             continue
         open_now = scratch.windows.get(recurrence.name)
-        if open_now is not None and (open_now.window.start, open_now.window.end) == (
-            window.start,
-            window.end,
-        ):
-            windows.append(OpenWindow(open_now.window.id, window.start, window.end))
-        else:
+        if open_now is not None and scratch.goes_on(open_now.window, window):
+            going_on = open_now.window
+            windows.append(OpenWindow(going_on.id, going_on.start, going_on.end))
+        elif not scratch.closed_early(window):
             windows.append(scratch.edition(window))
     return tuple(windows)
 
@@ -221,9 +243,69 @@ def next_turn_of(page: BoardState, now: Instant) -> Instant | None:
     return min([*ends, *_openings(page, now)], default=None)
 
 
+def next_step_of(page: BoardState, now: Instant) -> Instant | None:
+    """Return when a window of a board takes its next step, the end of its grace included."""
+    ends = [end for one in page.unsealed() if (end := seal_time(one)) is not None]
+    turn = next_turn_of(page, now)
+    return min(ends if turn is None else [*ends, turn], default=None)
+
+
 def _openings(page: BoardState, now: Instant) -> Iterator[Instant]:
     for recurrence in page.board.windows:
         if recurrence.name not in page.windows:
             coming = recurrence.next_opening(now)
             if coming is not None and coming.start is not None:
                 yield coming.start
+
+
+SCHEDULE_LENGTH_MAX = 100
+"""Coming openings and closings that one answer lists."""
+
+SCHEDULE_LENGTH_DEFAULT = 10
+
+
+class PlannedStep(NamedTuple):
+    """A step that a window is going to take by time."""
+
+    at: Instant
+    step: str
+    """``closes``, ``seals`` (at the end of a grace) or ``opens``."""
+    window: Window
+
+
+def coming_steps(page: BoardState, now: Instant, limit: int) -> list[PlannedStep]:
+    """Return the next steps of a board's windows by time, the earliest first."""
+    steps = [
+        step for recurrence in page.board.windows for step in _steps(page, recurrence, now, limit)
+    ]
+    order = {"closes": 0, "seals": 1, "opens": 2}
+    return sorted(steps, key=lambda one: (one.at, order[one.step]))[:limit]
+
+
+def _steps(
+    page: BoardState, recurrence: Recurrence, now: Instant, limit: int
+) -> Iterator[PlannedStep]:
+    """Yield the next steps of the windows of one recurrence, enough of them."""
+    opened = page.windows.get(recurrence.name)
+    if opened is not None:
+        yield from _closing(recurrence, opened.window)
+    for closed in page.unsealed():
+        if closed.window.name == recurrence.name:
+            steps = list(_closing(recurrence, closed.window))
+            yield from steps if closed.state is WindowState.FROZEN else steps[1:]
+    coming = recurrence.next_opening(now)
+    for _ in range(limit):
+        if coming is None or coming.start is None:
+            return
+        window = replace(coming, id=page.edition(coming).window)
+        yield PlannedStep(coming.start, "opens", window)
+        yield from _closing(recurrence, window)
+        coming = recurrence.next_after(coming)
+
+
+def _closing(recurrence: Recurrence, window: Window) -> Iterator[PlannedStep]:
+    sealed_at = recurrence.sealed_at(window)
+    if window.end is not None and sealed_at is not None:
+        yield PlannedStep(window.end, "closes", window)
+        if recurrence.grace:
+            yield PlannedStep(sealed_at, "seals", window)

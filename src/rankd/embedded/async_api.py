@@ -15,6 +15,13 @@ from rankd.core.read_engine import FoundPlayer, Preview
 from rankd.core.reader import FoundStandings, Page, Projected, Reader
 from rankd.core.runs import StartedRun
 from rankd.core.time_correction import Corrected
+from rankd.core.window_control import WindowResult
+from rankd.core.window_schedule import (
+    SCHEDULE_LENGTH_DEFAULT,
+    SCHEDULE_LENGTH_MAX,
+    PlannedStep,
+    coming_steps,
+)
 from rankd.core.writer import BATCH_FACTS_MAX, WriteResult
 from rankd.embedded.corrections import BoardCorrector, RanksCorrector
 from rankd.embedded.handles import BoardRef, receipt_of
@@ -133,6 +140,24 @@ class BoardWriter(BoardCorrector):
         """Take the board out of use. Its facts stay in the ledger."""
         rankd = await self._wanted.made()
         await rankd.retire(self.name, reason=reason)
+
+    async def reset_window(self, window: str, *, reason: str) -> WindowResult:
+        """Close a window now, and open the next one at the same position.
+
+        A second call with the same window and reason changes nothing. Raises WrongWindowState.
+        """
+        rankd = await self._wanted.made()
+        return await rankd.reset_window(self.name, {"window": window, "reason": reason})
+
+    async def freeze_window(self, window: str, *, reason: str) -> WindowResult:
+        """Let a window take no more scores until its time is over. Raises WrongWindowState."""
+        rankd = await self._wanted.made()
+        return await rankd.freeze_window(self.name, {"window": window, "reason": reason})
+
+    async def settle_window(self, window: str, *, reason: str) -> WindowResult:
+        """Declare the standings of a window final, sealing it first. Raises WrongWindowState."""
+        rankd = await self._wanted.made()
+        return await rankd.settle_window(self.name, {"window": window, "reason": reason})
 
     def _changed(self, definition: Mapping[str, object]) -> dict[str, object]:
         known = self._wanted.there().state.page(self.name).board.definition()
@@ -291,6 +316,14 @@ class RemoteBoard(BoardWriter):
         """Return the sealed windows, oldest first, then the open ones, then the scheduled ones."""
         rankd = self._wanted.there()
         return list(rankd.state.page(self.name).listed(rankd.ledger_time))
+
+    async def schedule(self, next: int = SCHEDULE_LENGTH_DEFAULT) -> list[PlannedStep]:
+        """Return the coming openings and closings of the windows, the earliest first."""
+        if not 1 <= next <= SCHEDULE_LENGTH_MAX:
+            message = f"must be from 1 to {SCHEDULE_LENGTH_MAX}"
+            raise InvalidPage([FieldError("next", message)])
+        rankd = self._wanted.there()
+        return coming_steps(rankd.state.page(self.name), rankd.ledger_time, next)
 
 
 class RanksWriter(RanksCorrector):

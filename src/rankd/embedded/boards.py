@@ -20,6 +20,8 @@ from rankd.core.read_engine import FoundPlayer, Preview
 from rankd.core.reader import FoundStandings, Page, Projected, at_once
 from rankd.core.runs import StartedRun
 from rankd.core.time_correction import Corrected
+from rankd.core.window_control import WindowResult
+from rankd.core.window_schedule import SCHEDULE_LENGTH_DEFAULT, PlannedStep
 from rankd.embedded.async_api import (
     BoardWriter,
     RanksWriter,
@@ -190,6 +192,10 @@ class AnsweredBoard(BoardHandle):
         """Return the sealed windows, oldest first, then the open ones, then the scheduled ones."""
         return self._answer(self._board.windows())
 
+    def schedule(self, next: int = SCHEDULE_LENGTH_DEFAULT) -> list[PlannedStep]:
+        """Return the coming openings and closings of the windows, the earliest first."""
+        return self._answer(self._board.schedule(next))
+
 
 class AnsweredRanks(RanksHandle):
     """The synchronous reads of an engine."""
@@ -358,6 +364,21 @@ class Board(AnsweredBoard, BlockingBoardCorrector):
     def retire(self, *, reason: str | None = None) -> None:
         """Take the board out of use. Its facts stay in the ledger."""
         self._thread.write(self._board.retire(reason=reason))
+
+    def reset_window(self, window: str, *, reason: str) -> WindowResult:
+        """Close a window now, and open the next one at the same position.
+
+        A second call with the same window and reason changes nothing. Raises WrongWindowState.
+        """
+        return self._thread.write(self._board.reset_window(window, reason=reason))
+
+    def freeze_window(self, window: str, *, reason: str) -> WindowResult:
+        """Let a window take no more scores until its time is over. Raises WrongWindowState."""
+        return self._thread.write(self._board.freeze_window(window, reason=reason))
+
+    def settle_window(self, window: str, *, reason: str) -> WindowResult:
+        """Declare the standings of a window final, sealing it first. Raises WrongWindowState."""
+        return self._thread.write(self._board.settle_window(window, reason=reason))
 
 
 class Ranks(AnsweredRanks, BlockingRanksCorrector):

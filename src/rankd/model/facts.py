@@ -461,6 +461,65 @@ class WindowDropped(WindowFact, frozen=True):
     """As WindowOpened has it."""
 
 
+class WindowEnded(WindowFact, frozen=True):
+    """The time of a window is over and its grace begins: no later submission is in it."""
+
+    kind = "window_ended.1"
+
+    board: str
+    window: str
+    since: Position = Position(0)
+    """As WindowOpened has it."""
+
+
+class WindowFrozen(WindowFact, frozen=True):
+    """A window takes no more scores, though its time is not over."""
+
+    kind = "window_frozen.1"
+
+    board: str
+    window: str
+    start: Instant | None = None
+    end: Instant | None = None
+    actor: str | None = None
+    reason: str | None = None
+    since: Position = Position(0)
+    """As WindowOpened has it."""
+
+
+class WindowSettled(WindowFact, frozen=True):
+    """The standings of a closed window are final, as an operator has declared them.
+
+    A correction of them makes another edition, which may be settled again.
+    """
+
+    kind = "window_settled.1"
+
+    board: str
+    window: str
+    edition: int = 1
+    first: Position = Position(0)
+    """The first position whose facts may be in the window."""
+    last: Position = Position(0)
+    """The last position that these standings depend on: of the append before this fact."""
+    chain: bytes = b""
+    """The ledger's hash chain there."""
+    submissions: int = 0
+    """Recorded for the board from ``first`` until the window was closed."""
+    players: int = 0
+    standings: bytes = b""
+    """The digest of all standings, see ``model.certificate``."""
+    actor: str | None = None
+    reason: str | None = None
+    since: Position = Position(0)
+    """As WindowOpened has it."""
+
+    def identity(self) -> Identity | None:
+        """Return a key for each edition of each window of a definition."""
+        key = f"{_OURS}window_settled:{self.window}:{self.since}:{self.edition}"
+        return Identity(self.board, key)
+
+
 class WrongTime(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A stretch of the ledger that was recorded while the time was ahead, and its right time."""
 
@@ -820,6 +879,9 @@ FACTS: tuple[type[Fact], ...] = (
     PlayerStateSet,
     BoardExpired,
     SigningKeyCreated,
+    WindowEnded,
+    WindowFrozen,
+    WindowSettled,
 )
 
 KINDS: tuple[str, ...] = tuple(dict.fromkeys(fact.kind.partition(".")[0] for fact in FACTS))

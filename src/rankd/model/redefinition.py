@@ -56,7 +56,9 @@ def refolded(before: Board, after: Board) -> frozenset[str]:
         return frozenset(recurrence.name for recurrence in after.windows)
     known = {recurrence.name: recurrence for recurrence in before.windows}
     return frozenset(
-        recurrence.name for recurrence in after.windows if known.get(recurrence.name) != recurrence
+        recurrence.name
+        for recurrence in after.windows
+        if not recurrence.has_windows_of(known.get(recurrence.name))
     )
 
 

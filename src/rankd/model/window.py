@@ -26,7 +26,7 @@ ledger must cut it into the same days.
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from functools import lru_cache
@@ -53,6 +53,7 @@ _INSTANT_MIN: Instant = 0
 _INSTANT_END: Instant = (datetime(9000, 1, 1) - _UNIX_EPOCH) // _MICROSECOND  # noqa: DTZ001
 
 DURATION_MAX = timedelta(days=36_525)  # A hundred years: longer is a slip of the pen.
+GRACE_MAX = timedelta(days=31)  # Longer is a window of its own.
 RELATIVE_STEPS_MAX = 1_000  # How far back ``daily:-n`` may reach; each step costs microseconds.
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,32}")
@@ -95,8 +96,18 @@ class WindowState(StrEnum):
     SCHEDULED = "scheduled"
     """Not begun: it has no entries and takes none."""
     OPEN = "open"
+    GRACE = "grace"
+    """Its time is over: only scores that came before may still be approved, or retracted."""
+    FROZEN = "frozen"
+    """Its time is not over, but it takes no more scores: an operator froze it."""
     SEALED = "sealed"
-    """Over: its entries change no more."""
+    """Over: its entries change no more, but by a correction."""
+    FINAL = "final"
+    """Over, and settled."""
+
+
+UNSEALED = (WindowState.GRACE, WindowState.FROZEN)
+"""States of a window that counts no more scores and is not over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +157,8 @@ class Recurrence(ABC):
 
     name: str
     time_zone: str
+    grace: timedelta = field(default=_NOTHING, kw_only=True)
+    """How long a window waits after its end before it is sealed."""
     kind: ClassVar[str]
 
     @staticmethod
@@ -153,9 +166,25 @@ class Recurrence(ABC):
         """Read a definition as boards carry it. Raises RecurrenceError."""
         return _parse(definition, time_zone)
 
-    @abstractmethod
     def definition(self) -> str | dict[str, str]:
         """Return the one spelling of this recurrence that ``parse`` reads back as its equal."""
+        calendar = self._calendar()
+        if not self.grace:
+            return calendar
+        fields = {"name": calendar} if isinstance(calendar, str) else calendar
+        return {**fields, "grace": show_duration(self.grace)}
+
+    @abstractmethod
+    def _calendar(self) -> str | dict[str, str]:
+        """Return the definition without the grace."""
+
+    def has_windows_of(self, other: "Recurrence | None") -> bool:
+        """Tell whether another recurrence has the same windows, though perhaps another grace."""
+        return other is not None and replace(other, grace=self.grace) == self
+
+    def sealed_at(self, window: Window) -> Instant | None:
+        """Return when the grace of a window is over; None if the window never ends."""
+        return None if window.end is None else window.end + self.grace // _MICROSECOND
 
     def window_at(self, instant: Instant) -> Window | None:
         """Return the window that contains the instant; None before, between and after windows."""
@@ -263,7 +292,7 @@ class _Single(Recurrence):
 class _All(_Single):
     kind: ClassVar[str] = "all"
 
-    def definition(self) -> str:
+    def _calendar(self) -> str:
         return "all"
 
     def _turn_at(self, instant: Instant) -> _Turn:
@@ -279,7 +308,7 @@ class _Once(_Single):
     end: Instant
     kind: ClassVar[str] = "once"
 
-    def definition(self) -> dict[str, str]:
+    def _calendar(self) -> dict[str, str]:
         return {"name": self.name, "start": show_instant(self.start), "end": show_instant(self.end)}
 
     def _turn_at(self, instant: Instant) -> _Turn:
@@ -344,7 +373,7 @@ class _Calendar(_OnTheClock):
 
     at: time
 
-    def definition(self) -> str | dict[str, str]:
+    def _calendar(self) -> str | dict[str, str]:
         options = self._options()
         return {"name": self.name, **options} if options else self.name
 
@@ -441,7 +470,7 @@ class _Cron(_OnTheClock):
     cron: str
     kind: ClassVar[str] = "cron"
 
-    def definition(self) -> dict[str, str]:
+    def _calendar(self) -> dict[str, str]:
         return {"name": self.name, "cron": self.cron}
 
     def _mark_reached(self, wall: datetime) -> datetime:
@@ -469,7 +498,7 @@ class _EveryDays(_OnTheClock):
     gap: timedelta
     kind: ClassVar[str] = "every"
 
-    def definition(self) -> dict[str, str]:
+    def _calendar(self) -> dict[str, str]:
         return _counted(self.name, self.start, show_duration(self.every), show_duration(self.gap))
 
     def _turn_at(self, instant: Instant) -> _Turn:
@@ -514,7 +543,7 @@ class _EveryHours(Recurrence):
     gap: timedelta
     kind: ClassVar[str] = "every"
 
-    def definition(self) -> dict[str, str]:
+    def _calendar(self) -> dict[str, str]:
         return _counted(
             self.name,
             self.start,
@@ -609,6 +638,12 @@ def show_instant(instant: Instant) -> str:
     return f"{(_UNIX_EPOCH + timedelta(microseconds=instant)).isoformat()}Z"
 
 
+def show_local(instant: Instant, time_zone: str) -> str:
+    """Return the instant as RFC 3339 text by the clocks of a zone."""
+    moment = datetime.fromtimestamp(instant // _SECOND, _zone(time_zone))
+    return moment.replace(microsecond=instant % _SECOND).isoformat()
+
+
 def parse_instant(value: object, time_zone: str) -> Instant:
     """Read a time with an offset, or without one as local time of a zone. Raises ValueError."""
     try:
@@ -668,9 +703,9 @@ class _WindowFields:
         return field in self._fields
 
     def allow(self, *known: str) -> None:
-        for field in self._fields:
-            if field not in known:
-                shown = field if _NAME.fullmatch(str(field)) else ""
+        for given in self._fields:
+            if given not in known:
+                shown = given if _NAME.fullmatch(str(given)) else ""
                 raise RecurrenceError(shown, f"unknown field; known here: {', '.join(known)}")
 
     def text(self, field: str) -> str:
@@ -708,6 +743,16 @@ class _WindowFields:
             return parse_duration(text)
         except ValueError as exc:
             raise RecurrenceError(field, str(exc)) from None
+
+    def grace(self) -> timedelta:
+        """Take the grace out of the definition; the other fields are those of a kind."""
+        if "grace" not in self or self._fields.get("name") == "all":
+            return _NOTHING
+        grace = self.duration("grace")
+        if grace > GRACE_MAX:
+            raise RecurrenceError("grace", f"must be {show_duration(GRACE_MAX)} at most")
+        self._fields = {name: self._fields[name] for name in self._fields if name != "grace"}
+        return grace
 
     def instant(self, field: str) -> Instant:
         """Read a time with an offset, or without one as local time in the board's zone."""
@@ -747,8 +792,9 @@ def _parse(definition: str | Mapping[str, object], time_zone: str) -> Recurrence
     elif not isinstance(definition, Mapping):
         raise RecurrenceError("", "must be text or an object")
     fields = _WindowFields(definition, time_zone)
+    grace = fields.grace()
     reader = _RESERVED.get(fields.name()) or _reader_for(fields)
-    return reader(fields)
+    return replace(reader(fields), grace=grace)
 
 
 def _reader_for(fields: _WindowFields) -> Callable[[_WindowFields], Recurrence]:

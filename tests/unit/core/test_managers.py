@@ -346,7 +346,7 @@ async def test_what_was_read_from_before_a_window_was_closed_is_not_archived() -
         clock.time += DAY
         await rankd.sealer.turn()
         (sealed,) = rankd.state.boards["b"].sealed.values()
-        later = sealed._replace(through=Position(sealed.through + 9))
+        later = sealed._replace(sealed=Position(sealed.through + 9))
         with pytest.raises(IndexUnavailable, match="before the window was closed"):
             await managers.Archiver(rankd.reader, archive).keep(later)
         assert not archive.sealed

@@ -42,9 +42,12 @@ from rankd.model.facts import (
     SigningKeyCreated,
     TimeCorrected,
     WindowDropped,
+    WindowEnded,
+    WindowFrozen,
     WindowOpened,
     WindowsCorrected,
     WindowSealed,
+    WindowSettled,
     WrongTime,
 )
 from rankd.model.runs import RunId
@@ -176,6 +179,7 @@ def test_the_revision_tells_whether_anything_about_boards_or_keys_was_noted_sinc
 
 
 FIRST_RETRACTION = 31
+AFTER_ALL = Position(1_000)
 
 EVERYTHING: tuple[Fact, ...] = (
     defined("daily:1", "all"),
@@ -235,6 +239,10 @@ EVERYTHING = (
     ScoreSubmitted("b", "p", (1,), run=RunId(0, 0, 4_000, b"nonce..2").text),
     ScoreSubmitted("b", "p", (1,), run="bogus"),
     KeyRevoked("hmac"),
+    WindowFrozen("b", "daily:4", 3 * DAY, 4 * DAY, reason="a bug", since=AFTER_ALL),
+    WindowEnded("b", "daily:4", since=AFTER_ALL),
+    WindowSealed("b", "daily:4", since=AFTER_ALL),
+    WindowSettled("b", "daily:4", since=AFTER_ALL),
 )
 
 

@@ -54,6 +54,7 @@ READS = {
     "standings",
     "top",
     "windows",
+    "schedule",
 }
 
 

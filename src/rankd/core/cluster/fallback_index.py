@@ -274,12 +274,12 @@ class FallbackIndex:
         """
         state, board = self._state(), sealed.terms.board.name
         edited = (board, sealed.window.id) in state.editions
-        return not edited and state.restored_on(board) <= sealed.through
+        return 0 < sealed.sealed >= state.restored_on(board) and not edited
 
     async def _archived(
         self, ranking: Ranking, sealed: SealedWindow, at: Position | None
     ) -> "_ArchiveSource | None":
-        board, window, since = ranking.board, ranking.window, sealed.through
+        board, window, since = ranking.board, ranking.window, sealed.sealed
         total: int | None = await self._memory.get(
             ("total", board, window, since),
             lambda: self._archive.sealed_total(board, window, since=since),

@@ -640,7 +640,7 @@ function forgetPinned() {
 
 function whyEmpty(page) {
   if (page.opens_at) return `Opens ${new Date(page.opens_at).toLocaleString()}.`;
-  return page.state === "sealed" ? "Nobody was ranked here." : "Nobody is ranked here yet.";
+  return ["sealed", "final"].includes(page.state) ? "Nobody was ranked here." : "Nobody is ranked here yet.";
 }
 
 function showList(page, tag) {

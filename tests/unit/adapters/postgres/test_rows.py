@@ -9,6 +9,7 @@ from rankd.model.facts import (
     FACTS,
     AttributesSet,
     BoardDefined,
+    BoardExpired,
     BoardRedefined,
     BoardRetired,
     ClosedWindow,
@@ -33,9 +34,12 @@ from rankd.model.facts import (
     ScoreSubmitted,
     TimeCorrected,
     WindowDropped,
+    WindowEnded,
+    WindowFrozen,
     WindowOpened,
     WindowsCorrected,
     WindowSealed,
+    WindowSettled,
     WrongTime,
     encode,
 )
@@ -152,6 +156,20 @@ EVERY_KIND: list[tuple[Fact, FactRow]] = [
             '{"boards":["b"],"reason":"cheats","state":"banned","until":1763000000000000}'
         )),
     ),
+    (WindowEnded("b", "d", Position(3)), FactRow("b", window="d", details='{"since":3}')),
+    (
+        WindowFrozen("b", "d", Instant(0), AT, "mod", "a bug", Position(3)),
+        FactRow("b", window="d", actor="mod", details=(
+            '{"end":1763000000000000,"reason":"a bug","since":3,"start":0}'
+        )),
+    ),
+    (
+        WindowSettled("b", "d", 2, Position(3), Position(9), b"c", 5, 4, b"s", "mod", "paid"),
+        FactRow("b", window="d", actor="mod", details=(
+            '{"edition":2,"first":3,"last":9,"players":4,"reason":"paid","submissions":5}'
+        )),
+    ),
+    (BoardExpired("b", since=Position(3)), FactRow("b", details='{"since":3}')),
     (KeysUsed({"id": AT}), FactRow(details='{"used":{"id":1763000000000000}}')),
 ]  # fmt: skip
 
