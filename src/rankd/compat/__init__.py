@@ -1,0 +1,1 @@
+"""Other libraries' interfaces over rankd, for programs that were written for them."""
