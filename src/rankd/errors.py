@@ -24,7 +24,8 @@ RankdError
 │   ├── UnknownReview
 │   ├── UnknownOperation
 │   ├── SubmissionRejected
-│   │   └── RuleBroken
+│   │   ├── RuleBroken
+│   │   └── AttemptsExhausted
 │   ├── SubmissionKeyReused
 │   ├── FrozenWindow
 │   ├── WrongWindowState
@@ -373,6 +374,12 @@ class WrongWindowState(Refused):
     def __init__(self, *, window: str, state: str, step: str) -> None:
         super().__init__(f"window {window!r} is {state}: there is nothing to {step}")
         self.window, self.state, self.step = window, state, step
+
+
+class AttemptsExhausted(SubmissionRejected):
+    """The player has made all attempts that the windows of the board take."""
+
+    code = "attempts_exhausted"
 
 
 class SubmissionKeyReused(Refused):

@@ -355,6 +355,7 @@ KINDS: dict[type[RankdError], ProblemKind] = {
         "Window in another state",
         "the window has not begun, or is over: this step does not lead from its state",
     ),
+    errors.AttemptsExhausted: ProblemKind(422, "Attempts exhausted"),
     errors.SubmissionKeyReused: ProblemKind(
         422, "Key reused", "this key was used on this board for another submission"
     ),

@@ -13,6 +13,7 @@ from rankd.api.scores import BATCH_SCORES_MAX
 from rankd.core.reader import LOOKUP_PLAYERS_MAX
 from rankd.core.window_control import WINDOW_TEXT_LENGTH_MAX
 from rankd.model.board import (
+    ATTEMPTS_MAX,
     BOARD_NAME_LENGTH_MAX,
     COLUMN_NAME_LENGTH_MAX,
     COLUMNS_MAX,
@@ -318,6 +319,14 @@ BOARD_DEFINITION = fields(
                     "score_max": maybe(SCORE),
                     "gain_per_minute_max": maybe(SCORE),
                     "submissions_per_minute_max": maybe({"type": "integer", "minimum": 1}),
+                    "attempts_max": maybe(
+                        {
+                            "type": "integer",
+                            "minimum": 1,
+                            "maximum": ATTEMPTS_MAX,
+                            "description": "How many submissions of a player a window takes.",
+                        }
+                    ),
                 },
                 "additionalProperties": False,
                 "description": "Bounds of plausible scores.",

@@ -157,7 +157,7 @@ class Leaderboard:
     def order(self) -> str:
         """``desc`` where the highest score is first, ``asc`` where the lowest is.
 
-        Setting it turns the board around, for everyone who reads it.
+        Setting it turns the board around, for all programs that use it.
         """
         return self._order
 

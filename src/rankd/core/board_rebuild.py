@@ -183,10 +183,13 @@ class BoardRebuild:
 
     async def _submit(self, begun: MoveBatch, fact: ScoreSubmitted, recorded: Recorded) -> None:
         """Judge a submission anew in the windows that did not refuse it at its position."""
+        exhausted = self._admission.exhausted(recorded)
         if not self.state.counts(recorded.position):
             await self._fold.change_profile(begun, recorded)
             return
-        refusal = await self._admission.refusal(recorded) if self.refusals_final else NOT_REFUSED
+        refusal = NOT_REFUSED
+        if self.refusals_final:
+            refusal = await self._admission.refusal(recorded, exhausted)
         if self._retracted.selects(recorded):
             refusal = REFUSED
         if not refusal.everywhere:

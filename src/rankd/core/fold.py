@@ -24,6 +24,7 @@ import asyncio
 from array import array
 from collections.abc import Awaitable, Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -31,7 +32,14 @@ import msgspec
 
 from rankd.core.receipts import JudgedRun, Receipts, RunReceipts, joined
 from rankd.core.reviews import BarredRows, JudgedColumns
-from rankd.core.state import BoardState, OpenedWindow, State, differing, segments_of
+from rankd.core.state import (
+    NO_WINDOWS,
+    BoardState,
+    OpenedWindow,
+    State,
+    differing,
+    segments_of,
+)
 from rankd.model.board import ScoreRule, Scores
 from rankd.model.facts import (
     Attributes,
@@ -53,9 +61,19 @@ from rankd.model.receipt import InWindow, Receipt, VerdictName, is_rejected
 from rankd.model.redefinition import Translation
 from rankd.model.rules import Reason
 from rankd.model.standing import TieRule
-from rankd.model.submission import OVERFLOW, Counted, Held, NotBetter, Rejected, Verdict, judge
+from rankd.model.submission import (
+    ATTEMPTS_EXHAUSTED,
+    OVERFLOW,
+    Counted,
+    Held,
+    NotBetter,
+    Rejected,
+    Verdict,
+    judge,
+)
 from rankd.ports import (
     DRAFT,
+    REFUSED,
     STAY,
     LedgerReader,
     Move,
@@ -88,6 +106,23 @@ class _Outcome(NamedTuple):
     before: Scores | None
     after: Scores | None
     move: int
+
+
+class _AttemptsLeft:
+    """The attempts that players have left on a board, while a part of a fold is looked for."""
+
+    def __init__(self, limit: int, made: Callable[[str], int]) -> None:
+        self._limit = limit
+        self._made = made
+        self._left: dict[str, int] = {}
+
+    def take(self, player: str) -> bool:
+        """Take one of a player's attempts; False if a window may have none left."""
+        left = self._left.get(player)
+        if left is None:
+            left = self._limit - self._made(player)
+        self._left[player] = left - 1
+        return left > 0
 
 
 class _Judged(NamedTuple):
@@ -193,6 +228,8 @@ class Fold:
             return start, 0
         boards, seen, unranked = self._state.boards, None, self._state.player_states
         plain = no_delta = False
+        lefts: dict[str, _AttemptsLeft | None] = {}
+        attempts: _AttemptsLeft | None = None
         defined_at: Position | None = None
         width = cost = spent = 0
         for place in range(start, len(facts)):
@@ -211,14 +248,26 @@ class Fold:
                 no_delta = page is not None and page.board.rule is ScoreRule.FIRST
                 defined_at = None if page is None else page.defined_at
                 cost = 0 if page is None else _cost_in_place(page)
+                attempts = lefts.get(seen)
+                if attempts is None and page is not None:
+                    attempts = lefts[seen] = self._attempts_left(page)
             if fact.defined is not None and fact.defined != defined_at:
                 return place, spent
             if not plain or (no_delta if fact.scores is None else len(fact.scores) != width):
                 return place, spent
             if spent + cost > IN_PLACE_COST_MAX and place > start:
                 return place, spent
+            if attempts is not None and not attempts.take(fact.player):
+                return place, spent
             spent += cost
         return len(facts), spent
+
+    def _attempts_left(self, page: BoardState) -> "_AttemptsLeft | None":
+        limit = page.board.limits.attempts_max
+        if limit is None:
+            return None
+        made = partial(self._state.attempts.most, page.board.name, page.window_ids)
+        return _AttemptsLeft(limit, made)
 
     def _intricate_until(self, facts: Sequence[Recorded], start: int) -> tuple[int, int]:
         """Return the end of a part that goes in moves, and its cost.
@@ -262,6 +311,8 @@ class Fold:
             run if one is None else run._replace(barred=one.barred)
             for run, one in zip(runs, barred, strict=True)
         ]
+        for some, run in zip(boards, runs, strict=True):
+            self._count_attempts(some, run.barred)
         verdicts = await self._index.judge(runs, after=after, through=facts[-1].position)
         assert verdicts is not None, f"somebody else moved the index past {after}"
         receipts = [
@@ -288,6 +339,16 @@ class Fold:
         scores = run.scores if width == 1 else run.scores[::width]
         columns = JudgedColumns(run.players, scores, run.deltas)
         return self._state.judge_by_rules(self._state.boards[run.board.name], columns, facts)
+
+    def _count_attempts(self, facts: Sequence[Recorded], barred: bytes | None) -> None:
+        """Count the attempts of a run, of which the board has none that is one too many."""
+        page = self._state.boards[facts[0].fact.board]  # type: ignore[attr-defined]
+        if page.board.limits.attempts_max is not None:
+            for row, recorded in enumerate(facts):
+                if barred is not None and barred[row] == REFUSED:
+                    continue
+                spent = self._state.attempt(page, recorded.fact)  # type: ignore[arg-type]
+                assert not spent, "it goes in moves"
 
     def _enter(
         self, page: BoardState, submitted: Sequence[ScoreSubmitted]
@@ -530,12 +591,16 @@ class Fold:
         await self.change_profile(begun, recorded)
         segments = self._state.segments(page, fact.player)
         barred = None if again else self._state.admit(page, fact, recorded)
+        verdict = None if barred is None else barred.verdict
+        counted = not again and not isinstance(verdict, Rejected)
+        spent = self._state.attempt(page, fact) if counted else NO_WINDOWS
         outcomes: dict[str, _Outcome] = {}
         for name, opened in page.windows.items():
             if name in refused:
                 continue
+            bar = ATTEMPTS_EXHAUSTED if name in spent else verdict
             outcomes[name] = await self._judge(
-                begun, opened, fact, recorded.position, segments, barred and barred.verdict
+                begun, opened, fact, recorded.position, segments, bar
             )
         reasons = () if barred is None else barred.reasons
         begun.judged.append(_Judged(page, fact, recorded.position, outcomes, reasons))

@@ -244,6 +244,8 @@ class PlayerHistory:
         self._finals = facts.finals
         self._translations: dict[tuple[Position, Position], Translation] = {}
         self._orders: dict[Position, Order] = {}
+        self._attempts: dict[str, int] = {}
+        """By the ids of windows, while the board bounds them."""
         self._folded: list[_Submitted] = []
         self._by_position: dict[Position, _Submitted] = {}
         self._replay(facts.facts, wrong_times)
@@ -290,9 +292,13 @@ class PlayerHistory:
         self._folded.append(submitted)
         self._by_position[position] = submitted
         corrections = self._corrections
+        if position not in corrections.refused:
+            self._attempt(submitted)
         submitted.counts = position not in corrections.refused and position not in corrections.held
         if submitted.counts:
             for stretch in stretches:
+                if stretch.name in submitted.refused_in:
+                    continue
                 if self._count(submitted, stretch, position) is False:
                     submitted.refused_in.add(stretch.name)
             refused = frozenset(submitted.refused_in)
@@ -301,8 +307,22 @@ class PlayerHistory:
                 submitted.refusal = WindowRefusal(everywhere, refused)
                 submitted.counts = not everywhere
 
+    def _attempt(self, submitted: _Submitted) -> None:
+        """Count an attempt in each window that has one left; the others refuse the submission."""
+        limit = self._definition_at(submitted.position).board.limits.attempts_max
+        if limit is None or isinstance(submitted.fact, MetadataSet) or submitted.fact.overrides:
+            return
+        for stretch in submitted.stretches:
+            made = self._attempts.get(stretch.id, 0)
+            if made >= limit:
+                submitted.refused_in.add(stretch.name)
+            else:
+                self._attempts[stretch.id] = made + 1
+
     def _define(self, definition: _DefinitionAt) -> None:
         """Fold the windows again that are open then and that the definition changes."""
+        if definition.board.limits.attempts_max is None:
+            self._attempts.clear()
         before = self._definition_at(Position(definition.position - 1)).board
         changed = refolded(before, definition.board)
         if not self._finals.get(definition.position, True):

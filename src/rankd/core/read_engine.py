@@ -21,6 +21,7 @@ from rankd.core.state import BoardState, State
 from rankd.core.steady_clock import clock_problem, steady
 from rankd.core.supervisor import Supervisor
 from rankd.errors import (
+    AttemptsExhausted,
     BrokenRule,
     FieldError,
     FrozenWindow,
@@ -149,7 +150,8 @@ class ReadEngine:
         for named in (RunUsed, RunExpired):
             if why.code == named.code:
                 return named()
-        return SubmissionRejected(reason=why.code or "", message=message)
+        kind = AttemptsExhausted if why.code == AttemptsExhausted.code else SubmissionRejected
+        return kind(reason=why.code or "", message=message)
 
     @property
     def failure(self) -> RankdError | None:

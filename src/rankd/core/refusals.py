@@ -24,7 +24,7 @@ from rankd.core.player_history import (
     corrections_of,
     facts_of_player,
 )
-from rankd.core.state import EDITION, BoardState, State, name_of_window
+from rankd.core.state import EDITION, NO_WINDOWS, BoardState, State, name_of_window
 from rankd.core.window_schedule import NEVER
 from rankd.model.board import Board, ScoreRule, Scores
 from rankd.model.facts import (
@@ -37,7 +37,7 @@ from rankd.model.facts import (
     is_submission,
 )
 from rankd.model.redefinition import Translator, refolded, scale
-from rankd.model.submission import Counted, Rejected, Verdict, judge
+from rankd.model.submission import ATTEMPTS_EXHAUSTED, Counted, Rejected, Verdict, judge
 from rankd.model.window import Instant, Window
 from rankd.ports import LedgerReader
 
@@ -72,8 +72,27 @@ class RefusalReplay:
         if self._totals is not None:
             self._totals.turn(recorded, self._page)
 
-    async def refusal(self, recorded: Recorded) -> WindowRefusal:
-        """Return where a submission was refused at its own position."""
+    def exhausted(self, recorded: Recorded) -> frozenset[str]:
+        """Return the windows in which its player had no attempts left. Once for each, in order."""
+        return self._attempt(self._state, self._page, recorded)
+
+    def _attempt(self, state: State, page: BoardState, recorded: Recorded) -> frozenset[str]:
+        assert is_submission(recorded.fact)
+        if recorded.position in self._living_state.refused:
+            return NO_WINDOWS
+        return state.attempt(page, recorded.fact)
+
+    async def refusal(
+        self, recorded: Recorded, exhausted: frozenset[str] = NO_WINDOWS
+    ) -> WindowRefusal:
+        """Return where a submission was refused at its own position, these windows included."""
+        found = await self._refusal(recorded, exhausted)
+        if found.everywhere or not exhausted:
+            return found
+        windows = found.windows | exhausted
+        return WindowRefusal(windows >= self._page.windows.keys(), windows)
+
+    async def _refusal(self, recorded: Recorded, exhausted: frozenset[str]) -> WindowRefusal:
         page, fact = self._page, recorded.fact
         assert is_submission(fact)
         fact = in_terms_of(page, fact)
@@ -87,7 +106,7 @@ class RefusalReplay:
             if self._corrected:
                 return await self._refusal_in_history(recorded.position, fact.player)
             self._totals = await self._totals_before(recorded.position)
-        return self._totals.submit(recorded, page, fact)
+        return self._totals.submit(recorded, page, fact, exhausted)
 
     async def _refusal_in_history(self, position: Position, player: str) -> WindowRefusal:
         """Return where a submission was refused, on a board with retractions.
@@ -124,9 +143,11 @@ class RefusalReplay:
         if not is_submission(fact):
             state.note(recorded)
             totals.turn(recorded, state.boards[self._name])
-        elif (fact.defined or self._since) >= self._since and self._counted(recorded.position):
+        elif (fact.defined or self._since) >= self._since:
             page = state.boards[self._name]
-            totals.submit(recorded, page, in_terms_of(page, fact))
+            exhausted = self._attempt(state, page, recorded)
+            if self._counted(recorded.position):
+                totals.submit(recorded, page, in_terms_of(page, fact), exhausted)
 
     def _counted(self, position: Position) -> bool:
         return self._living_state.counts(position)
@@ -206,10 +227,18 @@ class _Totals:
         for refolding in self._coming:
             refolding.translator.define(recorded.position, page.board)
 
-    def submit(self, recorded: Recorded, page: BoardState, fact: ScoreSubmitted) -> WindowRefusal:
-        """Judge a submission, in the terms in force, in every open window."""
+    def submit(
+        self,
+        recorded: Recorded,
+        page: BoardState,
+        fact: ScoreSubmitted,
+        exhausted: frozenset[str],
+    ) -> WindowRefusal:
+        """Judge a submission, in the terms in force, in every open window that is not exhausted."""
         verdicts = {
-            name: _judge_in(self._entries[opened.window.id], page.board, fact)
+            name: ATTEMPTS_EXHAUSTED
+            if name in exhausted
+            else _judge_in(self._entries[opened.window.id], page.board, fact)
             for name, opened in page.windows.items()
         }
         refusal = _refusal_of(verdicts)

@@ -14,6 +14,7 @@ from datetime import timedelta
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
+from rankd.core.attempts import AttemptCounts
 from rankd.core.corrections import (
     PlayerState,
     PlayerStates,
@@ -79,6 +80,8 @@ from rankd.rules import RuleState
 
 RUN_KEYS_MAX = 4
 """How many keys check the tokens of runs: the newest one signs, the others were replaced."""
+
+NO_WINDOWS: frozenset[str] = frozenset()
 
 EDITION = "~"
 """Parts a window's id from the number of its edition, where the id was used before."""
@@ -306,6 +309,11 @@ class BoardState:
     def names(self) -> tuple[str, ...]:
         """The names of the recurrences, in the order of the definition."""
         return tuple(recurrence.name for recurrence in self.board.windows)
+
+    @property
+    def window_ids(self) -> dict[str, str]:
+        """The ids of the open windows, by the name of their recurrence."""
+        return {name: opened.window.id for name, opened in self.windows.items()}
 
     @property
     def board(self) -> Board:
@@ -754,6 +762,7 @@ class State:
         self.restored: dict[str | None, Position] = {}
         """Where a player was ranked again last, by board; None for every board."""
         self.used_runs = UsedRuns()
+        self.attempts = AttemptCounts()
         self.refused = PositionLog()
         """The submissions that a rule, or the state of their player, refused."""
         self.editions: dict[tuple[str, str], tuple[Position, ...]] = {}
@@ -782,6 +791,7 @@ class State:
         state.refused = self.refused.copy()
         state.used_runs = self.used_runs.copy()
         state.signing_keys = dict(self.signing_keys)
+        state.attempts = self.attempts.copy()
         state.journal = None
         state.forget_segmented()
         return state
@@ -857,6 +867,26 @@ class State:
             self.change_profile(change, recorded.position)
         if (handler := _HANDLERS.get(type(fact))) is not None:
             handler(self, fact, recorded)
+        board = getattr(fact, "board", None)
+        if board is not None and self.attempts.has(board):
+            self._settle_attempts(board)
+
+    # ...... attempts
+
+    def attempt(self, page: BoardState, fact: ScoreSubmitted) -> frozenset[str]:
+        """Count a submission that is judged; return the windows whose attempts are exhausted."""
+        limit = page.board.limits.attempts_max
+        if limit is None or fact.overrides:
+            return NO_WINDOWS
+        board, player = page.board.name, fact.player
+        return self.attempts.take(board, page.window_ids, player, limit, self.journal)
+
+    def _settle_attempts(self, board: str) -> None:
+        """Forget the attempts in windows that are not open, or not bounded any more."""
+        page = self.boards.get(board)
+        bounded = page is not None and page.board.limits.attempts_max is not None
+        windows = page.window_ids if page is not None and bounded else {}
+        self.attempts.keep_open(board, windows, self.journal)
 
     # ...... runs
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from rankd.core.attempts import AttemptCounts
 from rankd.core.corrections import PlayerState, Retraction
 from rankd.core.player_boards import PlayerBoards
 from rankd.core.reviews import Decision, Review, Reviews, rule_state, saved_rules
@@ -166,6 +167,14 @@ class UsedRunsFrame(msgspec.Struct, tag="used_runs", array_like=True):
     runs: bytes
 
 
+class AttemptsFrame(msgspec.Struct, tag="attempts", array_like=True):
+    """The attempts of some players in one window."""
+
+    board: str
+    window: str
+    players: dict[str, int]
+
+
 class ProfilesFrame(msgspec.Struct, tag="profiles", array_like=True):
     """Some players' profiles, or some players and the boards with segments they submitted to.
 
@@ -195,6 +204,7 @@ Frame = (
     | RulesFrame
     | SigningKeysFrame
     | UsedRunsFrame
+    | AttemptsFrame
     | ProfilesFrame
     | FriendsFrame
 )
@@ -226,7 +236,8 @@ def take_notes(state: State, heading: Heading) -> Iterator[bytes]:
     few += _note_reviews(state.reviews)
     few += _note_runs(state)
     rules = {board: one.copy() for board, one in state.reviews.rules.items()}
-    return _frames(heading, few, rules, dict(state.profiles), state.player_boards.copy())
+    copied = dict(state.profiles), state.player_boards.copy(), state.attempts.copy()
+    return _frames(heading, few, rules, *copied)
 
 
 def _frames(
@@ -235,6 +246,7 @@ def _frames(
     rules: dict[str, RuleState],
     profiles: dict[str, Profile],
     player_boards: PlayerBoards,
+    attempts: AttemptCounts,
 ) -> Iterator[bytes]:
     yield _encode(heading)
     yield from map(_encode, few)
@@ -248,6 +260,8 @@ def _frames(
     circles = ((id, one.friends) for id, one in profiles.items() if one.friends)
     while several := list(islice(circles, PLAYERS_PER_FRAME)):
         yield _encode(FriendsFrame(several))
+    for part in attempts.parts(PLAYERS_PER_FRAME):
+        yield _encode(AttemptsFrame(*part))
     entered = iter(player_boards)
     while players := list(islice(entered, PLAYERS_PER_FRAME)):
         yield _encode(ProfilesFrame([], players))
@@ -357,11 +371,10 @@ def _read_frame(state: State, frame: Frame) -> None:
             _read_corrections(state, frame)
         case ReviewsFrame() | HeldFrame():
             _read_reviews(state.reviews, frame)
-        case ProfilesFrame():
+        case AttemptsFrame(board, window, players):
+            state.attempts.extend(board, window, players)
+        case ProfilesFrame() | FriendsFrame():
             _read_profiles(state, frame)
-        case FriendsFrame(friends):
-            for id, several in friends:
-                state.profiles[id] = state.profile(id)._replace(friends=several)
 
 
 def _read_keys(state: State, noted: KeysFrame | ExpiringKeysFrame | SigningKeysFrame) -> None:
@@ -380,7 +393,11 @@ def _read_used_runs(state: State, noted: UsedRunsFrame) -> None:
     used.extend(runs)
 
 
-def _read_profiles(state: State, noted: ProfilesFrame) -> None:
+def _read_profiles(state: State, noted: ProfilesFrame | FriendsFrame) -> None:
+    if isinstance(noted, FriendsFrame):
+        for id, several in noted.friends:
+            state.profiles[id] = state.profile(id)._replace(friends=several)
+        return
     state.profiles |= {id: Profile(name, known) for id, name, known in noted.profiles}
     state.names |= {id: name for id, name, _ in noted.profiles if name is not None}
     living = {page.since for page in state.boards.values()} if noted.player_boards else ()

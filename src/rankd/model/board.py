@@ -63,6 +63,9 @@ WINDOWS_MAX = 16
 SEGMENTS_MAX = 8
 """A submission is folded into every window of each, so this multiplies it again."""
 
+ATTEMPTS_MAX = 1_000_000
+"""The largest limit of attempts: more in one window bound nothing."""
+
 SCORE_MIN = -(2**63)
 SCORE_MAX = 2**63 - 1
 """The signed 64-bit range: a score in the board's smallest unit."""
@@ -130,6 +133,8 @@ class Limits:
     score_max: int | None = None
     gain_per_minute_max: int | None = None
     submissions_per_minute_max: int | None = None
+    attempts_max: int | None = None
+    """How many submissions of a player each window takes."""
 
     def rules(self) -> tuple[Rule, ...]:
         """Return the rules that rates stand for: submissions beyond them are refused."""
@@ -311,6 +316,8 @@ class Board:
         }
         if limits.submissions_per_minute_max is not None:
             shown["submissions_per_minute_max"] = limits.submissions_per_minute_max
+        if limits.attempts_max is not None:
+            shown["attempts_max"] = limits.attempts_max
         return shown
 
     def _decay_definition(self) -> dict[str, object] | None:
@@ -714,6 +721,9 @@ def _read_limits(read: _DefinitionReader, given: object, decimals: int) -> Limit
         gain_per_minute_max=read.amount(f"limits.{gain}", fields.get(gain), decimals),
         submissions_per_minute_max=read.integer(
             f"limits.{rate}", fields.get(rate), low=1, high=SUBMISSIONS_PER_MINUTE_MAX
+        ),
+        attempts_max=read.integer(
+            "limits.attempts_max", fields.get("attempts_max"), low=1, high=ATTEMPTS_MAX
         ),
     )
 

@@ -24,6 +24,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeGuard
 import msgspec
 
 from rankd.errors import (
+    AttemptsExhausted,
     FieldError,
     Invalid,
     InvalidSubmission,
@@ -158,6 +159,9 @@ OUT_OF_BOUNDS = Rejected(
 OVERFLOW = Rejected("score_overflow", "the resulting score does not fit 64 bits")
 COLUMNS_CHANGED = Rejected(
     "columns_changed", "the submission was made when the board had other columns"
+)
+ATTEMPTS_EXHAUSTED = Rejected(
+    AttemptsExhausted.code, "the player has made all attempts that the window takes"
 )
 PLAYER_BANNED = Rejected("player_banned", "the player is banned from the board")
 RULE_BROKEN = Rejected("rule_broken", "the submission breaks a rule of the board")

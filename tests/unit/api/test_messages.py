@@ -69,6 +69,7 @@ OWN_WORDS = {
     errors.Forbidden,
     errors.Misdirected,
     errors.SubmissionRejected,
+    errors.AttemptsExhausted,
     errors.NotKept,
     errors.MethodNotAllowed,
 }

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rankd.errors import FIELD_ERRORS_MAX, InvalidBoard
 from rankd.model.board import (
+    ATTEMPTS_MAX,
     BOARD_NAME_LENGTH_MAX,
     COLUMN_NAME_LENGTH_MAX,
     COLUMNS_MAX,
@@ -372,6 +373,8 @@ def test_every_wrong_field_is_named_at_once() -> None:
         ({"retention": {"all": "3d"}}, "retention.all", "closes"),
         ({"retention": {"daily": "3d"}}, "retention.daily", "window of this board"),
         ({"windows": ["daily"], "retention": {"daily": 3}}, "retention.daily", "duration"),
+        ({"limits": {"attempts_max": 0}}, "limits.attempts_max", "from 1 to 1000000"),
+        ({"limits": {"attempts_max": ATTEMPTS_MAX + 1}}, "limits.attempts_max", "1000000"),
         ({"retention": "3d"}, "retention", "object"),
         ({"expires": "tomorrow"}, "expires", "2026-11-02T00:00:00Z"),
         ({"expires": 1_798_675_200}, "expires", "text"),
@@ -398,6 +401,7 @@ def test_every_bound_itself_is_within() -> None:
             "score_max": "5.000000001",
             "gain_per_minute_max": "0.000000001",
             "submissions_per_minute_max": SUBMISSIONS_PER_MINUTE_MAX,
+            "attempts_max": ATTEMPTS_MAX,
         },
     )
     assert largest.width == COLUMNS_MAX

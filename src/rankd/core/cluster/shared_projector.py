@@ -38,6 +38,7 @@ from rankd.core.state import Savepoint, State
 from rankd.core.state_codec import DecodedState, placeholder, read_notes
 from rankd.errors import IndexForgot, IndexUnavailable, LedgerUnavailable, SnapshotDamaged
 from rankd.model.facts import Fact, Position, Recorded, encode, is_submission
+from rankd.model.submission import Rejected
 from rankd.model.window import Instant
 from rankd.ports import (
     Archive,
@@ -648,7 +649,9 @@ def note_all(state: State, facts: Sequence[Recorded]) -> None:
         if page is None or not counts_on(page, fact):
             continue
         state.enter(page, fact.player)
-        state.admit(page, in_terms_of(page, fact), recorded)
+        barred = state.admit(page, in_terms_of(page, fact), recorded)
+        if barred is None or not isinstance(barred.verdict, Rejected):
+            state.attempt(page, fact)
         change = fact.profile_change()
         if change is not None and not state.knows(fact.player, fact.attributes or {}):
             state.change_profile(change)
