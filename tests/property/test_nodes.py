@@ -37,11 +37,15 @@ from rankd.errors import (
     BoardDiffers,
     IndexUnavailable,
     LedgerUnavailable,
+    PlayerBanned,
+    Refused,
     SubmissionKeyReused,
     UnknownBoard,
 )
 from rankd.model.facts import (
     Fact,
+    PlayerStanding,
+    PlayerStateSet,
     Position,
     Recorded,
     ScoreSubmitted,
@@ -241,6 +245,8 @@ class Cluster:
         """How often an index took another's place."""
         self.fills = False
         """Whether nodes make the index anew now and then."""
+        self.corrects = False
+        """Whether there are corrections and states of players."""
         self.untold = 0
         """How many were told that their score is recorded, and not what it did."""
 
@@ -280,11 +286,13 @@ class Cluster:
             body["attributes"] = {"region": dice.choice(["eu", "us"])}
         if dice.random() < 0.3:
             body["metadata"] = {"hero": dice.choice(["fox", "owl"])}
+        if self.corrects and dice.random() < 0.4:
+            body["build"] = dice.choice(["good", "bad"])
         if key is not None:
             body = self.bodies.setdefault(key, {**body, "key": key})
         try:
             (answer,) = await self.nodes[number].submit("b", [body])
-        except (UnknownBoard, LedgerUnavailable):
+        except (UnknownBoard, LedgerUnavailable, PlayerBanned):
             return
         if answer.error is not None:
             assert isinstance(answer.error, SubmissionKeyReused)
@@ -305,6 +313,37 @@ class Cluster:
                 await node.redefine("b", definition)
         except (BoardDiffers, UnknownBoard, LedgerUnavailable, IndexUnavailable):
             pass
+
+    async def state(self, number: int) -> None:
+        """Ban, hide, shadow or restore a player, on some boards or on all, for a while or for good.
+
+        The board may be one that is not defined yet.
+        """
+        dice, node = self.dice, self.nodes[number]
+        body: dict[str, Any] = {}
+        if dice.random() < 0.3:
+            body["boards"] = dice.choice([["b"], ["c"], ["b", "c"]])
+        if dice.random() < 0.3:
+            body["until"] = at(node.ledger_time + dice.choice([30_000_000, DAY // 4, 2 * DAY]))
+        states: tuple[PlayerStanding, ...] = ("banned", "hidden", "shadowed", "active", "active")
+        with suppress(LedgerUnavailable, IndexUnavailable):
+            player = f"p{dice.randrange(6)}"
+            await node.corrections.set_player_state(player, dice.choice(states), body)
+
+    async def correct(self, number: int) -> None:
+        """Adjust a score, retract submissions of one player or of many, or take that back."""
+        dice, node = self.dice, self.nodes[number]
+        player, undone = f"p{dice.randrange(6)}", list(node.state.retractions)
+        with suppress(LedgerUnavailable, IndexUnavailable, Refused):
+            if dice.random() < 0.3:
+                delta = {"player": player, "delta": dice.randrange(-3, 3)}
+                await node.corrections.adjust("b", delta)
+            elif dice.random() < 0.3 and undone:
+                await node.corrections.undo_retraction("b", dice.choice(undone))
+            elif dice.random() < 0.5:
+                await node.corrections.retract("b", {"player": player})
+            else:
+                await node.corrections.retract("b", {"build": dice.choice(["good", "bad"])})
 
     async def profile(self, number: int) -> None:
         player = f"p{self.dice.randrange(6)}"
@@ -368,6 +407,8 @@ class Cluster:
             deeds.append(self.copy)
         if self.fills:
             deeds += [self.fill] * 3
+        if self.corrects:
+            deeds += [self.state, self.state, self.correct]
         some = [dice.choice(deeds)(dice.randrange(NODES)) for _ in range(dice.randrange(1, 6))]
         await asyncio.gather(*some)
 
@@ -387,6 +428,10 @@ class Cluster:
         projector = folded(self.ledger, IndexHome(NativeIndex(), None))
         await projector.catch_up(through=await self.ledger.head())
         return projector
+
+
+def at(time: Instant) -> str:
+    return datetime.fromtimestamp(time / 1_000_000, UTC).isoformat()
 
 
 async def mended(projector: SharedProjector) -> None:
@@ -415,9 +460,11 @@ async def entrants_are_complete(state: State, index: Any) -> None:
                 assert page.since in state.player_boards.boards_of(entry.player)
 
 
-async def live(seed: int, *, shares: bool = False, fills: bool = False) -> Cluster:
+async def live(
+    seed: int, *, shares: bool = False, fills: bool = False, corrects: bool = False
+) -> Cluster:
     cluster = Cluster(random.Random(seed), shares=shares)
-    cluster.fills = fills
+    cluster.fills, cluster.corrects = fills, corrects
     try:
         cluster.nodes = [await cluster.open(number) for number in range(NODES)]
         await cluster.nodes[0].define("b", DEFINITIONS[0])
@@ -460,13 +507,17 @@ async def repeat_keys(cluster: Cluster) -> None:
         if "b" not in cluster.nodes[0].state.boards:
             return
         for node in cluster.nodes:
-            (answer,) = await node.submit("b", [cluster.bodies[key]])
+            try:
+                (answer,) = await node.submit("b", [cluster.bodies[key]])
+            except PlayerBanned:
+                continue
             if answer.error is not None:
                 continue  # Read under another definition, it may say something else.
             assert answer.duplicate
             assert answer.receipt == first or (cluster.shares and answer.receipt is None)
     facts = await cluster.ledger.read(after=head, limit=10)
-    assert all(isinstance(one.fact, WindowOpened | WindowSealed) for one in facts)
+    by_time = WindowOpened | WindowSealed | PlayerStateSet
+    assert all(isinstance(one.fact, by_time) for one in facts), "a key counted twice"
 
 
 @pytest.mark.parametrize("shares", [False, True], ids=["own", "shared"])
@@ -476,6 +527,17 @@ def test_every_node_comes_to_what_the_ledger_says(seed: int, shares: bool) -> No
     assert cluster.acknowledged
     positions = [one.position for one in asyncio.run(everything(cluster.ledger))]
     assert set(cluster.acknowledged) <= set(positions), "an acknowledged submission is lost"
+
+
+@pytest.mark.parametrize("index", ["own", "shared", "made anew"])
+@pytest.mark.parametrize("seed", range(8))
+def test_every_node_comes_to_the_same_corrections(seed: int, index: str) -> None:
+    cluster = asyncio.run(
+        live(seed, shares=index != "own", fills=index == "made anew", corrects=True)
+    )
+    assert cluster.acknowledged
+    kinds = {type(one.fact) for one in asyncio.run(everything(cluster.ledger))}
+    assert PlayerStateSet in kinds
 
 
 LOST_DRAFT = 1288584275
