@@ -229,7 +229,7 @@ class NotRanked(Refused):
 
 
 class PlayerBanned(Refused):
-    """The player is banned from the board; its submissions are not recorded."""
+    """The player is banned from the board; its submissions count nowhere."""
 
     code = "player_banned"
 

@@ -212,12 +212,16 @@ def serving_node(data: Path, clock: Clock, **given: Any) -> Iterator[Node]:
 
 
 @contextmanager
-def serving_nodes(kept: Kept, folder: Path, clock: Clock, number: int) -> Iterator[list[Node]]:
+def serving_nodes(
+    kept: Kept, folder: Path, clock: Clock, number: int, **given: Any
+) -> Iterator[list[Node]]:
     """Serve from so many nodes over one ledger."""
     names = [f"n{place}" for place in range(1, number + 1)]
     with ExitStack() as stack:
         yield [
-            stack.enter_context(serving_node(folder / name, clock, node=name, **kept.settings))
+            stack.enter_context(
+                serving_node(folder / name, clock, node=name, **kept.settings, **given)
+            )
             for name in names
         ]
 

@@ -28,6 +28,7 @@ from rankd.errors import (
     IndexBehind,
     InvalidPage,
     Overloaded,
+    PlayerBanned,
     RankdError,
     Refused,
     RuleBroken,
@@ -40,6 +41,7 @@ from rankd.model.facts import Position
 from rankd.model.receipt import Receipt
 from rankd.model.rules import Reason
 from rankd.model.standing import PAGE_LIMIT_DEFAULT, PAGE_LIMIT_MAX, Standing
+from rankd.model.submission import PLAYER_BANNED
 from rankd.model.window import Instant
 from rankd.ports import Clock, Ranking
 
@@ -132,8 +134,11 @@ class ReadEngine:
     def rejection(self, receipt: Receipt) -> Refused:
         """Return the error that a rejected submission is answered with.
 
-        Where no window was open, it tells which are frozen, or when the next ones begin.
+        Where no window was open, it tells which are frozen, or when the next ones begin. A player
+        may be banned by a fact that this node had not seen when it took the submission.
         """
+        if receipt.first.code == PLAYER_BANNED.code:
+            return PlayerBanned(board=receipt.board, player=receipt.player)
         if receipt.reasons:
             return RuleBroken(
                 reasons=tuple(_broken(one, receipt.decimals) for one in receipt.reasons)
