@@ -38,6 +38,7 @@ from rankd.ports import (
     Clock,
     Ledger,
     Loop,
+    ProfileTable,
     ReopenableLedger,
     SharedLedger,
     Spool,
@@ -106,6 +107,8 @@ async def running(  # noqa: PLR0913 - what it is put together from
     monitor = ClockMonitor(steady, ledger, writer.now)
     await monitor.look()
     note_start(steady, recorded)
+    if isinstance(ledger, ProfileTable):
+        ledger.compare_profiles(lambda: (writer.projector.checkpoint, writer.projector.state.knows))
     loops: dict[str, Loop] = {"snapshotter": rankd.snapshotter.run, "clock": monitor.run}
     if isinstance(ledger, ReopenableLedger):
         loops["reopener"] = LedgerReopener(writer, ledger).run

@@ -28,6 +28,7 @@ without a library for dates.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from operator import attrgetter
 from typing import Any, ClassVar, Literal, NamedTuple, NewType, TypeGuard
@@ -52,6 +53,25 @@ class Identity(NamedTuple):
 
     board: str
     key: str
+
+
+SHARED_ATTRIBUTES_MAX = 16_384
+"""Attributes of which one object serves all players. Games have few: regions and platforms."""
+
+
+def shared_attributes(attributes: Attributes) -> Attributes:
+    """Return one object for all attributes of text that are equal, others as they are.
+
+    So they are stored once, and most are compared by identity. They must not be changed.
+    """
+    if any(type(value) is not str for value in attributes.values()):
+        return attributes  # True equals 1.
+    return _share(tuple(attributes.items()))
+
+
+@lru_cache(maxsize=SHARED_ATTRIBUTES_MAX)
+def _share(items: tuple[tuple[str, str | int | bool], ...]) -> Attributes:
+    return dict(items)
 
 
 class Profile(NamedTuple):
@@ -88,7 +108,8 @@ class ProfileChange(NamedTuple):
         if self.names:
             name = self.name
         if self.attributes is not None:
-            attributes = {**attributes, **self.attributes} if self.merges else self.attributes
+            merged = {**attributes, **self.attributes} if self.merges else self.attributes
+            attributes = shared_attributes(merged)
         if self.friends is not None:
             friends = self.friends
         return Profile(name, attributes, friends)

@@ -44,7 +44,7 @@ from rankd.model.board import (
     Scores,
     shown_name,
 )
-from rankd.model.facts import Attributes, ScoreSubmitted
+from rankd.model.facts import Attributes, ScoreSubmitted, shared_attributes
 from rankd.model.graphemes import is_visible
 from rankd.model.runs import read_run_token
 from rankd.model.window import Instant
@@ -408,18 +408,28 @@ def _plain_attributes(attributes: object) -> Attributes | None:
     """Return attributes of text, sorted by name; None if they have to be looked at with care."""
     if type(attributes) is not dict or not 0 < len(attributes) <= ATTRIBUTES_MAX:
         return None
-    for name, value in attributes.items():
-        if type(name) is not str or type(value) is not str or not _is_attribute(name, value):
-            return None
-    return dict(sorted(attributes.items()))
+    try:
+        return _read_plain_attributes(tuple(attributes.items()))
+    except (TypeError, ValueError):  # A value that cannot be hashed is no text, either.
+        return None
 
 
 @lru_cache(maxsize=4096)
-def _is_attribute(name: str, value: str) -> bool:
-    """Whether a name and a text make an attribute. Most submissions tell the same few."""
+def _read_plain_attributes(items: tuple[tuple[object, object], ...]) -> Attributes:
+    """Return the same of names and values, or raise ValueError. Most submissions tell the same few.
+
+    Those that are none are not cached: they may be of any length.
+    """
+    found: dict[str, str | int | bool] = {}
     errors: Errors = []
-    _check_attribute(name, value, "", errors)
-    return not errors
+    for name, value in items:
+        if type(name) is not str or type(value) is not str:
+            raise ValueError("attributes of text are plain, no others")
+        _check_attribute(name, value, "", errors)
+        found[name] = value
+    if errors:
+        raise ValueError("these are no attributes")
+    return shared_attributes(dict(sorted(found.items())))
 
 
 def _are_plain_ids(players: Sequence[str]) -> bool:

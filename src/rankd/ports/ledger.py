@@ -1,10 +1,10 @@
 """The ports of the record of facts: ledgers, copies of them, and the spool of one node."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import ClassVar, NamedTuple, Protocol, overload, runtime_checkable
 
 from rankd.errors import LedgerUnavailable, RankdError
-from rankd.model.facts import Fact, Position, Recorded
+from rankd.model.facts import Attributes, Fact, Position, Recorded
 from rankd.model.window import Instant
 from rankd.ports.operations import Progress
 
@@ -170,6 +170,21 @@ class Ledger(LedgerReader, Protocol):
 
     async def close(self) -> None:
         """Release all resources. Safe to repeat."""
+
+
+Knows = Callable[[str, Attributes], bool]
+"""Whether a submission's attributes are the known ones of its player."""
+
+KnownState = Callable[[], tuple[Position, Knows]]
+"""Returns the position of a state, and a check against its profiles."""
+
+
+@runtime_checkable
+class ProfileTable(Protocol):
+    """A ledger that stores profiles beside the facts, as of its head."""
+
+    def compare_profiles(self, known: KnownState) -> None:
+        """Look up no submission whose attributes a state at the head knows already."""
 
 
 @runtime_checkable

@@ -55,6 +55,7 @@ from rankd.model.facts import (
     WrongTime,
     decode,
     encode,
+    shared_attributes,
 )
 
 FULL = ScoreSubmitted(
@@ -625,3 +626,19 @@ def test_a_change_of_a_profile_leaves_the_rest_as_it_is(
     assert change.applied(ADA) == known
     assert change.attributes_after(ADA.attributes) == (known.attributes if known else {})
     assert Profile("Ada", {"level": 1}, ("bob",)) == ADA
+
+
+def test_equal_attributes_of_text_are_one_object() -> None:
+    one = shared_attributes({"region": "eu", "platform": "ios"})
+    assert shared_attributes({"region": "eu", "platform": "ios"}) is one
+    assert shared_attributes({"region": "us", "platform": "ios"}) != one
+    merged = ProfileChange("p", attributes={"platform": "ios"}, merges=True)
+    after = merged.applied(Profile("Ada", {"region": "eu", "platform": "web"}))
+    assert after is not None and after.attributes is one
+
+
+def test_attributes_that_are_equal_in_python_alone_are_apart() -> None:
+    for values in ([True, 1], [0, False]):
+        for value in values:
+            found = shared_attributes({"vip": value})["vip"]
+            assert (found, type(found)) == (value, type(value))

@@ -63,7 +63,7 @@ from rankd.model.facts import (
     is_submission,
 )
 from rankd.model.window import Instant
-from rankd.ports import Appended, FirstUse, Progress, StoredReceipt
+from rankd.ports import Appended, FirstUse, KnownState, Knows, Progress, StoredReceipt
 
 WAL_PAGES_MAX = 1_000
 """Pages in the WAL that trigger a checkpoint, 4 MiB: with four times as many an append waits up to
@@ -101,6 +101,7 @@ class SQLiteLedger:
         self._runs = PlayerRunBuilder(folder, partial(connect_reader, folder, vfs=vfs))
         self._players = PlayerFactsReader(folder, self._connect_reader, on_damage=self._runs.repair)
         self._recent = RecentKeys()
+        self._known_state: KnownState | None = None
         self._lock: FolderLock | None = None
         self._tail = _Tail(Position(0), Instant(0), GENESIS)
         self._wal_pages = 0
@@ -248,6 +249,9 @@ class SQLiteLedger:
                 self._lock.release()
                 self._lock = None
 
+    def compare_profiles(self, known: KnownState) -> None:
+        self._known_state = known
+
     # -------------------------------------------------------------------------- append
 
     @overload
@@ -319,7 +323,12 @@ class SQLiteLedger:
     def _numbered(
         self, database: apsw.Connection, facts: Sequence[Fact], tail: _Tail
     ) -> "_NewFacts":
-        return _number(facts, tail.head, partial(used_before, database, self._recent, tail.head))
+        used = partial(used_before, database, self._recent, tail.head)
+        knows = None
+        if self._known_state is not None:
+            at, state_knows = self._known_state()
+            knows = state_knows if at == tail.head else None
+        return _number(facts, tail.head, used, knows)
 
     def _write(self, database: apsw.Connection, batch: "_NewFacts", tail: _Tail) -> _Tail:
         for start in range(0, len(batch.fresh), BLOCK_FACTS_MAX):
@@ -573,6 +582,7 @@ def _number(
     facts: Sequence[Fact],
     head: Position,
     used_before: Callable[[Mapping[Identity, int]], Mapping[Identity, FirstUse]],
+    knows: Knows | None,
 ) -> _NewFacts:
     """Assign a position to each fact, unless its key was used before."""
     if plain(facts):
@@ -582,7 +592,7 @@ def _number(
     uses = dict(used_before(hashes)) if hashes else {}
     if not uses and len(hashes) == len(names) - names.count(None):
         placed = [name and hashes[name] for name in names] if hashes else []
-        changed = changes(facts, first=Position(head + 1))
+        changed = changes(facts, first=Position(head + 1), knows=knows)
         return _NewFacts(facts, placed, changed, _positions(head, len(facts)), {})
     return _number_with_care(facts, names, hashes, head, uses)
 

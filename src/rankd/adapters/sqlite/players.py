@@ -5,24 +5,45 @@ transaction of the facts, so it is never behind them nor ahead, and ``verify`` f
 and compares.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 import apsw
 import msgspec
 
 from rankd.adapters.player_rows import Changes, StoredPlayer, fold
 from rankd.adapters.sqlite.queries import QUERIES, fetch
-from rankd.model.facts import Fact, Position, ProfileChange
+from rankd.model.facts import Fact, Position, ProfileChange, ScoreSubmitted
+from rankd.ports import Knows
 
 _as_json = msgspec.json.Encoder(order="deterministic").encode
 
 
-def changes(facts: Sequence[Fact], *, first: Position) -> Changes:
-    """Return the changes that facts make to players, with their positions."""
+def changes(facts: Sequence[Fact], *, first: Position, knows: Knows | None = None) -> Changes:
+    """Return the changes that facts make to players, with their positions.
+
+    Submissions with attributes that a state ``knows`` are left out, unless there is another change
+    of the player: to look into the table for each costs 3 us.
+    """
+    if knows is None:
+        return _changes_of(facts, first, None)
+    touched = {
+        fact.player for fact in facts if type(fact) is ScoreSubmitted and _is_news(fact, knows)
+    }
+    others = [fact for fact in facts if type(fact) is not ScoreSubmitted]
+    touched |= {change.player for _, change in _changes_of(others, first, None)}
+    return _changes_of(facts, first, touched) if touched else ()
+
+
+def _is_news(fact: ScoreSubmitted, knows: Knows) -> bool:
+    return fact.attributes is not None and not knows(fact.player, fact.attributes)
+
+
+def _changes_of(facts: Sequence[Fact], first: Position, players: Set[str] | None) -> Changes:
     return [
         (Position(position), change)
         for position, fact in enumerate(facts, first)
-        if (change := fact.profile_change()) is not None
+        if (players is None or getattr(fact, "player", None) in players)
+        and (change := fact.profile_change()) is not None
     ]
 
 

@@ -8,10 +8,13 @@ from typing import Any
 import apsw
 import pytest
 
-from rankd.adapters.sqlite import SQLiteLedger
+from rankd.adapters.player_rows import Changes
+from rankd.adapters.sqlite import SQLiteLedger, players
 from rankd.adapters.sqlite import ledger as adapter
 from rankd.adapters.sqlite.players import changes
+from rankd.core.state import State
 from rankd.model.facts import (
+    Attributes,
     AttributesSet,
     BoardRetired,
     Fact,
@@ -20,9 +23,11 @@ from rankd.model.facts import (
     PlayerErased,
     PlayerProfiled,
     Position,
+    Recorded,
     ScoreSubmitted,
 )
 from rankd.model.window import Instant
+from rankd.ports import Knows
 
 pytestmark = pytest.mark.anyio
 NOW = Instant(1_763_000_000_000_000)
@@ -152,6 +157,75 @@ async def test_a_long_history_in_many_blocks_comes_to_the_same(
     facts = [_any_fact(random) for _ in range(600)]
     appends = [facts[start : start + 31] for start in range(0, len(facts), 31)]
     assert await told(tmp_path, *appends) == _expected(facts)
+
+
+class FollowingState:
+    """A state that notes what is appended, as the writer's does, and may be some facts behind."""
+
+    def __init__(self) -> None:
+        self.state, self.at, self.asked = State(), Position(0), 0
+
+    def known(self) -> tuple[Position, Knows]:
+        return self.at, self.knows
+
+    def knows(self, player: str, attributes: Attributes) -> bool:
+        self.asked += 1
+        return self.state.knows(player, attributes)
+
+    def note(self, facts: list[Fact]) -> None:
+        for fact in facts:
+            self.at = Position(self.at + 1)
+            self.state.note(Recorded(self.at, NOW, fact))
+            if type(fact) is ScoreSubmitted and (change := fact.profile_change()):
+                self.state.change_profile(change)
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_a_state_that_knows_profiles_leaves_the_table_as_it_is(
+    tmp_path: Path, seed: int
+) -> None:
+    random, following = Random(seed), FollowingState()
+    facts = [_any_fact(random) for _ in range(400)]
+    async with SQLiteLedger.open(tmp_path) as ledger:
+        ledger.compare_profiles(following.known)
+        behind: list[Fact] = []
+        for start in range(0, len(facts), 9):
+            some = facts[start : start + 9]
+            await ledger.append(some, now=NOW)
+            behind += some
+            if random.random() < 0.5:
+                following.note(behind)
+                behind = []
+        async for _ in ledger.verify():
+            pass
+    assert rows(tmp_path) == _expected(facts)
+    assert following.asked
+
+
+async def test_players_whose_attributes_the_state_knows_are_not_looked_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    following, looked_up = FollowingState(), list[str]()
+
+    def project(database: apsw.Connection, changes: Changes) -> None:
+        looked_up.extend(change.player for _, change in changes)
+        original(database, changes)
+
+    original = players.project
+    monkeypatch.setattr(adapter, "project", project)
+    facts: list[Fact] = [scored("p", region="eu"), scored("q", region="eu")]
+    async with SQLiteLedger.open(tmp_path) as ledger:
+        ledger.compare_profiles(following.known)
+        await ledger.append(facts, now=NOW)
+        await ledger.append(facts, now=NOW)
+        assert looked_up == ["p", "q", "p", "q"], "the state is not at the head"
+        following.note([*facts, *facts])
+        await ledger.append([*facts, scored("q", region="us"), *facts], now=NOW)
+        assert looked_up[4:] == ["q", "q", "q"]
+        assert rows(tmp_path)["q"] == (None, {"region": "eu"}, [], 9)
+        await ledger.append([scored("q", region="us")], now=NOW)
+        await ledger.append(facts, now=NOW)
+        assert rows(tmp_path)["q"] == (None, {"region": "eu"}, [], 12)
 
 
 def _any_fact(random: Random) -> Fact:
