@@ -417,6 +417,55 @@ class ChangedStanding(OptionalFields):
     previous_columns: dict[str, Score] | UnsetType = UNSET
 
 
+class ReviewReason(Struct):
+    """A rule that a submission broke: scores, submissions or seconds."""
+
+    rule: str
+    observed: Score
+    limit: Score
+
+
+class ReviewItem(OptionalFields):
+    """A submission that a rule held or flagged."""
+
+    id: str
+    board: str
+    player: str
+    score: Score | None
+    """Null where an amount to add was submitted."""
+    delta: Score | None
+    position: int
+    at: str
+    reasons: list[ReviewReason]
+    state: str
+    """``held``, ``flagged``, ``approved`` or ``rejected``."""
+    decided_by: str | None
+    """The id of the key; null if it is not decided."""
+    decided_at: int | None
+    """The position of the decision."""
+    reason: str | None
+    """That of the decision."""
+    history: str
+    """The path of the player's history."""
+    columns: dict[str, Score] | UnsetType = UNSET
+    evidence: list["HistoryItem"] | UnsetType = UNSET
+    """The player's last submissions up to this one, newest first; with a single review only."""
+    changes: list[ChangedStanding] | UnsetType = UNSET
+    """Of a decision: the first hundred entries that it changed."""
+    more: int | UnsetType = UNSET
+    """How many other entries it changed."""
+
+
+class ReviewsPage(Read, gc=False, kw_only=True):
+    """Reviews, newest first."""
+
+    reviews: list[ReviewItem]
+    open: int
+    """How many held submissions wait for a decision, on all boards."""
+    next_before: int | None
+    """Pass it as ``before`` for the next page; null at the end."""
+
+
 class CorrectionResult(Struct):
     """The effect of a retraction, of its undoing, or of a dry run of one."""
 

@@ -56,6 +56,13 @@ def _on_board(path: str, body: Any = None, scope: str = "read", *, player: bool 
     return Row(scope, path, body, on_board=True, player=player)
 
 
+DEFINITION = {
+    "writes": "client",
+    "windows": ["all", "daily", "weekly"],
+    "rules": [{"rule": "first_score", "max": 10**6, "then": "hold"}],
+}
+
+
 def _step(verb: str, window: str) -> Row:
     """Return the row of a step that closes a window; ``all`` stays open, or opens again."""
     body = {"window": window, "reason": "a test"}
@@ -63,7 +70,7 @@ def _step(verb: str, window: str) -> Row:
 
 
 ROWS: dict[str, Row] = {
-    "put_board": _on_board(_BOARD, {"writes": "client"}, "admin", player=False),
+    "put_board": _on_board(_BOARD, DEFINITION, "admin", player=False),
     "retire_board": _on_board(_BOARD, scope="admin", player=False),
     "list_boards": Row("read", "/v1/boards", player=True),
     "get_board": _on_board(_BOARD),
@@ -117,6 +124,12 @@ ROWS: dict[str, Row] = {
     "hide_player": Row("moderate", "/v1/players/p9:hide", {"reason": "a bot"}),
     "shadow_player": Row("moderate", "/v1/players/p9:shadow", {}),
     "restore_player": Row("moderate", "/v1/players/p9:restore"),
+    "list_reviews": _on_board("/v1/reviews?board=global", scope="moderate", player=False),
+    "get_review": _on_board("/v1/reviews/{review}", scope="moderate", player=False),
+    "approve_review": _on_board("/v1/reviews/{review}:approve", scope="moderate", player=False),
+    "reject_review": _on_board(
+        "/v1/reviews/{review}:reject", {"reason": "a bot"}, "moderate", player=False
+    ),
     "list_facts": Row("admin", "/v1/facts"),
     "create_key": Row("admin", "/v1/keys", {"scopes": ["read"]}, success=201),
     "list_keys": Row("admin", "/v1/keys"),
@@ -201,16 +214,15 @@ async def askers(service: Whole, admin: str) -> list[Asker]:
     ]
 
 
-NO_NAMES = dict.fromkeys(("spare", "retraction", "operation"), "x")
+NO_NAMES = dict.fromkeys(("spare", "retraction", "operation", "review"), "x")
 
 
 async def prepare(service: Whole, admin: str) -> dict[str, str]:
     """Put in order what the request before may have undone.
 
-    Return the id of a spare key, the position of a retraction, and the id of an operation.
+    Return ids: of a spare key, a retraction, an operation and a review.
     """
-    definition = {"writes": "client", "windows": ["all", "daily", "weekly"]}
-    await service.told("PUT", "/v1/boards/global", definition, key=admin)
+    await service.told("PUT", "/v1/boards/global", DEFINITION, key=admin)
     await service.told("PUT", "/v1/players/p1", {"name": "Ada"}, key=admin)
     await service.told("POST", "/v1/boards/global/scores", SCORE, key=admin)
     await service.told("POST", "/v1/boards/global/scores", {**SCORE, "player": "p2"}, key=admin)
@@ -221,7 +233,14 @@ async def prepare(service: Whole, admin: str) -> dict[str, str]:
         "POST", f"{retracting}?dry_run=true", {"player": "p1"}, key=admin, prefer="respond-async"
     )
     operation = asked.json()["operation"]
-    return {"spare": spare, "retraction": str(retracted["position"]), "operation": operation}
+    high = {"player": "p4", "score": 10**9}
+    held = await service.told("POST", "/v1/boards/global/scores", high, key=admin)
+    return {
+        "spare": spare,
+        "retraction": str(retracted["position"]),
+        "operation": operation,
+        "review": held["review"],
+    }
 
 
 async def send(

@@ -56,7 +56,7 @@ async def player_history(service: ServiceContext, request: Request) -> Response:
             board=board, player=player, after=Position(first - 1), before=end, limit=wanted
         )
         scanned += len(facts)
-        items = (_history_item(service, page, recorded) for recorded in facts)
+        items = (history_item(service, page, recorded) for recorded in facts)
         found += [item for item in items if item is not None]
         end = facts[-1].position if len(facts) == wanted else first
     body = schemas.History(
@@ -114,7 +114,7 @@ def _terms(page: BoardState | None, position: Position, fact: ScoreSubmitted) ->
     return None if page is None or since < page.since else page.board_at(since)
 
 
-def _history_item(
+def history_item(
     service: ServiceContext, page: BoardState, recorded: Recorded
 ) -> schemas.HistoryItem | None:
     """Return a submission at its right time; None if it does not belong to the board of today."""

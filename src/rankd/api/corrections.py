@@ -152,13 +152,14 @@ def _effect(service: ServiceContext, effect: CorrectionEffect) -> Response:
         effect.dry_run,
         effect.submissions,
         effect.players,
-        [_change(service, change) for change in effect.changes],
+        [shown_change(service, change) for change in effect.changes],
         effect.more,
     )
     return Response(schemas.encode(body))
 
 
-def _change(service: ServiceContext, change: ScoreChange) -> schemas.ChangedStanding:
+def shown_change(service: ServiceContext, change: ScoreChange) -> schemas.ChangedStanding:
+    """Return a changed entry for the wire."""
     page = service.rankd.state.boards.get(change.board)
     after, before = change.scores, change.previous_scores
     shown = schemas.ChangedStanding(

@@ -637,6 +637,7 @@ NEW_RUN = fields(
     ("player",),
     examples=[{"player": "p42"}],
 )
+REVIEW_DECISION = fields("The reason of a decision.", {"reason": _REASON})
 
 BY_OPERATION: dict[str, Schema] = {
     "put_board": ref("BoardDefinition"),
@@ -661,6 +662,8 @@ BY_OPERATION: dict[str, Schema] = {
     "reset_window": ref("WindowRequest"),
     "freeze_window": ref("WindowRequest"),
     "settle_window": ref("WindowRequest"),
+    "approve_review": ref("ReviewDecision"),
+    "reject_review": ref("ReviewDecision"),
     "classic_score": ref("ClassicScore"),
     "classic_increment": ref("ClassicScore"),
     "classic_user_score": ref("ClassicScore"),
@@ -670,7 +673,11 @@ BY_OPERATION: dict[str, Schema] = {
 """The body of each route that reads one."""
 
 OPTIONAL_BODIES = frozenset(
-    ("put_board", "ban_player", "hide_player", "shadow_player", "restore_player")
+    (
+        "put_board",
+        *("ban_player", "hide_player", "shadow_player", "restore_player"),
+        *("approve_review", "reject_review"),
+    )
 )
 """Operations that also take no body."""
 
@@ -691,5 +698,6 @@ COMPONENTS: dict[str, Schema] = {
     "StandingPatch": METADATA,
     "PlayerStateRequest": PLAYER_STATE,
     "WindowRequest": WINDOW_REQUEST,
+    "ReviewDecision": REVIEW_DECISION,
     "ClassicScore": CLASSIC_SCORE,
 }

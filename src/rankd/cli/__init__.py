@@ -16,6 +16,7 @@ from rankd.cli.keys import keys
 from rankd.cli.maintenance import backup, rebuild, restore, verify
 from rankd.cli.output import FailingGroup
 from rankd.cli.player import history, player
+from rankd.cli.review import review
 from rankd.cli.scores import import_, submit
 from rankd.cli.serve import demo, serve
 from rankd.cli.standings import around, standing, top, watch
@@ -28,7 +29,7 @@ _SECTIONS = {
     "Service": (serve, demo, status, doctor, bench, clock),
     "Boards and scores": (board, window, submit, top, standing, around, watch),
     "Players": (player, history),
-    "Corrections": (adjust, retract),
+    "Corrections": (adjust, retract, review),
     "In and out": (import_, export),
     "Care of a data folder": (verify, rebuild, backup, restore),
     "Access": (keys,),

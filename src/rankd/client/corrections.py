@@ -1,4 +1,4 @@
-"""The requests of corrections: adjustments, retractions, metadata, and states of players.
+"""The requests of corrections: adjustments, retractions, metadata, states of players, reviews.
 
 A retraction may take long. It is sent with ``Prefer: respond-async``, so that no connection is
 silent for long, and asked for again until it is done: a ``LongCall``.
@@ -56,6 +56,8 @@ _read_effect = reader_of(CorrectionResult)
 _read_receipt = reader_of(schemas.Receipt)
 _read_metadata = reader_of(schemas.MetadataBody)
 _read_state = reader_of(schemas.PlayerStateBody)
+_read_review = reader_of(schemas.ReviewItem)
+_read_reviews = reader_of(schemas.ReviewsPage)
 
 
 def _long(
@@ -256,3 +258,39 @@ def _state(
         read=_read_state,
         names={"player": player},
     )
+
+
+# ----------------------------------------------------------------------------- reviews
+
+
+def reviews(
+    *,
+    board: str | None = None,
+    state: str | None = None,
+    limit: int | None = None,
+    before: int | None = None,
+) -> Call[schemas.ReviewsPage]:
+    """Return held and flagged submissions, newest first."""
+    path = path_of("/v1/reviews", board=board, state=state, limit=limit, before=before)
+    return Call(method="GET", path=path, read=_read_reviews, names={"board": board})
+
+
+def review(id: str) -> Call[schemas.ReviewItem]:
+    """Return one review, with the player's last submissions up to it."""
+    path = path_of("/v1/reviews/{}", id)
+    return Call(method="GET", path=path, read=_read_review, names={"id": id})
+
+
+def approve_review(id: str, *, reason: str | None = None) -> Call[schemas.ReviewItem]:
+    """Have a held submission count, at its original position."""
+    return _decided("approve", id, reason)
+
+
+def reject_review(id: str, *, reason: str | None = None) -> Call[schemas.ReviewItem]:
+    """Have a held submission never count, or retract a flagged one."""
+    return _decided("reject", id, reason)
+
+
+def _decided(verb: str, id: str, reason: str | None) -> Call[schemas.ReviewItem]:
+    path, body = f"{path_of('/v1/reviews/{}', id)}:{verb}", body_of(reason=reason)
+    return Call(method="POST", path=path, body=body, read=_read_review, names={"id": id})

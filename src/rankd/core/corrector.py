@@ -25,6 +25,7 @@ from rankd.core.player_history import (
 )
 from rankd.core.reader import RankingView, Reader
 from rankd.core.refold import BoardPlayer, recorded_window, selected_players
+from rankd.core.reviews import Review, find_review
 from rankd.core.state import BoardState, State, Terms, retraction_of_flagged
 from rankd.core.writer import DefinitionChanged, Writer, WriteResult
 from rankd.errors import (
@@ -35,7 +36,6 @@ from rankd.errors import (
     NotRanked,
     Unavailable,
     UnknownRetraction,
-    UnknownReview,
     UnknownSubmission,
 )
 from rankd.model.correction import (
@@ -65,9 +65,6 @@ from rankd.ports import Ledger, Placed, Ranking
 
 TRIES_MAX = 100
 """How often a correction is tried while other nodes append all the time."""
-
-POSITION_DIGITS_MAX = 18
-"""Of a review's id, which is the position of its submission."""
 
 DRAFT_BEHIND_MAX, DRAFT_PASSES_MAX = 1_000, 50
 """How near drafts come to the head before the writer waits for them, and how often they try."""
@@ -315,9 +312,8 @@ class Corrector:
         reason: str | None = None,
     ) -> CorrectionEffect:
         """Approve or reject a held submission; return the effect. Raises UnknownReview."""
-        if not (id.isascii() and id.isdigit() and len(id) <= POSITION_DIGITS_MAX):
-            raise UnknownReview(id)
-        compute = partial(self._decision, Position(int(id)), approved, actor, read_reason(reason))
+        review = await find_review(self._state, self._ledger, id)
+        compute = partial(self._decision, review, approved, actor, read_reason(reason))
         return await self._own(self._correct(compute, dry_run=False))
 
     async def set_player_state(
@@ -485,10 +481,10 @@ class Corrector:
         return _Computed(fact, count, players, changed)
 
     async def _decision(
-        self, submission: Position, approved: bool, actor: str | None, reason: str | None
+        self, review: Review, approved: bool, actor: str | None, reason: str | None
     ) -> _Computed:
         """Compute a decision on a review; only the first is recorded."""
-        board, player = await self._submitted(submission)
+        submission, board, player = review.position, review.board, review.player
         reviews = self._state.reviews
         if not reviews.is_open(submission):
             return _Computed(None, 0, 0, [])
@@ -500,17 +496,6 @@ class Corrector:
             changed += [] if history is None else history.changes()
         fact = msgspec.structs.replace(fact, editions=_editions(changed))
         return _Computed(fact, 1, 1, changed)
-
-    async def _submitted(self, submission: Position) -> BoardPlayer:
-        """Return the board and player of a review. Raises UnknownReview."""
-        reviews = self._state.reviews
-        if (review := reviews.listed.get(submission)) is not None:
-            return review.board, review.player
-        if submission not in reviews.held:
-            raise UnknownReview(str(submission))
-        (recorded,) = await self._ledger.read(after=Position(submission - 1), limit=1)
-        assert is_submission(recorded.fact)
-        return recorded.fact.board, recorded.fact.player
 
     def _deciding(self, fact: ReviewDecided) -> Alter:
         """Return how a decision alters the corrections of its player."""

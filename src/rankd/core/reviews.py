@@ -10,19 +10,22 @@ from. The reviews, with the reasons for people, are bounded.
 
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
 from rankd.core.corrections import PositionLog
+from rankd.errors import UnknownReview
 from rankd.model.board import Board, Direction
 from rankd.model.facts import Position, Recorded, ReviewDecided, ScoreSubmitted
 from rankd.model.redefinition import scale
 from rankd.model.rules import Reason, RuleName
 from rankd.model.runs import elapsed_of_run
+from rankd.model.standing import shown_score
 from rankd.model.submission import IN_REVIEW, RULE_BROKEN, Held, Rejected
 from rankd.model.window import Instant
-from rankd.ports import HELD, REFUSED
+from rankd.ports import HELD, REFUSED, LedgerReader
 from rankd.rules import CONSEQUENCES, RuleState
 
 REVIEWS_MAX = 10_000
@@ -60,6 +63,11 @@ class Review(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def id(self) -> str:
         """The position of its submission, in digits."""
         return str(self.position)
+
+    @property
+    def score(self) -> int | Decimal | None:
+        """The first column submitted, as people see it; None for an amount to add."""
+        return None if self.scores is None else shown_score(self.scores[0], self.decimals)
 
 
 class Decision(NamedTuple):
@@ -172,6 +180,18 @@ class Reviews:
         decided = {at: self.decisions.get(at) for at in held}
         return {at: one.at if one and one.approved else None for at, one in decided.items()}
 
+    def select(
+        self, board: str | None, state: str | None, before: int | None = None
+    ) -> list[Review]:
+        """Return the reviews listed of a board, in a state, older than one; newest first."""
+        return [
+            one
+            for one in sorted(self.listed.values(), key=lambda one: -one.position)
+            if board in (None, one.board)
+            and state in (None, one.state)
+            and (before is None or one.position < before)
+        ]
+
     # ---------------------------------------------------------------------- changes
 
     def declare(self, board: Board, before: Board | None, undo: Undo | None) -> None:
@@ -274,6 +294,58 @@ def _reasons(rules: RuleState, row: int) -> tuple[Reason, ...]:
     return tuple(
         Reason(str(rules.rules[place].rule), observed, limit)
         for place, observed, limit in rules.reasons(row)
+    )
+
+
+POSITION_DIGITS_MAX = 18
+"""Of a review's id, which is the position of its submission."""
+
+
+class DefinedBoard(Protocol):
+    """A board with its definitions."""
+
+    def board_at(self, position: Position) -> Board:
+        """Return the definition that was in force at a position."""
+
+
+class ReviewedBoards(Protocol):
+    """A state of boards and reviews."""
+
+    @property
+    def boards(self) -> Mapping[str, DefinedBoard]:
+        """The boards by name."""
+
+    @property
+    def reviews(self) -> Reviews:
+        """Their reviews."""
+
+
+async def find_review(state: ReviewedBoards, ledger: LedgerReader, id: str) -> Review:
+    """Return a review, if need be from the ledger. Raises UnknownReview."""
+    if not (id.isascii() and id.isdigit() and len(id) <= POSITION_DIGITS_MAX):
+        raise UnknownReview(id)
+    position, reviews = Position(int(id)), state.reviews
+    if (known := reviews.listed.get(position)) is not None:
+        return known
+    if position not in reviews.held:
+        raise UnknownReview(id)
+    (recorded,) = await ledger.read(after=Position(position - 1), limit=1)
+    fact, decision = recorded.fact, reviews.decisions.get(position)
+    assert isinstance(fact, ScoreSubmitted)
+    page = state.boards.get(fact.board)
+    decided: ReviewState = "held"
+    if decision is not None:
+        decided = "approved" if decision.approved else "rejected"
+    return Review(
+        fact.board,
+        fact.player,
+        position,
+        recorded.at,
+        decided,
+        scores=fact.scores,
+        delta=fact.delta,
+        decimals=0 if page is None else page.board_at(position).decimals,
+        decided_at=None if decision is None else decision.at,
     )
 
 

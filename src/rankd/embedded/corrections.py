@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from rankd.core.corrections import PlayerState
 from rankd.core.corrector import CorrectionEffect
+from rankd.core.reviews import Review, ReviewState
 from rankd.embedded.handles import BoardHandle, RanksHandle, receipt_of
 from rankd.model.facts import PlayerStanding, Position
 from rankd.model.receipt import Receipt
@@ -206,6 +207,25 @@ class RanksCorrector(RanksHandle):
     async def player_states(self, player: str) -> Sequence[PlayerState]:
         """Return the states of a player, the newest last; none for an active player."""
         return self._opened.rankd.state.player_states.get(player, ())
+
+    async def reviews(
+        self, board: str | None = None, *, state: ReviewState | None = None
+    ) -> list[Review]:
+        """Return the submissions that rules held or flagged, newest first."""
+        found = self._opened.rankd.state
+        if board is not None:
+            found.page(board)
+        return found.reviews.select(board, state)
+
+    async def approve_review(self, id: str, *, reason: str | None = None) -> CorrectionEffect:
+        """Have a held submission count, at its original position. Raises UnknownReview."""
+        corrections = self._opened.rankd.corrections
+        return await corrections.decide_review(id, approved=True, reason=reason)
+
+    async def reject_review(self, id: str, *, reason: str | None = None) -> CorrectionEffect:
+        """Have a held submission never count, or retract a flagged one. Raises UnknownReview."""
+        corrections = self._opened.rankd.corrections
+        return await corrections.decide_review(id, approved=False, reason=reason)
 
     async def _set_state(
         self,
@@ -436,3 +456,17 @@ class BlockingRanksCorrector:
     def player_states(self, player: str) -> Sequence[PlayerState]:
         """Return the states of a player, the newest last; none for an active player."""
         return self._caller.write(self._corrector.player_states(player))
+
+    def reviews(
+        self, board: str | None = None, *, state: ReviewState | None = None
+    ) -> list[Review]:
+        """Return the submissions that rules held or flagged, newest first."""
+        return self._caller.write(self._corrector.reviews(board, state=state))
+
+    def approve_review(self, id: str, *, reason: str | None = None) -> CorrectionEffect:
+        """Have a held submission count, at its original position. Raises UnknownReview."""
+        return self._caller.write(self._corrector.approve_review(id, reason=reason))
+
+    def reject_review(self, id: str, *, reason: str | None = None) -> CorrectionEffect:
+        """Have a held submission never count, or retract a flagged one. Raises UnknownReview."""
+        return self._caller.write(self._corrector.reject_review(id, reason=reason))
