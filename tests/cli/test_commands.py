@@ -9,6 +9,7 @@ import pytest
 from tests.cli.running import Ran, Served, process, run
 
 from rankd.client import Client
+from rankd.signatures import new_private_key, public_key_of
 
 Run = Callable[..., Ran]
 
@@ -50,6 +51,52 @@ def test_a_board_is_defined_shown_changed_and_retired(ask: Run, tmp_path: Path) 
 
     assert ask("board", "retire", "cup", "--yes").code == 0
     assert "cup" not in ask("board", "list").out
+
+
+@pytest.mark.parametrize("algorithm", ["hmac", "ed25519"])
+def test_a_signed_score_is_sent_from_the_command_line(
+    ask: Run, tmp_path: Path, algorithm: str
+) -> None:
+    assert ask("board", "apply", "cup").code == 0
+    made = ask("keys", "create", "--signing", algorithm, "--board", "cup")
+    assert made.code == 0 and "not shown again" in made.err
+    (tmp_path / "sign.key").write_text(made.out)
+    submitted = [
+        ask("submit", "cup", "ada", "5", "--sign-key", key, "--key", "k")
+        for key in (f"@{tmp_path / 'sign.key'}", made.out.strip())
+    ]
+    assert [done.code for done in submitted] == [0, 0], submitted
+    assert "seen before" in submitted[1].out
+    id = made.out.partition(":")[0]
+    assert f"signs: {algorithm}" in ask("keys", "list").out
+    ask("keys", "revoke", id)
+    refused = ask("submit", "cup", "ada", "6", "--sign-key", made.out.strip())
+    assert refused.code == 1 and "signature is not valid" in refused.err
+    wrong = ask("submit", "cup", "ada", "6", "--sign-key", "nonsense")
+    assert wrong.code == 2 and "nonsense" not in wrong.err
+    missing = ask("submit", "cup", "ada", "6", "--sign-key", "@nowhere")
+    assert missing.code == 2 and "cannot be read" in missing.err
+
+
+def test_a_signing_key_of_ones_own_is_made_with_its_public_half(ask: Run) -> None:
+    public = public_key_of(new_private_key())
+    made = ask("keys", "create", "--signing", "ed25519", "--public-key", public)
+    assert (made.code, made.out) == (0, "") and "private key of yours" in made.err
+    for wrong in (
+        ("--signing", "hmac", "--public-key", public),
+        ("--scope", "read", "--signing", "hmac"),
+        (),
+    ):
+        assert ask("keys", "create", *wrong).code == 2
+
+
+def test_a_run_is_used_once_from_the_command_line(ask: Run, service: Served) -> None:
+    assert ask("board", "apply", "cup").code == 0
+    with Client(service.url) as client:
+        run = client.start_run("cup", "ada").run
+    assert ask("submit", "cup", "ada", "5", "--run", run).code == 0
+    again = ask("submit", "cup", "ada", "5", "--run", run)
+    assert again.code == 1 and "used before" in again.err
 
 
 def test_where_there_is_no_board_the_way_to_one_is_shown() -> None:

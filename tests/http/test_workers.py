@@ -20,6 +20,8 @@ from tests.http.api_facade import PATIENCE_SECONDS, Answer, asked, connections, 
 from tests.http.clocked import FileClock, Served, serving
 from tests.property.embedded_model import DAY, instant
 
+from rankd.signatures import SigningKey
+
 pytestmark = pytest.mark.timeout(240)
 
 START = instant(2026, 11, 14, 12)
@@ -117,6 +119,39 @@ def test_every_process_agrees_and_counts_each_key_once(served: Served) -> None:
             assert one["as_of"] == position
         standings = told(first, "GET", paths[0] % position)["standings"]
         assert sorted(row["score"] for row in standings) == [6, 7, 7]
+
+
+def test_runs_and_signatures_are_one_for_all_processes(served: Served) -> None:
+    with connected(served.port) as by_pid:
+        first, second = by_pid.values()
+        for number in range(10):
+            started = told(
+                (first, second)[number % 2], "POST", "/v1/boards/b/runs", {"player": "p"}
+            )
+            answers: list[Answer] = []
+
+            def use(way: Connection, run: str = started["run"], to: Any = answers) -> None:
+                to.append(submit(way, "p", 1, run=run))
+
+            together([partial(use, way) for way in (first, second)])
+            assert sorted(answer.status for answer in answers) == [200, 409], answers
+        made = told(first, "POST", "/v1/keys", {"signing": "hmac"})
+        key = SigningKey(made["id"], made["key"])
+        body = b'{"player": "q", "score": 1}'
+        header = key.header("POST", "/v1/boards/b/scores", body, time=START // 1_000_000)
+        sent = {"rankd-signature": header, "content-type": "application/json"}
+
+        def signed(way: Connection) -> int:
+            way.request("POST", "/v1/boards/b/scores", body, sent)
+            answer = way.getresponse()
+            answer.read()
+            return answer.status
+
+        assert [signed(way) for way in (first, second, first)] == [200, 200, 200]
+        told(second, "DELETE", f"/v1/keys/{made['id']}")
+        assert [signed(way) for way in (first, second)] == [401, 401]
+        standings = told(first, "GET", "/v1/boards/b/standings")["standings"]
+        assert [(row["player"], row["score"]) for row in standings] == [("p", 10), ("q", 1)]
 
 
 def test_a_position_that_nobody_has_reached_is_answered_503_by_all(served: Served) -> None:
