@@ -1,6 +1,6 @@
 """Build an engine from settings. The only module that knows both the core and the adapters."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -37,7 +37,16 @@ from rankd.core.transfer import Transfer, insist_on_copied
 from rankd.errors import InvalidSetting, LedgerInUse
 from rankd.model.facts import Position
 from rankd.model.window import Instant
-from rankd.ports import Clock, CopyTarget, Finding, Ledger, LedgerReader, Progress, SharedIndex
+from rankd.ports import (
+    Clock,
+    CopyTarget,
+    Finding,
+    Ledger,
+    LedgerReader,
+    Progress,
+    SharedIndex,
+    Verifier,
+)
 from rankd.settings import Settings
 
 if TYPE_CHECKING:
@@ -213,6 +222,7 @@ async def engine(
     reading: AbstractContextManager[Any],
     tell: Callable[[Progress], None],
     manages: bool = True,
+    verifiers: Mapping[str, Verifier] | None = None,
 ) -> AsyncIterator[RunningEngine]:
     """Build the engine of one process over its ledger and its index."""
     supervisor = Supervisor()
@@ -252,6 +262,7 @@ async def engine(
                 listing=listing,
                 manages=manages,
                 supervisor=supervisor,
+                verifiers=verifiers,
                 lasting_seconds=place.clock_step_seconds,
                 segment_values_max=place.segment_values_max,
                 silence_seconds=place.disk_silence_seconds,

@@ -23,6 +23,7 @@ from rankd.model.board import (
     SEGMENT_NAME_LENGTH_MAX,
     SEGMENTS_MAX,
     TITLE_LENGTH_MAX,
+    VERIFIER_NAME_LENGTH_MAX,
     WINDOWS_MAX,
     Direction,
     ScoreRule,
@@ -365,6 +366,15 @@ BOARD_DEFINITION = fields(
                 },
                 "additionalProperties": False,
                 "description": "How long a run lasts, and whether every score needs one.",
+            }
+        ),
+        "verifier": maybe(
+            {
+                "type": "object",
+                "properties": {"name": name(VERIFIER_NAME_LENGTH_MAX)},
+                "required": ["name"],
+                "additionalProperties": False,
+                "description": "Holds every score until its verifier, or a moderator, has decided.",
             }
         ),
         "prize": maybe({"type": "boolean", "default": False}),

@@ -5,7 +5,7 @@ The only module of the core beside ``core.cluster`` that knows of nodes which sh
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any, cast
 
@@ -42,6 +42,7 @@ from rankd.ports import (
     ReopenableLedger,
     SharedLedger,
     Spool,
+    Verifier,
 )
 
 _log = logging.getLogger(__name__)
@@ -61,6 +62,7 @@ async def running(  # noqa: PLR0913 - what it is put together from
     listing: TopListSettings | None = None,
     manages: bool = True,
     supervisor: Supervisor | None = None,
+    verifiers: Mapping[str, Verifier] | None = None,
     lasting_seconds: float = LASTING_SECONDS,
     segment_values_max: int = SEGMENT_VALUES_MAX,
     silence_seconds: float | None = None,
@@ -114,6 +116,9 @@ async def running(  # noqa: PLR0913 - what it is put together from
         loops["reopener"] = LedgerReopener(writer, ledger).run
         if ledger.failure is not None:
             writer.pause(ledger.failure)
+    rankd.verification.verifiers = verifiers or {}
+    if verifiers:
+        loops["verifiers"] = rankd.verification.run
     if manages:
         loops["sealer"] = rankd.sealer.run
     if shared is not None and joined is not None:

@@ -39,6 +39,7 @@ from rankd.core.runs import Runs
 from rankd.core.state import BoardState
 from rankd.core.steady_clock import ClockOffset
 from rankd.core.time_correction import Corrected, TimeCorrector
+from rankd.core.verifiers import VerifierLoop
 from rankd.core.window_control import WindowControl, WindowRequest, WindowResult
 from rankd.core.window_schedule import windows_at
 from rankd.core.writer import DefinitionChanged, HandedIn, Writer, WriteResult
@@ -169,6 +170,9 @@ class Engine(ReadEngine):
             ledger, writer, self.reader, page=self._page, own=self._own, alone=self._defining
         )
         self.runs = Runs(ledger, writer, self._page)
+        self.verification = VerifierLoop(
+            ledger, lambda: self.state, writer.now, self.corrections.decide_review
+        )
         self._windows = WindowControl(
             ledger, writer, self.reader, page=self._page, alone=self._defining
         )
@@ -484,10 +488,13 @@ class Engine(ReadEngine):
             )
             self._refuse_banned(facts)
             checked = await self.runs.checked(facts, board)
+            self.verification.check_room((board,))
             try:
-                return await self._writer.put(checked, boards=(board,))
+                results = await self._writer.put(checked, boards=(board,))
             except DefinitionChanged:
                 continue
+            self.verification.notice(results)
+            return results
 
     async def _page(self, name: str) -> BoardState:
         """Return a board's page, also if another node has defined it a moment ago."""
@@ -567,14 +574,17 @@ class Engine(ReadEngine):
             if lost is not None and not facts:
                 raise lost
             boards = [self.state.page(name).board for name in {fact.board for fact in facts}]
+            self.verification.check_room(boards)
             try:
-                answers = iter(await self._writer.put(facts, boards=boards) if facts else [])
+                results = await self._writer.put(facts, boards=boards) if facts else []
             except DefinitionChanged:
                 continue
             except TooManySegmentValues as exc:
                 sent = [place for place, one in enumerate(checked) if isinstance(one, Fact)]
                 refused |= {sent[place]: exc for place in exc.places}
                 continue
+            self.verification.notice(results)
+            answers = iter(results)
             return [next(answers) if isinstance(one, Fact) else one for one in checked]
 
     async def _check(

@@ -771,7 +771,7 @@ IN_MOVES_AT_LEAST = 2
 
 def judged_in_place(page: BoardState) -> bool:
     """Whether plain submissions to a board can be judged by the index, as columns."""
-    return bool(page.windows)
+    return bool(page.windows) and page.board.verifier is None
 
 
 def _cost_in_place(page: BoardState) -> int:

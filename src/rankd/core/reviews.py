@@ -23,7 +23,7 @@ from rankd.model.redefinition import scale
 from rankd.model.rules import Reason, RuleName
 from rankd.model.runs import elapsed_of_run
 from rankd.model.standing import shown_score
-from rankd.model.submission import IN_REVIEW, RULE_BROKEN, Held, Rejected
+from rankd.model.submission import IN_REVIEW, IN_VERIFICATION, RULE_BROKEN, VERIFIER, Held, Rejected
 from rankd.model.window import Instant
 from rankd.ports import HELD, REFUSED, LedgerReader
 from rankd.rules import CONSEQUENCES, RuleState
@@ -229,6 +229,13 @@ class Reviews:
                 reasons[row] = broken
         barred = bytes(_BARRED.get(verdict, 0) for verdict in verdicts)
         return BarredRows(barred, reasons) if reasons else None
+
+    def hold(self, board: Board, recorded: Recorded, undo: Undo | None) -> Barred:
+        """Hold a submission for the verifier of its board."""
+        flagged = self.listed.get(recorded.position)
+        reasons = (*(() if flagged is None else flagged.reasons), Reason(VERIFIER, 0, 0))
+        self._list(board, recorded, True, reasons, undo)
+        return Barred(IN_VERIFICATION, reasons)
 
     def _list(
         self,

@@ -948,12 +948,20 @@ class State:
             if unusable is not None:
                 self._refuse(recorded.position)
                 return Barred(unusable)
-        if fact.board not in self.reviews.rules or fact.overrides or not page.windows:
+        if fact.overrides or not page.windows:
             return None
-        columns = columns_of(fact)
-        return (
-            None if columns is None else barred_by(self.judge_by_rules(page, columns, [recorded]))
-        )
+        barred = self._barred_by_rules(page, fact, recorded)
+        if barred is None and page.board.verifier is not None:
+            return self.reviews.hold(page.board, recorded, self.journal)
+        return barred
+
+    def _barred_by_rules(
+        self, page: BoardState, fact: ScoreSubmitted, recorded: Recorded
+    ) -> Barred | None:
+        columns = columns_of(fact) if fact.board in self.reviews.rules else None
+        if columns is None:
+            return None
+        return barred_by(self.judge_by_rules(page, columns, [recorded]))
 
     def judge_by_rules(
         self, page: BoardState, columns: JudgedColumns, facts: Sequence[Recorded]

@@ -13,7 +13,7 @@ import asyncio
 import threading
 import time
 import warnings
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import Future
 from contextlib import (
     AbstractAsyncContextManager,
@@ -25,6 +25,7 @@ from contextlib import (
 from typing import Any, overload
 
 from rankd.bootstrap import EngineConfig, Folder, RunningEngine, engine, restoration
+from rankd.core.verifiers import CallableVerifier, VerifierFunction
 from rankd.embedded.async_api import RemoteBoard, RemoteRanks
 from rankd.embedded.boards import AsyncBoard, AsyncRanks, Board, EngineThread, Ranks
 from rankd.embedded.handles import AsyncOpening, CallSite, OpenEngine, ServedEngine, serve
@@ -63,17 +64,26 @@ _COUNTER = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 @overload
 def aopen(
-    folder: Folder | None = None, *, clock: Clock | None = None, progress: Show = None
+    folder: Folder | None = None,
+    *,
+    clock: Clock | None = None,
+    progress: Show = None,
+    verifiers: Mapping[str, VerifierFunction] | None = None,
 ) -> AsyncOpening[AsyncRanks]: ...
 @overload
 def aopen(
-    folder: EngineConfig, *, clock: Clock | None = None, progress: Show = None
+    folder: EngineConfig,
+    *,
+    clock: Clock | None = None,
+    progress: Show = None,
+    verifiers: Mapping[str, VerifierFunction] | None = None,
 ) -> AsyncOpening[AsyncRanks | RemoteRanks]: ...
 def aopen(
     folder: Folder | EngineConfig | None = None,
     *,
     clock: Clock | None = None,
     progress: Show = None,
+    verifiers: Mapping[str, VerifierFunction] | None = None,
 ) -> AsyncOpening[AsyncRanks | RemoteRanks]:
     """Open the engine in a folder; without one, in memory, where nothing outlives the process.
 
@@ -82,13 +92,14 @@ def aopen(
     Writes are awaited. Reads are plain calls, unless the index is across a network: then they have
     the same signatures and are awaited, too.
 
-    ``progress`` is called with the progress of opening; True draws a bar.
+    ``progress`` is called with the progress of opening; True draws a bar. ``verifiers`` are
+    functions that decide about submissions, by the names that boards have for them.
     """
     _warn_if_in_memory(folder)
     origin = CallSite.of_caller()
 
     async def opening() -> AsyncRanks | RemoteRanks:
-        running = await _served_in_task(_engine(folder, clock, progress, nullcontext()))
+        running = await _served_in_task(_engine(folder, clock, progress, nullcontext(), verifiers))
         opened = OpenEngine(running, origin)
         return AsyncRanks(opened) if opened.immediate else RemoteRanks(opened)
 
@@ -116,10 +127,16 @@ async def _engine(
     clock: Clock | None,
     progress: Show,
     reading: AbstractContextManager[Any],
+    verifiers: Mapping[str, VerifierFunction] | None,
 ) -> AsyncIterator[RunningEngine]:
+    named = {name: CallableVerifier(function) for name, function in (verifiers or {}).items()}
     with showing(progress) as tell:
         async with engine(
-            EngineConfig.of(folder), clock=clock or WallClock(), reading=reading, tell=tell
+            EngineConfig.of(folder),
+            clock=clock or WallClock(),
+            reading=reading,
+            tell=tell,
+            verifiers=named,
         ) as running:
             tell(None)
             yield running
@@ -139,17 +156,19 @@ def open(
     *,
     clock: Clock | None = None,
     progress: Show = None,
+    verifiers: Mapping[str, VerifierFunction] | None = None,
 ) -> Ranks:
     """Open the engine in a folder; without one, in memory, where nothing outlives the process.
 
     Call ``close()`` in the end, or use it with ``with``.
 
-    ``progress`` is called with the progress of opening; True draws a bar.
+    ``progress`` is called with the progress of opening; True draws a bar. ``verifiers`` are
+    functions that decide about submissions, by the names that boards have for them.
     """
     _warn_if_in_memory(folder)
     origin = CallSite.of_caller()
     reading = threading.RLock()
-    thread, running = _served_in_thread(_engine(folder, clock, progress, reading))
+    thread, running = _served_in_thread(_engine(folder, clock, progress, reading, verifiers))
     return Ranks(EngineThread(OpenEngine(running, origin), thread, reading))
 
 

@@ -51,6 +51,8 @@ COLUMN_NAME_LENGTH_MAX = 32
 SEGMENT_NAME_LENGTH_MAX = 32
 """Both are repeated in every answer."""
 
+VERIFIER_NAME_LENGTH_MAX = 64
+
 COLUMNS_MAX = 4
 """Each is eight bytes in every order key of every index."""
 
@@ -200,6 +202,8 @@ class Board:
     writes: Writes
     runs: RunOptions | None
     """None for the default options."""
+    verifier: str | None
+    """The name of the verifier that decides about each submission; None for none."""
     prize: bool
     retention: Mapping[str, timedelta] = field(hash=False)
     """How long a closed window is kept, by the name of its recurrence; for ever where absent."""
@@ -262,6 +266,7 @@ class Board:
             "rules": [rule.definition(self._plain_score) for rule in self.rules],
             "writes": self.writes.value,
             "runs": None if self.runs is None else self.runs.definition(),
+            "verifier": None if self.verifier is None else {"name": self.verifier},
             "prize": self.prize,
             "retention": {name: show_duration(kept) for name, kept in self.retention.items()},
             "expires": None if self.expires is None else show_instant(self.expires),
@@ -446,6 +451,7 @@ _FIELDS = (
     "rules",
     "writes",
     "runs",
+    "verifier",
     "prize",
     "retention",
     "expires",
@@ -565,6 +571,7 @@ def _define(name: str, definition: Mapping[str, object]) -> Board:
         "rules": read_rules(read, given.get("rules"), scoring, limits.rules()),
         "writes": _read_writes(read, given.get("writes"), prize=prize),
         "runs": _read_runs(read, given.get("runs")),
+        "verifier": _read_verifier(read, given.get("verifier")),
         "retention": _read_retention(read, given.get("retention"), windows),
         "expires": _read_expiry(read, given.get("expires"), time_zone),
     }
@@ -745,6 +752,15 @@ def _read_runs(read: _DefinitionReader, given: object) -> RunOptions | None:
     if low >= high:
         read.refuse("runs.seconds_min", "must be less than seconds_max")
     return RunOptions(low, high, read.flag("runs.required", fields.get("required")))
+
+
+def _read_verifier(read: _DefinitionReader, given: object) -> str | None:
+    if given is None:
+        return None
+    fields = read.mapping("verifier", given, ("name",))
+    return read.name(
+        "verifier.name", fields.get("name"), length_max=VERIFIER_NAME_LENGTH_MAX, taken=()
+    )
 
 
 def _read_retention(

@@ -166,6 +166,9 @@ ATTEMPTS_EXHAUSTED = Rejected(
 PLAYER_BANNED = Rejected("player_banned", "the player is banned from the board")
 RULE_BROKEN = Rejected("rule_broken", "the submission breaks a rule of the board")
 IN_REVIEW = Held("rule_broken")
+VERIFIER = "verifier"
+"""Stands for a rule in the review of a submission that waits for its verifier."""
+IN_VERIFICATION = Held(VERIFIER)
 RUN_USED = Rejected(RunUsed.code, str(RunUsed()))
 RUN_EXPIRED = Rejected(RunExpired.code, str(RunExpired()))
 DELTA_UNSUPPORTED = Rejected(
@@ -298,12 +301,12 @@ def read_facts(
 
 
 def takes_plain(board: Board) -> bool:
-    """Whether a board has the commonest shape: one column of whole numbers, and no runs required.
+    """Whether a board has the commonest shape: one column of whole numbers, without runs required.
 
     Its bounds apply to each submission and not to a total.
     """
     whole = board.width == 1 and board.decimals == 0 and board.rule is not _SUM
-    return whole and not board.run_options.required
+    return whole and not board.run_options.required and board.verifier is None
 
 
 def _read_plain(

@@ -64,6 +64,7 @@ from rankd.ports.snapshots import (
     TopListAge,
     TopLists,
 )
+from rankd.ports.verifier import HeldSubmission, Verification, Verifier
 
 __all__ = [
     "APPLIES_REMEMBERED",
@@ -86,6 +87,7 @@ __all__ = [
     "EntryRange",
     "Finding",
     "FirstUse",
+    "HeldSubmission",
     "ImmediateIndex",
     "KnownState",
     "Knows",
@@ -118,4 +120,6 @@ __all__ = [
     "TopListAge",
     "TopLists",
     "Verdicts",
+    "Verification",
+    "Verifier",
 ]

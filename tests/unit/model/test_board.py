@@ -504,6 +504,7 @@ def test_a_canonical_definition_writes_every_default_out() -> None:
         "rules": [],
         "writes": "server",
         "runs": None,
+        "verifier": None,
         "prize": False,
         "retention": {},
         "expires": None,
