@@ -14,7 +14,7 @@ from rankd.adapters.sqlite.database import FILE
 from rankd.adapters.sqlite.ledger import WAL_PAGES_MAX
 from rankd.adapters.sqlite.read_only import ReadOnlyLedger
 from rankd.errors import NoLedger
-from rankd.model.facts import Fact, Position, Recorded, ScoreSubmitted
+from rankd.model.facts import Fact, Position, Recorded, RedactedPart, ScoreSubmitted
 from rankd.model.window import Instant
 from rankd.ports import Appended, FirstUse, Ledger, LedgerReader, Progress, StoredReceipt
 from rankd.testing.contracts import LedgerContract
@@ -39,6 +39,11 @@ class WrittenHereReadThere:
     async def open(cls, folder: Path) -> AsyncIterator["WrittenHereReadThere"]:
         async with SQLiteLedger.open(folder) as writer, ReadOnlyLedger.open(folder) as follower:
             yield cls(writer, follower)
+
+    async def redacted_parts(
+        self, positions: Sequence[Position], *, player: str, through: Position
+    ) -> tuple[RedactedPart, ...]:
+        return await self.writer.redacted_parts(positions, player=player, through=through)
 
     @overload
     async def append(

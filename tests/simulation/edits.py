@@ -28,6 +28,7 @@ from rankd.adapters.sqlite.database import FILE
 from rankd.errors import RankdError
 from rankd.model.facts import (
     Fact,
+    FactsRedacted,
     PlayerErased,
     PlayerProfiled,
     Position,
@@ -38,7 +39,7 @@ from rankd.model.window import Instant
 from rankd.ports import StoredReceipt
 
 NOW = Instant(1_763_000_000_000_000)
-KEYED: list[Fact] = [ScoreSubmitted("b", "p", scores=(1,), key=f"k{n}") for n in range(120)]
+KEYED: list[Fact] = [ScoreSubmitted("b", "p", scores=(1,), key=f"k{n}") for n in range(124)]
 PLAYERS: list[Fact] = [PlayerProfiled(f"player-{n}", f"Player {n}", {"n": n}) for n in range(60)]
 METADATA = b"x" * 99
 
@@ -68,11 +69,22 @@ async def write(folder: Path) -> None:
     async with SQLiteLedger.open(folder) as ledger:
         await ledger.append([WindowOpened("b", "forever"), *KEYED[:80]], now=NOW)
         await ledger.append([*PLAYERS, PlayerErased("player-1")], now=NOW)
-        for number in range(40):
+        for number in range(44):
             fact = ScoreSubmitted("b", f"player-{number}", scores=(number,), metadata=METADATA)
             await ledger.append([fact, KEYED[80 + number]], now=Instant(NOW + number))
+        for erased in ("player-1", "player-7", "player-8"):
+            await erase(ledger, erased)
         kept = [StoredReceipt(Position(number), b"receipt %d" % number) for number in range(2, 60)]
         await ledger.keep_receipts(kept)
+
+
+async def erase(ledger: SQLiteLedger, player: str) -> None:
+    """Erase a player, and redact its facts."""
+    through = (await ledger.append([PlayerErased(player)], now=NOW)).positions[0]
+    facts = await ledger.facts_of(board=None, player=player, before=through, limit=1_000)
+    positions = [one.position for one in facts if one.fact.redacted() is not one.fact]
+    parts = await ledger.redacted_parts(positions, player=player, through=through)
+    await ledger.append([FactsRedacted(player, through, parts, complete=True)], now=NOW)
 
 
 async def readable(ledger: SQLiteLedger) -> list[object]:

@@ -96,14 +96,18 @@ async def get_player(service: ServiceContext, request: Request) -> Response:
 
 
 async def erase_player(service: ServiceContext, request: Request) -> Response:
-    """Erase a player's personal data; the ranks of others stay as they are.
+    """Erase a player's personal data, from the ledger too; all ranks stay as they are.
 
-    Responses no longer contain the profile and the friends. For now the audit trail keeps earlier
-    facts, and so do backups: earlier names and attributes, metadata of scores.
+    Entries stay under the player's id, without a name, metadata and segments. The response comes
+    once the data is gone from facts, snapshots and archives; backups made before still have it. An
+    erasure that is interrupted is finished at the next start.
     """
     actor = service.auth.admit(request, "moderate")
     position = await service.writer.erase(
-        request.params["player"], actor=actor.name, reason=request.query["reason"]
+        request.params["player"],
+        actor=actor.name,
+        reason=request.query["reason"],
+        unfriend=request.query["unfriend"] or False,
     )
     return Response(schemas.encode(schemas.Done(position)))
 

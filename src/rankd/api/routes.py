@@ -408,7 +408,10 @@ ROUTES: tuple[Route, ...] = (
         operation="erase_player",
         handler=players.erase_player,
         scope="moderate",
-        params=(REASON,),
+        params=(
+            REASON,
+            Param(name="unfriend", kind=bool, doc="whether friends of others name it no more"),
+        ),
         writes=True,
         responses={200: schemas.Done},
         errors=(InvalidProfile,),

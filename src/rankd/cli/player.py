@@ -256,3 +256,31 @@ def _value(text: str) -> str | int | bool:
     except ValueError:
         return text
     return value if isinstance(value, str | int) else text
+
+
+# -------------------------------------------------------------------------------- erase
+
+
+@player.command()
+@click.argument("player")
+@click.option("--reason", metavar="TEXT", help="Kept in the audit trail, without personal data.")
+@click.option("--unfriend", is_flag=True, help="Take it out of other players' lists of friends.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+@reaching()
+def erase(
+    reach: Target, player: str, reason: str | None, unfriend: bool, yes: bool, as_json: bool
+) -> None:
+    """Erase a player's name, attributes, friends and metadata for good.
+
+    Ranks stay as they are. The data goes from facts, snapshots and archives; backups made before
+    still have it.
+    """
+    if not yes:
+        click.confirm(f"Erase all data of {plain(player)}, for good?", abort=True, err=True)
+    with reach.client(patient=True) as client:
+        done = client.erase(player, reason=reason, unfriend=unfriend or None)
+    if as_json:
+        print_json(done)
+        return
+    click.echo(f"{plain(player)} is erased · position {done.position:,}")

@@ -803,9 +803,14 @@ def set_friends(player: str, friends: Sequence[str]) -> Call[schemas.Profile]:
     )
 
 
-def erase(player: str, *, reason: str | None = None) -> Call[schemas.Done]:
-    """Delete a player's profile and friends; its entries stay, without a name."""
-    path = path_of("/v1/players/{}", player, reason=reason)
+def erase(
+    player: str, *, reason: str | None = None, unfriend: bool | None = None
+) -> Call[schemas.Done]:
+    """Erase a player's data, from the ledger too; its entries keep their ranks, without a name.
+
+    With ``unfriend`` other players' lists of friends name it no more.
+    """
+    path = path_of("/v1/players/{}", player, reason=reason, unfriend=unfriend)
     return Call(method="DELETE", path=path, read=_read_done, names={"player": player})
 
 

@@ -121,6 +121,7 @@ async def running(  # noqa: PLR0913 - what it is put together from
         loops["verifiers"] = rankd.verification.run
     if manages:
         loops["sealer"] = rankd.sealer.run
+        loops["eraser"] = rankd.eraser.run
     if shared is not None and joined is not None:
         rebuilder = filling(joined.projector, ledger, build, shared, turn=writer.turn)
         rankd.rebuilder = rebuilder
@@ -180,7 +181,9 @@ async def _stop(
     writer.close()
     await rankd.supervisor.finish(writer_task)
     await writer.finish()
-    if writer.failure is None and rankd.snapshotter.unsaved >= SAVE_AT_CLOSE_FACTS:
+    snapshotter = rankd.snapshotter
+    due = snapshotter.unsaved >= SAVE_AT_CLOSE_FACTS or snapshotter.outdated_at
+    if writer.failure is None and due:
         try:
             await rankd.save()
         except (RankdError, OSError) as exc:

@@ -40,6 +40,7 @@ from rankd.model.facts import (
     WindowFrozen,
     WindowOpened,
     WindowsCorrected,
+    as_erased,
     is_definition,
     is_submission,
     right_time,
@@ -143,7 +144,7 @@ class BoardRebuild:
             if not facts:
                 self.position = through
                 break
-            await self._take(facts)
+            await self._take(as_erased(facts, self.state.erased))
             self.position = facts[-1].position
             tell(Progress(self.position, through, "folding again", "fact"))
 

@@ -541,7 +541,8 @@ class Corrector:
         page = self._state.boards.get(board)
         if page is None:
             return None
-        facts = await facts_of_player(self._ledger, page, player, through=head)
+        erased = self._state.erased
+        facts = await facts_of_player(self._ledger, page, player, erased, through=head)
         known = corrections_of(self._state, page, facts)
         wrong_times = self._state.wrong_times
         before = PlayerHistory(page, facts, known, wrong_times)

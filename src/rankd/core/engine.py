@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeVar
 
 from rankd.core.board_rebuild import BoardRebuild
 from rankd.core.corrector import Corrector
+from rankd.core.erasure import Eraser
 from rankd.core.managers import (
     Snapshotter,
     WindowSealer,
@@ -69,7 +70,7 @@ from rankd.model.facts import (
     KeyRevoked,
     KeysUsed,
     NameSet,
-    PlayerErased,
+    PersonErased,
     PlayerProfiled,
     Position,
     Profile,
@@ -176,6 +177,7 @@ class Engine(ReadEngine):
         self._windows = WindowControl(
             ledger, writer, self.reader, page=self._page, alone=self._defining
         )
+        self.eraser = Eraser(ledger, writer)
         self._owned: set[asyncio.Task[Any]] = set()
         self.rebuilder: Rebuilder | None = None
         """The rebuilder of a shared index; None over an index of this process."""
@@ -672,17 +674,21 @@ class Engine(ReadEngine):
         return player in self.state.profiles
 
     async def erase(
-        self, player: str, *, actor: str | None = None, reason: str | None = None
+        self,
+        player: str,
+        *,
+        actor: str | None = None,
+        reason: str | None = None,
+        unfriend: bool = False,
+        tell: Tell = _say_nothing,
     ) -> Position:
-        """Forget a person: the profile and the friends go, entries stay without a name.
+        """Erase a person's data, from the ledger too; entries stay without a name.
 
-        For an unknown player nothing is recorded, except on a shared ledger: another node may have
-        recorded a profile that has not arrived here yet.
+        With ``unfriend`` other players' lists of friends name the player no more. Returns once all
+        is done; an erasure that is interrupted is finished at the next start.
         """
-        fact = PlayerErased(check_player(player), actor, read_reason(reason))
-        if not self._writer.alone or self._is_known(player):
-            return await self._put(fact)
-        return self.position
+        fact = PersonErased(check_player(player), actor, read_reason(reason))
+        return await self._own(self.eraser.erase(fact, unfriend=unfriend, tell=tell))
 
     async def _put(self, fact: Fact) -> Position:
         (answer,) = await self._writer.put([fact])

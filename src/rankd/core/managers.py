@@ -122,12 +122,18 @@ class Snapshotter:
         while True:
             await asyncio.sleep(SLEEP_SECONDS_MAX)
             head = self._writer.projector.checkpoint
-            if head - max(tried, self.saved) >= SAVE_EVERY_FACTS:
+            if head - max(tried, self.saved) >= SAVE_EVERY_FACTS or self.outdated_at > tried:
                 tried = head  # If it fails, not again at once.
                 try:
                     await self.save()
                 except (RankdError, OSError) as exc:
                     _log.error("the index could not be saved: %s", exc)
+
+    @property
+    def outdated_at(self) -> Position:
+        """Position of a redaction since the last save, which has the erased data; 0 if none."""
+        redacted_at = self._writer.projector.state.redacted_at
+        return redacted_at if redacted_at > self.saved > 0 else Position(0)
 
     @property
     def unsaved(self) -> int:

@@ -32,6 +32,7 @@ from rankd.model.facts import (
     Recorded,
     ScoreSubmitted,
     WrongTime,
+    as_erased,
     is_definition,
     is_submission,
     right_time,
@@ -91,7 +92,12 @@ class FoldedFacts(NamedTuple):
 
 
 async def facts_of_player(
-    ledger: LedgerReader, page: BoardState, player: str, *, through: Position
+    ledger: LedgerReader,
+    page: BoardState,
+    player: str,
+    erased: Mapping[str, Position],
+    *,
+    through: Position,
 ) -> FoldedFacts:
     """Read the facts of a player that may change its entries on a board."""
     facts: list[Recorded] = []
@@ -105,7 +111,7 @@ async def facts_of_player(
             limit=FACTS_TOGETHER,
             newest_first=False,
         )
-        facts += [one for one in some if _is_folded(page, one)]
+        facts += [one for one in as_erased(some, erased) if _is_folded(page, one)]
         if len(some) < FACTS_TOGETHER:
             break
         after = some[-1].position

@@ -18,6 +18,7 @@ from rankd.core.state import BoardState, OpenedWindow, SealedWindow
 from rankd.model.facts import (
     Edition,
     MetadataSet,
+    PersonErased,
     PlayerStateSet,
     Position,
     Recorded,
@@ -98,7 +99,7 @@ async def refold_player(
     editions: Sequence[Edition],
 ) -> None:
     """Make the moves from a player's entries to those that its facts come to now."""
-    facts = await facts_of_player(fold.ledger, page, player, through=through)
+    facts = await facts_of_player(fold.ledger, page, player, fold.state.erased, through=through)
     corrections = corrections_of(fold.state, page, facts)
     history = PlayerHistory(page, facts, corrections, fold.state.wrong_times)
     for id in history.windows:
@@ -267,6 +268,22 @@ def _is_unseen(fold: Fold, page: BoardState, player: str) -> bool:
     return fold.state.player_state(player, page.board.name) is not None
 
 
+async def _erase(fold: Fold, begun: MoveBatch, fact: PersonErased, recorded: Recorded) -> None:
+    """Take a player out of all segments, and the metadata from its entries in all windows.
+
+    Closed ones and their editions as well: from the facts as they are redacted follows no more.
+    """
+    for page in fold.state.boards.values():
+        every = await fold.index.rankings(page.board.name)
+        for ranking, order_key in (await _holding(fold, begun, every, fact.player)).items():
+            place = (ranking, fact.player)
+            if not ranking.of_all:
+                begun.put(place, None)
+            elif (await fold.index.metadata([place], at=begun.at))[0] is not None:
+                begun.put(place, order_key)
+    fold.note(recorded)
+
+
 async def _set_metadata(
     fold: Fold, begun: MoveBatch, fact: MetadataSet, recorded: Recorded
 ) -> None:
@@ -284,4 +301,5 @@ register_fold(ScoresRetracted, fold=_retract, barrier=True)
 register_fold(RetractionUndone, fold=_undo_retraction, barrier=True)
 register_fold(ReviewDecided, fold=_decide_review, barrier=True)
 register_fold(PlayerStateSet, fold=_set_player_state, barrier=True)
+register_fold(PersonErased, fold=_erase, barrier=True)
 register_fold(MetadataSet, fold=_set_metadata)

@@ -121,7 +121,7 @@ class RefusalReplay:
     async def _refusals_of(self, player: str) -> Mapping[Position, WindowRefusal]:
         page, state = self._living, self._living_state
         head = await self._ledger.head()
-        facts = await facts_of_player(self._ledger, page, player, through=head)
+        facts = await facts_of_player(self._ledger, page, player, state.erased, through=head)
         corrections = corrections_of(state, page, facts)
         return PlayerHistory(page, facts, corrections, state.wrong_times).refusals
 

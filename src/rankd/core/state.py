@@ -39,10 +39,12 @@ from rankd.model.facts import (
     Edition,
     ExpiringKeyCreated,
     Fact,
+    FactsRedacted,
     KeyCreated,
     KeyRevoked,
     KeysUsed,
     OpenWindow,
+    PersonErased,
     PlayerStateSet,
     Position,
     Profile,
@@ -758,11 +760,17 @@ class State:
         self.reviews = Reviews()
         """The state of rules, and the submissions that they held or flagged."""
         self.last_correction = Position(0)
-        """Where the last retraction, approval or state of a player was recorded."""
+        """Where the last retraction, approval, state or erasure of a player was recorded."""
         self.restored: dict[str | None, Position] = {}
         """Where a player was ranked again last, by board; None for every board."""
         self.used_runs = UsedRuns()
         self.attempts = AttemptCounts()
+        self.erased: dict[str, Position] = {}
+        """Of players that were erased, where last: earlier facts count without personal data."""
+        self.unredacted: dict[str, Position] = {}
+        """Those of them whose facts are not all redacted yet."""
+        self.redacted_at = Position(0)
+        """Where the redaction of a player was complete last: snapshots before it are replaced."""
         self.refused = PositionLog()
         """The submissions that a rule, or the state of their player, refused."""
         self.editions: dict[tuple[str, str], tuple[Position, ...]] = {}
@@ -792,6 +800,7 @@ class State:
         state.used_runs = self.used_runs.copy()
         state.signing_keys = dict(self.signing_keys)
         state.attempts = self.attempts.copy()
+        state.erased, state.unredacted = dict(self.erased), dict(self.unredacted)
         state.journal = None
         state.forget_segmented()
         return state
@@ -1229,6 +1238,21 @@ def _forget_key(state: State, id: str) -> None:
         rows = getattr(state, table)
         if id in rows:  # A copy: put back by a savepoint, it would be the last one.
             state.assign(table, {known: row for known, row in rows.items() if known != id})
+
+
+@state_handler(PersonErased)
+def _erase(state: State, fact: PersonErased, recorded: Recorded) -> None:
+    state.put("erased", fact.player, recorded.position)
+    state.put("unredacted", fact.player, recorded.position)
+    state.assign("last_correction", recorded.position)
+
+
+@state_handler(FactsRedacted)
+def _redact(state: State, fact: FactsRedacted, recorded: Recorded) -> None:
+    if fact.complete and state.unredacted.get(fact.player, fact.through + 1) <= fact.through:
+        state.remove("unredacted", fact.player)
+    if fact.complete:
+        state.assign("redacted_at", recorded.position)
 
 
 @state_handler(PlayerStateSet)

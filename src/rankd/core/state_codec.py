@@ -127,6 +127,14 @@ class CorrectionsFrame(msgspec.Struct, tag="corrections", array_like=True):
     restored: list[tuple[str | None, Position]] = []
 
 
+class ErasedFrame(msgspec.Struct, tag="erased", array_like=True):
+    """Players that were erased, and those whose facts are not all redacted yet."""
+
+    erased: dict[str, Position]
+    unredacted: dict[str, Position]
+    redacted_at: Position
+
+
 class RefusedFrame(msgspec.Struct, tag="refused", array_like=True):
     """Positions of submissions that were refused, eight bytes each."""
 
@@ -206,6 +214,7 @@ Frame = (
     | SigningKeysFrame
     | UsedRunsFrame
     | AttemptsFrame
+    | ErasedFrame
     | ProfilesFrame
     | FriendsFrame
 )
@@ -285,6 +294,8 @@ def _note_corrections(state: State) -> Iterator[Frame]:
             state.last_correction,
             list(state.restored.items()),
         )
+    if state.erased:
+        yield ErasedFrame(dict(state.erased), dict(state.unredacted), state.redacted_at)
     yield from map(RefusedFrame, state.refused.frames(POSITIONS_PER_FRAME))
 
 
@@ -368,7 +379,7 @@ def _read_frame(state: State, frame: Frame) -> None:
             state.boards[frame.name] = _read_page(frame)
         case NotedWrongTimes(stretches):
             state.wrong_times = stretches
-        case CorrectionsFrame() | RefusedFrame() | UsedRunsFrame():
+        case CorrectionsFrame() | RefusedFrame() | UsedRunsFrame() | ErasedFrame():
             _read_corrections(state, frame)
         case ReviewsFrame() | HeldFrame():
             _read_reviews(state.reviews, frame)
@@ -407,7 +418,13 @@ def _read_profiles(state: State, noted: ProfilesFrame | FriendsFrame) -> None:
     state.player_boards.update(noted.player_boards, living)
 
 
-def _read_corrections(state: State, noted: CorrectionsFrame | RefusedFrame | UsedRunsFrame) -> None:
+def _read_corrections(
+    state: State, noted: CorrectionsFrame | RefusedFrame | UsedRunsFrame | ErasedFrame
+) -> None:
+    if isinstance(noted, ErasedFrame):
+        state.erased, state.unredacted = noted.erased, noted.unredacted
+        state.redacted_at = noted.redacted_at
+        return
     if isinstance(noted, RefusedFrame):
         state.refused.extend(noted.positions)
         return

@@ -18,7 +18,15 @@ A ledger to which other nodes append as well has a writer of its own, in ``core.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -540,7 +548,9 @@ class Writer:
         if not appended.first_uses:
             answers = WriteResults(appended.positions[skipped:], receipts)
         else:
-            found, uses = _Answers(receipts, self.receipts), appended.first_uses
+            erased = self.projector.state.erased
+            found = _Answers(receipts, self.receipts, erased)
+            uses = appended.first_uses
             answers = [
                 found.of(batch[place], appended.positions[place], uses.get(place))
                 for place in range(skipped, len(batch))
@@ -655,19 +665,28 @@ def _broken(error: BaseException) -> RankdError:
 class _Answers:
     """The results of facts, some of them recorded earlier."""
 
-    def __init__(self, fresh: Receipts, buffer: ReceiptBuffer) -> None:
+    def __init__(
+        self, fresh: Receipts, buffer: ReceiptBuffer, erased: Mapping[str, Position]
+    ) -> None:
         self._fresh = fresh
         self._buffer = buffer
+        self._erased = erased
 
     def of(self, fact: Fact, position: Position, first: FirstUse | None) -> WriteResult:
         """Return the result of a fact, or of its first use."""
         if first is None or not is_submission(fact):
             return WriteResult(position, self._fresh.get(position), duplicate=first is not None)
         assert fact.key is not None
-        if first.fingerprint not in fact.fingerprints():
+        if first.fingerprint not in self._fingerprints(fact, first):
             reused = SubmissionKeyReused(board=fact.board, key=fact.key)
             return WriteResult(position, None, error=reused)
         return WriteResult(position, self._first(first), duplicate=True)
+
+    def _fingerprints(self, fact: ScoreSubmitted, first: FirstUse) -> Sequence[bytes]:
+        """Return the fingerprints that a first use of the same body may have."""
+        if first.position > self._erased.get(fact.player, 0):
+            return fact.fingerprints()
+        return (*fact.fingerprints(), fact.redacted().fingerprint())
 
     def _first(self, use: FirstUse) -> Receipt | None:
         found = self._fresh.get(use.position)

@@ -396,9 +396,22 @@ class RanksWriter(RanksCorrector):
         """Replace a player's friends."""
         return await self._opened.rankd.set_friends(player, friends)
 
-    async def erase(self, player: str, *, reason: str | None = None) -> Position:
-        """Delete a player's profile and friends; its entries stay, without a name."""
-        return await self._opened.rankd.erase(player, reason=reason)
+    async def erase(
+        self,
+        player: str,
+        *,
+        reason: str | None = None,
+        unfriend: bool = False,
+        progress: Show = None,
+    ) -> Position:
+        """Erase a player's data, from the ledger too; its entries keep their ranks, without a name.
+
+        With ``unfriend`` other players' lists of friends name it no more. Returns once all is done.
+        """
+        with showing(progress) as tell:
+            return await self._opened.rankd.erase(
+                player, reason=reason, unfriend=unfriend, tell=tell
+            )
 
     # ---------------------------------------------------------------------------- clock
 

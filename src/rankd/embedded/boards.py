@@ -458,9 +458,21 @@ class Ranks(AnsweredRanks, BlockingRanksCorrector):
         """Replace a player's friends."""
         return self._thread.write(self._ranks.set_friends(player, friends))
 
-    def erase(self, player: str, *, reason: str | None = None) -> Position:
-        """Delete a player's profile and friends; its entries stay, without a name."""
-        return self._thread.write(self._ranks.erase(player, reason=reason))
+    def erase(
+        self,
+        player: str,
+        *,
+        reason: str | None = None,
+        unfriend: bool = False,
+        progress: Show = None,
+    ) -> Position:
+        """Erase a player's data, from the ledger too; its entries keep their ranks, without a name.
+
+        With ``unfriend`` other players' lists of friends name it no more. Returns once all is done.
+        """
+        return self._thread.write(
+            self._ranks.erase(player, reason=reason, unfriend=unfriend, progress=progress)
+        )
 
     def confirm_clock(self) -> float | None:
         """Accept a step of the clock now instead of after it has lasted.

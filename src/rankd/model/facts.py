@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from operator import attrgetter
-from typing import Any, ClassVar, Literal, NamedTuple, NewType, TypeGuard
+from typing import Any, ClassVar, Literal, NamedTuple, NewType, Self, TypeGuard
 
 import msgspec
 
@@ -130,6 +130,8 @@ class Fact(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Whether it is a person's decision that changes the effect of earlier facts or of players."""
     hidden: ClassVar[frozenset[str]] = frozenset()
     """Fields of which the audit trail shows the first characters only."""
+    personal: ClassVar[Mapping[str, Any]] = {}
+    """Fields with data of the player that no rank follows from, and their values once erased."""
 
     def identity(self) -> Identity | None:
         """Return the board and key under which it is taken once; None if it may repeat."""
@@ -150,6 +152,12 @@ class Fact(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """Return its effect on a player's profile; None if it has none."""
         return None
 
+    def redacted(self) -> Self:
+        """Return it without personal data; itself if it has none."""
+        if all(getattr(self, name) == left for name, left in self.personal.items()):
+            return self
+        return msgspec.structs.replace(self, **self.personal)
+
     def is_about(self, player: str, board: str | None = None) -> bool:
         """Whether its ``player`` is this one and, if a board is given, its ``board`` that one."""
         return getattr(self, "player", None) == player and (
@@ -168,6 +176,7 @@ class ScoreSubmitted(Fact, frozen=True):
     """
 
     kind = "score_submitted.1"
+    personal: ClassVar[Mapping[str, Any]] = {"metadata": None, "attributes": None, "at": None}
     overrides: ClassVar[bool] = False
     """Whether it sets or shifts the entry under any rule of the board."""
 
@@ -244,6 +253,7 @@ class MetadataSet(Fact, frozen=True):
     """The metadata of a player's entries in the open windows are these, without another score."""
 
     kind = "metadata_set.1"
+    personal = {"metadata": None}
 
     board: str
     player: str
@@ -612,6 +622,7 @@ class PlayerProfiled(Fact, frozen=True):
 
     kind = "player_profiled.1"
     about_player = True
+    personal: ClassVar[Mapping[str, Any]] = {"name": None, "attributes": None}
 
     player: str
     name: str | None = None
@@ -639,6 +650,7 @@ class NameSet(Fact, frozen=True):
 
     kind = "name_set.1"
     about_player = True
+    personal = {"name": None}
 
     player: str
     name: str | None = None
@@ -654,6 +666,7 @@ class FriendsSet(Fact, frozen=True):
 
     kind = "friends_set.1"
     about_player = True
+    personal = {"friends": ()}
 
     player: str
     friends: tuple[str, ...]
@@ -665,7 +678,10 @@ class FriendsSet(Fact, frozen=True):
 
 
 class PlayerErased(Fact, frozen=True):
-    """A person asked to be forgotten: profile and friends go, the entry stays without a name."""
+    """A person asked to be forgotten: profile and friends go, the entry stays without a name.
+
+    As older ledgers have it: metadata stays, and so do closed windows and the facts before it.
+    """
 
     kind = "player_erased.1"
     about_player = True
@@ -677,6 +693,46 @@ class PlayerErased(Fact, frozen=True):
     def profile_change(self) -> ProfileChange | None:
         """Remove the whole profile."""
         return ProfileChange(self.player, erases=True)
+
+
+class RedactedPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A part of the ledger with one link, whose facts were redacted."""
+
+    last: Position
+    """Of its last fact."""
+    link: bytes
+    """Its link in the hash chain, which is made over the facts as they were."""
+    digest: bytes
+    """Over the link before it, its own, and the facts as they are now."""
+
+
+class FactsRedacted(Fact, frozen=True):
+    """Personal data of an erased player is no longer in earlier facts of the ledger.
+
+    The facts about the player up to a position, in some parts of the ledger, have been replaced by
+    ``redacted`` ones. ``verify`` accepts that those parts differ from their links, and only if they
+    are as told here.
+    """
+
+    kind = "facts_redacted.1"
+    about_player = True
+
+    player: str
+    through: Position
+    """Where the player was erased."""
+    parts: tuple[RedactedPart, ...] = ()
+    complete: bool = False
+    """Whether no fact of the player up to there has personal data any more."""
+    actor: str | None = None
+
+
+class PersonErased(PlayerErased, frozen=True):
+    """A person's data goes from all entries and windows as well, and from the facts before it.
+
+    A version of its own, since an index that was folded by an older version has other entries.
+    """
+
+    kind = "player_erased.2"
 
 
 class KeyCreated(Fact, frozen=True):
@@ -778,6 +834,21 @@ def right_time(recorded: Recorded, stretches: Sequence[WrongTime]) -> Instant:
     return recorded.at
 
 
+def as_erased(facts: Sequence[Recorded], erased: Mapping[str, Position]) -> Sequence[Recorded]:
+    """Return facts without the personal data of players that were erased after them.
+
+    ``erased`` tells by player where. The ledger has them so once they are redacted.
+    """
+    if not erased:
+        return facts
+    return [
+        msgspec.structs.replace(recorded, fact=recorded.fact.redacted())
+        if recorded.fact.personal and recorded.position <= erased.get(recorded.fact.player, 0)  # type: ignore[attr-defined]
+        else recorded
+        for recorded in facts
+    ]
+
+
 def is_submission(fact: Fact) -> TypeGuard[ScoreSubmitted]:
     """Whether a fact asks for a score to be counted. Such facts have receipts."""
     return isinstance(fact, ScoreSubmitted)
@@ -860,6 +931,21 @@ class Codec:
         except (msgspec.DecodeError, UnicodeDecodeError) as exc:
             raise UnreadableFact(kind, str(exc)) from exc
 
+    def redacted(self, kind: str, body: bytes) -> tuple[str, bytes]:
+        """Return a fact's kind and body without personal data, and with as many fields.
+
+        So a body never grows. That of an outlived kind becomes one of its last version.
+        """
+        decoder = self._decoders.get(kind)
+        if decoder is None:
+            return self.encode(self.decode(kind, body).redacted())
+        fields = msgspec.msgpack.decode(body, type=Fields)
+        names = decoder.type.__struct_fields__
+        for name, left in decoder.type.personal.items():
+            if (place := names.index(name)) < len(fields):
+                fields[place] = left
+        return kind, _encode(fields)
+
     def _decode_outlived(self, kind: str, body: bytes) -> Fact:
         if kind not in self._upcasters:
             raise UnknownFact(kind)
@@ -903,6 +989,8 @@ FACTS: tuple[type[Fact], ...] = (
     WindowEnded,
     WindowFrozen,
     WindowSettled,
+    FactsRedacted,
+    PersonErased,
 )
 
 KINDS: tuple[str, ...] = tuple(dict.fromkeys(fact.kind.partition(".")[0] for fact in FACTS))

@@ -44,6 +44,14 @@ class Ranking(msgspec.Struct, frozen=True, gc=False):
         return Ranking(self.board, self.window, f"{_ADDED}{edition}:{self.segment or ''}")
 
     @property
+    def of_all(self) -> bool:
+        """Whether it is of all players and no segment, also as a twin or a part of an edition."""
+        kind, _, rest = (self.segment or "").partition(":")
+        if f"{kind}:" in (_EDITION, _ADDED):
+            rest = rest.partition(":")[2]
+        return self.segment is None or (not self.readable and not rest)
+
+    @property
     def readable(self) -> bool:
         """Whether readers can name it: neither unseen nor a part of an edition."""
         return self.segment is None or not self.segment.startswith(_INTERNAL)

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import ClassVar, NamedTuple, Protocol, overload, runtime_checkable
 
 from rankd.errors import LedgerUnavailable, RankdError
-from rankd.model.facts import Attributes, Fact, Position, Recorded
+from rankd.model.facts import Attributes, Fact, Position, Recorded, RedactedPart
 from rankd.model.window import Instant
 from rankd.ports.operations import Progress
 
@@ -110,6 +110,9 @@ class Ledger(LedgerReader, Protocol):
     6. LedgerUnavailable has the outcome of the append: ``no`` only if it certainly was not applied.
        After ``unknown`` a ledger that is not shared refuses every call until it is reopened.
     7. A fact is always read back byte for byte as first read; ``verify`` finds any changed byte.
+       But FactsRedacted replaces facts by ``redacted`` ones, in the transaction that appends it,
+       and no byte of their personal data stays where the ledger is kept. ``verify`` finds any other
+       change of these facts, too.
     8. ``facts_of`` returns the facts that ``read`` returns, at every moment: in copies, after a
        crash, and while an index that it uses is missing, damaged or behind. Only its time differs.
 
@@ -157,6 +160,14 @@ class Ledger(LedgerReader, Protocol):
 
         With ``after``, append only if that is still the head. Otherwise another process has
         appended: return None and change nothing.
+        """
+
+    async def redacted_parts(
+        self, positions: Sequence[Position], *, player: str, through: Position
+    ) -> tuple[RedactedPart, ...]:
+        """Return the parts with these positions, for FactsRedacted about a player.
+
+        An append of that fact with parts that have changed meanwhile is refused.
         """
 
     async def keep_receipts(self, receipts: Sequence[StoredReceipt]) -> None:

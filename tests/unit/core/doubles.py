@@ -21,7 +21,7 @@ from rankd.core.projector import Projector
 from rankd.core.recovery import Build, IndexHome
 from rankd.core.state import BoardState
 from rankd.errors import IndexUnavailable, LedgerUnavailable, RankdError
-from rankd.model.facts import Fact, Position, Recorded
+from rankd.model.facts import Fact, Position, Recorded, RedactedPart
 from rankd.model.window import Instant
 from rankd.ports import Appended, Clock, FirstUse, Ledger, Progress, RankIndex, StoredReceipt
 
@@ -293,6 +293,11 @@ class FaultyLedger:
             limit=limit,
             newest_first=newest_first,
         )
+
+    async def redacted_parts(
+        self, positions: Sequence[Position], *, player: str, through: Position
+    ) -> tuple[RedactedPart, ...]:
+        return await self.inner.redacted_parts(positions, player=player, through=through)
 
     async def head(self) -> Position:
         return await self.inner.head()

@@ -254,7 +254,7 @@ async def lives(steps: Sequence[Sequence[Step]], ends: Sequence[int], folder: Pa
             saved, _ = await asyncio.gather(rankd.save(), history.live(steps[half:end]))
             living = state_of(rankd.reader.projector)
         found = await recover(ledger, kept_in(folder), ignore)
-        assert found.saved == saved
+        assert found.saved == rankd.snapshotter.saved >= saved, "later once facts were redacted"
         assert state_of(found.projector) == living
         again = await recover(ledger, bare, ignore)
         assert state_of(again.projector) == living

@@ -21,6 +21,7 @@ from rankd.model.facts import (
     Edition,
     ExpiringKeyCreated,
     Fact,
+    FactsRedacted,
     FriendsSet,
     Identity,
     KeyCreated,
@@ -29,6 +30,7 @@ from rankd.model.facts import (
     MetadataSet,
     NameSet,
     OpenWindow,
+    PersonErased,
     PlayerErased,
     PlayerProfiled,
     PlayerStateSet,
@@ -36,6 +38,7 @@ from rankd.model.facts import (
     Profile,
     ProfileChange,
     Recorded,
+    RedactedPart,
     RetractionUndone,
     ReviewDecided,
     ScoreAdjusted,
@@ -338,6 +341,22 @@ GOLDEN: list[tuple[str, str, Fact]] = [
             Position(9),
         ),
     ),
+    (
+        "player_erased.2",
+        "93a3703432a561646d696ea861736b656420746f",
+        PersonErased("p42", "admin", "asked to"),
+    ),
+    (
+        "facts_redacted.1",
+        "95a3703432cd012c9193ccc8c40401010101c40402020202c3a561646d696e",
+        FactsRedacted(
+            "p42",
+            Position(300),
+            (RedactedPart(Position(200), b"\x01" * 4, b"\x02" * 4),),
+            complete=True,
+            actor="admin",
+        ),
+    ),
 ]
 
 # What was written before a kind had its last fields. It is read for ever, and written no more.
@@ -382,6 +401,7 @@ def test_every_fact_of_this_module_is_listed() -> None:
         BoardDefined,
         BoardRetired,
         KeyCreated,
+        PlayerErased,
         WindowFact,
     )
     further = {kind for one in extended for kind in one.__subclasses__()}

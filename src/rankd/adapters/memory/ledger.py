@@ -9,12 +9,16 @@ from contextlib import suppress
 from itertools import islice
 from typing import ClassVar, overload
 
+import msgspec
+
 from rankd.errors import LedgerCorrupt
 from rankd.model.facts import (
     Fact,
+    FactsRedacted,
     Identity,
     Position,
     Recorded,
+    RedactedPart,
     corrects_time,
     encode,
     is_submission,
@@ -98,6 +102,8 @@ class MemoryLedger:
             positions.append(position)
             if name is not None:
                 self._positions[name] = position
+            if isinstance(fact, FactsRedacted):
+                self._redact(fact)
         self._link()
         self._grown.set()
         self._grown = asyncio.Event()
@@ -135,6 +141,23 @@ class MemoryLedger:
     async def first_use(self, *, board: str, key: str) -> FirstUse | None:
         name = Identity(board, key)
         return self._first_use(name) if name in self._positions else None
+
+    async def redacted_parts(
+        self, positions: Sequence[Position], *, player: str, through: Position
+    ) -> tuple[RedactedPart, ...]:
+        ends = list(self._links)
+        lasts = dict.fromkeys(ends[bisect_left(ends, position)] for position in sorted(positions))
+        return tuple(RedactedPart(last, self._links[last], b"") for last in lasts)
+
+    def _redact(self, fact: FactsRedacted) -> None:
+        ends = list(self._links)
+        for part in fact.parts:
+            place = bisect_left(ends, part.last)
+            for nth in range(ends[place - 1] if place else 0, part.last):
+                kept = self._recorded[nth]
+                if kept.position <= fact.through and kept.fact.is_about(fact.player):
+                    redacted = msgspec.structs.replace(kept, fact=kept.fact.redacted())
+                    self._recorded[nth], self._digests[nth] = redacted, _digest(redacted.fact)
 
     async def keep_receipts(self, receipts: Sequence[StoredReceipt]) -> None:
         await self.append((), now=self._at, receipts=receipts)

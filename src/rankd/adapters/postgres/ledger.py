@@ -61,6 +61,7 @@ from rankd.adapters.postgres.database import (
     translated,
 )
 from rankd.adapters.postgres.notifications import AppendSignal, Listener
+from rankd.adapters.postgres.redaction import parts_with, redact
 from rankd.adapters.postgres.rows import GENESIS
 from rankd.adapters.postgres.verification import verification
 from rankd.errors import (
@@ -70,7 +71,14 @@ from rankd.errors import (
     RankdError,
     Unavailable,
 )
-from rankd.model.facts import Fact, Position, Recorded, decode
+from rankd.model.facts import (
+    Fact,
+    FactsRedacted,
+    Position,
+    Recorded,
+    RedactedPart,
+    decode,
+)
 from rankd.model.window import Instant
 from rankd.ports import Appended, FirstUse, Progress, StartLoop, StoredReceipt
 
@@ -266,6 +274,20 @@ class PostgresLedger(PostgresArchive):
             self._news.tell(last)
         return answer
 
+    async def redacted_parts(
+        self, positions: Sequence[Position], *, player: str, through: Position
+    ) -> tuple[RedactedPart, ...]:
+        self._refuse_if_damaged()
+        return await self._finished(self._parts(positions, player, through))
+
+    async def _parts(
+        self, positions: Sequence[Position], player: str, through: Position
+    ) -> tuple[RedactedPart, ...]:
+        async def read(connection: DriverConnection) -> tuple[RedactedPart, ...]:
+            return await parts_with(connection, self._address, positions, player, through)
+
+        return await _again(self._reader, read)
+
     async def keep_receipts(self, receipts: Sequence[StoredReceipt]) -> None:
         if receipts:
             await self.append((), now=Instant(0), receipts=receipts)
@@ -289,7 +311,7 @@ class PostgresLedger(PostgresArchive):
                 connection = await self._writer.connection()
                 name = append_id()
                 try:
-                    return self._taken(await self._ask(connection, name, asked))
+                    return self._taken(await self._ask_all(connection, name, batch, asked))
                 except VENDOR as exc:
                     # After this block the append was not applied, and never will be.
                     if is_certain(exc):
@@ -301,6 +323,19 @@ class PostgresLedger(PostgresArchive):
             raise LedgerUnavailable(
                 f"the connection to PostgreSQL was lost {TRIES_MAX} times", applied="no"
             )
+
+    async def _ask_all(
+        self, connection: DriverConnection, name: UUID, batch: AppendBatch, asked: tuple[Any, ...]
+    ) -> str | None:
+        """Append facts, and redact others as these tell, in one transaction."""
+        redactions = [fact for fact in batch.facts if isinstance(fact, FactsRedacted)]
+        if not redactions:
+            return await self._ask(connection, name, asked)
+        async with whole(connection):
+            told = await self._ask(connection, name, asked)
+            for fact in redactions if told not in (None, OTHER_HISTORY) else ():
+                await redact(connection, self._address, fact)
+        return told
 
     async def _ask(
         self, connection: DriverConnection, name: UUID, asked: tuple[Any, ...]

@@ -2,7 +2,8 @@
 
 The facts are read from the first to the last, some rows at a time. Checks:
 
-1. Each append's link is the hash of the link before it and of its row, its facts included.
+1. Each append's link is the hash of the link before it and of its row, its facts included; or else
+   its last redaction has the digest of its present facts.
 2. Positions begin at 1 and have no holes; times go back only where they were corrected, and facts
    have that of their append.
 3. Every body can be decoded as a fact of its kind, and the readable columns agree with it.
@@ -24,6 +25,7 @@ import msgspec
 from rankd.adapters.player_rows import StoredPlayer, fold
 from rankd.adapters.postgres.batch import as_instant
 from rankd.adapters.postgres.database import QUERIES, DriverConnection, PostgresAddress
+from rankd.adapters.postgres.redaction import RedactedAppends
 from rankd.adapters.postgres.rows import (
     GENESIS,
     AppendDigest,
@@ -60,6 +62,7 @@ async def verification(
     while await walk.step():
         yield Progress(walk.reached, head, "facts", "fact")
     walk.finish()
+    await walk.redacted.check()
     yield Progress(head, head, "facts", "fact")
     found = await connection.fetchval(address.sql(QUERIES["count_keys"]), head)
     if found != walk.keyed:
@@ -102,6 +105,7 @@ class _Walk:
         """Last position of the appends read so far."""
         self._link = GENESIS
         self._digest = AppendDigest()
+        self.redacted = RedactedAppends(connection, address)
         self._earning = 0
         """Submissions with a key in the current append."""
 
@@ -145,7 +149,7 @@ class _Walk:
             self.keyed += 1
             self._earning += is_submission(fact)
         if position == append.last:
-            self._close(append)
+            await self._close(append)
         return None if name is None else (position, fact)
 
     async def _append_of(self, position: Position) -> _Append:
@@ -162,7 +166,7 @@ class _Walk:
             raise LedgerCorrupt("the fact belongs to no append", position=position)
         return append
 
-    def _close(self, append: _Append) -> None:
+    async def _close(self, append: _Append) -> None:
         expected = link(
             self._link,
             first=append.first,
@@ -170,7 +174,7 @@ class _Walk:
             at=as_instant(append.at),
             facts=self._digest.digest(),
         )
-        if append.link != expected:
+        if append.link != expected and not await self.redacted.explain(append.last):
             raise LedgerCorrupt("the hash chain is broken", position=append.first)
         if append.lacking != max(self._earning - append.kept, 0):
             raise LedgerCorrupt("receipts are missing or too many", position=append.first)

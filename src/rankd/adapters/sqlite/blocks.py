@@ -9,6 +9,10 @@ that kind which follow one another, exactly as ``model.facts`` writes them:
 
     [["score_submitted.1", [body, body, body]], ["window_sealed.1", [body]], …]
 
+A block from which personal data was erased may begin with the byte 0xC1 instead, which begins no
+MessagePack: then come the length of the array in four bytes, the array, and zeros. So the row keeps
+its size, and is overwritten where it is.
+
 Each block has a link: the SHA-256 of the link before it and of the block's other columns. A block
 that is changed, left out, added or moved breaks the chain there, and the last link covers the whole
 ledger: two copies with the same last link are the same.
@@ -20,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from itertools import groupby, repeat
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 import apsw
@@ -38,6 +42,8 @@ GENESIS = bytes(32)
 """Link before the first block."""
 
 _PLACE = struct.Struct(">qqq")  # First and last position, and time: any number SQLite can hold.
+_PADDING = struct.Struct(">cI")
+_PADDED = b"\xc1"
 _kind = attrgetter("kind")
 # Byte for byte the output of model.facts.encode for each fact; tests compare the two.
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
@@ -126,10 +132,32 @@ def _insist_on_count(block: Block, many: int) -> None:
 
 def runs_of(block: Block) -> list[tuple[str, msgspec.Raw]]:
     """Return each run's kind and its bodies, still packed. Raises LedgerCorrupt."""
-    if block.facts.startswith(_ALONE):
-        return [(ScoreSubmitted.kind, msgspec.Raw(memoryview(block.facts)[len(_ALONE) :]))]
+    data = block.facts
+    if data.startswith(_PADDED):
+        _, size = _PADDING.unpack_from(data.ljust(_PADDING.size))
+        data = data[_PADDING.size : _PADDING.size + size]
+    if data.startswith(_ALONE):
+        return [(ScoreSubmitted.kind, msgspec.Raw(memoryview(data)[len(_ALONE) :]))]
     with _readable(block):
-        return _runs.decode(block.facts)
+        return _runs.decode(data)
+
+
+def bodies_of(block: Block) -> list[tuple[str, bytes]]:
+    """Return the kind and the bytes of each fact. Raises LedgerCorrupt."""
+    bodies = [
+        (kind, bytes(body)) for kind, run in runs_of(block) for body in _bodies_of(block, run)
+    ]
+    _insist_on_count(block, len(bodies))
+    return bodies
+
+
+def repacked(bodies: Sequence[tuple[str, bytes]], size: int) -> bytes:
+    """Return the bytes of a block of these facts, of a size if they fit into it."""
+    runs = groupby(bodies, itemgetter(0))
+    data = _encode([(kind, [msgspec.Raw(body) for _, body in run]) for kind, run in runs])
+    if len(data) + _PADDING.size > size:
+        return data
+    return (_PADDING.pack(_PADDED, len(data)) + data).ljust(size, b"\0")
 
 
 def _bodies_of(block: Block, run: msgspec.Raw) -> list[msgspec.Raw]:

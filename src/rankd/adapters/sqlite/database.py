@@ -550,6 +550,7 @@ def _insist_on_our_file(database: apsw.Connection) -> bool:
 def _set_pragmas(database: apsw.Connection) -> None:
     database.pragma("mmap_size", 0)  # A failing disk then raises an error, not SIGBUS.
     database.pragma("cache_size", -CACHE_KIB)
+    database.pragma("secure_delete", "ON")  # Erased data does not stay on pages that are freed.
     database.pragma("journal_mode", "WAL")
     database.pragma("synchronous", SYNCHRONOUS)
     database.wal_autocheckpoint(0)  # The ledger checkpoints itself, and sees the errors.

@@ -52,13 +52,16 @@ from rankd.adapters.sqlite.player_runs import PlayerRunBuilder
 from rankd.adapters.sqlite.players import changes, project
 from rankd.adapters.sqlite.queries import QUERIES, fetch
 from rankd.adapters.sqlite.recent_keys import RecentKeys, hash_of, identities_of, plain
+from rankd.adapters.sqlite.redaction import parts_with, redact
 from rankd.adapters.sqlite.verification import checksum, verification
 from rankd.errors import LedgerCorrupt, LedgerNotCopied, LedgerUnavailable, RankdError
 from rankd.model.facts import (
     Fact,
+    FactsRedacted,
     Identity,
     Position,
     Recorded,
+    RedactedPart,
     corrects_time,
     is_submission,
 )
@@ -294,6 +297,13 @@ class SQLiteLedger:
         if head >= self._runs.waits_for:
             self._runs.wake(head)
 
+    async def redacted_parts(
+        self, positions: Sequence[Position], *, player: str, through: Position
+    ) -> tuple[RedactedPart, ...]:
+        return await self._read(
+            partial(parts_with, positions=positions, player=player, through=through)
+        )
+
     async def keep_receipts(self, receipts: Sequence[StoredReceipt]) -> None:
         await self.append((), now=Instant(0), receipts=receipts)
 
@@ -316,7 +326,13 @@ class SQLiteLedger:
             tail = self._write(database, batch, self._tail._replace(at=at))
             self._recent.move(database, len(batch.hashes))
             _keep(database, receipts)
+            complete = False
+            if FactsRedacted in set(map(type, batch.fresh)):
+                complete = redact(database, batch.fresh)
         self._tail = tail
+        if complete:
+            # It has the facts as they were. If readers are slow, it is emptied at the next start.
+            _checkpoint(database, apsw.SQLITE_CHECKPOINT_TRUNCATE)
         self._checkpoint_if_due()
         return Appended(batch.positions, batch.first_uses, at, tail.link)
 

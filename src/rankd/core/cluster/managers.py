@@ -113,7 +113,10 @@ class StateSnapshotter:
 
     def _due(self) -> bool:
         """Whether enough is new, and in the index: it is where that is that a state is wanted."""
-        return self._writer.projector.shown_to - self._kept >= self._every()
+        projector = self._writer.projector
+        if self._kept < projector.state.redacted_at <= projector.shown_to:
+            return True  # The copies from before have what was erased, and are dropped.
+        return projector.shown_to - self._kept >= self._every()
 
     def _every(self) -> int:
         state = self._writer.projector.state

@@ -33,6 +33,7 @@ from rankd.model.facts import (
 )
 from rankd.model.window import Instant
 from rankd.ports import CopyTarget, FirstUse, Ledger, StoredReceipt
+from rankd.testing.contracts.redaction import RedactionContract
 
 NOW = Instant(1_763_000_000_000_000)
 
@@ -105,7 +106,7 @@ async def verify(ledger: Ledger) -> None:
 
 
 @pytest.mark.anyio
-class LedgerContract:
+class LedgerContract(RedactionContract):
     """The promises of ``rankd.ports.Ledger``, by their numbers."""
 
     @pytest.fixture

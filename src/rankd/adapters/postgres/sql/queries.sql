@@ -431,3 +431,66 @@ SELECT position, kind, body
 SELECT player, name, attributes::text AS attributes, friends::text AS friends, position
   FROM rankd.players
  WHERE abs(hashtext(player) % $1) = $2;
+
+-- append_with --
+-- The append with a position, and the link of the one before it.
+SELECT first, last, at, link,
+       (SELECT before.link FROM rankd.appends AS before WHERE before.last = found.first - 1)
+  FROM rankd.appends AS found
+ WHERE found.last >= $1
+ ORDER BY found.last
+ LIMIT 1;
+
+-- facts_of_append --
+-- Its facts, which have its time.
+SELECT position, kind, body
+  FROM rankd.facts
+ WHERE at = $1
+   AND position BETWEEN $2 AND $3
+ ORDER BY position;
+
+-- redact_fact --
+-- Personal data leaves the ledger, in the transaction of the fact that tells so.
+UPDATE rankd.facts
+   SET kind = $3, body = $4, details = $5::text::json
+ WHERE at = $1
+   AND position = $2;
+
+-- redact_key --
+-- A repeated submission is compared with the redacted one.
+UPDATE rankd.keys
+   SET fingerprint = $4
+ WHERE board = $1
+   AND key = $2
+   AND position = $3
+   AND fingerprint <> '';
+
+-- redact_standing --
+-- The metadata of an erased player in one archived window.
+UPDATE rankd.sealed_standings
+   SET metadata = NULL
+ WHERE board = $1
+   AND window_id = $2
+   AND since = $3
+   AND player = $4
+   AND metadata IS NOT NULL;
+
+-- redact_lists --
+-- Lists with an erased player; they are taken anew.
+DELETE FROM rankd.top_lists
+ WHERE players::jsonb ? $1;
+
+-- redact_books --
+-- Snapshots of the state from before an erasure; nodes that start meanwhile fold from the facts.
+DELETE FROM rankd.books
+ WHERE position < $1;
+
+-- redactions_after --
+-- Redactions, found by the index of facts other than scores.
+SELECT position, kind, body
+  FROM rankd.facts
+ WHERE kind = $2
+   AND scores IS NULL
+   AND delta IS NULL
+   AND position > $1
+ ORDER BY position;

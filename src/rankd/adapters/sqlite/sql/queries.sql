@@ -6,6 +6,33 @@
 INSERT INTO block (last, first, at, facts, link)
 VALUES (:last, :first, :at, :facts, :link);
 
+-- redact_block --
+-- A row of the same size is overwritten in place, on the pages that have it.
+UPDATE block
+   SET facts = :facts
+ WHERE last = :last;
+
+-- hold_players --
+-- The rows of the table of players, while it is made anew.
+CREATE TEMP TABLE held_players AS
+SELECT player, name, attributes, friends, position
+  FROM main.players;
+
+-- clear_players --
+-- Frees all pages of the table, and so zeroes them.
+DELETE FROM players;
+
+-- return_players --
+-- In the order of the tree.
+INSERT INTO main.players (player, name, attributes, friends, position)
+SELECT player, name, attributes, friends, position
+  FROM temp.held_players
+ ORDER BY player;
+
+-- release_players --
+-- The rows are where they were.
+DROP TABLE temp.held_players;
+
 -- last_block --
 -- End of the ledger, from which the next append continues.
 SELECT last, at, link
