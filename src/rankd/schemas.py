@@ -78,6 +78,8 @@ class Page(OptionalFields, gc=False):
     """The start of a scheduled window."""
     count: int | UnsetType = UNSET
     """How many entries the requested range of scores has; ``total`` is that of the ranking."""
+    edition: int | UnsetType = UNSET
+    """The edition of a closed window, if one was requested."""
 
 
 class Standing(OptionalFields, gc=False):
@@ -102,6 +104,8 @@ class Standing(OptionalFields, gc=False):
     """The window's state."""
     ordinal: int | UnsetType = UNSET
     """Its unique place, every entry counted, on boards with shared ranks."""
+    edition: int | UnsetType = UNSET
+    """The edition of a closed window, if one was requested."""
 
 
 class LookupResult(Read, gc=False, kw_only=True):
@@ -250,6 +254,8 @@ class Window(OptionalFields, gc=False):
     total: int
     opens_at: str | UnsetType = UNSET
     """The start of a scheduled window."""
+    edition: int | UnsetType = UNSET
+    """Of a closed window: 1, and one more with each correction that changed its standings."""
 
 
 class Windows(Read, gc=False, kw_only=True):

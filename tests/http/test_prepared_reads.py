@@ -193,7 +193,7 @@ def test_a_target_beside_a_known_one_is_not_taken_for_it(target: str) -> None:
     run(compare())
 
 
-@pytest.mark.parametrize("method", ["HEAD", "DELETE", "get", "OPTIONS", "POST"])
+@pytest.mark.parametrize("method", ["HEAD", "PUT", "get", "OPTIONS", "POST"])
 def test_another_method_is_not_taken_for_a_known_one(method: str) -> None:
     async def compare() -> None:
         async with served() as service:

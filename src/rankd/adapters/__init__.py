@@ -6,8 +6,11 @@ version. They are read by the functions here. Those that write files use ``sync_
 
 import os
 import re
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
+
+from rankd.errors import LedgerCorrupt
 
 _NAME = re.compile(r"^-- (\w+) --\n", re.MULTILINE)
 
@@ -41,3 +44,20 @@ def sync_folder(folder: Path) -> None:
         os.fsync(number)
     finally:
         os.close(number)
+
+
+EDITED_COMMITS_SHOWN_MAX = 20
+"""Commits that the error of a broken hash chain names; of the others it tells how many."""
+
+
+def broken_chain(commits: Sequence[tuple[int, int]]) -> LedgerCorrupt:
+    """Return the error for commits, by first and last position, whose links do not fit."""
+    shown = [
+        f"{first:,}" if first == last else f"{first:,} to {last:,}"
+        for first, last in commits[:EDITED_COMMITS_SHOWN_MAX]
+    ]
+    if len(commits) > len(shown):
+        shown.append(f"{len(commits) - len(shown):,} more commits")
+    named = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    problem = f"the hash chain is broken: edited since they were written are the facts {named}"
+    return LedgerCorrupt(problem, position=commits[0][0])

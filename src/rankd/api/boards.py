@@ -136,7 +136,10 @@ async def _window(
 ) -> schemas.Window:
     where = RankingView.of(found, found.ranking)
     total = await service.read_as(actor, where, lambda reader: reader.count(found.ranking))
-    return _shown(found, total=total)
+    shown = _shown(found, total=total)
+    if isinstance(found, SealedWindow):
+        shown.edition = service.rankd.state.edition(found.ranking.board, found.window.id)
+    return shown
 
 
 def _shown(found: OpenedWindow | SealedWindow | UnrecordedWindow, *, total: int) -> schemas.Window:

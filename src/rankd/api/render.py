@@ -181,13 +181,15 @@ def page_and_tag(found: Page, board: Board, *, stale: bool = False) -> tuple[byt
     rest = f"{found.ranking} {found.total} {stale} {cursors} {opening}"
     if found.in_range is not None:
         rest += f" {found.in_range}"
+    if found.edition is not None:
+        rest += f" edition {found.edition}"
     tag = sha1(rows + rest.encode(), usedforsecurity=False).hexdigest()[:TAG_DIGITS].encode()
     return _fill_page(found, rows, stale), tag
 
 
 def _fill_page(found: Page, rows: bytes, stale: bool) -> bytes:
     counted = found.in_range is not None
-    form = _page_form(found.ranking, found.state, found.opens_at, counted)
+    form = _page_form(found.ranking, found.state, found.opens_at, counted, found.edition)
     cursors = found.next_cursor, found.prev_cursor
     columns = found.total, found.as_of, _BOOLEANS[stale], rows, *cursors
     return form.fill_one((*columns, found.in_range) if counted else columns)
@@ -198,7 +200,11 @@ _BOOLEANS = (b"false", b"true")
 
 @lru_cache(maxsize=FORMS_MAX)
 def _page_form(
-    ranking: Ranking, state: WindowState, opens_at: Instant | None, counted: bool
+    ranking: Ranking,
+    state: WindowState,
+    opens_at: Instant | None,
+    counted: bool,
+    edition: int | None,
 ) -> Form:
     shape = schemas.Page(
         ranking.board,
@@ -214,6 +220,7 @@ def _page_form(
         state,
         opening(opens_at),
         placeholder(PlaceholderKind.NUMBER, 6) if counted else UNSET,
+        UNSET if edition is None else edition,
     )
     return Form(parts_of(shape))
 

@@ -84,6 +84,15 @@ BETWEEN = (
     Param(name="until", time=True, doc="recorded before this time"),
 )
 
+EDITION = Param(
+    name="edition",
+    kind=int,
+    low=1,
+    high=_POSITION_MAX,
+    doc="a closed window as it was before later corrections, counted from 1; the present one if "
+    "absent",
+)
+
 REASON = Param(name="reason", length_max=REASON_LENGTH_MAX, doc="kept in the audit trail")
 
 
@@ -209,6 +218,7 @@ ROUTES: tuple[Route, ...] = (
                 length_max=SCORE_TEXT_LENGTH_MAX,
                 doc="only standings whose score, in the first column, is this or less",
             ),
+            EDITION,
         ),
         responses={200: schemas.Page, 304: None},
         errors=(*RANKING, InvalidPage, InvalidCursor),
@@ -222,9 +232,9 @@ ROUTES: tuple[Route, ...] = (
         plan=standings.plan_standing,
         scope="read",
         hot=True,
-        params=WHICH,
+        params=(*WHICH, EDITION),
         responses={200: schemas.Standing},
-        errors=(*RANKING, NotRanked),
+        errors=(*RANKING, NotRanked, InvalidPage),
     ),
     Route(
         method="GET",

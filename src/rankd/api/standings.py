@@ -5,6 +5,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from rankd import schemas
 from rankd.api import render
 from rankd.api.auth import Actor
@@ -12,6 +14,7 @@ from rankd.api.context import MIN_POSITION_SECONDS_MAX, ServiceContext
 from rankd.api.messages import Request, Response, decode_body, known_tag
 from rankd.api.render import BY_ACCEPT, text_tag, wants_text
 from rankd.api.routing import Answered, PagePlan, RemotePlan, RouteAnswering, WordPlan
+from rankd.core.editions import edition_reader
 from rankd.core.reader import (
     LOOKUP_PLAYERS_MAX,
     Projected,
@@ -87,19 +90,26 @@ async def get_standing(service: ServiceContext, request: Request) -> Response:
     board, player = params["board"], params["player"]
     actor, which = await _admitted(service, request)
     reader = service.rankd.reader_of(board, query["min_position"])
-    where = reader.where(board, **which)
-    standing = await service.read_as(
-        actor, where, lambda reader: reader.standing_in(where, player), reader=reader
-    )
+    where, edition = reader.where(board, **which), query["edition"]
+    if edition is not None:
+        earlier = await edition_reader(reader, where, edition)
+        standing = await earlier.standing_in(where, player)
+    else:
+        standing = await service.read_as(
+            actor, where, lambda reader: reader.standing_in(where, player), reader=reader
+        )
     if standing is None:
         raise NotRanked(board=board, window=where.ranking.window, player=player)
-    return _response(service, request, render.one(standing, where))
+    shown = render.one(standing, where)
+    if edition is not None:
+        shown.edition = edition
+    return _response(service, request, shown)
 
 
 def standing_now(service: ServiceContext, request: Request) -> Response | None:
     """Return one player's standing if the index answers without waiting; else None."""
     params, query, reader = request.params, request.query, service.rankd.reader
-    if query["min_position"] is not None or not reader.immediate:
+    if query["min_position"] is not None or query["edition"] or not reader.immediate:
         return None
     board, player = params["board"], params["player"]
     actor = service.auth.admit(request, "read", board)
@@ -215,7 +225,7 @@ def _in_force(service: ServiceContext) -> Callable[[], bool]:
 def _lasting(service: ServiceContext, request: Request) -> RankingView | None:
     """Return the ranking of all requests like this one, if it stays the same; else None."""
     view, query = service.rankd, request.query
-    if query["min_position"] is not None or view.stale:
+    if query["min_position"] is not None or query.get("edition") or view.stale:
         return None
     if ":-" in (query["window"] or ""):
         return None  # Which window that is depends on the time.
@@ -247,7 +257,12 @@ async def list_standings(service: ServiceContext, request: Request) -> Response:
             **which,
         )
 
-    page = await service.read_as(actor, where, read, reader=reader)
+    edition = query["edition"]
+    if edition is not None:
+        page = await read(await edition_reader(reader, where, edition))
+        page = msgspec.structs.replace(page, edition=edition)
+    else:
+        page = await service.read_as(actor, where, read, reader=reader)
     _refuse_if_behind(request, page.as_of)
     asked = _asked(service, request)
     response = _ready_made(

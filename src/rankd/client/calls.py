@@ -386,12 +386,14 @@ def page(  # noqa: PLR0913 - which part of which ranking
     score_max: Score | None = None,
     window: str | None = None,
     segment: str | None = None,
+    edition: int | None = None,
     min_position: int | None = None,
 ) -> Call[schemas.Page]:
     """Return a page that begins at a rank, an offset or a cursor.
 
     With ``score_min`` or ``score_max``, both inclusive, it is one of the entries whose first column
-    lies between them; its ``count`` tells how many these are.
+    lies between them; its ``count`` tells how many these are. ``edition`` names an earlier edition
+    of a closed window, counted from 1.
     """
     path = path_of(
         "/v1/boards/{}/standings",
@@ -404,6 +406,7 @@ def page(  # noqa: PLR0913 - which part of which ranking
         score_max=score_max,
         window=window,
         segment=segment,
+        edition=edition,
         min_position=min_position,
     )
     return Call(method="GET", path=path, read=_read_page, names={"board": board, "window": window})
@@ -435,15 +438,20 @@ def standing(
     *,
     window: str | None = None,
     segment: str | None = None,
+    edition: int | None = None,
     min_position: int | None = None,
 ) -> Call[schemas.Standing]:
-    """Return a player's standing. Raises NotRanked."""
+    """Return a player's standing, also in an earlier ``edition`` of a closed window.
+
+    Raises NotRanked.
+    """
     path = path_of(
         "/v1/boards/{}/standings/{}",
         board,
         player,
         window=window,
         segment=segment,
+        edition=edition,
         min_position=min_position,
     )
     names = {"board": board, "player": player, "window": window}

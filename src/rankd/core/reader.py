@@ -104,6 +104,8 @@ class Page(Standings, msgspec.Struct, frozen=True, gc=False):
     """The ordinal rank of each, on boards with shared ranks; None where ``ranks`` has these."""
     in_range: int | None = None
     """How many entries the requested range of scores has; None if none was requested."""
+    edition: int | None = None
+    """The edition of a closed window; None if none was requested."""
 
     @property
     def scores(self) -> list[Scores]:

@@ -12,7 +12,9 @@ from tests.unit.core.doubles import DAY
 from rankd.api import operations
 from rankd.api.messages import Response
 from rankd.api.operations import Operations
+from rankd.core import editions
 from rankd.errors import (
+    InvalidPage,
     InvalidRequest,
     InvalidSubmission,
     NotFound,
@@ -203,6 +205,67 @@ async def test_a_state_ends_by_itself() -> None:
         assert await scores(at) == {"ann": 5}
         with pytest.raises(InvalidRequest):
             await at.ask("ban_player", {"player": "ann"}, until)
+
+
+async def test_an_earlier_edition_of_a_closed_window_stays_readable() -> None:
+    async with working() as at:
+        await at.define(windows=["all", "daily"], segments=["region"])
+        eu: dict[str, Any] = {"attributes": {"region": "eu"}}
+        for player, score in (("ann", 10), ("bob", 90), ("cyd", 30), ("dee", 5)):
+            await at.submit(player, score, metadata={"run": score}, **eu)
+        at.clock.time += DAY
+        await at.submit("ann", 1)
+        closed: dict[str, Any] = {"window": "daily:2026-11-14"}
+        first = {"bob": 90, "cyd": 30, "ann": 10, "dee": 5}
+        assert await scores(at, **closed) == await scores(at, **closed, edition=1) == first
+        gone = await at.told("remove_player", {"board": "b", "player": "bob"})
+        second = {"cyd": 30, "ann": 10, "dee": 5}
+        again = await at.told("remove_player", {"board": "b", "player": "cyd"})
+        third = {"ann": 10, "dee": 5}
+        await at.told("undo_retraction", {**B, "position": str(gone["position"])})
+        fourth = {"bob": 90, "ann": 10, "dee": 5}
+        await at.told("undo_retraction", {**B, "position": str(again["position"])})
+        for number, known in enumerate((first, second, third, fourth, first), start=1):
+            assert await scores(at, **closed, edition=number) == known
+            assert await scores(at, **closed, edition=number, segment="region:eu") == known
+            dee = await at.told("get_standing", {**B, "player": "dee"}, **closed, edition=number)
+            assert (dee["rank"], dee["total"], dee["edition"]) == (len(known), len(known), number)
+            assert dee["metadata"] == {"run": 5}
+        assert await scores(at, **closed) == first
+        page = await at.told("list_standings", B, **closed, edition=4, limit=1, offset=1)
+        assert (page["edition"], page["total"], page["standings"][0]["player"]) == (4, 3, "ann")
+        listed = (await at.told("list_windows", B))["windows"]
+        assert {one["window"]: one.get("edition") for one in listed} == {
+            "all": None,
+            "daily:2026-11-15": None,
+            "daily:2026-11-14": 5,
+        }
+        with pytest.raises(InvalidPage):
+            await at.ask("list_standings", B, **closed, edition=6)
+        with pytest.raises(InvalidPage):
+            await at.ask("get_standing", P, edition=2)
+        with pytest.raises(NotRanked):
+            await at.ask("get_standing", {**B, "player": "cyd"}, **closed, edition=3)
+        await at.ask("ban_player", {"player": "bob"})
+        assert await scores(at, **closed, edition=1) == {"cyd": 30, "ann": 10, "dee": 5}
+
+
+async def test_an_edition_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(editions, "EDITION_CHANGES_MAX", 2)
+    monkeypatch.setattr(editions, "ENTRIES_TOGETHER", 1)
+    async with working() as at:
+        await at.define(windows=["daily"])
+        for player in ("ann", "bob", "cyd"):
+            await at.submit(player, 5)
+        at.clock.time += DAY
+        await at.submit("ann", 1)
+        closed: dict[str, Any] = {"window": "daily:2026-11-14"}
+        await at.told("retract_scores", B, {"players": ["ann", "bob"]})
+        assert await scores(at, **closed, edition=1) == {"ann": 5, "bob": 5, "cyd": 5}
+        await at.told("remove_player", {**B, "player": "cyd"})
+        with pytest.raises(InvalidPage):
+            await at.ask("list_standings", B, **closed, edition=1)
+        assert await scores(at, **closed, edition=2) == {"cyd": 5}
 
 
 # -------------------------------------------------------------------------- operations

@@ -34,6 +34,8 @@ EVERY: list[tuple[str, Call[Any]]] = [
     ("list_standings", calls.page("b", score_min=-1, score_max="2.5", **WHICH)),
     ("list_standings", calls.poll("b", etag='"x"', limit=3)),
     ("get_standing", calls.standing("b", "p", **WHICH)),
+    ("get_standing", calls.standing("b", "p", edition=1, **WHICH)),
+    ("list_standings", calls.page("b", edition=2, **WHICH)),
     ("around_player", calls.around("b", "p", above=1, below=2, **WHICH)),
     ("around_player", calls.around("b", "p", absent="top")),
     ("around_rank", calls.around_rank("b", 7, reach=2, **WHICH)),

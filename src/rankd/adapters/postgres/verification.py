@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from rankd.adapters import broken_chain
 from rankd.adapters.player_rows import StoredPlayer, fold
 from rankd.adapters.postgres.batch import as_instant
 from rankd.adapters.postgres.database import QUERIES, DriverConnection, PostgresAddress
@@ -108,6 +109,8 @@ class _Walk:
         self.redacted = RedactedAppends(connection, address)
         self._earning = 0
         """Submissions with a key in the current append."""
+        self._edited: list[tuple[int, int]] = []
+        """The first and last positions of appends whose links do not fit."""
 
     async def step(self) -> bool:
         """Check the next rows; return whether there were any."""
@@ -130,7 +133,9 @@ class _Walk:
         return Position(min(self._head, coming - 1))
 
     def finish(self) -> None:
-        """Raise LedgerCorrupt unless all facts were seen."""
+        """Raise LedgerCorrupt unless all facts were seen, and are those that were written."""
+        if self._edited:
+            raise broken_chain(self._edited)
         if self.reached != self._head:
             raise LedgerCorrupt(f"facts are missing up to {self._head}", position=self.reached + 1)
 
@@ -175,8 +180,8 @@ class _Walk:
             facts=self._digest.digest(),
         )
         if append.link != expected and not await self.redacted.explain(append.last):
-            raise LedgerCorrupt("the hash chain is broken", position=append.first)
-        if append.lacking != max(self._earning - append.kept, 0):
+            self._edited.append((append.first, append.last))
+        elif append.lacking != max(self._earning - append.kept, 0):
             raise LedgerCorrupt("receipts are missing or too many", position=append.first)
         self._appends.popleft()
         self._link, self._digest, self._earning = append.link, AppendDigest(), 0

@@ -24,6 +24,7 @@ from itertools import islice, pairwise
 import apsw
 import msgspec
 
+from rankd.adapters import broken_chain
 from rankd.adapters.player_rows import StoredPlayer, fold
 from rankd.adapters.sqlite.blocks import GENESIS, Block, blocks_after, facts_at, follows, unpack
 from rankd.adapters.sqlite.players import changes
@@ -95,21 +96,31 @@ def _check_structures(database: apsw.Connection) -> None:
 
 
 def _chain(database: apsw.Connection, head: Position, redacted: RedactedBlocks) -> Iterator[Block]:
-    """Yield each block that follows the one before; raise at the first that does not."""
+    """Yield each block that follows the one before; in the end raise for those that do not.
+
+    A block is checked against the stored link before it, so an edit is found in its own block.
+    """
     last, at, link = Position(0), 0, GENESIS
+    edited: list[tuple[int, int]] = []
     while last < head:
         # One statement each, so that no read lasts long and the WAL can be emptied in between.
         rows = fetch(database, QUERIES["read_block"], after=last)
         if not rows:
             raise LedgerCorrupt(f"facts are missing up to {head}", position=last + 1)
         block = Block(*rows[0])
-        if not follows(block, link) and not redacted.explain(block.last):
-            raise LedgerCorrupt("the hash chain is broken", position=last + 1)
-        goes_back = block.at < at and not corrects_time(unpack(block))
-        if block.first != last + 1 or goes_back:
+        if block.first != last + 1 or block.last < block.first:
+            if edited:
+                raise broken_chain(edited)
             raise LedgerCorrupt("the block does not follow the one before", position=last + 1)
-        yield block
+        if not follows(block, link) and not redacted.explain(block.last):
+            edited.append((block.first, block.last))
+        elif block.at < at and not edited and not corrects_time(unpack(block)):
+            raise LedgerCorrupt("the block does not follow the one before", position=last + 1)
+        else:
+            yield block
         last, at, link = block.last, block.at, block.link
+    if edited:
+        raise broken_chain(edited)
 
 
 def _check_facts(database: apsw.Connection, block: Block, players: dict[str, StoredPlayer]) -> int:
