@@ -187,6 +187,9 @@ CORPUS: dict[str, Entry] = {
     "no host": Entry(b"GET /v1/large HTTP/1.1\r\n\r\n", (400,)),
     "two hosts": Entry(get(AROUND, b"Host: u"), (400,)),
     "two lengths": Entry(submit(SUBMISSION, b"Content-Length: 25"), (400,)),
+    "two signatures": Entry(
+        submit(SUBMISSION, b"Rankd-Signature: t=1", b"Rankd-Signature: t=1"), (400,)
+    ),
     "two keys": Entry(submit(SUBMISSION, b"Idempotency-Key: a", b"Idempotency-Key: b"), (400,)),
     "length and chunks": Entry(submit(SUBMISSION, b"Transfer-Encoding: chunked"), (400,)),
     "negative length": Entry(get(AROUND, b"Content-Length: -1"), (400,)),

@@ -144,6 +144,7 @@ CASES: dict[str, Case] = {
     "json by another name": Case([post(PLAIN, content_type="application/x+json")] * 2, 0),
     "key in the header": Case([post(PLAIN, idempotency_key='"k"')] * 3, 0),
     "other key in the header": Case([post(PLAIN, idempotency_key=k) for k in "klk"], 0),
+    "signature": Case([post(PLAIN), post(PLAIN, rankd_signature="t=1"), post(PLAIN)], 1),
     "both keys": Case([keyed("p1", 5, "k", idempotency_key=key) for key in "kkll"], 0),
     "origin": Case([post(PLAIN, origin=ORIGIN)] * 2, 0),
     "no such board": Case([post(PLAIN, "/v1/boards/none/scores")] * 2, 0),

@@ -470,3 +470,29 @@ def test_a_wrong_signing_key_is_told(asked: dict[str, Any], field: str) -> None:
             assert [one["field"] for one in answer.json()["errors"]] == [field]
 
     run(test())
+
+
+# ------------------------------------------------------------------------------ verifiers
+
+
+@LANES
+def test_a_program_verifies_scores_over_http(fast_lane: bool) -> None:
+    async def test() -> None:
+        async with whole(fast_lane=fast_lane) as service:
+            await service.told("PUT", "/v1/boards/b", {"verifier": {"name": "replay"}})
+            for number in range(3):
+                body = {"player": f"p{number}", "score": number, "metadata": {"moves": [number]}}
+                answer = await service.ask("POST", PATH.format("b"), body)
+                assert (answer.status_code, answer.json()["verdict"]) == (202, "held")
+            scores = [{"board": "b", "player": "p3", "score": 3}]
+            batch = await service.told("POST", "/v1/scores:batch", {"scores": scores})
+            assert [item["verdict"] for item in batch["results"]] == ["held"]
+            page = await service.told("GET", "/v1/reviews?board=b&state=held")
+            assert [row["reasons"][0]["rule"] for row in page["reviews"]] == ["verifier"] * 4
+            for row in page["reviews"]:
+                verb = "approve" if row["player"] in ("p1", "p3") else "reject"
+                await service.told("POST", f"/v1/reviews/{row['id']}:{verb}", {"reason": "played"})
+            standings = await service.told("GET", "/v1/boards/b/standings")
+            assert [row["player"] for row in standings["standings"]] == ["p3", "p1"]
+
+    run(test())

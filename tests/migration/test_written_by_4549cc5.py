@@ -46,9 +46,15 @@ DATA = Path(__file__).parent / "written_by_4549cc5"
 SHARED = "/v1/boards/(early|golf|last|race|renewed|tied|total)"
 """The boards whose ranks are shared; no other has ordinals."""
 
+LATER_FIELDS = ("expires", "runs", "verifier")
+"""Of definitions: each has its default on boards of then."""
+
 ADDED = (
-    (r"/v1/boards", {"boards[].since", "boards[].definition.expires"}),
-    (r"/v1/boards/[^/]+", {"since", "position", "drops", "definition.expires"}),
+    (r"/v1/boards", {"boards[].since", *(f"boards[].definition.{name}" for name in LATER_FIELDS)}),
+    (
+        r"/v1/boards/[^/]+",
+        {"since", "position", "drops", *(f"definition.{name}" for name in LATER_FIELDS)},
+    ),
     (r"/v1/boards/[^/]+/(standings.*|around/.*|friends/.*|projection)", {"state"}),
     (r"/v1/players/[^/]+/standings", {"standings[].state", "standings[].ordinal"}),
     (rf"{SHARED}/standings/[^/]+", {"ordinal"}),

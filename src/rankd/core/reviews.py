@@ -20,10 +20,10 @@ from rankd.errors import UnknownReview
 from rankd.model.board import Board, Direction
 from rankd.model.facts import Position, Recorded, ReviewDecided, ScoreSubmitted
 from rankd.model.redefinition import scale
-from rankd.model.rules import Reason, RuleName
+from rankd.model.rules import VERIFIER, Reason, RuleName
 from rankd.model.runs import elapsed_of_run
 from rankd.model.standing import shown_score
-from rankd.model.submission import IN_REVIEW, IN_VERIFICATION, RULE_BROKEN, VERIFIER, Held, Rejected
+from rankd.model.submission import IN_REVIEW, IN_VERIFICATION, RULE_BROKEN, Held, Rejected
 from rankd.model.window import Instant
 from rankd.ports import HELD, REFUSED, LedgerReader
 from rankd.rules import CONSEQUENCES, RuleState

@@ -20,8 +20,8 @@ from rankd.core.writer import WriteResult
 from rankd.errors import Overloaded, RankdError
 from rankd.model.board import Board
 from rankd.model.facts import Position, Recorded, ScoreSubmitted
+from rankd.model.rules import VERIFIER
 from rankd.model.runs import elapsed_of_run, read_run_id
-from rankd.model.submission import VERIFIER
 from rankd.model.window import Instant
 from rankd.ports import HeldSubmission, LedgerReader, Verification, Verifier
 

@@ -97,6 +97,10 @@ class Rule:
         return {"rule": self.rule.value, **shown, "then": self.then.value}
 
 
+VERIFIER = "verifier"
+"""Stands for a rule in the review of a submission that waits for the verifier of its board."""
+
+
 class Reason(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A rule that a submission broke: the number observed, and the limit, in the rule's unit.
 
@@ -117,6 +121,8 @@ class Reason(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     def sentence(self, decimals: int) -> str:
         """Return the reason in words."""
+        if self.rule == VERIFIER:
+            return "the board holds every submission for its verifier"
         observed, limit = self.shown(decimals)
         below = self.rule == RuleName.SECONDS_BETWEEN or self.observed < self.limit
         return (

@@ -46,6 +46,7 @@ from rankd.model.board import (
 )
 from rankd.model.facts import Attributes, ScoreSubmitted, shared_attributes
 from rankd.model.graphemes import is_visible
+from rankd.model.rules import VERIFIER
 from rankd.model.runs import read_run_token
 from rankd.model.window import Instant
 
@@ -166,8 +167,6 @@ ATTEMPTS_EXHAUSTED = Rejected(
 PLAYER_BANNED = Rejected("player_banned", "the player is banned from the board")
 RULE_BROKEN = Rejected("rule_broken", "the submission breaks a rule of the board")
 IN_REVIEW = Held("rule_broken")
-VERIFIER = "verifier"
-"""Stands for a rule in the review of a submission that waits for its verifier."""
 IN_VERIFICATION = Held(VERIFIER)
 RUN_USED = Rejected(RunUsed.code, str(RunUsed()))
 RUN_EXPIRED = Rejected(RunExpired.code, str(RunExpired()))

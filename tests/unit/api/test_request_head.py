@@ -83,6 +83,7 @@ def test_headers_that_no_handler_reads_leave_the_key_alone(parse: Any) -> None:
         "Authorization: Bearer k",
         "If-None-Match: x",
         "Idempotency-Key: x",
+        "Rankd-Signature: x",
         "X-Forwarded-For: 10.0.0.1",
         "Forwarded: for=1",
         "Origin: https://a",
@@ -157,6 +158,7 @@ PIECES = [
     b"content-length", b"0", b"Connection: Keep-Alive", b"connection: close", b"Origin: o",
     b"Authorization: Bearer x", b"X-Forwarded-For: 1.2.3.4", b"Forwarded: a", b"TE: x", b"x: y",
     b"Idempotency-Key: 1", b"If-None-Match: 1", b"Content-Type: application/json",
+    b"Rankd-Signature: 1",
     b"Content-Encoding: gzip", b"Transfer-Encoding: chunked", b"\t", b"\0", b"\x80", b"body",
 ]  # fmt: skip
 GOOD = [
