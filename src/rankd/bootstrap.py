@@ -25,6 +25,7 @@ from rankd.adapters.sqlite.read_only import OfflineLedger, ReadOnlyLedger
 from rankd.adapters.sqlite.spool import FOLDER as SPOOL
 from rankd.adapters.sqlite.spool import SpoolFile
 from rankd.core.assembly import running
+from rankd.core.certificates import Certificate, check_certificate
 from rankd.core.cluster.recovery import FILLED_ENTRIES_MAX, SharedHome
 from rankd.core.cluster.top_lists import TopListSettings
 from rankd.core.engine import Engine, verify_saved
@@ -379,6 +380,22 @@ async def verify_folder(folder: Path, tell: Callable[[Progress], None]) -> Verif
             async for progress in verify_saved(ledger, building(folder / INDEX), tell):
                 tell(progress)
     return VerifyResult(position, compared=closed)
+
+
+async def verify_certificate(
+    place: EngineConfig | Folder, certificate: Certificate, tell: Callable[[Progress], None]
+) -> None:
+    """Check a ledger, and a certificate against it. Raises Corrupt."""
+    config = EngineConfig.of(place)
+    async with AsyncExitStack() as stack:
+        ledger: ReadOnlyLedger | CopyTarget
+        if config.folder is not None:
+            ledger = await stack.enter_async_context(alone(config.folder))
+        else:
+            ledger = await stack.enter_async_context(_copied(config))
+        async for progress in ledger.verify():
+            tell(progress)
+        await check_certificate(ledger, building(None), certificate, tell)
 
 
 def examine_folder(folder: Path) -> None:

@@ -29,6 +29,7 @@ RankdError
 │   ├── SubmissionKeyReused
 │   ├── FrozenWindow
 │   ├── WrongWindowState
+│   ├── NotSettled
 │   ├── BoardDiffers
 │   ├── DropsScores
 │   ├── TooManySegmentValues
@@ -67,6 +68,7 @@ RankdError
     ├── LedgerCorrupt
     │   └── LedgerTooNew
     ├── IndexDiffers
+    ├── CertificateDiffers
     └── SnapshotDamaged
 
 Bugs are not in this tree: they are assertions, and are never caught.
@@ -380,6 +382,16 @@ class AttemptsExhausted(SubmissionRejected):
     """The player has made all attempts that the windows of the board take."""
 
     code = "attempts_exhausted"
+
+
+class NotSettled(Refused):
+    """The standings of the window are not final, so there is no certificate of them."""
+
+    code = "not_settled"
+
+    def __init__(self, *, board: str, window: str, state: str) -> None:
+        super().__init__(f"window {window!r} of board {board!r} is {state}, and not settled")
+        self.board, self.window, self.state = board, window, state
 
 
 class SubmissionKeyReused(Refused):
@@ -783,6 +795,16 @@ class IndexDiffers(Corrupt):
     def __init__(self, *, ranking: str, rank: int) -> None:
         super().__init__(f"{ranking} differs from the ledger at rank {rank}; rebuild the index")
         self.ranking, self.rank = ranking, rank
+
+
+class CertificateDiffers(Corrupt):
+    """A certificate is not of the standings that its ledger folds to."""
+
+    code = "certificate_differs"
+
+    def __init__(self, fields: tuple[str, ...]) -> None:
+        super().__init__(f"the certificate differs from the ledger in {', '.join(fields)}")
+        self.fields = fields
 
 
 class SnapshotDamaged(Corrupt):

@@ -278,6 +278,22 @@ class WindowStep(Struct, kw_only=True):
     """The window that a reset opened in its place."""
 
 
+class CertificateBody(Read, gc=False, kw_only=True):
+    """The certificate of a settled window. Digests and the chain are in hexadecimal."""
+
+    board: str
+    window: str
+    edition: int
+    definition_digest: str
+    ledger_from: int
+    ledger_to: int
+    chain: str
+    submissions: int
+    players: int
+    standings_digest: str
+    top: list[Row]
+
+
 class ComingStep(Struct, kw_only=True):
     """A step that a window is going to take by time."""
 

@@ -58,7 +58,7 @@ def _on_board(path: str, body: Any = None, scope: str = "read", *, player: bool 
 
 DEFINITION = {
     "writes": "client",
-    "windows": ["all", "daily", "weekly"],
+    "windows": ["all", "daily", "weekly", "monthly"],
     "rules": [{"rule": "first_score", "max": 10**6, "then": "hold"}],
 }
 
@@ -87,6 +87,7 @@ ROWS: dict[str, Row] = {
     "list_friends": _on_board(f"{_BOARD}/friends/p1"),
     "get_projection": _on_board(f"{_BOARD}/projection?rank=1"),
     "list_windows": _on_board(f"{_BOARD}/windows"),
+    "get_certificate": _on_board(f"{_BOARD}/windows/monthly/certificate"),
     "get_schedule": _on_board(f"{_BOARD}/schedule"),
     "reset_window": _step("reset", "all"),
     "freeze_window": _step("freeze", "daily"),
@@ -223,6 +224,8 @@ async def prepare(service: Whole, admin: str) -> dict[str, str]:
     Return ids: of a spare key, a retraction, an operation and a review.
     """
     await service.told("PUT", "/v1/boards/global", DEFINITION, key=admin)
+    settling = {"window": "monthly", "reason": "a certificate"}
+    await service.told("POST", "/v1/boards/global:settle", settling, key=admin)
     await service.told("PUT", "/v1/players/p1", {"name": "Ada"}, key=admin)
     await service.told("POST", "/v1/boards/global/scores", SCORE, key=admin)
     await service.told("POST", "/v1/boards/global/scores", {**SCORE, "player": "p2"}, key=admin)

@@ -479,6 +479,7 @@ async def classic_top(service: ServiceContext, request: Request) -> Response:
 
 
 async def _top(service: ServiceContext, actor: Actor, limit: int, which: dict[str, Any]) -> Page:
+    await service.wait_for_head(which["board"])
     where = service.rankd.reader.where(**which)
     return await service.read_as(actor, where, lambda reader: reader.page(limit=limit, **which))
 
@@ -520,6 +521,7 @@ async def classic_top_list(service: ServiceContext, request: Request) -> Respons
 
 async def _standing(service: ServiceContext, request: Request) -> Standing:
     actor, which = _admitted(service, request)
+    await service.wait_for_head(which["board"])
     player, where = request.params["player_id"], service.rankd.reader.where(**which)
     standing = await service.read_as(actor, where, lambda reader: reader.standing_in(where, player))
     if standing is None:
@@ -572,6 +574,7 @@ async def classic_nearby(service: ServiceContext, request: Request) -> Response:
 async def _around(
     service: ServiceContext, request: Request, rank: int, actor: Actor, which: dict[str, Any]
 ) -> Page:
+    await service.wait_for_head(which["board"])
     reach, where = request.query["range"], service.rankd.reader.where(**which)
     return await service.read_as(
         actor, where, lambda reader: reader.around_rank(rank=Rank(rank), reach=reach, **which)
@@ -581,6 +584,7 @@ async def _around(
 async def classic_neighbours(service: ServiceContext, request: Request) -> Response:
     """Return a player and those just above and below it, fewer at an edge."""
     actor, which = _admitted(service, request)
+    await service.wait_for_head(which["board"])
     player, reach = request.params["player_id"], request.query["range"]
     where = service.rankd.reader.where(**which)
     page = await service.read_as(

@@ -13,6 +13,7 @@ from rankd.core.engine import Engine
 from rankd.core.own_view import read_as_ranked
 from rankd.core.read_engine import PlayerSearch, ReadEngine
 from rankd.core.reader import RankingView, Reader
+from rankd.model.facts import Position
 from rankd.model.window import Instant
 from rankd.ports import Clock, LedgerReader
 
@@ -100,6 +101,18 @@ class ServiceContext:
         """Whether submissions are accepted, at least into the spool."""
         spools = self.engine is None and self.spools and self.rankd.writer_answers
         return self.rankd.writable or spools
+
+    async def wait_for_head(self, board: str | None) -> Position | None:
+        """Wait until reads of a prize board show every write that was answered before now.
+
+        Return the position to read at; None for other boards.
+        Raises LedgerUnavailable and IndexBehind.
+        """
+        if not self.rankd.awaits_head(board):
+            return None
+        head = await self.ledger.head()
+        await self.rankd.reached(head, within_seconds=MIN_POSITION_SECONDS_MAX)
+        return head
 
     def sees_itself(self, actor: Actor, board: str) -> bool:
         """Whether an actor is a shadowed player, which sees a board as if it were ranked there."""

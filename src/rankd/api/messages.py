@@ -356,6 +356,9 @@ KINDS: dict[type[RankdError], ProblemKind] = {
         "the window has not begun, or is over: this step does not lead from its state",
     ),
     errors.AttemptsExhausted: ProblemKind(422, "Attempts exhausted"),
+    errors.NotSettled: ProblemKind(
+        404, "Not settled", "the standings of this window are not final: there is no certificate"
+    ),
     errors.SubmissionKeyReused: ProblemKind(
         422, "Key reused", "this key was used on this board for another submission"
     ),
@@ -416,6 +419,7 @@ KINDS: dict[type[RankdError], ProblemKind] = {
             errors.UnreadableFact,
             errors.LedgerCorrupt,
             errors.IndexDiffers,
+            errors.CertificateDiffers,
             errors.SnapshotDamaged,
         ),
         ProblemKind(500, "Corrupt", "a promise does not hold; an operator has to look"),

@@ -16,6 +16,7 @@ from rankd._version import __version__
 from rankd.api import request_schemas
 from rankd.api.messages import HTML, KINDS, Problem, Request, Response
 from rankd.api.routing import Param, Route
+from rankd.core.window_control import WINDOW_TEXT_LENGTH_MAX
 from rankd.model.standing import PAGE_LIMIT_MAX
 from rankd.model.submission import SUBMISSION_KEY_BYTES_MAX
 
@@ -82,6 +83,12 @@ PATH_SCHEMAS: dict[str, request_schemas.Schema] = {
     "player_id": request_schemas.PLAYER,
     "rank": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1, "description": "From 1."},
     "n": {"type": "integer", "minimum": 1, "maximum": PAGE_LIMIT_MAX, "description": "How many."},
+    "window": {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": WINDOW_TEXT_LENGTH_MAX,
+        "description": "Such as daily:-1, or the id of one, such as daily:2026-11-14.",
+    },
     "key": request_schemas.text(64, "The id of a key."),
     "position": {
         "type": "integer",

@@ -49,7 +49,11 @@ SURROGATE = (b"surrogate-control", b"max-age=1, stale-while-revalidate=5")
 async def _admitted(service: ServiceContext, request: Request) -> tuple[Actor, dict[str, Any]]:
     """Return the actor, window and segment of a read, once ``min_position`` is reached."""
     query = request.query
-    actor = service.auth.admit(request, "read", request.params.get("board"))
+    board = request.params.get("board")
+    actor = service.auth.admit(request, "read", board)
+    head = await service.wait_for_head(board)
+    if head is not None:
+        query = request.query = {**query, "min_position": max(head, query.get("min_position") or 0)}
     if query.get("min_position") is not None:
         await _reached(service, request)
     return actor, {"window": query.get("window"), "segment": query.get("segment")}
@@ -86,11 +90,11 @@ def _response(service: ServiceContext, request: Request, body: Any) -> Response:
 
 async def get_standing(service: ServiceContext, request: Request) -> Response:
     """Return one player's standing."""
-    params, query = request.params, request.query
+    params = request.params
     board, player = params["board"], params["player"]
     actor, which = await _admitted(service, request)
-    reader = service.rankd.reader_of(board, query["min_position"])
-    where, edition = reader.where(board, **which), query["edition"]
+    reader = service.rankd.reader_of(board, request.query["min_position"])
+    where, edition = reader.where(board, **which), request.query["edition"]
     if edition is not None:
         earlier = await edition_reader(reader, where, edition)
         standing = await earlier.standing_in(where, player)
@@ -112,6 +116,8 @@ def standing_now(service: ServiceContext, request: Request) -> Response | None:
     if query["min_position"] is not None or query["edition"] or not reader.immediate:
         return None
     board, player = params["board"], params["player"]
+    if service.rankd.awaits_head(board):
+        return None
     actor = service.auth.admit(request, "read", board)
     if service.sees_itself(actor, board):
         request.counted = True
@@ -227,6 +233,8 @@ def _lasting(service: ServiceContext, request: Request) -> RankingView | None:
     view, query = service.rankd, request.query
     if query["min_position"] is not None or query.get("edition") or view.stale:
         return None
+    if view.awaits_head(request.params["board"]):
+        return None
     if ":-" in (query["window"] or ""):
         return None  # Which window that is depends on the time.
     try:
@@ -242,7 +250,7 @@ async def list_standings(service: ServiceContext, request: Request) -> Response:
     offset, from_rank = query["offset"], query["from_rank"]
     rankd = service.rankd
     at, own = _moment(service), service.sees_itself(actor, board)
-    reader = rankd.reader_of(board, query["min_position"])
+    reader = rankd.reader_of(board, request.query["min_position"])
     where = reader.where(board, **which)
 
     def read(reader: Reader) -> Awaitable[FoundPage]:
@@ -275,12 +283,12 @@ async def list_standings(service: ServiceContext, request: Request) -> Response:
 
 def standings_now(service: ServiceContext, request: Request) -> Response | None:
     """Return a cached page that is still current; else None."""
-    if request.query["min_position"] is not None:
+    board = request.params["board"]
+    if request.query["min_position"] is not None or service.rankd.awaits_head(board):
         return None
     response = service.pages.find(_moment(service), _asked(service, request))
     if response is None:
         return None
-    board = request.params["board"]
     actor = service.auth.admit(request, "read", board)
     if service.sees_itself(actor, board):
         request.counted = True
@@ -360,7 +368,7 @@ async def around_player(service: ServiceContext, request: Request) -> Response:
     """Return a player's neighbours."""
     actor, which = await _admitted(service, request)
     board, query = request.params["board"], request.query
-    reader = service.rankd.reader_of(board, query["min_position"])
+    reader = service.rankd.reader_of(board, request.query["min_position"])
 
     def read(reader: Reader) -> Awaitable[FoundPage]:
         return reader.around(
@@ -423,6 +431,8 @@ def lookup_now(service: ServiceContext, request: Request) -> Response | None:
     """Return the standings of some players if the index answers without waiting; else None."""
     params, query, reader = request.params, request.query, service.rankd.reader
     if query["min_position"] is not None or not reader.immediate or service.rankd.stale:
+        return None
+    if service.rankd.awaits_head(params["board"]):
         return None
     actor = service.auth.admit(request, "read", params["board"])
     request.counted = True  # Also if the handler has to answer.

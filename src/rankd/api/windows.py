@@ -3,11 +3,14 @@
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
+import msgspec
+
 from rankd import schemas
 from rankd.api import render
 from rankd.api.context import ServiceContext, show_time
 from rankd.api.messages import Request, Response, decode_body
-from rankd.api.routing import Param, Route
+from rankd.api.routing import NUMBERS, Param, Route
+from rankd.core.certificates import TOP_LENGTH, certificate_of
 from rankd.core.engine import Engine
 from rankd.core.state import exact_id
 from rankd.core.window_control import WindowResult
@@ -20,6 +23,7 @@ from rankd.core.window_schedule import (
 from rankd.errors import (
     InvalidProfile,
     InvalidRequest,
+    NotSettled,
     UnknownBoard,
     UnknownWindow,
     WrongWindowState,
@@ -88,6 +92,25 @@ async def get_schedule(service: ServiceContext, request: Request) -> Response:
     return Response(schemas.encode(shown))
 
 
+async def get_certificate(service: ServiceContext, request: Request) -> Response:
+    """Return the certificate of a settled window, with its first standings."""
+    board, window = request.params["board"], request.params["window"]
+    service.auth.admit(request, "read", board)
+    await service.wait_for_head(board)
+    view = service.rankd
+    claims = certificate_of(view.state.page(board), window, view.ledger_time)
+    where = view.reader.where(board, exact_id(claims.window))
+    page = await view.reader.top_of(where, TOP_LENGTH)
+    terms = where.terms.board
+    shown = schemas.CertificateBody(
+        **msgspec.structs.asdict(claims),
+        top=[render.row(standing, terms) for standing in page.standings],
+        as_of=page.as_of,
+        stale=view.stale,
+    )
+    return Response(schemas.encode(shown))
+
+
 def _coming(one: PlannedStep, zone: str) -> schemas.ComingStep:
     return schemas.ComingStep(
         at=show_time(one.at) or "",
@@ -119,6 +142,16 @@ ROUTES = (
     _operator_route("reset", reset_window),
     _operator_route("freeze", freeze_window),
     _operator_route("settle", settle_window),
+    Route(
+        method="GET",
+        path=f"{_ONE}/windows/{{window}}/certificate",
+        operation="get_certificate",
+        handler=get_certificate,
+        scope="read",
+        params=(NUMBERS,),
+        responses={200: schemas.CertificateBody},
+        errors=(UnknownBoard, UnknownWindow, NotSettled),
+    ),
     Route(
         method="GET",
         path=f"{_ONE}/schedule",

@@ -19,9 +19,14 @@ if TYPE_CHECKING:
 
 
 @click.command()
+@click.option(
+    "--certificate",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Check this certificate of a settled window instead.",
+)
 @json_option
 @data_option
-def verify(at: ChosenLedger, as_json: bool) -> None:
+def verify(at: ChosenLedger, as_json: bool, certificate: Path | None) -> None:
     """Check every fact of a ledger, and its index against them.
 
     Nothing is written to a folder: it may be a backup on a read-only disk. If a service has the
@@ -29,6 +34,9 @@ def verify(at: ChosenLedger, as_json: bool) -> None:
     compared. An index that nodes share is compared while they serve.
     """
     at.insist()
+    if certificate is not None:
+        _verify_certificate(at, certificate, as_json)
+        return
     position, compared = asyncio.run(_verify(at))
     if as_json:
         found = {"place": at.shown, "whole": True, "position": position}
@@ -39,6 +47,27 @@ def verify(at: ChosenLedger, as_json: bool) -> None:
     if not compared:
         says = "and more may have come since; a service has it open, whose index was not compared"
     click.echo(f"{at.shown} is whole: {count(position, 'fact')}, {says}")
+
+
+CERTIFICATE_BYTES_MAX = 1 << 20
+"""A certificate is a page of text."""
+
+
+def _verify_certificate(at: ChosenLedger, file: Path, as_json: bool) -> None:
+    from rankd.bootstrap import verify_certificate
+    from rankd.core.certificates import read_certificate
+    from rankd.progress import showing
+
+    with file.open("rb") as opened:
+        claims = read_certificate(opened.read(CERTIFICATE_BYTES_MAX))
+    with showing(True) as tell:
+        asyncio.run(verify_certificate(at.place(), claims, tell))
+    if as_json:
+        print_json(
+            {"place": at.shown, "board": claims.board, "window": claims.window, "true": True}
+        )
+        return
+    click.echo(f"{at.shown} agrees: {claims.window} of {claims.board} is as the certificate says")
 
 
 async def _verify(at: ChosenLedger) -> tuple[int, bool]:

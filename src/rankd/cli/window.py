@@ -120,6 +120,19 @@ def settle(reach: Target, board: str, window: str, reason: str, yes: bool, as_js
     _show(done, as_json)
 
 
+@window.command()
+@click.argument("board")
+@click.argument("window")
+@reaching()
+def certificate(reach: Target, board: str, window: str) -> None:
+    """Print the certificate of a settled window.
+
+    `rankd verify --certificate FILE` checks it against the ledger.
+    """
+    with reach.client() as client:
+        print_json(client.certificate(board, window))
+
+
 def _show(done: "schemas.WindowStep", as_json: bool) -> None:
     if as_json:
         print_json(done)

@@ -106,6 +106,7 @@ _read_players = reader_of(schemas.Players)
 _read_boards = reader_of(schemas.Boards)
 _read_windows = reader_of(schemas.Windows)
 _read_schedule = reader_of(schemas.WindowSchedule)
+_read_certificate = reader_of(schemas.CertificateBody)
 _read_window_step = reader_of(schemas.WindowStep)
 _read_standing = reader_of(schemas.Standing)
 _read_projection = reader_of(schemas.Projection)
@@ -197,6 +198,12 @@ def freeze_window(board: str, window: str, *, reason: str) -> Call[schemas.Windo
 def settle_window(board: str, window: str, *, reason: str) -> Call[schemas.WindowStep]:
     """Declare the standings of a window final, sealing it first if need be."""
     return _window_step("/v1/boards/{}:settle", board, window, reason)
+
+
+def certificate(board: str, window: str) -> Call[schemas.CertificateBody]:
+    """Return the certificate of a settled window."""
+    path = path_of("/v1/boards/{}/windows/{}/certificate", board, window)
+    return Call(method="GET", path=path, read=_read_certificate, names={"board": board})
 
 
 def _window_step(path: str, board: str, window: str, reason: str) -> Call[schemas.WindowStep]:

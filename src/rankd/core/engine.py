@@ -223,6 +223,11 @@ class Engine(ReadEngine):
         return self.projector.notes
 
     @property
+    def sees_every_commit(self) -> bool:
+        """Whether a read shows every write that was answered before it."""
+        return self._writer.alone and not self.projector.index.shared
+
+    @property
     def ended(self) -> bool:
         """Whether it takes nothing more for good."""
         return self._writer.stopped.is_set()
@@ -888,7 +893,6 @@ def _unbuilt(definition: object) -> list[FieldError]:
     given = definition if isinstance(definition, Mapping) else {}
     asked = {
         "decay": given.get("decay") is not None,
-        "prize": given.get("prize") is True,
     }
     return [FieldError(name, "is not supported yet") for name, said in asked.items() if said]
 

@@ -184,6 +184,19 @@ class ReadEngine:
         return self.ledger_failure is None
 
     @property
+    def sees_every_commit(self) -> bool:
+        """Whether a read shows every write that was answered before it, by any process."""
+        return False
+
+    def awaits_head(self, board: str | None) -> bool:
+        """Whether reads wait for the ledger's head: of a prize board; None is all boards."""
+        if self.sees_every_commit:
+            return False
+        boards = self.state.boards
+        pages = boards.values() if board is None else filter(None, [boards.get(board)])
+        return any(page.board.prize for page in pages)
+
+    @property
     def ended(self) -> bool:
         """Whether nothing more is taken for good."""
         return False

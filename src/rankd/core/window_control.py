@@ -34,7 +34,7 @@ from rankd.model.facts import (
 from rankd.model.profile import read_reason
 from rankd.model.standing import PAGE_LIMIT_MAX, Rank
 from rankd.model.window import UNSEALED, Instant, ListedWindow, Window, WindowState
-from rankd.ports import Ledger
+from rankd.ports import Ledger, LedgerReader
 
 TRIES_MAX = 100
 """How often a step is tried while other nodes append all the time."""
@@ -240,7 +240,7 @@ async def digest_of(reader: Reader, board: str, id: str) -> StandingsDigest:
         await asyncio.sleep(0)
 
 
-async def first_position_at(ledger: Ledger, at: Instant) -> Position:
+async def first_position_at(ledger: LedgerReader, at: Instant) -> Position:
     """Return the first position recorded at a time or later; past the head if none is."""
     low, high = Position(1), Position(await ledger.head() + 1)
     while low < high:
@@ -253,7 +253,9 @@ async def first_position_at(ledger: Ledger, at: Instant) -> Position:
     return low
 
 
-async def count_submissions(ledger: Ledger, board: str, first: Position, through: Position) -> int:
+async def count_submissions(
+    ledger: LedgerReader, board: str, first: Position, through: Position
+) -> int:
     """Return how many submissions to a board are recorded from one position until another."""
     after, found = Position(first - 1), 0
     while after < through - 1:

@@ -3,16 +3,27 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 from tests.unit.core.doubles import DAY, HOUR, FaultyLedger, SetClock, engine
 
+from rankd.adapters.memory.index import NativeIndex
 from rankd.core import mass_retraction
+from rankd.core.certificates import Certificate, certificate_of, check_certificate
 from rankd.core.engine import Engine
+from rankd.core.recovery import IndexHome
 from rankd.core.state import SealedWindow, exact_id
 from rankd.core.state_codec import Heading, read_notes, take_notes
 from rankd.core.window_control import WINDOW_TEXT_LENGTH_MAX
 from rankd.core.window_schedule import coming_steps
-from rankd.errors import FrozenWindow, InvalidRequest, UnknownWindow, WrongWindowState
+from rankd.errors import (
+    CertificateDiffers,
+    FrozenWindow,
+    InvalidRequest,
+    NotSettled,
+    UnknownWindow,
+    WrongWindowState,
+)
 from rankd.model.facts import (
     Position,
     WindowOpened,
@@ -447,3 +458,72 @@ async def test_the_schedule_of_a_frozen_window_begins_with_its_end() -> None:
         await rankd.sealer.turn()
         steps = [one.step for one in coming_steps(rankd.state.page("b"), clock.time, 2)]
         assert steps == ["seals", "closes"]
+
+
+# ------------------------------------------------------------------------- certificates
+
+
+async def settled_window(rankd: Engine, clock: SetClock) -> Certificate:
+    await rankd.define("b", {"windows": ["all", "daily"], "prize": True, "ties": "standard"})
+    for number in range(30):
+        await score(rankd, f"p{number}", number // 3)
+    await rankd.reset_window("b", why("all"))
+    clock.time += DAY
+    await score(rankd, "p1", 100)
+    await rankd.settle_window("b", why("daily:-1"))
+    return certificate_of(rankd.state.page("b"), TODAY, clock.time)
+
+
+def build() -> IndexHome:
+    return IndexHome(NativeIndex(), None)
+
+
+async def test_a_certificate_is_checked_against_the_ledger() -> None:
+    clock, ledger = SetClock(), FaultyLedger()
+    async with engine(ledger, clock) as rankd:
+        claims = await settled_window(rankd, clock)
+        assert (claims.submissions, claims.players, claims.edition) == (30, 30, 1)
+        await score(rankd, "late", 1_000)
+        await check_certificate(ledger, build, claims, lambda _: None)
+        await rankd.settle_window("b", why("all~1"))
+        first = certificate_of(rankd.state.page("b"), "all~1", clock.time)
+        assert (first.window, first.players) == ("all", 30)
+        await check_certificate(ledger, build, first, lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("board", "c"),
+        ("window", TOMORROW),
+        ("edition", 2),
+        ("definition_digest", "00"),
+        ("ledger_from", 9),
+        ("ledger_to", 3),
+        ("ledger_to", 10_000),
+        ("chain", "00"),
+        ("submissions", 31),
+        ("players", 31),
+        ("standings_digest", "00"),
+    ],
+)
+async def test_a_certificate_that_was_changed_is_found(field: str, value: Any) -> None:
+    clock, ledger = SetClock(), FaultyLedger()
+    async with engine(ledger, clock) as rankd:
+        claims = msgspec.structs.replace(await settled_window(rankd, clock), **{field: value})
+        with pytest.raises(CertificateDiffers):
+            await check_certificate(ledger, build, claims, lambda _: None)
+
+
+async def test_a_correction_takes_the_certificate_away_until_it_is_settled_again() -> None:
+    clock, ledger = SetClock(), FaultyLedger()
+    async with engine(ledger, clock) as rankd:
+        first = await settled_window(rankd, clock)
+        await rankd.corrections.retract("b", {"player": "p29"})
+        with pytest.raises(NotSettled):
+            certificate_of(rankd.state.page("b"), TODAY, clock.time)
+        await rankd.settle_window("b", why(TODAY))
+        second = certificate_of(rankd.state.page("b"), TODAY, clock.time)
+        assert (second.edition, second.players) == (2, 29)
+        for claims in (first, second):
+            await check_certificate(ledger, build, claims, lambda _: None)

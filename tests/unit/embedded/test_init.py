@@ -255,7 +255,6 @@ def test_a_malformed_item_stops_all_before_any_is_recorded(tmp_path: Path) -> No
     "asked",
     [
         {"decay": {"half_life": "7d"}},
-        {"prize": True},
     ],
 )
 def test_what_is_not_built_yet_is_refused_not_ignored(
