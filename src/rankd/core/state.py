@@ -863,7 +863,7 @@ class State:
 
     def knows(self, player: str, attributes: Attributes) -> bool:
         """Whether a submission's attributes are the known ones of its player."""
-        known = self.profile(player).attributes
+        known = self.profiles.get(player, NO_PROFILE).attributes
         if known is attributes:
             return True
         if len(attributes) == len(known) and attributes == known:

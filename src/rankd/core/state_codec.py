@@ -28,7 +28,6 @@ from rankd.model.facts import (
     SigningKeyCreated,
     WindowSettled,
     WrongTime,
-    shared_attributes,
 )
 from rankd.model.window import Instant, Window, WindowState
 from rankd.ports import Ranking
@@ -410,9 +409,7 @@ def _read_profiles(state: State, noted: ProfilesFrame | FriendsFrame) -> None:
         for id, several in noted.friends:
             state.profiles[id] = state.profile(id)._replace(friends=several)
         return
-    state.profiles |= {
-        id: Profile(name, shared_attributes(known)) for id, name, known in noted.profiles
-    }
+    state.profiles |= {id: Profile.of(name, known) for id, name, known in noted.profiles}
     state.names |= {id: name for id, name, _ in noted.profiles if name is not None}
     living = {page.since for page in state.boards.values()} if noted.player_boards else ()
     state.player_boards.update(noted.player_boards, living)

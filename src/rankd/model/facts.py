@@ -64,14 +64,12 @@ def shared_attributes(attributes: Attributes) -> Attributes:
 
     So they are stored once, and most are compared by identity. They must not be changed.
     """
-    if any(type(value) is not str for value in attributes.values()):
-        return attributes  # True equals 1.
-    return _share(tuple(attributes.items()))
+    return attributes if _has_others(attributes) else _share(tuple(attributes.items())).attributes
 
 
-@lru_cache(maxsize=SHARED_ATTRIBUTES_MAX)
-def _share(items: tuple[tuple[str, str | int | bool], ...]) -> Attributes:
-    return dict(items)
+def _has_others(attributes: Attributes) -> bool:
+    """Whether a value is not text: True equals 1."""
+    return any(type(value) is not str for value in attributes.values())
 
 
 class Profile(NamedTuple):
@@ -80,6 +78,20 @@ class Profile(NamedTuple):
     name: str | None
     attributes: Attributes
     friends: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, name: str | None, attributes: Attributes, friends: tuple[str, ...] = ()
+    ) -> "Profile":
+        """Return a profile, of which one object may serve all players with the same attributes."""
+        if name is None and not friends and not _has_others(attributes):
+            return _share(tuple(attributes.items()))
+        return cls(name, shared_attributes(attributes), friends)
+
+
+@lru_cache(maxsize=SHARED_ATTRIBUTES_MAX)
+def _share(items: tuple[tuple[str, str | int | bool], ...]) -> Profile:
+    return Profile(None, dict(items))
 
 
 NO_PROFILE = Profile(None, {})
@@ -108,11 +120,10 @@ class ProfileChange(NamedTuple):
         if self.names:
             name = self.name
         if self.attributes is not None:
-            merged = {**attributes, **self.attributes} if self.merges else self.attributes
-            attributes = shared_attributes(merged)
+            attributes = {**attributes, **self.attributes} if self.merges else self.attributes
         if self.friends is not None:
             friends = self.friends
-        return Profile(name, attributes, friends)
+        return Profile.of(name, attributes, friends)
 
     def attributes_after(self, known: Attributes) -> Attributes:
         """Return the attributes after the change, of those before it."""

@@ -26,16 +26,11 @@ def changes(facts: Sequence[Fact], *, first: Position, knows: Knows | None = Non
     """
     if knows is None:
         return _changes_of(facts, first, None)
-    touched = {
-        fact.player for fact in facts if type(fact) is ScoreSubmitted and _is_news(fact, knows)
-    }
+    scored = [fact for fact in facts if type(fact) is ScoreSubmitted and fact.attributes]
+    touched = {fact.player for fact in scored if not knows(fact.player, fact.attributes or {})}
     others = [fact for fact in facts if type(fact) is not ScoreSubmitted]
     touched |= {change.player for _, change in _changes_of(others, first, None)}
     return _changes_of(facts, first, touched) if touched else ()
-
-
-def _is_news(fact: ScoreSubmitted, knows: Knows) -> bool:
-    return fact.attributes is not None and not knows(fact.player, fact.attributes)
 
 
 def _changes_of(facts: Sequence[Fact], first: Position, players: Set[str] | None) -> Changes:
