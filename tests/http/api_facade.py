@@ -110,6 +110,8 @@ WINDOW_PREVIEW = {
     "top_after": list,
 }
 PROFILE = {**READ, "player": str, "name": TEXT_OR_NONE, "attributes": dict, "friends": list}
+STATES = {"state": str, "reason": TEXT_OR_NONE, "states": list}
+"""What a profile tells moderators; and everybody where there is no key."""
 HISTORY = {**READ, "board": str, "player": str, "facts": list, "next_before": INT_OR_NONE}
 FACTS = {**READ, "facts": list, "next_after": INT_OR_NONE}
 FACT = {
@@ -465,6 +467,12 @@ def page_of(body: dict[str, Any]) -> Page:
     return Page(total, as_of, standings, *cursors, body.get("count"))
 
 
+class Corrected(NamedTuple):
+    """What a correction tells first."""
+
+    position: int | None
+
+
 class HttpBoard:
     """One board of a service."""
 
@@ -530,6 +538,16 @@ class HttpBoard:
             [standing_of(row, total=total, as_of=as_of) for row in body["top"]],
             [standing_of(row, total=after, as_of=as_of) for row in body["top_after"]],
         )
+
+    def retract(self, *, player: str, reason: str) -> Corrected:
+        body = {"player": player, "reason": reason}
+        return Corrected(
+            self._api.write("POST", f"{self._path}/retractions", body).body["position"]
+        )
+
+    def undo_retraction(self, position: int) -> Corrected:
+        path = f"{self._path}/retractions/{position}"
+        return Corrected(self._api.write("DELETE", path).body["position"])
 
     def retire(self, *, reason: str) -> None:
         check(self._api.write("DELETE", f"{self._path}?reason={quote(reason)}").body, DONE)
@@ -715,14 +733,31 @@ class HttpRanks:
         answer = self.api.write("PUT", f"/v1/players/{quote(player)}{path}", body)
         told, now = check(answer.body, PROFILE), self.player(player)
         assert told["as_of"] <= now["as_of"]
-        assert {**told, "as_of": now["as_of"]} == now
+        assert {**told, "as_of": now["as_of"]} == {name: now[name] for name in now if name in told}
         return self.position
 
     def player(self, player: str) -> dict[str, Any]:
         found: dict[str, Any] = check(
-            self.api.read_plain(f"/v1/players/{quote(player)}").body, PROFILE
+            self.api.read_plain(f"/v1/players/{quote(player)}").body, {**PROFILE, **STATES}
         )
         return found
+
+    def ban(self, player: str, **given: Any) -> int:
+        return self._set_state("ban", player, given)
+
+    def hide(self, player: str, **given: Any) -> int:
+        return self._set_state("hide", player, given)
+
+    def shadow(self, player: str, **given: Any) -> int:
+        return self._set_state("shadow", player, given)
+
+    def restore(self, player: str, **given: Any) -> int:
+        return self._set_state("restore", player, given)
+
+    def _set_state(self, verb: str, player: str, given: dict[str, Any]) -> int:
+        answer = self.api.write("POST", f"/v1/players/{quote(player)}:{verb}", given)
+        position: int = answer.body["position"]
+        return position
 
     def erase(self, player: str, *, reason: str) -> int:
         path = f"/v1/players/{quote(player)}?reason={quote(reason)}"

@@ -398,9 +398,25 @@ class ApiMachine(EmbeddedMachine):
         self.figures["steps"] += 1
         world = self.world
         for player in [*PLAYERS, NO_PLAYER]:
-            if player in world.names or player in world.attributes or player in world.friends:
+            states = world.states_of(player)
+            profiled = player in world.names or player in world.attributes
+            if profiled or player in world.friends or states:
                 known = self.ranks.player(player)
+                told = [
+                    (one["state"], one["boards"] and sorted(one["boards"]), one["until"])
+                    for one in known.pop("states")
+                ]
+                assert told == [
+                    (
+                        one.state,
+                        None if one.boards is None else sorted(one.boards),
+                        text_of(one.until),
+                    )
+                    for one in states
+                ]
                 assert {name: known[name] for name in known if name not in READ} == {
+                    "state": states[-1].state if states else "active",
+                    "reason": "a test" if states else None,
                     "player": player,
                     "name": world.names.get(player),
                     "attributes": world.attributes.get(player, {}),

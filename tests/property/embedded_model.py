@@ -373,6 +373,27 @@ class Archive:
     sealed_at: int
 
 
+@dataclass(frozen=True)
+class Retracted:
+    """Submissions that were retracted."""
+
+    position: int
+    numbers: frozenset[int]
+
+
+@dataclass(frozen=True)
+class PlayerState:
+    """A state of a player, on some boards or on all, until a time or for good."""
+
+    player: str
+    state: str
+    boards: frozenset[str] | None
+    until: int | None
+
+    def covers(self, board: str) -> bool:
+        return self.boards is None or board in self.boards
+
+
 @dataclass
 class Board:
     """One board, from its definition to its retirement."""
@@ -382,13 +403,21 @@ class Board:
     history: list[Said] = field(default_factory=list)
     open: dict[str, Window] = field(default_factory=dict)
     closed: list[Archive] = field(default_factory=list)
+    retracted: list[Retracted] = field(default_factory=list)
+    """Those that are in force."""
+
+    @property
+    def counting(self) -> list[Said]:
+        """What was said to it, without what was retracted."""
+        gone = {number for one in self.retracted for number in one.numbers}
+        return [said for said in self.history if said.number not in gone]
 
     @property
     def default_window(self) -> str:
         return "all" if "all" in self.rules.windows else self.rules.windows[0]
 
     def entries(self, window: Window, rules: Rules | None = None) -> dict[str, Entry]:
-        return fold(rules or self.rules, self.history, window)
+        return fold(rules or self.rules, self.counting, window)
 
 
 def outgrown(rules: Rules, history: Iterable[Said], window: Window) -> set[str]:
@@ -416,7 +445,7 @@ def loses_large_scores(was: Board, will: Board) -> bool:
     factor = 10 ** (will.rules.decimals - was.rules.decimals)
     alike = (will.rules.rule, will.rules.columns) == (was.rules.rule, was.rules.columns)
     for name, window in will.open.items():
-        found = outgrown(will.rules, will.history, window)
+        found = outgrown(will.rules, will.counting, window)
         if found and (name not in was.open or not alike):
             return True
         before = was.entries(was.open[name]) if name in was.open else {}
@@ -491,6 +520,8 @@ class World:
     names: dict[str, str] = field(default_factory=dict)
     friends: dict[str, tuple[str, ...]] = field(default_factory=dict)
     keys: dict[tuple[str, str], FirstUse] = field(default_factory=dict)
+    states: list[PlayerState] = field(default_factory=list)
+    """The newest last."""
     accepted: int = 0
 
     # ...... boards and windows
@@ -512,6 +543,7 @@ class World:
     def tick(self, clock: int) -> None:
         """Something is recorded at this time of the clock: windows that ended are turned."""
         self.time = max(self.time, clock)
+        self.states = [one for one in self.states if not self._is_over(one, clock)]
         for board in self.boards.values():
             for window in list(board.open.values()):
                 if not window.holds(self.time):
@@ -537,6 +569,43 @@ class World:
         known = {player: dict(said) for player, said in self.attributes.items()}
         board.closed.append(Archive(window, board.rules, entries, known, self.time))
 
+    # ...... states of players
+
+    def set_state(
+        self, player: str, state: str, boards: Sequence[str] | None, until: int | None
+    ) -> None:
+        """Set a state; it takes the place of earlier ones on the same boards."""
+        new = PlayerState(player, state, None if boards is None else frozenset(boards), until)
+        self.states = [*filter(None, (_left(one, new) for one in self.states)), new]
+
+    def _is_over(self, one: PlayerState, clock: int) -> bool:
+        return one.until is not None and one.until <= max(self.time, clock)
+
+    def states_of(self, player: str) -> list[PlayerState]:
+        """The states of a player, from the first that is not active on."""
+        mine = [one for one in self.states if one.player == player]
+        while mine and mine[0].state == "active":
+            mine = mine[1:]
+        return mine
+
+    def state_of(self, player: str, board: str) -> str:
+        covering = [one.state for one in self.states_of(player) if one.covers(board)]
+        return covering[-1] if covering else "active"
+
+    def is_banned(self, player: str, board: str, clock: int) -> bool:
+        """Whether a submission at this time is refused."""
+        left = [one for one in self.states_of(player) if not self._is_over(one, clock)]
+        covering = [one.state for one in left if one.covers(board)]
+        return bool(covering) and covering[-1] == "banned"
+
+    def ranked(self, board: str, entries: Iterable[Entry], own: str | None = None) -> list[Entry]:
+        """The entries that are ranked, and that of a player which sees itself."""
+        return [
+            one
+            for one in entries
+            if one.player == own or self.state_of(one.player, board) == "active"
+        ]
+
     def _is_kept(self, board: Board, archive: Archive) -> bool:
         kept = board.rules.kept(archive.window.name)
         return kept is None or self.time < archive.sealed_at + kept
@@ -551,6 +620,26 @@ class World:
         known = [*(each.window for each in board.closed), *board.open.values()]
         starts = [each.start for each in known if each.name == window.name]
         return any(start is not None and start < window.start for start in starts)
+
+    # ...... retractions
+
+    def retract(self, name: str, player: str, position: int) -> None:
+        """Have what a player has said so far count no more, in closed windows neither."""
+        board = self.boards[name]
+        mine = frozenset(said.number for said in board.history if said.player == player)
+        board.retracted.append(Retracted(position, mine))
+        self._fold_closed(board)
+
+    def undo_retraction(self, name: str, position: int) -> None:
+        board = self.boards[name]
+        board.retracted = [one for one in board.retracted if one.position != position]
+        self._fold_closed(board)
+
+    def _fold_closed(self, board: Board) -> None:
+        board.closed = [
+            replace(one, entries=tuple(board.entries(one.window, one.rules).values()))
+            for one in board.closed
+        ]
 
     # ...... submissions
 
@@ -599,16 +688,20 @@ class World:
     def _told(
         self, board: Board, window: Window, said: Said, before: dict[str, Entry]
     ) -> ToldWindow:
-        then = ranking(board.rules, before.values()).row(said.player)
+        own = said.player if self.state_of(said.player, board.name) == "shadowed" else None
+        then_ranked = ranking(board.rules, self.ranked(board.name, before.values(), own))
+        then = then_ranked.row(said.player)
         judged = judge(board.rules, before.get(said.player), said)
-        now_ranked = ranking(board.rules, board.entries(window).values())
+        after = board.entries(window)
+        now_ranked = ranking(board.rules, self.ranked(board.name, after.values(), own))
         now = now_ranked.row(said.player)
+        was, is_now = before.get(said.player), after.get(said.player)
         return ToldWindow(
             window=window.id,
             verdict=judged.verdict,
             code=judged.code,
-            scores=now.entry.scores if now else None,
-            previous_scores=then.entry.scores if then else None,
+            scores=is_now.scores if is_now else None,
+            previous_scores=was.scores if was else None,
             rank=now.rank if now else None,
             previous_rank=then.rank if then else None,
             total=now_ranked.total,
@@ -638,15 +731,28 @@ class World:
         board = self.boards[name]
         for opened in board.open.values():
             if window in (opened.name, opened.id):
-                entries = board.entries(opened).values()
+                entries = self.ranked(name, board.entries(opened).values())
                 chosen = [each for each in entries if within(self.attributes, each, segment)]
                 return ranking(board.rules, chosen)
         for closed in board.closed:
             if window == closed.window.id:
                 known = closed.attributes
-                chosen = [each for each in closed.entries if within(known, each, segment)]
+                entries = self.ranked(name, closed.entries)
+                chosen = [each for each in entries if within(known, each, segment)]
                 return ranking(closed.rules, chosen)
         return None
+
+
+def _left(one: PlayerState, new: PlayerState) -> PlayerState | None:
+    """What is left of a state after another one was set."""
+    if one.player != new.player:
+        return one
+    if new.boards is None:
+        return None
+    if one.boards is None:
+        return one
+    left = one.boards - new.boards
+    return replace(one, boards=left) if left else None
 
 
 def within(known: dict[str, Attributes], entry: Entry, segment: str | None) -> bool:

@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from typing import Any, ClassVar
@@ -38,6 +39,7 @@ from hypothesis.stateful import (
 from tests.property.embedded_model import (
     DAY,
     HOUR,
+    SECOND,
     Definition,
     Ranking,
     Row,
@@ -62,6 +64,7 @@ from rankd.errors import (
     InvalidPage,
     InvalidSubmission,
     NotRanked,
+    PlayerBanned,
     RankdError,
     SubmissionRejected,
     UnknownBoard,
@@ -78,6 +81,7 @@ START = instant(2026, 11, 14, 12)
 MAIN, SIDE = "main", "side"
 PLAYERS = ["ann", "bob", "cyd", "dee", "Éva"]
 NO_PLAYER = "nobody"
+STATES = {"ban": "banned", "hide": "hidden", "shadow": "shadowed", "restore": "active"}
 SEGMENTS = ["region:eu", "region:us", "vip:true", "vip:false", "level:1", "level:2"]
 REDEFINABLE = ("rule", "way", "decimals", "limits", "windows", "segments", "ties", "title")
 
@@ -310,7 +314,14 @@ class EmbeddedMachine(RuleBasedStateMachine):
         preview = board.preview(**words)
         assert board.definition == before, "a preview changes nothing"
         self._compare_preview(preview.windows, after)
-        emptied = [each.window for each in preview.windows if each.total and not each.total_after]
+        was, will = self.world.boards[MAIN], after.boards[MAIN]
+        emptied = [
+            each.window
+            for each in preview.windows
+            if each.window in was.open
+            and was.entries(was.open[each.window])
+            and not will.entries(will.open[each.window])
+        ]
         assert list(preview.drops) == emptied, "no column is ever new here"
         if emptied:
             with pytest.raises(DropsScores):
@@ -370,8 +381,9 @@ class EmbeddedMachine(RuleBasedStateMachine):
         for name, window in will.open.items():
             then = ranking(was.rules, ())
             if name in was.open:
-                then = ranking(was.rules, was.entries(was.open[name]).values())
-            now = ranking(will.rules, will.entries(window).values())
+                entries = was.entries(was.open[name]).values()
+                then = ranking(was.rules, self.world.ranked(MAIN, entries))
+            now = ranking(will.rules, after.ranked(MAIN, will.entries(window).values()))
             if name not in by_name:
                 assert [row.entry for row in now.rows] == [row.entry for row in then.rows]
                 continue
@@ -417,10 +429,14 @@ class EmbeddedMachine(RuleBasedStateMachine):
     def _refusal(self, name: str, body: Definition) -> str | None:
         """The code of a refusal that leaves no trace."""
         first = self.world.keys.get((name, body.get("key", "")))
-        if first is not None and _untimed(first.body) == _untimed(body):
-            return None  # Answered as it was, whatever the board has become.
+        repeated = first is not None and _untimed(first.body) == _untimed(body)
+        banned = self.world.is_banned(body["player"], name, self.clock.time)
+        if repeated:  # Answered as it was, whatever the board has become.
+            return "player_banned" if banned else None
         if (code := self.world.refusal_at_the_door(name, body)) is not None:
             return code
+        if banned:
+            return "player_banned"
         return None if first is None else "key_reused"
 
     def _told(self, name: str, body: Definition) -> tuple[Told, bool]:
@@ -517,6 +533,10 @@ class EmbeddedMachine(RuleBasedStateMachine):
             code = self.world.refusal_at_the_door(MAIN, items[outside[0]])
             assert raised.value.code == (code if len(items) == 1 else "invalid_submission")
             return
+        if "player_banned" in [self._refusal(MAIN, item) for item in items]:
+            with pytest.raises(PlayerBanned):
+                self.boards[MAIN].submit_many(as_items(items))
+            return
         expected: list[tuple[Told, bool]] = []
         refusals: list[str] = []
         for item in items:
@@ -577,6 +597,54 @@ class EmbeddedMachine(RuleBasedStateMachine):
             assert self.last_position <= position == self.ranks.position
             self.last_position = position
         self.world.erase(player)
+
+    # ---------------------------------------------------------------------- corrections
+
+    @rule(
+        player=st.sampled_from(PLAYERS[1:]),
+        state=st.sampled_from(["ban", "hide", "shadow", "shadow", "restore", "restore"]),
+        boards=st.sampled_from([None, None, [MAIN], [SIDE, "later"], [MAIN, SIDE]]),
+        hours=st.sampled_from([None, None, 1, 12, 36]),
+    )
+    def set_state(
+        self, player: str, state: str, boards: list[str] | None, hours: int | None
+    ) -> None:
+        """Of anybody but ann, whose submissions turn windows."""
+        self._record_something()
+        until = None
+        if hours is not None and state != "restore":
+            until = self.world.time + hours * HOUR
+        given: dict[str, Any] = {} if boards is None else {"boards": boards}
+        if until is not None:
+            given["until"] = datetime.fromtimestamp(until // SECOND, UTC).isoformat()
+            until = until // SECOND * SECOND
+        self._advanced(getattr(self.ranks, state)(player, reason="a test", **given))
+        self.figures["player states"] += 1
+        self.world.set_state(player, STATES[state], boards, until)
+        self.walk = None
+
+    @rule(player=st.sampled_from(PLAYERS))
+    def retract(self, player: str) -> None:
+        """All that a player has sent to the main board, or nothing if none of it counts."""
+        self._record_something()
+        effect = self.boards[MAIN].retract(player=player, reason="a test")
+        if effect.position is not None:
+            self._advanced(effect.position)
+            self.figures["retractions"] += 1
+            self.world.retract(MAIN, player, effect.position)
+        self.walk = None
+
+    @precondition(lambda self: self.world.boards[MAIN].retracted)
+    @rule(data=st.data())
+    def undo_a_retraction(self, data: st.DataObject) -> None:
+        self._record_something()
+        several = [one.position for one in self.world.boards[MAIN].retracted]
+        position = data.draw(st.sampled_from(several), "position")
+        effect = self.boards[MAIN].undo_retraction(position)
+        assert effect.position is not None
+        self._advanced(effect.position)
+        self.world.undo_retraction(MAIN, position)
+        self.walk = None
 
     def _advanced(self, position: int) -> None:
         assert self.last_position < position == self.ranks.position
@@ -684,7 +752,8 @@ class EmbeddedMachine(RuleBasedStateMachine):
             expected = self.world.ranking(name, window, segment)
             assert expected is not None
             page = self.boards[name].page(limit=1000, window=window, segment=segment)
-            assert (page.total, page.as_of) == (expected.total, self.ranks.position)
+            where = (name, window, segment, expected.players())
+            assert (page.total, page.as_of) == (expected.total, self.ranks.position), where
             assert (page.next_cursor, page.prev_cursor) == (None, None)
             self._compare(page.standings, expected, expected.rows)
 

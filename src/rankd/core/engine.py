@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from rankd.core.board_rebuild import BoardRebuild
+from rankd.core.corrections import PlayerState
 from rankd.core.corrector import Corrector
 from rankd.core.erasure import Eraser
 from rankd.core.managers import (
@@ -613,8 +614,12 @@ class Engine(ReadEngine):
         """Raise PlayerBanned if a submission is of a banned player: it is not recorded."""
         for fact in facts if self.state.player_states else ():
             state = self.state.player_state(fact.player, fact.board)
-            if state is not None and state.state == "banned":
+            if state is not None and state.state == "banned" and not self._is_over(state):
                 raise PlayerBanned(board=fact.board, player=fact.player)
+
+    def _is_over(self, state: PlayerState) -> bool:
+        """Whether the time of a state has come: the fact that ends it goes before a submission."""
+        return state.until is not None and state.until <= self._writer.now()
 
     # ------------------------------------------------------------------------ players
 

@@ -16,7 +16,7 @@ The rules are those of the living fold and of a board rebuild:
 5. A held submission counts from its approval on, at its own position.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
@@ -206,8 +206,10 @@ class _Submitted:
     """A submission, and its effect so far."""
 
     position: Position
+    at: Instant
     fact: ScoreSubmitted | MetadataSet
-    stretches: Sequence[Stretch]
+    stretches: list[Stretch]
+    """The windows that it counts in, also those that a later definition added."""
     counts: bool = True
     """Whether it is neither refused everywhere nor held."""
     refused_in: set[str] = field(default_factory=set)
@@ -293,7 +295,7 @@ class PlayerHistory:
         assert isinstance(fact, ScoreSubmitted | MetadataSet)
         names = self._definition_at(position).board.windows
         stretches = list(self._stretches.at([one.name for one in names], position, at))
-        submitted = _Submitted(position, fact, stretches)
+        submitted = _Submitted(position, at, fact, stretches)
         self.windows |= dict.fromkeys(stretch.id for stretch in stretches)
         self._folded.append(submitted)
         self._by_position[position] = submitted
@@ -335,10 +337,24 @@ class PlayerHistory:
             for submitted in self._folded:
                 submitted.refused_in -= changed
                 submitted.counts |= submitted.refusal is not None
+        added = {one.name for one in definition.board.windows} - {
+            one.name for one in before.windows
+        }
+        for submitted in self._folded:
+            if isinstance(submitted.fact, ScoreSubmitted):
+                self._add_windows(submitted, added, definition.position)
         for stretch in self._known_stretches():
             going_on = stretch.through is None or stretch.through > definition.position
             if stretch.name in changed and going_on:
                 self._fold_again(stretch, definition.position)
+
+    def _add_windows(self, submitted: _Submitted, names: Set[str], since: Position) -> None:
+        """Have a submission count also in windows that a definition added, if it was made then."""
+        for stretch in self._stretches.at(names, submitted.position, submitted.at):
+            going_on = stretch.through is None or stretch.through > since
+            if going_on and stretch not in submitted.stretches:
+                submitted.stretches.append(stretch)
+                self.windows[stretch.id] = None
 
     def _retract(self, retraction: Retraction, change: int, position: Position) -> None:
         selected = [

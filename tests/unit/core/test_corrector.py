@@ -305,3 +305,21 @@ async def test_a_range_of_scores_selects_the_players_whose_entries_lie_in_it(
     with pytest.raises(InvalidRequest):
         await rankd.corrections.retract("b", {"score_max": 100})
     assert await scores(rankd) == {"dee": 99, "ann": 10}
+
+
+async def test_a_retraction_reaches_windows_that_a_redefinition_added(rankd: Engine) -> None:
+    """They were folded from submissions of before, too."""
+    await rankd.define("b", {"rule": "sum", "windows": ["all"]})
+    await submit(rankd, "ann", 10)
+    cheat = await submit(rankd, "ann", 90)
+    await submit(rankd, "bob", 50)
+    await rankd.redefine("b", {"rule": "sum", "windows": ["all", "daily"]})
+    await rankd.corrections.retract("b", {"position": cheat.position})
+    for window in ("all", "daily"):
+        page = await rankd.reader.page("b", window=window)
+        assert [(one.player, one.scores) for one in page.standings] == [
+            ("bob", (50,)),
+            ("ann", (10,)),
+        ]
+    async for _ in rankd.verify():
+        pass

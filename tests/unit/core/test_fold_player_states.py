@@ -229,3 +229,15 @@ async def test_restoring_leaves_what_would_be_there_without_the_state() -> None:
             await rankd.corrections.set_player_state("ann", "active", {})
             found.append(await everything(rankd))
     assert found[0] == found[1]
+
+
+async def test_a_ban_whose_time_is_over_refuses_nothing_though_nothing_ended_it_yet() -> None:
+    clock = SetClock()
+    async with engine(MemoryLedger(), clock=clock) as rankd:
+        await rankd.define("b", WINDOWS)
+        await rankd.corrections.set_player_state("ann", "banned", {"until": "2026-11-14T13:00:00Z"})
+        with pytest.raises(PlayerBanned):
+            await submit(rankd, "ann", 1)
+        clock.time = NOON + DAY // 24
+        assert (await submit(rankd, "ann", 2)).receipt is not None
+        assert await scores(rankd) == {"ann": 2}
