@@ -439,6 +439,38 @@ class ChangedStanding(OptionalFields):
     previous_columns: dict[str, Score] | UnsetType = UNSET
 
 
+class CaughtExample(Struct):
+    """A submission that a rule would have caught."""
+
+    position: int
+    player: str
+    observed: Score
+    limit: Score
+
+
+class RuleCaught(Struct):
+    """The submissions that one rule would have caught."""
+
+    rule: str
+    then: str
+    caught: int
+    examples: list[CaughtExample]
+    """The first ten."""
+
+
+class RulesPreviewed(Struct):
+    """The submissions of the past that the rules of a definition would have caught."""
+
+    board: str
+    submissions: int
+    """How many were judged: those that count."""
+    caught: int
+    """How many of them break a rule."""
+    through: int
+    """The position up to which they were judged."""
+    rules: list[RuleCaught]
+
+
 class ReviewReason(Struct):
     """A rule that a submission broke: scores, submissions or seconds."""
 

@@ -8,11 +8,12 @@ from rankd.api import render
 from rankd.api.auth import Actor
 from rankd.api.context import ServiceContext, show_time
 from rankd.api.messages import Request, Response, decode_body
+from rankd.api.operations import Tell
 from rankd.core.read_engine import Preview
 from rankd.core.reader import RankingView
 from rankd.core.state import BoardState, OpenedWindow, SealedWindow, UnrecordedWindow
 from rankd.core.window_schedule import next_turn_of
-from rankd.errors import BoardDiffers, MalformedRequest
+from rankd.errors import BoardDiffers, MalformedRequest, UnknownBoard
 from rankd.model.board import Board
 from rankd.model.window import WindowState
 
@@ -23,11 +24,15 @@ async def put_board(service: ServiceContext, request: Request) -> Response:
     actor = service.auth.admit(request, "admin", name)
     definition = _definition(request)
     if name not in rankd.state.boards:
+        if request.query["preview"] is not None:
+            raise UnknownBoard(name)
         with suppress(BoardDiffers):  # Another node has defined it: change it instead.
             await rankd.define(name, definition, actor=actor.name)
             return Response(
                 schemas.encode(await _show(service, rankd.state.page(name), actor)), 201
             )
+    if request.query["preview"] is not None:
+        return await _preview_rules(service, request, name, definition)
     page = rankd.state.page(name)
     before = page.board
     applied = request.query["apply"]
@@ -42,6 +47,39 @@ async def put_board(service: ServiceContext, request: Request) -> Response:
     after = Board.define(name, definition)
     position = rankd.state.page(name).defined_at if applied else None
     return Response(schemas.encode(_previewed(preview, before, after, position)))
+
+
+async def _preview_rules(
+    service: ServiceContext, request: Request, name: str, definition: dict[str, Any]
+) -> Response:
+    """Return the past submissions that the rules of a definition would have caught."""
+
+    async def work(tell: Tell) -> Response:
+        found = await service.writer.preview_rules(name, definition, tell=tell)
+        decimals = found.board.decimals
+        body = schemas.RulesPreviewed(
+            name,
+            found.submissions,
+            found.caught,
+            found.through,
+            [
+                schemas.RuleCaught(
+                    one.rule.rule,
+                    one.rule.then,
+                    one.caught,
+                    [
+                        schemas.CaughtExample(
+                            each.position, each.player, *each.reason.shown(decimals)
+                        )
+                        for each in one.examples
+                    ],
+                )
+                for one in found.rules
+            ],
+        )
+        return Response(schemas.encode(body))
+
+    return await service.operations.respond(request, name, work)
 
 
 def _definition(request: Request) -> dict[str, Any]:

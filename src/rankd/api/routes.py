@@ -124,11 +124,20 @@ ROUTES: tuple[Route, ...] = (
                 default=False,
                 doc="make it also where scores cannot be ranked any more",
             ),
+            Param(
+                name="preview",
+                choices=("rules",),
+                doc="tell which past submissions the rules would have caught; change nothing",
+            ),
             NUMBERS,
         ),
         body=dict,
         writes=True,
-        responses={200: (schemas.Preview, schemas.BoardBody), 201: schemas.BoardBody},
+        responses={
+            200: (schemas.Preview, schemas.BoardBody, schemas.RulesPreviewed),
+            201: schemas.BoardBody,
+            202: schemas.RunningOperation,
+        },
         errors=(InvalidBoard, BoardDiffers, DropsScores),
     ),
     Route(

@@ -17,6 +17,7 @@ from rankd.cli.output import (
     plain,
     print_json,
     print_tables,
+    score,
     standings_table,
     table,
     written,
@@ -61,6 +62,11 @@ def board() -> None:
 )
 @click.option("--name", help="The board's name, if the file does not say it and is not called so.")
 @click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+@click.option(
+    "--preview-rules",
+    is_flag=True,
+    help="Show which past scores its rules would have caught, and change nothing.",
+)
 @click.option("--yes", is_flag=True, help="Change it without asking.")
 @click.option(
     "--drop-scores", is_flag=True, help="Change it even if scores cannot be ranked any more."
@@ -72,6 +78,7 @@ def apply(
     sets: tuple[str, ...],
     name: str | None,
     dry_run: bool,
+    preview_rules: bool,
     yes: bool,
     drop_scores: bool,
 ) -> None:
@@ -80,6 +87,7 @@ def apply(
     FILE is JSON or TOML with the whole definition; NAME is a new or an existing board, of which
     only the fields given with --set change.
     """
+    dry_run = dry_run or preview_rules
     if dry_run and yes:
         raise click.UsageError("--dry-run changes nothing: --yes has nothing to agree to")
     given = dict(_setting(text) for text in sets)
@@ -94,7 +102,9 @@ def apply(
             definition = changed(definition, given)
             known = _known(client, name)
         _check(name, definition)
-        if known is None:
+        if preview_rules and known is not None:
+            _show_caught(client.preview_rules(name, definition))
+        elif known is None:
             _define(client, name, definition, dry_run=dry_run)
         else:
             _change(client, name, definition, dry_run=dry_run, yes=yes, drop_scores=drop_scores)
@@ -224,6 +234,21 @@ def _insist_on_change(preview: "schemas.Preview", *, drop_scores: bool) -> None:
     insist_on_yes(f"Change {name}?")
     if preview.drops and not drop_scores:
         insist_on_yes(f"Drop scores in {', '.join(preview.drops)}?", option="--drop-scores")
+
+
+def _show_caught(found: "schemas.RulesPreviewed") -> None:
+    """Show what rules would have caught: each rule, and its first examples."""
+    shown = table("rule", "then", "caught", right=["caught"], whole=["rule"])
+    for one in found.rules:
+        add(shown, one.rule, one.then, one.caught)
+    print_tables(shown)
+    for one in found.rules:
+        examples = table("position", "player", "observed", "limit", right=["position"])
+        for each in one.examples:
+            add(examples, each.position, each.player, score(each.observed), score(each.limit))
+        if one.examples:
+            print_tables("", f"{one.rule}, {one.then}:", examples)
+    click.echo(f"{found.caught:,} of {found.submissions:,} submissions", err=True)
 
 
 def _show_changes(preview: "schemas.Preview") -> None:

@@ -120,6 +120,7 @@ _read_clock = reader_of(schemas.ClockBody)
 _read_correction = reader_of(schemas.Correction)
 _read_board = reader_of(schemas.BoardBody)
 _read_preview = reader_of(schemas.Preview)
+_read_rules = reader_of(schemas.RulesPreviewed)
 _read_receipt = reader_of(schemas.Receipt)
 _read_run = reader_of(schemas.RunBody)
 
@@ -154,6 +155,18 @@ def define(
         path=path_of("/v1/boards/{}", board, apply=apply or None, drop_scores=drop_scores or None),
         body=encoded(definition or {}, InvalidBoard),
         read=_read_defined,
+        names={"board": board},
+        timeouts=DEFINE_SECONDS,
+    )
+
+
+def preview_rules(board: str, definition: Mapping[str, object]) -> Call[schemas.RulesPreviewed]:
+    """Return the past submissions that the rules of a definition would have caught."""
+    return Call(
+        method="PUT",
+        path=path_of("/v1/boards/{}", board, preview="rules"),
+        body=encoded(definition, InvalidBoard),
+        read=_read_rules,
         names={"board": board},
         timeouts=DEFINE_SECONDS,
     )

@@ -37,6 +37,7 @@ from rankd.core.recovery import (
     folded,
     recover,
 )
+from rankd.core.rule_preview import RuleReplay, RulesPreview
 from rankd.core.runs import Runs
 from rankd.core.state import BoardState
 from rankd.core.steady_clock import ClockOffset
@@ -357,6 +358,19 @@ class Engine(ReadEngine):
                 return await preview(self.reader, page, draft)
             finally:
                 await self._own(draft.discard())
+
+    async def preview_rules(
+        self, name: str, definition: Mapping[str, object], *, tell: Tell = _say_nothing
+    ) -> RulesPreview:
+        """Return the past submissions that the rules of a definition would have caught.
+
+        Nothing is changed. Raises InvalidBoard and UnknownBoard.
+        """
+        board = _read_board(name, definition)
+        page = self.state.page(name)
+        check_redefinition(page.board, board)
+        replay = RuleReplay(self._ledger, self.state, page, board)
+        return await replay.run(through=self.position, tell=tell)
 
     async def redefine(
         self,

@@ -20,7 +20,7 @@ from rankd.errors import UnknownReview
 from rankd.model.board import Board, Direction
 from rankd.model.facts import Position, Recorded, ReviewDecided, ScoreSubmitted
 from rankd.model.redefinition import scale
-from rankd.model.rules import VERIFIER, Reason, RuleName
+from rankd.model.rules import VERIFIER, Reason, Rule, RuleName
 from rankd.model.runs import elapsed_of_run
 from rankd.model.standing import shown_score
 from rankd.model.submission import IN_REVIEW, IN_VERIFICATION, RULE_BROKEN, Held, Rejected
@@ -124,7 +124,7 @@ def columns_of(fact: ScoreSubmitted) -> JudgedColumns | None:
     return JudgedColumns([fact.player], array("q", fact.scores[:1]), None) if fact.scores else None
 
 
-def _elapsed(recorded: Recorded) -> int:
+def run_elapsed(recorded: Recorded) -> int:
     """Return the microseconds that the run of a submission took; 0 without a run."""
     assert isinstance(recorded.fact, ScoreSubmitted)
     return elapsed_of_run(recorded.fact, recorded.at) or 0
@@ -216,7 +216,7 @@ class Reviews:
         times = array("q", [recorded.at for recorded in facts])
         elapsed = None
         if any(one.rule is RuleName.PER_SECOND_OF_RUN for one in board.rules_in_force):
-            elapsed = array("q", map(_elapsed, facts))
+            elapsed = array("q", map(run_elapsed, facts))
         verdicts = rules.judge(columns.players, columns.scores, columns.deltas, times, elapsed)
         if verdicts is None:
             return None
@@ -366,10 +366,11 @@ def barred_by(row: BarredRows | None) -> Barred | None:
 # ------------------------------------------------------------------ state of the rules
 
 
-def rule_state(board: Board) -> RuleState:
-    """Return the state of a board's rules before its first submission."""
+def rule_state(board: Board, rules: Sequence[Rule] | None = None) -> RuleState:
+    """Return the state of a board's rules, or of others, before its first submission."""
     higher_wins = board.columns[0].direction is Direction.HIGHER
-    return RuleState(board.rules_in_force, board.rule.value, higher_wins)
+    judged = board.rules_in_force if rules is None else rules
+    return RuleState(judged, board.rule.value, higher_wins)
 
 
 def _redefined(known: RuleState, before: Board | None, after: Board) -> RuleState:

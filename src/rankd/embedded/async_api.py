@@ -13,6 +13,7 @@ from msgspec import UNSET, UnsetType
 from rankd.bootstrap import Folder
 from rankd.core.read_engine import FoundPlayer, Preview
 from rankd.core.reader import FoundStandings, Page, Projected, Reader
+from rankd.core.rule_preview import RulesPreview
 from rankd.core.runs import StartedRun
 from rankd.core.time_correction import Corrected
 from rankd.core.window_control import WindowResult
@@ -121,6 +122,15 @@ class BoardWriter(BoardCorrector):
         """Return the changes that ``redefine`` would make, without making them."""
         rankd = self._wanted.there()
         return await rankd.preview(self.name, self._changed(definition))
+
+    async def preview_rules(self, *, progress: Show = None, **definition: object) -> RulesPreview:
+        """Return the past submissions that the rules of a changed definition would have caught.
+
+        Without a definition, those that the rules in force would have. Nothing is changed.
+        """
+        rankd = self._wanted.there()
+        with showing(progress) as tell:
+            return await rankd.preview_rules(self.name, self._changed(definition), tell=tell)
 
     async def redefine(
         self, *, drop_scores: bool = False, progress: Show = None, **definition: object

@@ -18,6 +18,7 @@ from msgspec import UNSET, UnsetType
 from rankd.bootstrap import Folder
 from rankd.core.read_engine import FoundPlayer, Preview
 from rankd.core.reader import FoundStandings, Page, Projected, at_once
+from rankd.core.rule_preview import RulesPreview
 from rankd.core.runs import StartedRun
 from rankd.core.time_correction import Corrected
 from rankd.core.window_control import WindowResult
@@ -347,6 +348,13 @@ class Board(AnsweredBoard, BlockingBoardCorrector):
     def preview(self, **definition: object) -> Preview:
         """Return the changes that ``redefine`` would make, without making them."""
         return self._thread.write(self._board.preview(**definition))
+
+    def preview_rules(self, *, progress: Show = None, **definition: object) -> RulesPreview:
+        """Return the past submissions that the rules of a changed definition would have caught.
+
+        Without a definition, those that the rules in force would have. Nothing is changed.
+        """
+        return self._thread.write(self._board.preview_rules(progress=progress, **definition))
 
     def redefine(
         self, *, drop_scores: bool = False, progress: Show = None, **definition: object

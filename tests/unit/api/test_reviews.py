@@ -115,3 +115,20 @@ async def test_a_broken_rule_is_named_with_its_numbers() -> None:
                 "limit": 5,
             }
         ]
+
+
+async def test_rules_are_previewed_without_a_change() -> None:
+    async with working() as at:
+        await at.define(decimals=1)
+        await at.submit("ann", "9.5")
+        definition = {"decimals": 1, "rules": [{"rule": "first_score", "max": 5, "then": "hold"}]}
+        head = at.service.rankd.position
+        found = await at.told("put_board", {"board": "b"}, definition, preview="rules")
+        assert (found["submissions"], found["caught"], found["through"]) == (1, 1, head)
+        (rule,) = found["rules"]
+        assert (rule["rule"], rule["then"], rule["caught"]) == ("first_score", "hold", 1)
+        (example,) = rule["examples"]
+        assert (example["player"], str(example["observed"])) == ("ann", "9.5")
+        assert at.service.rankd.position == head
+        with pytest.raises(UnknownBoard):
+            await at.ask("put_board", {"board": "new"}, definition, preview="rules")

@@ -36,3 +36,19 @@ def test_a_review_is_listed_shown_and_decided(tmp_path: Path) -> None:
     with rankd.open(tmp_path) as ranks:
         assert [one.player for one in ranks.board("arena").top()] == ["ann"]
         assert ranks.reviews(state="held") == []
+
+
+def test_rules_are_tried_before_they_are_applied(tmp_path: Path) -> None:
+    with rankd.open(tmp_path) as ranks:
+        ranks.board("arena").submit("ann", 90)
+        rules = [{"rule": "first_score", "max": 5, "then": "hold"}]
+        found = ranks.board("arena").preview_rules(rules=rules)
+        assert (found.caught, found.rules[0].examples[0].player) == (1, "ann")
+    sets = ["--set", f"rules={json.dumps(rules)}"]
+    command = ["board", "apply", "arena", "--data", str(tmp_path), *sets, "--preview-rules"]
+    shown = CliRunner().invoke(main, command)
+    assert shown.exit_code == 0, shown.output
+    assert "first_score" in shown.stdout and "ann" in shown.stdout
+    assert "1 of 1 submissions" in shown.stderr
+    with rankd.open(tmp_path) as ranks:
+        assert ranks.board("arena").definition["rules"] == []

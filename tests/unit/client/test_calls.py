@@ -24,6 +24,7 @@ EVERY: list[tuple[str, Call[Any]]] = [
     ("put_board", calls.define("b", {"rule": "sum"}, apply=True)),
     ("put_board", calls.define("b", {"rule": "sum"}, apply=True, drop_scores=True)),
     ("put_board", calls.define("b")),
+    ("put_board", calls.preview_rules("b", {"rules": []})),
     ("list_boards", calls.boards()),
     ("get_board", calls.board("b")),
     ("retire_board", calls.retire("b", reason="over")),
