@@ -337,6 +337,7 @@ def _write_cases() -> list[Case]:
         case("submission key", submissions(rest=submission_key), 0.65),
         case("dense board", submissions("dense")),
         case("standard board", submissions("standard")),
+        case("all rules", submissions("rules"), 0.75),
         case("metadata", submissions(rest=metadata), 0.6),
         case("three windows", submissions("windows"), 0.75),
         case("three windows and two segments", submissions("segments", rest=attributes), 0.4),
@@ -460,12 +461,24 @@ def _measure(port: int, pid: int, case: Case, world: World) -> Figure:
 
 # ------------------------------------------------------------------------------ filling
 
+ALL_RULES = [
+    {"rule": "gain_per_minute", "max": 10**15, "then": "hold"},
+    {"rule": "submissions_per_minute", "max": 10**6, "then": "refuse"},
+    {"rule": "seconds_between", "min": 0.001, "then": "flag"},
+    {"rule": "first_score", "max": 10**10, "then": "hold"},
+    {"rule": "outlier_self", "times": 10**6, "then": "flag"},
+    {"rule": "outlier_field", "times": 10**3, "then": "flag"},
+    {"rule": "per_second_of_run", "max": 10**9, "then": "refuse"},
+]
+"""Each is judged, and none is broken: honest traffic breaks few."""
+
 BOARDS: dict[str, dict[str, Any]] = {
     "arena": {},
     "platforms": {},
     "dense": {"ties": "dense"},
     "standard": {"ties": "standard"},
     "decimals": {"decimals": 2},
+    "rules": {"rules": ALL_RULES},
     "named": {},
     "windows": {"windows": ["all", "daily", "weekly"]},
     "segments": {

@@ -237,7 +237,7 @@ def _insist_on_change(preview: "schemas.Preview", *, drop_scores: bool) -> None:
 
 
 def _show_caught(found: "schemas.RulesPreviewed") -> None:
-    """Show what rules would have caught: each rule, and its first examples."""
+    """Show the submissions that rules would have caught: each rule, and its first examples."""
     shown = table("rule", "then", "caught", right=["caught"], whole=["rule"])
     for one in found.rules:
         add(shown, one.rule, one.then, one.caught)
