@@ -32,7 +32,11 @@ LISTS_TOGETHER = 1_000
 """Lists of friends changed by one append."""
 
 LOOK_SECONDS = 1.0
-"""How soon a redaction that was interrupted is taken up."""
+"""How often redactions are looked for that are not complete."""
+
+LOOKS_PATIENT = 5
+"""So many looks find a player before its redaction counts as interrupted: another node may be at
+it, and to redact twice would record twice as many facts."""
 
 TRIES_MAX = 5
 """How often a redaction is tried while another node redacts the same part."""
@@ -146,10 +150,17 @@ class Eraser:
 
     async def run(self) -> None:
         """Finish interrupted erasures until the engine stops."""
+        looks: dict[str, int] = {}
         while True:
-            for player in list(self._writer.projector.state.unredacted):
-                try:
-                    await self.redact(player)
-                except RankdError as exc:
-                    _log.warning("facts of an erased player are not redacted yet: %s", exc)
             await asyncio.sleep(LOOK_SECONDS)
+            pending = self._writer.projector.state.unredacted
+            looks = {player: looks.get(player, 0) + 1 for player in pending}
+            for player, many in looks.items():
+                if many >= LOOKS_PATIENT:
+                    await self._take_up(player)
+
+    async def _take_up(self, player: str) -> None:
+        try:
+            await self.redact(player)
+        except RankdError as exc:
+            _log.warning("facts of an erased player are not redacted yet: %s", exc)

@@ -164,6 +164,15 @@ async def play_days(ranks: Engine, clock: SetClock) -> None:
         await ranks.sealer.turn()
 
 
+async def redacted_all(ranks: Engine) -> None:
+    """Wait until no redaction is left to do."""
+    for _ in range(1_000):
+        if not ranks.state.unredacted:
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError(ranks.state.unredacted)
+
+
 async def folded_again(ledger: FaultyLedger) -> dict[str, object]:
     """Return the state that all facts come to, in an index of its own."""
     async with engine(ledger.anew()) as again:
@@ -246,12 +255,9 @@ async def test_an_interrupted_redaction_is_finished_at_the_next_start(
             with pytest.raises(LedgerUnavailable):
                 await ranks.erase("ann")
             assert set(ranks.state.unredacted) == {"ann"}
+    monkeypatch.setattr("rankd.core.erasure.LOOK_SECONDS", 0.01)
     async with engine(ledger.anew(), clock) as ranks:
-        for _ in range(500):
-            if not ranks.state.unredacted:
-                break
-            await asyncio.sleep(0.01)
-        assert ranks.state.unredacted == {}
+        await redacted_all(ranks)
         facts = await ledger.facts_of(board=None, player="ann", before=None, limit=100)
         assert all(one.fact.redacted() is one.fact for one in facts)
         await verified(ranks)
@@ -268,3 +274,22 @@ async def test_a_state_snapshot_keeps_erasures() -> None:
         noted = read_notes(take_notes(state, heading)).state
         assert (noted.erased, noted.unredacted) == (state.erased, state.unredacted)
         assert noted.redacted_at == state.redacted_at > 0
+
+
+@pytest.mark.anyio
+async def test_a_redaction_that_another_node_is_at_is_not_made_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rankd.core.erasure.LOOK_SECONDS", 0.001)
+    monkeypatch.setattr("rankd.core.erasure.LOOKS_PATIENT", 10**9)
+    ledger, clock = FaultyLedger(), SetClock()
+    async with engine(ledger, clock) as ranks:
+        await play_days(ranks, clock)
+        redact = AsyncMock()
+        with monkeypatch.context() as patched:
+            patched.setattr(ranks.eraser, "redact", redact)
+            await ranks.erase("ann")
+            await asyncio.sleep(0.05)
+            redact.assert_awaited_once()
+        monkeypatch.setattr("rankd.core.erasure.LOOKS_PATIENT", 1)
+        await redacted_all(ranks)
