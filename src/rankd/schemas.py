@@ -535,6 +535,33 @@ class CorrectionResult(Struct):
     """How many other entries change."""
 
 
+class CorrectionItem(Struct):
+    """One correction of a board, without the players concerned and without its actor."""
+
+    position: int
+    at: str
+    kind: str
+    """Such as ``scores_retracted``, ``score_adjusted`` or ``player_state_set``."""
+    reason: str | None
+    state: str | None
+    """The state that a player was given, if it is one."""
+    build: str | None
+    """The build whose submissions were retracted, if it was named."""
+    retraction: int | None
+    """The position of the retraction that it takes back, if it is one."""
+    windows: list[str]
+    """The closed windows that got another edition."""
+
+
+class CorrectionLog(Read, gc=False, kw_only=True):
+    """The corrections of a board, oldest first."""
+
+    board: str
+    corrections: list[CorrectionItem]
+    next_after: int | None
+    """Pass it as ``after`` for the next page; null at the end."""
+
+
 class RunningOperation(Struct):
     """A request that is under way, and its progress."""
 

@@ -58,6 +58,7 @@ def _on_board(path: str, body: Any = None, scope: str = "read", *, player: bool 
 
 DEFINITION = {
     "writes": "client",
+    "public_corrections": True,
     "windows": ["all", "daily", "weekly", "monthly"],
     "rules": [{"rule": "first_score", "max": 10**6, "then": "hold"}],
 }
@@ -104,6 +105,7 @@ ROWS: dict[str, Row] = {
     "adjust_score": _on_board(
         f"{_BOARD}/adjustments", {"player": "p1", "delta": 1}, "moderate", player=False
     ),
+    "list_corrections": _on_board(f"{_BOARD}/corrections"),
     "retract_scores": _on_board(
         f"{_BOARD}/retractions?dry_run=true", {"player": "p1"}, "moderate", player=False
     ),

@@ -46,7 +46,7 @@ DATA = Path(__file__).parent / "written_by_4549cc5"
 SHARED = "/v1/boards/(early|golf|last|race|renewed|tied|total)"
 """The boards whose ranks are shared; no other has ordinals."""
 
-LATER_FIELDS = ("expires", "runs", "verifier")
+LATER_FIELDS = ("expires", "public_corrections", "runs", "verifier")
 """Of definitions: each has its default on boards of then."""
 
 ADDED = (

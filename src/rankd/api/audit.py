@@ -238,7 +238,7 @@ def _scores(fact: ScoreSubmitted, board: Board | None, body: dict[str, Any]) -> 
     return shown
 
 
-_TIMES = frozenset({"at", "start", "end", "expires", "time", "earliest", "latest"})
+_TIMES = frozenset({"until", "at", "start", "end", "expires", "time", "earliest", "latest"})
 _TIMES_BY_ID = frozenset({"used"})
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rankd import schemas
+from rankd.api.audit import READ_FACTS, SCANNED_FACTS_MAX
 from rankd.api.auth import ANYBODY
 from rankd.api.context import ServiceContext, show_time
 from rankd.api.messages import Request, Response, decode_body
@@ -31,9 +32,9 @@ from rankd.errors import (
     UnknownWindow,
 )
 from rankd.model.correction import STATE_BOARDS_MAX
-from rankd.model.facts import PlayerStanding, Position
+from rankd.model.facts import Fact, PlayerStanding, PlayerStateSet, Position, Recorded
 from rankd.model.profile import REASON_LENGTH_MAX, read_reason
-from rankd.model.standing import shown_score
+from rankd.model.standing import PAGE_LIMIT_DEFAULT, PAGE_LIMIT_MAX, shown_score
 
 _POSITION_DIGITS_MAX = 18
 
@@ -178,6 +179,65 @@ def shown_change(service: ServiceContext, change: ScoreChange) -> schemas.Change
     return shown
 
 
+# ----------------------------------------------------------------------------- the log
+
+
+async def list_corrections(service: ServiceContext, request: Request) -> Response:
+    """Return the corrections of a board, oldest first, without the players concerned.
+
+    Readers may list those of boards with `public_corrections`; of others it takes the scope
+    moderate.
+    """
+    board, query = request.params["board"], request.query
+    service.auth.admit(request, "read", board)
+    page = service.rankd.state.page(board)
+    if not page.board.public_corrections:
+        request.counted = True
+        service.auth.admit(request, "moderate", board)
+    after, last = Position(max(query["after"], page.since - 1)), service.rankd.position
+    found: list[schemas.CorrectionItem] = []
+    scanned = 0
+    while after < last and len(found) < query["limit"] and scanned < SCANNED_FACTS_MAX:
+        facts = await service.ledger.read(after=after, limit=min(READ_FACTS, last - after))
+        if not facts:
+            break
+        for recorded in facts:
+            after, scanned = recorded.position, scanned + 1
+            if _is_correction(recorded.fact, board):
+                found.append(_correction_item(recorded, board))
+                if len(found) == query["limit"]:
+                    break
+    body = schemas.CorrectionLog(
+        board=board,
+        corrections=found,
+        next_after=after if after < last else None,
+        as_of=last,
+        stale=service.rankd.stale,
+    )
+    return Response(schemas.encode(body))
+
+
+def _is_correction(fact: Fact, board: str) -> bool:
+    if isinstance(fact, PlayerStateSet):
+        return fact.boards is None or board in fact.boards
+    return fact.correction and getattr(fact, "board", None) in (None, board)
+
+
+def _correction_item(recorded: Recorded, board: str) -> schemas.CorrectionItem:
+    fact = recorded.fact
+    editions = getattr(fact, "editions", ())
+    return schemas.CorrectionItem(
+        recorded.position,
+        show_time(recorded.at) or "",
+        fact.kind.partition(".")[0],
+        getattr(fact, "reason", None),
+        getattr(fact, "state", None),
+        getattr(fact, "build", None),
+        getattr(fact, "retraction", None),
+        [one.window for one in editions if one.board == board],
+    )
+
+
 # -------------------------------------------------------------------------- metadata
 
 
@@ -299,6 +359,26 @@ ROUTES = (
             ScoreOutOfBounds,
             SubmissionKeyReused,
         ),
+    ),
+    Route(
+        method="GET",
+        path=f"{_BOARD}/corrections",
+        operation="list_corrections",
+        handler=list_corrections,
+        scope="read",
+        params=(
+            Param(name="after", kind=int, default=0, low=0, doc="the position before the first"),
+            Param(
+                name="limit",
+                kind=int,
+                default=PAGE_LIMIT_DEFAULT,
+                low=1,
+                high=PAGE_LIMIT_MAX,
+                doc="how many",
+            ),
+        ),
+        responses={200: schemas.CorrectionLog},
+        errors=(UnknownBoard,),
     ),
     Route(
         method="POST",

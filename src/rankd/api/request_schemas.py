@@ -386,6 +386,13 @@ BOARD_DEFINITION = fields(
             }
         ),
         "expires": maybe({**_MOMENT, "description": "When the board is retired, RFC 3339."}),
+        "public_corrections": maybe(
+            {
+                "type": "boolean",
+                "default": False,
+                "description": "Whether readers may list the corrections, without the players.",
+            }
+        ),
     },
     examples=[{"windows": ["all", "daily", "weekly"], "segments": ["region"]}],
 )

@@ -55,6 +55,7 @@ _read_running = reader_of(RunningOperation)
 _read_effect = reader_of(CorrectionResult)
 _read_receipt = reader_of(schemas.Receipt)
 _read_metadata = reader_of(schemas.MetadataBody)
+_read_log = reader_of(schemas.CorrectionLog)
 _read_state = reader_of(schemas.PlayerStateBody)
 _read_review = reader_of(schemas.ReviewItem)
 _read_reviews = reader_of(schemas.ReviewsPage)
@@ -205,6 +206,17 @@ def set_metadata(board: str, player: str, metadata: object) -> Call[schemas.Meta
         read=_read_metadata,
         names={"board": board, "player": player},
     )
+
+
+def board_corrections(
+    board: str, *, after: int | None = None, limit: int | None = None
+) -> Call[schemas.CorrectionLog]:
+    """Return the corrections of a board, oldest first, without the players concerned.
+
+    Readers may list those of a board with ``public_corrections``.
+    """
+    path = path_of("/v1/boards/{}/corrections", board, after=after, limit=limit)
+    return Call(method="GET", path=path, read=_read_log, names={"board": board})
 
 
 def ban(

@@ -209,6 +209,8 @@ class Board:
     """How long a closed window is kept, by the name of its recurrence; for ever where absent."""
     expires: Instant | None = None
     """When the board is retired by itself; None for never."""
+    public_corrections: bool = False
+    """Whether its readers may list the corrections of it, without the players concerned."""
 
     # Worked out once, because every submission asks.
     width: int = field(init=False, repr=False, compare=False)
@@ -270,6 +272,7 @@ class Board:
             "prize": self.prize,
             "retention": {name: show_duration(kept) for name, kept in self.retention.items()},
             "expires": None if self.expires is None else show_instant(self.expires),
+            "public_corrections": self.public_corrections,
         }
 
     @property
@@ -455,6 +458,7 @@ _FIELDS = (
     "prize",
     "retention",
     "expires",
+    "public_corrections",
 )
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
@@ -574,6 +578,7 @@ def _define(name: str, definition: Mapping[str, object]) -> Board:
         "verifier": _read_verifier(read, given.get("verifier")),
         "retention": _read_retention(read, given.get("retention"), windows),
         "expires": _read_expiry(read, given.get("expires"), time_zone),
+        "public_corrections": read.flag("public_corrections", given.get("public_corrections")),
     }
     if read.errors:
         raise InvalidBoard(read.errors)

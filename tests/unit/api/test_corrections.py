@@ -9,7 +9,7 @@ import pytest
 from tests.unit.api.handling import Working, working
 from tests.unit.core.doubles import DAY
 
-from rankd.api import operations
+from rankd.api import corrections, operations
 from rankd.api.messages import Response
 from rankd.api.operations import Operations
 from rankd.core import editions
@@ -266,6 +266,45 @@ async def test_an_edition_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(InvalidPage):
             await at.ask("list_standings", B, **closed, edition=1)
         assert await scores(at, **closed, edition=2) == {"cyd": 5}
+
+
+async def test_the_log_of_a_board_names_no_player(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with working() as at:
+        await at.define("other", windows=["all"])
+        await at.define(windows=["daily"], public_corrections=True)
+        await at.submit("ann", 5, build="1.2")
+        at.clock.time += DAY
+        await at.submit("ann", 5, "other")
+        await at.told("retract_scores", {"board": "other"}, {"player": "ann", "reason": "theirs"})
+        done = await at.told("retract_everywhere", {}, {"build": "1.2", "reason": "a bug"})
+        await at.told("undo_retraction_everywhere", {"position": str(done["position"])})
+        await at.told("adjust_score", B, {"player": "bob", "score": 3, "reason": "typo"})
+        until = {"until": "2030-01-01T00:00:00Z", "reason": "a bot"}
+        await at.told("ban_player", {"player": "ann"}, {**until, "boards": ["b"]})
+        await at.told("hide_player", {"player": "ann"}, {"boards": ["other"]})
+        log = await at.told("list_corrections", B)
+        assert "'ann'" not in str(log)
+        assert "'bob'" not in str(log)
+        shown = [(one["kind"], one["reason"], one["state"]) for one in log["corrections"]]
+        assert shown == [
+            ("scores_retracted", "a bug", None),
+            ("retraction_undone", None, None),
+            ("score_adjusted", "typo", None),
+            ("player_state_set", "a bot", "banned"),
+        ]
+        first, second, *_ = log["corrections"]
+        assert (first["build"], first["windows"]) == ("1.2", ["daily:2026-11-14"])
+        assert (second["retraction"], log["next_after"]) == (done["position"], None)
+        monkeypatch.setattr(corrections, "READ_FACTS", 1)
+        monkeypatch.setattr(corrections, "SCANNED_FACTS_MAX", 3)
+        pages, after = [], 0
+        while after is not None:
+            page = await at.told("list_corrections", B, after=after, limit=2)
+            pages += page["corrections"]
+            after = page["next_after"]
+        assert pages == log["corrections"]
+        (fact, _) = (await at.told("list_facts", kind="player_state_set"))["facts"]
+        assert fact["body"]["until"] == "2030-01-01T00:00:00Z"
 
 
 # -------------------------------------------------------------------------- operations

@@ -73,6 +73,7 @@ EVERY: list[tuple[str, Call[Any]]] = [
     ("get_review", corrections.review("7")),
     ("approve_review", corrections.approve_review("7", reason="r")),
     ("reject_review", corrections.reject_review("7")),
+    ("list_corrections", corrections.board_corrections("b", after=3, limit=2)),
     ("ban_player", corrections.ban("p", reason="r", until=BETWEEN["until"], boards=["b"])),
     ("hide_player", corrections.hide("p")),
     ("shadow_player", corrections.shadow("p", boards=("b",))),

@@ -508,6 +508,7 @@ def test_a_canonical_definition_writes_every_default_out() -> None:
         "prize": False,
         "retention": {},
         "expires": None,
+        "public_corrections": False,
     }
 
 
