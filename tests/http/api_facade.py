@@ -487,7 +487,7 @@ class HttpBoard:
         """The board as the service tells it."""
         found: dict[str, Any] = check(self._api.read_plain(self._path).body, BOARD)
         for window in found["windows"]:
-            check(window, WINDOW)
+            check(window, WINDOW, "edition")
         return found
 
     @property
@@ -569,7 +569,7 @@ class HttpBoard:
     def told_windows(self) -> list[dict[str, Any]]:
         body = check(self._api.read_plain(f"{self._path}/windows").body, WINDOWS)
         assert body["board"] == self.name
-        return [check(each, WINDOW) for each in body["windows"]]
+        return [check(each, WINDOW, "edition") for each in body["windows"]]
 
     # ...... submissions
 

@@ -590,12 +590,9 @@ class EmbeddedMachine(RuleBasedStateMachine):
     @rule(player=players)
     def erase(self, player: str) -> None:
         position = self.ranks.erase(player, reason="asked to")
-        known = (self.world.names, self.world.attributes, self.world.friends)
-        if any(player in of_players for of_players in known):
-            self._advanced(position)
-        else:  # Whether that is recorded depends on who else writes.
-            assert self.last_position <= position == self.ranks.position
-            self.last_position = position
+        # Whether that is recorded depends on who else writes; what is erased is told behind it.
+        assert position <= self.ranks.position
+        self.last_position = self.ranks.position
         self.world.erase(player)
 
     # ---------------------------------------------------------------------- corrections
