@@ -19,6 +19,7 @@ import apsw
 import msgspec
 
 from rankd.adapters.sqlite.queries import QUERIES, fetch
+from rankd.errors import LedgerCorrupt
 from rankd.model.facts import Fact, Identity, Position, ScoreSubmitted
 
 
@@ -115,6 +116,8 @@ class RecentKeys:
         loaded = _Generation()
         database.execute(QUERIES["drop_moved_keys"])
         for position, hashed, _ in fetch(database, QUERIES["read_recent_keys"]):
+            if hashed is None:  # The column never is, unless a byte of the file was changed.
+                raise LedgerCorrupt("the key has no hash", position=position)
             loaded.add(hashed, position)
         self._leaving, self._moved, self._gone = None, 0, Position(0)
         self._gathering = loaded

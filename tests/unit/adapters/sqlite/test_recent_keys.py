@@ -321,3 +321,19 @@ async def test_a_key_used_twice_is_found_in_any_table(
             with pytest.raises(LedgerCorrupt, match="was used at 1 already") as corrupt:
                 await verify(ledger)
             assert corrupt.value.position == 31
+
+
+async def test_a_key_without_a_hash_is_found_when_the_ledger_is_opened(tmp_path: Path) -> None:
+    async with SQLiteLedger.open(tmp_path) as ledger:
+        await ledger.append(keyed("a"), now=NOW)
+    file = apsw.Connection(str(tmp_path / FILE))
+    file.execute("PRAGMA writable_schema = ON")
+    lax = "UPDATE sqlite_schema SET sql = replace(sql, 'hash     INTEGER NOT NULL', 'hash INTEGER')"
+    file.execute(f"{lax} WHERE name = 'recent_key'")
+    file.close()
+    file = apsw.Connection(str(tmp_path / FILE))
+    file.execute("UPDATE recent_key SET hash = NULL")
+    file.close()
+    with pytest.raises(LedgerCorrupt, match="no hash"):
+        async with SQLiteLedger.open(tmp_path):
+            pass
