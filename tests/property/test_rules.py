@@ -10,7 +10,7 @@ from tests.unit.rules.conftest import Declared
 from tests.unit.rules.test_native import content
 
 from rankd.rules import oracle
-from rankd.rules.conditions import SCORE_RULES
+from rankd.rules.conditions import KINDS, SCORE_RULES, UNBOUNDED
 
 LARGEST = 2**63 - 1
 NUMBERS = st.one_of(
@@ -55,6 +55,7 @@ STEPS = st.one_of(
     SUBMISSIONS.map(lambda run: ("judge", run)),
     SUBMISSIONS.map(lambda run: ("judge", run)),
     PLAYERS.map(lambda player: ("forget", player)),
+    st.tuples(PLAYERS, NUMBERS, st.sampled_from(KINDS)).map(lambda one: ("count", one)),
     st.sampled_from(["savepoint", "rollback", "release", "copy", "save"]).map(lambda s: (s, None)),
     st.tuples(st.lists(rules(), max_size=5), st.sampled_from([1, 1, 10, 10**9])).map(
         lambda new: ("redefine", new)
@@ -65,8 +66,15 @@ STEPS = st.one_of(
 class Pair:
     """A native state and its twin, which do the same."""
 
-    def __init__(self, native: Any, declared: list[Declared], rule: str, higher: bool) -> None:
-        self.states = [kind.RuleState(declared, rule, higher) for kind in (native, oracle)]
+    def __init__(
+        self,
+        native: Any,
+        declared: list[Declared],
+        rule: str,
+        higher: bool,
+        bounds: tuple[int, int] = UNBOUNDED,
+    ) -> None:
+        self.states = [kind.RuleState(declared, rule, higher, bounds) for kind in (native, oracle)]
         self.saving = False
         self.now = 0
 
@@ -99,6 +107,8 @@ class Pair:
                 self.judge(given)
             case "forget":
                 self.both("forget", given)
+            case "count":
+                self.both("count", *given)
             case "savepoint" | "release" | "rollback":
                 if name != "rollback" or self.saving:
                     self.both(name)
@@ -113,7 +123,7 @@ class Pair:
         if name == "redefine":
             return [state.redefined(*given) for state in self.states]
         # Each loads the bytes of the other.
-        made = [type(s)(s.rules, s.rule_of_board, s.higher_wins) for s in self.states]
+        made = [type(s)(s.rules, s.rule_of_board, s.higher_wins, s.bounds) for s in self.states]
         for state, other in zip(made, reversed(self.states), strict=True):
             state.load(other.save())
         return made
@@ -130,13 +140,18 @@ class Pair:
     st.lists(rules(), max_size=8),
     st.sampled_from(SCORE_RULES),
     st.booleans(),
+    st.sampled_from([UNBOUNDED, (0, 10), (-5, 2**62)]),
     st.lists(STEPS, max_size=12),
 )
 @settings(deadline=None)
 def test_the_native_state_is_the_one_in_python(
-    declared: list[Declared], rule: str, higher: bool, steps: list[tuple[str, Any]]
+    declared: list[Declared],
+    rule: str,
+    higher: bool,
+    bounds: tuple[int, int],
+    steps: list[tuple[str, Any]],
 ) -> None:
-    pair = Pair(native_part("rankd.rules._native"), declared, rule, higher)
+    pair = Pair(native_part("rankd.rules._native"), declared, rule, higher, bounds)
     for name, given_to_it in steps:
         pair.step(name, given_to_it)
         pair.check()
@@ -160,6 +175,7 @@ def test_a_rollback_leaves_no_trace(
     for run in undone:
         pair.judge(run)
         pair.both("forget", run[0][0] if run else "a")
+        pair.both("count", run[0][0] if run else "a", 7, "score")
     pair.step("rollback", None)
     pair.check()
     assert content(pair.states[0]) == before

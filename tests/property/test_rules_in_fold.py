@@ -242,6 +242,8 @@ def model(facts: Sequence[Recorded]) -> dict[Position, str]:
     """Return the strictest consequence for each submission, judged one by one by the oracle."""
     state: oracle.RuleState | None = None
     found: dict[Position, str] = {}
+    submissions: dict[Position, ScoreSubmitted] = {}
+    decided: set[Position] = set()
     for recorded in facts:
         fact = recorded.fact
         if is_definition(fact):
@@ -254,8 +256,17 @@ def model(facts: Sequence[Recorded]) -> dict[Position, str]:
             elif state is not None:
                 made = state.redefined(board.rules_in_force)
             state = made
+        elif isinstance(fact, ReviewDecided):
+            if found.get(fact.submission) == "hold" and fact.submission not in decided:
+                decided.add(fact.submission)
+                if fact.approved and state is not None:
+                    held = submissions[fact.submission]
+                    kind = "delta" if held.scores is None else "score"
+                    number = held.delta if held.scores is None else held.scores[0]
+                    state.count(held.player, number or 0, kind)
         elif isinstance(fact, ScoreSubmitted):
             assert state is not None
+            submissions[recorded.position] = fact
             found[recorded.position] = CONSEQUENCES[_judged(state, fact, recorded)]
     return found
 

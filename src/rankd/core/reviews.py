@@ -65,6 +65,11 @@ class Review(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return str(self.position)
 
     @property
+    def was_held_by_rules(self) -> bool:
+        """Whether rules held it, so that they do not count it yet; a verifier holds those fine."""
+        return self.was_held and all(one.rule != VERIFIER for one in self.reasons)
+
+    @property
     def score(self) -> int | Decimal | None:
         """The first column submitted, as people see it; None for an amount to add."""
         return None if self.scores is None else shown_score(self.scores[0], self.decimals)
@@ -237,6 +242,20 @@ class Reviews:
         self._list(board, recorded, True, reasons, undo)
         return Barred(IN_VERIFICATION, reasons)
 
+    def count(
+        self, fact: ScoreSubmitted | Review, undo: Undo | None, *, replaces: bool = False
+    ) -> None:
+        """Have the rules of a board know of a submission that counts without being judged."""
+        rules = self.rules.get(fact.board)
+        if rules is None or fact.scores == ():
+            return
+        if undo is not None:
+            undo.keep_rules(rules)
+        if fact.scores is None:
+            rules.count(fact.player, fact.delta or 0, "delta")
+        else:
+            rules.count(fact.player, fact.scores[0], "replaces" if replaces else "score")
+
     def _list(
         self,
         board: Board,
@@ -274,6 +293,8 @@ class Reviews:
             decision = Decision(fact.board, fact.approved, at)
             self._put(self.decisions, fact.submission, decision, undo)
         review = self.listed.get(fact.submission)
+        if review is not None and fact.approved and review.was_held_by_rules:
+            self.count(review, undo)
         if review is not None:
             decided = msgspec.structs.replace(
                 review,
@@ -370,7 +391,8 @@ def rule_state(board: Board, rules: Sequence[Rule] | None = None) -> RuleState:
     """Return the state of a board's rules, or of others, before its first submission."""
     higher_wins = board.columns[0].direction is Direction.HIGHER
     judged = board.rules_in_force if rules is None else rules
-    return RuleState(judged, board.rule.value, higher_wins)
+    bounds = board.score_low, board.score_high
+    return RuleState(judged, board.rule.value, higher_wins, bounds)
 
 
 def _redefined(known: RuleState, before: Board | None, after: Board) -> RuleState:
@@ -379,12 +401,12 @@ def _redefined(known: RuleState, before: Board | None, after: Board) -> RuleStat
     if before is None or not _judges_alike(known, made, before, after):
         return made
     factor = scale(before, after)
-    if factor == 1 and known.rules == made.rules:
+    if factor == 1 and (known.rules, known.bounds) == (made.rules, made.bounds):
         return known
     if factor == 1 and known.layout == made.layout:
         made.load(known.save())
         return made
-    return known.redefined(after.rules_in_force, factor)
+    return known.redefined(after.rules_in_force, factor, made.bounds)
 
 
 def _judges_alike(known: RuleState, made: RuleState, before: Board, after: Board) -> bool:

@@ -957,6 +957,8 @@ class State:
             if unusable is not None:
                 self._refuse(recorded.position)
                 return Barred(unusable)
+        if fact.overrides and page.windows:
+            self.reviews.count(fact, self.journal, replaces=True)
         if fact.overrides or not page.windows:
             return None
         barred = self._barred_by_rules(page, fact, recorded)

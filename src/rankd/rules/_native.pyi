@@ -24,10 +24,16 @@ class RuleState:
     rule_of_board: str
     higher_wins: bool
     layout: Layout
+    bounds: tuple[int, int]
 
     def __init__(
-        self, rules: Sequence[DeclaredRule], rule_of_board: str, higher_wins: bool
-    ) -> None: ...
+        self,
+        rules: Sequence[DeclaredRule],
+        rule_of_board: str,
+        higher_wins: bool,
+        bounds: tuple[int, int] = ...,
+    ) -> None:
+        """Begin without submissions. Scores beyond the ``bounds``, both included, count nowhere."""
     def __len__(self) -> int:
         """Return the number of players that have a row."""
 
@@ -57,6 +63,13 @@ class RuleState:
         the limit is the greatest gain, or score, that breaks nothing.
         """
 
+    def count(self, player: str, number: int, kind: str) -> None:
+        """Count a submission that is not judged, of a kind in ``KINDS``.
+
+        It belongs to no minute and ends no pause. A score or delta is a gain and in the histogram;
+        what replaces is neither. O(1).
+        """
+
     def forget(self, player: str) -> bool:
         """Start a player anew. Returns whether it had a row. O(1)."""
 
@@ -75,7 +88,9 @@ class RuleState:
     def copy(self) -> RuleState:
         """Return a copy without savepoint. O(players)."""
 
-    def redefined(self, rules: Sequence[DeclaredRule], scale: int = 1) -> RuleState:
+    def redefined(
+        self, rules: Sequence[DeclaredRule], scale: int = 1, bounds: tuple[int, int] = ...
+    ) -> RuleState:
         """Return the state for other rules of the same board, its score rule and direction kept.
 
         Players that counted keep that, and their score times ``scale``; all else of a row starts

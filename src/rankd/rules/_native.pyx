@@ -18,9 +18,11 @@ from libc.string cimport memcpy
 from rankd.rules.conditions import (
     COUNTED,
     ID_BYTES_MAX,
+    KINDS,
     ROW_RULES_MAX,
     SCORE_RULES,
     SEEN,
+    UNBOUNDED,
     VALUED,
     Field,
     layout_of,
@@ -57,6 +59,8 @@ cdef extern from "rules.h" nogil:
         pass
     ctypedef enum rl_verdict:
         pass
+    ctypedef enum rl_kind:
+        pass
     ctypedef struct rl_rule:
         rl_name name
         rl_verdict then
@@ -80,6 +84,8 @@ cdef extern from "rules.h" nogil:
         uint64_t *histogram
         uint64_t scores
         bint saving
+        int64_t low
+        int64_t high
         rl_breach *breaches
         uint64_t breach_count
     ctypedef struct rl_run:
@@ -94,6 +100,8 @@ cdef extern from "rules.h" nogil:
                       uint64_t seed)
     void rl_clear(rl_state *state)
     rk_status rl_judge(rl_state *state, uint64_t count, const rl_run *run, uint8_t *verdicts)
+    rk_status rl_count(rl_state *state, const char *id, size_t length, int64_t number,
+                       rl_kind kind)
     rk_status rl_forget(rl_state *state, const char *id, size_t length)
     void rl_savepoint(rl_state *state)
     void rl_rollback(rl_state *state)
@@ -153,8 +161,9 @@ cdef class RuleState:
     cdef readonly str rule_of_board
     cdef readonly bint higher_wins
     cdef readonly object layout
+    cdef readonly tuple bounds
 
-    def __init__(self, rules, rule_of_board, higher_wins):
+    def __init__(self, rules, rule_of_board, higher_wins, bounds=UNBOUNDED):
         conditions = read_conditions(rules)
         layout = layout_of(conditions, rule_of_board)
         cdef rl_score_rule score_rule = <rl_score_rule><int>SCORE_RULES.index(rule_of_board)
@@ -175,6 +184,8 @@ cdef class RuleState:
         rl_clear(&self._state)
         _succeed(rl_init(&self._state, found, count, score_rule, self.higher_wins, &fields,
                          _seed()))
+        self.bounds = tuple(bounds)
+        self._state.low, self._state.high = bounds
 
     def __dealloc__(self):
         rl_clear(&self._state)
@@ -237,6 +248,11 @@ cdef class RuleState:
             low += 1
         return found
 
+    def count(self, player, int64_t number, kind):
+        cdef size_t length
+        cdef const char *text = _id_bytes(player, &length)
+        _succeed(rl_count(&self._state, text, length, number, <rl_kind><int>KINDS.index(kind)))
+
     def forget(self, player):
         cdef size_t length
         cdef const char *text = _id_bytes(player, &length)
@@ -258,13 +274,14 @@ cdef class RuleState:
         rl_release(&self._state)
 
     def copy(self):
-        cdef RuleState made = RuleState(self.rules, self.rule_of_board, self.higher_wins)
+        cdef RuleState made = RuleState(self.rules, self.rule_of_board, self.higher_wins,
+                                        self.bounds)
         rl_clear(&made._state)
         _succeed(rl_copy(&self._state, &made._state, _seed()))
         return made
 
-    def redefined(self, rules, int64_t scale=1):
-        cdef RuleState made = RuleState(rules, self.rule_of_board, self.higher_wins)
+    def redefined(self, rules, int64_t scale=1, bounds=UNBOUNDED):
+        cdef RuleState made = RuleState(rules, self.rule_of_board, self.higher_wins, bounds)
         _succeed(rl_redefine(&self._state, &made._state, scale))
         return made
 
@@ -302,7 +319,8 @@ cdef class RuleState:
     def load(self, data):
         if self._state.known or self._state.scores or self._state.saving:
             raise ValueError("only the state of a board without submissions can be loaded")
-        cdef RuleState made = RuleState(self.rules, self.rule_of_board, self.higher_wins)
+        cdef RuleState made = RuleState(self.rules, self.rule_of_board, self.higher_wins,
+                                        self.bounds)
         players, body, buckets = unseal(self, data)
         made._put_players(players, body)
         for bucket, count in buckets:

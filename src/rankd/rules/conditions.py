@@ -45,6 +45,11 @@ CONSEQUENCES = ("fine", "flag", "hold", "refuse")
 
 SCORE_RULES = ("best", "latest", "sum", "first")
 
+KINDS = ("score", "delta", "replaces")
+"""Of submissions that are not judged: an approved score or delta, or an operator's score."""
+
+UNBOUNDED = (-(2**63), 2**63 - 1)
+
 
 class RuleNumber(IntEnum):
     """The rules by number."""

@@ -9,10 +9,12 @@ from rankd.rules.conditions import (
     CONSEQUENCES,
     COUNTED,
     ID_BYTES_MAX,
+    KINDS,
     SCORE_RULES,
     SEEN,
     SLOT_MICROSECONDS,
     SLOTS,
+    UNBOUNDED,
     VALUED,
     Condition,
     DeclaredRule,
@@ -162,9 +164,14 @@ class RuleState:
     """The state of one board's rules."""
 
     def __init__(
-        self, rules: Sequence[DeclaredRule], rule_of_board: str, higher_wins: bool
+        self,
+        rules: Sequence[DeclaredRule],
+        rule_of_board: str,
+        higher_wins: bool,
+        bounds: tuple[int, int] = UNBOUNDED,
     ) -> None:
         self.rules = tuple(rules)
+        self.bounds = bounds
         self.rule_of_board = SCORE_RULES[SCORE_RULES.index(rule_of_board)]
         self.higher_wins = bool(higher_wins)
         self._conditions = read_conditions(rules)
@@ -225,7 +232,8 @@ class RuleState:
             row.counts[row.slot()] = min(top, row.counts[row.slot()] + 1)
         observed = self._observe(row, number, delta, waited, elapsed)
         verdict = self._judge_by_rules(place, row, observed)
-        if verdict < _HOLD:
+        if verdict < _HOLD and not self._is_outside(observed):
+            self._count_gain(row, observed)
             self._count(row, observed, delta)
             if Field.HISTOGRAM in self._fields:
                 self._set_bucket(bucket_of(observed.result), 1)
@@ -333,10 +341,40 @@ class RuleState:
             return None
         return _clipped(-(-score * _SECOND // observed.elapsed)), condition.limit
 
-    def _count(self, row: RuleRow, observed: _Observed, delta: bool) -> None:
+    def count(self, player: str, number: int, kind: str) -> None:
+        """Count a submission that is not judged; see ``_native.pyi``."""
+        KINDS.index(kind)
+        _check_id(player)
+        known = self._rows.get(player)
+        row = RuleRow(time=INT64_MIN) if known is None else known.copy()
+        row.flags |= SEEN
+        delta, valued, before = kind == "delta", row.flags & VALUED, row.value
+        observed = self._observe(row, number, delta, None, 0)
+        if kind == "replaces":
+            row.flags |= COUNTED
+            if Field.VALUE in self._fields:
+                row.value, row.flags = number, row.flags | VALUED
+        else:
+            self._count(row, observed, delta)
+            if self.rule_of_board == "latest" and not delta and valued:
+                row.value = before
+            if Field.HISTOGRAM in self._fields:
+                self._set_bucket(bucket_of(observed.result), 1)
+        if Field.FLAGS in self._fields:
+            if Field.TIME not in self._fields:
+                row.time = 0
+            self._set_row(player, row)
+
+    def _is_outside(self, observed: _Observed) -> bool:
+        low, high = self.bounds
+        return Field.VALUE in self._fields and not low <= observed.result <= high
+
+    def _count_gain(self, row: RuleRow, observed: _Observed) -> None:
         if Field.GAINS in self._fields:
             top = slot_max(self.layout.gain_bytes)
             row.gains[row.slot()] = min(top, row.gains[row.slot()] + observed.gain)
+
+    def _count(self, row: RuleRow, observed: _Observed, delta: bool) -> None:
         if Field.USUAL in self._fields and observed.gain > 0:
             row.move_usual(logarithm(observed.gain))
         if Field.VALUE in self._fields:
@@ -397,14 +435,19 @@ class RuleState:
 
     def copy(self) -> "RuleState":
         """Return a copy without savepoint."""
-        made = RuleState(self.rules, self.rule_of_board, self.higher_wins)
+        made = RuleState(self.rules, self.rule_of_board, self.higher_wins, self.bounds)
         made._rows = {player: row.copy() for player, row in self._rows.items()}
         made._histogram, made._scores = dict(self._histogram), self._scores
         return made
 
-    def redefined(self, rules: Sequence[DeclaredRule], scale: int = 1) -> "RuleState":
+    def redefined(
+        self,
+        rules: Sequence[DeclaredRule],
+        scale: int = 1,
+        bounds: tuple[int, int] = UNBOUNDED,
+    ) -> "RuleState":
         """Return the state for other rules of the same board; see ``_native.pyi``."""
-        made = RuleState(rules, self.rule_of_board, self.higher_wins)
+        made = RuleState(rules, self.rule_of_board, self.higher_wins, bounds)
         if scale == 1 and Field.HISTOGRAM in self._fields & made._fields:
             made._histogram, made._scores = dict(self._histogram), self._scores
         if Field.FLAGS not in made._fields:

@@ -333,6 +333,8 @@ rk_status rl_init(rl_state *state, const rl_rule *rules, uint32_t count, rl_scor
     *state = (rl_state){.rule_count = count,
                         .score_rule = score_rule,
                         .higher_wins = higher_wins,
+                        .low = INT64_MIN,
+                        .high = INT64_MAX,
                         .layout = *layout};
     if (count > 0)
         memcpy(state->rules, rules, count * sizeof *rules);
@@ -718,13 +720,24 @@ static void move_usual(row_fields *row, int32_t found)
     row->seen += row->seen < UINT16_MAX;
 }
 
+static void count_gain(const rl_state *state, row_fields *row, const observed_fields *seen)
+{
+    if (state->layout.fields & RL_GAINS)
+        add_to_slot(&row->gains[ring_of(slot_of(row->time))], (uint64_t)seen->gain,
+                    state->layout.gain_bytes);
+}
+
+/* Would the score that it makes lie outside the bounds? Of a total only the index knows. */
+static bool is_outside(const rl_state *state, const observed_fields *seen)
+{
+    return (state->layout.fields & RL_VALUE)
+           && (seen->result < state->low || seen->result > state->high);
+}
+
 static void count_score(const rl_state *state, row_fields *row, const observed_fields *seen,
                         bool delta)
 {
     const uint32_t fields = state->layout.fields;
-    if (fields & RL_GAINS)
-        add_to_slot(&row->gains[ring_of(slot_of(row->time))], (uint64_t)seen->gain,
-                    state->layout.gain_bytes);
     if ((fields & RL_USUAL) && seen->gain > 0)
         move_usual(row, (int32_t)logarithm(seen->gain));
     if (fields & RL_VALUE) {
@@ -755,7 +768,8 @@ static rk_status judge_one(rl_state *state, const rl_run *run, uint64_t place, u
     if (judge_by_rules(state, &row, &seen, place, verdict) != RK_OK)
         return RK_NO_MEMORY;
     uint16_t bucket = NO_BUCKET;
-    if (*verdict < RL_HOLD) {
+    if (*verdict < RL_HOLD && !is_outside(state, &seen)) {
+        count_gain(state, &row, &seen);
         count_score(state, &row, &seen, delta);
         if (state->histogram != NULL) {
             bucket = (uint16_t)bucket_of(seen.result);
@@ -840,6 +854,60 @@ rk_status rl_judge(rl_state *state, uint64_t count, const rl_run *run, uint8_t *
     return status;
 }
 
+/* ---- A submission that is not judged ------------------------------------------------------ */
+
+/* Count it in the row; return the bucket of its score. */
+static uint16_t count_unjudged(rl_state *state, row_fields *row, int64_t number, rl_kind kind)
+{
+    observed_fields seen = {.number = number};
+    const bool valued = (row->flags & RL_VALUED) != 0;
+    if (!(row->flags & RL_SEEN))
+        row->time = INT64_MIN;
+    row->flags = (row->flags & ~RL_FORGOTTEN) | RL_SEEN;
+    observe_score(state, row, kind == RL_DELTA, &seen);
+    if (kind == RL_REPLACES) {
+        row->flags |= RL_COUNTED | (state->layout.fields & RL_VALUE ? RL_VALUED : 0);
+        row->value = number;
+        return NO_BUCKET;
+    }
+    const int64_t before = row->value;
+    count_score(state, row, &seen, kind == RL_DELTA);
+    if (state->score_rule == RL_LATEST && kind == RL_SCORE && valued)
+        row->value = before; /* a later one is in its place */
+    return state->histogram == NULL ? NO_BUCKET : (uint16_t)bucket_of(seen.result);
+}
+
+rk_status rl_count(rl_state *state, const char *id, size_t length, int64_t number, rl_kind kind)
+{
+    const uint32_t size = (uint32_t)length;
+    const rl_run run = {.ids = &id, .lengths = &size};
+    uint32_t player = RK_NOBODY;
+    rk_status status = reserve_journal(state, 1);
+    if (status == RK_OK) {
+        status = prepare(state, 1, &run, &player);
+        if (status != RK_OK)
+            remove_unseen(state, 1, &player);
+    }
+    if (status != RK_OK)
+        return status;
+    uint8_t *bytes = player == RK_NOBODY ? NULL : row_at(state, player);
+    row_fields row = {0};
+    if (bytes != NULL)
+        read_row(&state->layout, bytes, &row);
+    const bool was_known = (row.flags & RL_SEEN) != 0;
+    const uint16_t bucket = count_unjudged(state, &row, number, kind);
+    note(state, player, bucket, bytes);
+    if (bucket != NO_BUCKET)
+        count_in_bucket(state, bucket, 1);
+    if (bytes != NULL) {
+        write_row(&state->layout, bytes, &row);
+        state->known += !was_known;
+    }
+    if (!state->saving)
+        empty_journal(state);
+    return RK_OK;
+}
+
 /* ---- Copies ------------------------------------------------------------------------------ */
 
 rk_status rl_put(rl_state *state, const char *id, size_t length, const uint8_t *row)
@@ -883,6 +951,8 @@ rk_status rl_copy(const rl_state *from, rl_state *to, uint64_t seed)
                                from->higher_wins, &from->layout, seed);
     if (status != RK_OK)
         return status;
+    to->low = from->low;
+    to->high = from->high;
     rk_players_expect(&to->players, from->known);
     for (uint32_t number = 0; number < from->players.issued && status == RK_OK; number++)
         if (rl_knows(from, number))

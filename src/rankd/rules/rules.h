@@ -73,6 +73,13 @@ typedef enum { RL_BEST = 0, RL_LATEST, RL_SUM, RL_FIRST } rl_score_rule;
 
 typedef enum { RL_FINE = 0, RL_FLAG, RL_HOLD, RL_REFUSE } rl_verdict;
 
+/* A submission that counts without being judged. */
+typedef enum {
+    RL_SCORE = 0, /* by the board's rule */
+    RL_DELTA,     /* added */
+    RL_REPLACES   /* whatever was before */
+} rl_kind;
+
 typedef struct {
     rl_name name;
     rl_verdict then;
@@ -99,6 +106,7 @@ typedef struct {
     uint32_t rule_count;
     rl_score_rule score_rule;
     bool higher_wins;
+    int64_t low, high; /* bounds of a score: beyond them it counts nowhere */
     rl_layout layout;
     rk_players players;
     uint8_t **chunks; /* of rows; see rules.c for their sizes */
@@ -123,7 +131,7 @@ typedef struct {
     const int64_t *elapsed; /* of the run, microseconds; 0: no run; NULL: none */
 } rl_run;
 
-/* Make the state of a board without submissions. The rules are copied. */
+/* Make the state of a board without submissions. The rules are copied; scores have no bounds. */
 rk_status rl_init(rl_state *state, const rl_rule *rules, uint32_t count, rl_score_rule score_rule,
                   bool higher_wins, const rl_layout *layout, uint64_t seed);
 
@@ -133,6 +141,11 @@ void rl_clear(rl_state *state);
 /* Judge a run and count it: an rl_verdict for each submission. What was broken, ordered by place,
  * is in `breaches` until the next call. If it fails, nothing has changed. O(rules) each. */
 rk_status rl_judge(rl_state *state, uint64_t count, const rl_run *run, uint8_t *verdicts);
+
+/* Count a submission that is not judged: an approved one, or an operator's. It is none of any
+ * minute, and no pause ends with it; only by RL_SCORE and RL_DELTA it is a gain and in the
+ * histogram. If it fails, nothing has changed. O(1). */
+rk_status rl_count(rl_state *state, const char *id, size_t length, int64_t number, rl_kind kind);
 
 /* Start a player anew. RK_ABSENT if it is not known, RK_NO_MEMORY only with a savepoint. O(1). */
 rk_status rl_forget(rl_state *state, const char *id, size_t length);

@@ -228,3 +228,30 @@ def test_a_snapshot_without_the_state_of_rules_is_damaged() -> None:
 
 def test_a_submission_without_a_score_to_judge_has_no_columns() -> None:
     assert reviews.columns_of(ScoreSubmitted("b", "ann", (), None)) is None
+
+
+async def test_an_approved_score_and_an_adjustment_are_known_to_the_rules(rankd: Engine) -> None:
+    first = {"rule": "first_score", "max": 5, "then": "hold"}
+    await rankd.define("b", best(first, {**GAIN, "then": "refuse"}))
+    held = await submit(rankd, "ann", 90)
+    await rankd.corrections.decide_review(str(held.position), approved=True)
+    counted = await submit(rankd, "ann", 100)
+    assert counted.receipt is not None and counted.receipt.verdict == "counted"
+    beyond = await submit(rankd, "ann", 141)
+    assert beyond.receipt is not None
+    assert beyond.receipt.reasons == (Reason("gain_per_minute", 51, 50),), "of 90 approved"
+    await rankd.corrections.adjust("b", {"player": "bob", "score": 200})
+    counted = await submit(rankd, "bob", 210)
+    assert counted.receipt is not None and counted.receipt.verdict == "counted"
+    await verified(rankd)
+
+
+async def test_what_lies_out_of_bounds_gives_no_room_for_gains(rankd: Engine) -> None:
+    definition = {**best({**GAIN, "then": "flag"}), "limits": {"score_max": 1000}}
+    await rankd.define("b", definition)
+    await submit(rankd, "ann", 10)
+    (far,) = await rankd.submit("b", [{"player": "ann", "delta": 5000}])
+    assert far.receipt is not None and far.receipt.rejected
+    await submit(rankd, "ann", 900)
+    reasons = [one.reasons[0].observed for one in rankd.state.reviews.listed.values()]
+    assert reasons == [5000, 890]
