@@ -572,3 +572,23 @@ def test_on_another_address_nothing_is_open_without_a_key() -> None:
             assert (await service.ask("POST", "/v1/keys", {"scopes": ["admin"]})).status_code == 401
 
     run(test())
+
+
+def test_corrections_are_listed_to_readers_where_the_board_says_so() -> None:
+    async def test() -> None:
+        async with whole(token=reader().read) as service:
+            admin = (await service.new_key("admin"))["key"]
+            await service.told("PUT", "/v1/boards/open", {"public_corrections": True}, key=admin)
+            await service.told("PUT", "/v1/boards/shut", {}, key=admin)
+            for scope, expected in (("read", 403), ("moderate", 403), ("admin", 200)):
+                key = (await service.new_key(scope, key=admin))["key"]
+                shut = await service.ask("GET", "/v1/boards/shut/corrections", key=key)
+                assert shut.status_code == expected, scope
+            both = (await service.new_key("read", "moderate", key=admin))["key"]
+            await service.told("GET", "/v1/boards/shut/corrections", key=both)
+            for key in (token("p1"), (await service.new_key("read", key=admin))["key"]):
+                await service.told("GET", "/v1/boards/open/corrections", key=key)
+            shut = await service.ask("GET", "/v1/boards/shut/corrections", key=token("p1"))
+            assert shut.status_code == 403
+
+    run(test())
