@@ -24,7 +24,7 @@ from typing import NamedTuple
 import msgspec
 
 from rankd.core.corrections import Retraction
-from rankd.core.state import BoardState, State, name_of_window
+from rankd.core.state import BoardState, State
 from rankd.model.board import Board, Scores
 from rankd.model.facts import (
     MetadataSet,
@@ -40,7 +40,7 @@ from rankd.model.facts import (
 from rankd.model.order import Order
 from rankd.model.redefinition import Translation, judging, refolded
 from rankd.model.submission import Counted, Rejected, judge
-from rankd.model.window import Instant
+from rankd.model.window import Instant, Window
 from rankd.ports import LedgerReader
 
 FACTS_TOGETHER = 1_000
@@ -160,12 +160,15 @@ class Stretch(NamedTuple):
     start: Instant | None
     end: Instant | None
     through: Position | None
-    """Where it was sealed; None while it is open."""
+    """Where it was closed; None while it is open."""
+    after: Position = Position(0)
+    """Where the window before it was reset; 0 if it was not opened by a reset."""
 
     def covers(self, position: Position, at: Instant) -> bool:
         """Whether a fact at a position and time counts in it."""
         return (
-            (self.through is None or position < self.through)
+            self.after < position
+            and (self.through is None or position < self.through)
             and (self.start is None or self.start <= at)
             and (self.end is None or at < self.end)
         )
@@ -177,17 +180,17 @@ class Stretches:
     def __init__(self, page: BoardState) -> None:
         self._by_name: dict[str, list[Stretch]] = {}
         for sealed in page.sealed.values():
-            self._add(sealed.window.id, sealed.window.start, sealed.window.end, sealed.through)
+            self._add(page, sealed.window, sealed.through)
         for opened in page.windows.values():
-            self._add(opened.window.id, opened.window.start, opened.window.end, None)
+            self._add(page, opened.window, None)
         for several in self._by_name.values():
             several.sort(key=lambda one: (one.through is None, one.through or 0))
 
-    def _add(
-        self, id: str, start: Instant | None, end: Instant | None, through: Position | None
-    ) -> None:
-        name = name_of_window(id)
-        self._by_name.setdefault(name, []).append(Stretch(name, id, start, end, through))
+    def _add(self, page: BoardState, window: Window, through: Position | None) -> None:
+        before = page.reset_before(window)
+        after = Position(0) if before is None else before.sealed
+        stretch = Stretch(window.name, window.id, window.start, window.end, through, after)
+        self._by_name.setdefault(window.name, []).append(stretch)
 
     def at(self, names: Iterable[str], position: Position, at: Instant) -> Iterator[Stretch]:
         """Yield the windows of these recurrences that a fact counts in."""

@@ -515,6 +515,16 @@ class BoardState:
         base, _, number = window.id.partition(EDITION)
         return OpenWindow(f"{base}{EDITION}{int(number or 1) + 1}", at, window.end)
 
+    def reset_before(self, window: Window) -> SealedWindow | None:
+        """Return the window whose reset opened another; None if it was not opened by a reset."""
+        base, _, number = window.id.partition(EDITION)
+        if not number:
+            return None
+        before = self.sealed.get(base if number == "2" else f"{base}{EDITION}{int(number) - 1}")
+        if before is None or before.closed is None or before.window.end != window.end:
+            return None
+        return before
+
     def over(self, now: Instant) -> Iterator[Window]:
         """Yield the open windows whose time is over."""
         for window, *_ in self.windows.values():
@@ -560,9 +570,10 @@ class BoardState:
         if text.endswith(_FIRST) and self.is_recorded(text.removesuffix(_FIRST)):
             return self.recorded(text.removesuffix(_FIRST))
         known: OpenedWindow | SealedWindow | None = (
-            self.windows.get(text) or self.frozen(text) or self.sealed.get(text)
+            self.windows.get(text) or self.frozen(text) or self._open_by_id(text)
         )
-        known = known or self._open_by_id(text)
+        if known is None and text not in self.names:  # A name may be the id of the first one.
+            known = self.sealed.get(text)
         return known if known is not None else self._resolve(text, now)
 
     def _open_by_id(self, id: str) -> OpenedWindow | None:

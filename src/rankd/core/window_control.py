@@ -11,7 +11,6 @@ from typing import Literal, NamedTuple
 
 from rankd.core.reader import Reader
 from rankd.core.state import (
-    EDITION,
     BoardState,
     OpenedWindow,
     SealedWindow,
@@ -140,8 +139,7 @@ class WindowControl:
         Raises UnknownWindow, WrongWindowState.
         """
         sealed = await self._step(board, asked, _seal)
-        settled = await self._settle(board, sealed.window.id, asked)
-        return settled._replace(changed=settled.changed or sealed.changed)
+        return await self._settle(board, sealed.window.id, asked)
 
     async def _step(
         self,
@@ -304,7 +302,7 @@ def _reset(page: BoardState, asked: WindowRequest, now: Instant) -> _Decided:
     found = _recorded(page, asked, now, "reset")
     window = found.window
     if isinstance(found, OpenedWindow) and asked.window == window.name:
-        before = _reset_before(page, window)
+        before = page.reset_before(window)
         if before is not None and before.reason == asked.reason:
             return _Decided([], before.window.id, window.id)
     if isinstance(found, SealedWindow) and found.state is not WindowState.FROZEN:
@@ -318,15 +316,6 @@ def _reset(page: BoardState, asked: WindowRequest, now: Instant) -> _Decided:
         WindowOpened(board, coming.window, coming.start, coming.end, since),
     ]
     return _Decided([*facts], window.id, coming.window)
-
-
-def _reset_before(page: BoardState, window: Window) -> SealedWindow | None:
-    """Return the window whose reset opened another; None if it was not opened by a reset."""
-    base, _, number = window.id.partition(EDITION)
-    if not number:
-        return None
-    before = page.sealed.get(base if number == "2" else f"{base}{EDITION}{int(number) - 1}")
-    return before if before is not None and before.closed is not None else None
 
 
 def _freeze(page: BoardState, asked: WindowRequest, now: Instant) -> _Decided:

@@ -375,6 +375,29 @@ async def test_a_window_that_was_reset_is_corrected_in_its_own_part() -> None:
         await check(rankd)
 
 
+async def test_a_score_of_a_frozen_window_is_not_in_the_one_that_a_reset_opens() -> None:
+    async with engine(FaultyLedger(), SetClock()) as rankd:  # The clock stands still.
+        await rankd.define("b", {"windows": ["daily", "all"], "rule": "sum"})
+        await score(rankd, "ann", 1)
+        await rankd.freeze_window("b", why("daily"))
+        assert await score(rankd, "ann", 2) == {"all"}
+        await rankd.reset_window("b", why("daily"))
+        await score(rankd, "ann", 4)
+        await rankd.corrections.retract("b", {"position": 2})
+        assert await scores(rankd, "daily") == {"ann": 4}
+        assert await scores(rankd, "all") == {"ann": 6}
+        await check(rankd)
+
+
+async def test_settling_by_name_again_means_the_same_window() -> None:
+    async with engine(FaultyLedger(), SetClock()) as rankd:
+        await rankd.define("b", {"windows": ["all"]})
+        await rankd.reset_window("b", why("all"))
+        first, second = [await rankd.settle_window("b", why("all")) for _ in range(2)]
+        assert (first.changed, second.changed) == (True, False)
+        assert first.window.id == second.window.id == "all~2"
+
+
 async def test_a_retraction_of_many_keeps_to_resets_freezes_and_graces(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
