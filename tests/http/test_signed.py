@@ -7,6 +7,7 @@ sent a second time: a run and a signature count once.
 import asyncio
 import json
 import logging
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import httpx
@@ -14,6 +15,8 @@ import pytest
 from tests.http.test_authorisation import reader, token
 from tests.http.whole import NOON, Whole, run, whole
 
+from rankd.api.messages import Request
+from rankd.api.scores import plan_submission
 from rankd.signatures import SigningKey, new_private_key, public_key_of
 
 if TYPE_CHECKING:
@@ -68,7 +71,7 @@ async def signer(service: Whole, admin: str | None, algorithm: str = "hmac", **m
 
 async def boards(service: Whole, admin: str | None, **definition: Any) -> None:
     for writes in WRITES:
-        body = {"writes": writes, "rule": "sum", **definition}
+        body = {"writes": writes, "rule": "sum"} | definition
         await service.told("PUT", f"/v1/boards/{writes}", body, key=admin)
 
 
@@ -265,7 +268,7 @@ def test_a_batch_is_signed_as_a_whole(fast_lane: bool) -> None:
     async def test() -> None:
         async with whole(token=reader().read, fast_lane=fast_lane) as service:
             admin = (await service.new_key("admin"))["key"]
-            await boards(service, admin)
+            await boards(service, admin, rule="latest")
             one = await signer(service, admin, boards=["signed", "client"])
             scores = [
                 {"board": board, "player": "p1", "score": 2**n}
@@ -276,7 +279,7 @@ def test_a_batch_is_signed_as_a_whole(fast_lane: bool) -> None:
             assert (await service.ask("POST", path, batch, key=mine)).status_code == 403
             for _ in range(2):
                 answer = await one.send(batch, path=path, bearer=mine)
-                assert [item["score"] for item in answer.json()["results"]] == [1, 2, 5]
+                assert [item["score"] for item in answer.json()["results"]] == [1, 2, 4]
             wrong = {"scores": [*scores, {"board": "server", "player": "p1", "score": 1}]}
             assert (await one.send(wrong, path=path, bearer=admin)).status_code == 401
             tampered = json.dumps({"scores": scores[:1]}).encode()
@@ -292,7 +295,7 @@ def test_a_signed_request_like_many_plain_ones_is_checked(fast_lane: bool) -> No
 
     async def test() -> None:
         async with whole(fast_lane=fast_lane) as service:
-            await service.told("PUT", "/v1/boards/b", {"rule": "sum"})
+            await service.told("PUT", "/v1/boards/b", {})
             one = await signer(service, None)
             body = {"player": "p", "score": 1}
             content = json.dumps(body).encode()
@@ -305,8 +308,8 @@ def test_a_signed_request_like_many_plain_ones_is_checked(fast_lane: bool) -> No
                     "POST", PATH.format("b"), body, rankd_signature="nonsense"
                 )
                 assert code_of(answer) == BAD
-            page = await service.told("GET", "/v1/boards/b/standings")
-            assert [row["score"] for row in page["standings"]] == [4 * 3 + 1]
+            history = await service.told("GET", "/v1/boards/b/history/p")
+            assert len(history["facts"]) == 4 * 3 + 1
 
     run(test())
 
@@ -494,5 +497,20 @@ def test_a_program_verifies_scores_over_http(fast_lane: bool) -> None:
                 await service.told("POST", f"/v1/reviews/{row['id']}:{verb}", {"reason": "played"})
             standings = await service.told("GET", "/v1/boards/b/standings")
             assert [row["player"] for row in standings["standings"]] == ["p3", "p1"]
+
+    run(test())
+
+
+@pytest.mark.parametrize("header", [b"rankd-signature", b"idempotency-key"])
+def test_no_plan_answers_a_request_with_a_header_for_one_submission(header: bytes) -> None:
+    async def test() -> None:
+        async with whole() as service:
+            await service.told("PUT", "/v1/boards/b", {})
+            context: Any = SimpleNamespace(rankd=service.rankd, writer=service.rankd)
+            headers = {b"content-type": b"application/json"}
+            asked = Request("POST", PATH.format("b"), {"board": "b"}, {}, headers)
+            assert plan_submission(context, asked) is not None
+            asked.headers = {**headers, header: b"t=1"}
+            assert plan_submission(context, asked) is None
 
     run(test())

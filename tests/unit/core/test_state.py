@@ -241,6 +241,7 @@ EVERYTHING = (
     ScoreSubmitted("b", "p", (1,), run=RunId(0, 0, 1, b"nonce..1").text),
     ScoreSubmitted("b", "p", (1,), run=RunId(0, 0, 1, b"nonce..1").text),
     ScoreSubmitted("b", "p", (1,), run=RunId(0, 0, 4_000, b"nonce..2").text),
+    ScoreSubmitted("b", "p", (1,), run=RunId(0, 0, 1, b"nonce..3").text),
     ScoreSubmitted("b", "p", (1,), run="bogus"),
     KeyRevoked("hmac"),
     WindowFrozen("b", "daily:4", 3 * DAY, 4 * DAY, reason="a bug", since=AFTER_ALL),
