@@ -246,6 +246,10 @@ WRONG_ITEMS: list[tuple[Definition, str]] = [
 ]
 
 
+WITHOUT_FIELDS = ("unknown_board", "player_banned")
+"""Refusals that no field of a submission is the cause of."""
+
+
 class ApiMachine(EmbeddedMachine):
     """The fast lane, in this process."""
 
@@ -367,7 +371,7 @@ class ApiMachine(EmbeddedMachine):
             check(result, shape, "errors")
             assert (result["verdict"], result["applied"]) == ("refused", "no")
             assert result["code"] in allowed
-            assert ("errors" in result) == (result["code"] != "unknown_board")
+            assert ("errors" in result) == (result["code"] not in WITHOUT_FIELDS)
 
     # -------------------------------------------------------------------------- players
 
@@ -392,6 +396,13 @@ class ApiMachine(EmbeddedMachine):
             world.profile(player, name, known or {})
         if "friends" in said:
             world.set_friends(player, said["friends"] or [])
+
+    @rule(player=st.sampled_from(PLAYERS))
+    def erase(self, player: str) -> None:
+        super().erase(player)
+        for sent in self.sent.values():
+            if sent.said.player == player:
+                sent.body.pop("metadata", None)
 
     @invariant()
     def every_profile_agrees(self) -> None:

@@ -364,13 +364,15 @@ def segment_value(value: str | int | bool) -> str:
 
 @dataclass(frozen=True)
 class Archive:
-    """A closed window, as it was when it closed. Nothing changes it."""
+    """A closed window. Nothing changes it but corrections and erasures."""
 
     window: Window
     rules: Rules
     entries: tuple[Entry, ...]
     attributes: dict[str, Attributes]
     sealed_at: int
+    through: int
+    """The number of the last submission that could count in it: it may be closed early."""
 
 
 @dataclass(frozen=True)
@@ -416,8 +418,13 @@ class Board:
     def default_window(self) -> str:
         return "all" if "all" in self.rules.windows else self.rules.windows[0]
 
-    def entries(self, window: Window, rules: Rules | None = None) -> dict[str, Entry]:
-        return fold(rules or self.rules, self.counting, window)
+    def entries(self, window: Window) -> dict[str, Entry]:
+        return fold(self.rules, self.counting, window)
+
+    def entries_of_closed(self, archive: Archive) -> dict[str, Entry]:
+        """What a closed window has by what counts now, under the rules of when it was closed."""
+        made_in_it = [said for said in self.counting if said.number <= archive.through]
+        return fold(archive.rules, made_in_it, archive.window)
 
 
 def outgrown(rules: Rules, history: Iterable[Said], window: Window) -> set[str]:
@@ -508,6 +515,17 @@ class FirstUse:
     body: Definition
     told: Told
     board: Board
+    impersonal: bool = False
+    """Whether its player was erased since: nothing but what ranks follow from is compared."""
+
+    def is_repeated_by(self, body: Definition) -> bool:
+        """Whether this is the same submission again. Its time is data, and makes it no other."""
+        ignored = {"at", *(("metadata", "attributes") if self.impersonal else ())}
+        mine, its = (
+            {name: value for name, value in each.items() if name not in ignored}
+            for each in (self.body, body)
+        )
+        return mine == its
 
 
 @dataclass
@@ -567,7 +585,9 @@ class World:
     def _close(self, board: Board, window: Window) -> None:
         entries = tuple(board.entries(window).values())
         known = {player: dict(said) for player, said in self.attributes.items()}
-        board.closed.append(Archive(window, board.rules, entries, known, self.time))
+        board.closed.append(
+            Archive(window, board.rules, entries, known, self.time, through=self.accepted)
+        )
 
     # ...... states of players
 
@@ -637,7 +657,7 @@ class World:
 
     def _fold_closed(self, board: Board) -> None:
         board.closed = [
-            replace(one, entries=tuple(board.entries(one.window, one.rules).values()))
+            replace(one, entries=tuple(board.entries_of_closed(one).values()))
             for one in board.closed
         ]
 
@@ -720,9 +740,21 @@ class World:
         self.friends[player] = tuple(each for each in dict.fromkeys(friends) if each != player)
 
     def erase(self, player: str) -> None:
+        """Have all that is about a person go: its profile, and what it said beside its scores.
+
+        Its scores stay, in every window. Closed windows have it in no segment any more.
+        """
         self.names.pop(player, None)
         self.attributes.pop(player, None)
         self.friends.pop(player, None)
+        for board in self.boards.values():
+            board.history = [_anonymous(said, player) for said in board.history]
+            for archive in board.closed:
+                archive.attributes.pop(player, None)
+            self._fold_closed(board)
+        for where, first in self.keys.items():
+            if first.body["player"] == player:
+                self.keys[where] = replace(first, impersonal=True)
 
     # ...... rankings
 
@@ -741,6 +773,10 @@ class World:
                 chosen = [each for each in entries if within(known, each, segment)]
                 return ranking(closed.rules, chosen)
         return None
+
+
+def _anonymous(said: Said, player: str) -> Said:
+    return replace(said, metadata=None) if said.player == player else said
 
 
 def _left(one: PlayerState, new: PlayerState) -> PlayerState | None:

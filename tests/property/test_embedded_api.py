@@ -429,7 +429,7 @@ class EmbeddedMachine(RuleBasedStateMachine):
     def _refusal(self, name: str, body: Definition) -> str | None:
         """The code of a refusal that leaves no trace."""
         first = self.world.keys.get((name, body.get("key", "")))
-        repeated = first is not None and _untimed(first.body) == _untimed(body)
+        repeated = first is not None and first.is_repeated_by(body)
         banned = self.world.is_banned(body["player"], name, self.clock.time)
         if repeated:  # Answered as it was, whatever the board has become.
             return "player_banned" if banned else None
@@ -565,7 +565,7 @@ class EmbeddedMachine(RuleBasedStateMachine):
         Only the one keeps the others out.
         """
         first = self.world.keys.get((MAIN, item.get("key", "")))
-        reused = first is not None and first.body != item
+        reused = first is not None and not first.is_repeated_by(item)
         return reused and self.world.refusal_at_the_door(MAIN, item) is not None
 
     def _submit_with_a_wrong_one(self, items: list[Definition], place: int) -> None:
@@ -749,7 +749,7 @@ class EmbeddedMachine(RuleBasedStateMachine):
             expected = self.world.ranking(name, window, segment)
             assert expected is not None
             page = self.boards[name].page(limit=1000, window=window, segment=segment)
-            where = (name, window, segment, expected.players())
+            where = (name, window, segment, expected.players(), page)
             assert (page.total, page.as_of) == (expected.total, self.ranks.position), where
             assert (page.next_cursor, page.prev_cursor) == (None, None)
             self._compare(page.standings, expected, expected.rows)
@@ -1068,10 +1068,6 @@ def shown(scores: tuple[int, ...] | None, decimals: int) -> int | Decimal | None
     if scores is None:
         return None
     return scores[0] if decimals == 0 else Decimal(scores[0]) / Decimal(10**decimals)
-
-
-def _untimed(body: Definition) -> Definition:
-    return {name: value for name, value in body.items() if name != "at"}
 
 
 def as_items(bodies: Sequence[Definition]) -> list[Any]:
