@@ -16,7 +16,7 @@ come back so, too. One apply puts all of them in their place.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ import msgspec
 
 from rankd.core.corrections import Retraction, RetractionFilter
 from rankd.core.fold import IN_MOVES_COST_MAX, Fold, MoveBatch
-from rankd.core.player_history import NOT_REFUSED, REFUSED
+from rankd.core.player_history import NOT_REFUSED, REFUSED, WindowRefusal
 from rankd.core.refusals import RefusalReplay
 from rankd.core.state import EDITION, BoardState, OpenedWindow, State, name_of_window
 from rankd.core.window_schedule import NEVER
@@ -36,6 +36,7 @@ from rankd.model.facts import (
     OpenWindow,
     Position,
     Recorded,
+    ScoresExpired,
     ScoreSubmitted,
     WindowFrozen,
     WindowOpened,
@@ -55,6 +56,8 @@ FACTS_TOGETHER_MAX = 1_000
 MISFITS_MAX = 1_000
 """Misfits that a draft keeps, to compare entries at its end. With more it is refused without."""
 
+NO_END = Position(2**63 - 1)
+_NONE_LASTING: Mapping[tuple[str, Instant | None], Position] = {}
 _numbers = count(1)
 
 Misfit = tuple[str, str]
@@ -74,12 +77,13 @@ class BoardRebuild:
         state: State,
         refusals_final: bool = True,
         names: frozenset[str] | None = None,
-        lasting: Set[tuple[str, Instant | None]] = frozenset(),
+        lasting: Mapping[tuple[str, Instant | None], Position] = _NONE_LASTING,
         coming: Sequence[Retraction] = (),
     ) -> None:
         """Begin one of the windows that the definition changes, or of those with these names.
 
-        Windows with a name and a start in ``lasting`` are not let go when their time is over.
+        Windows with a name and a start in ``lasting`` are not let go when their time is over; they
+        closed at these positions.
         ``coming`` retractions are about to be recorded.
         """
         self.board = board
@@ -109,6 +113,10 @@ class BoardRebuild:
         self._admission = RefusalReplay(ledger, page, state)
         # Attributes may have been declared before the board was defined.
         self.position = Position(0 if board.segments else page.since - 1)
+        self._scanned = Position(page.since - 1)
+        self._expired: dict[Position, Position] = {}
+        """Submissions whose terms were over at ``_scanned``, and where these ended."""
+        self._overtaken = False
         self._turn_at: Instant = 0
         self._raises_decimals = board.decimals > page.board.decimals
         self._misfits: dict[Misfit, None] = {}
@@ -120,8 +128,11 @@ class BoardRebuild:
 
     @property
     def is_current(self) -> bool:
-        """Whether no correction was made since it was begun: then it would have to begin anew."""
-        return self.state.last_correction == self._last_correction
+        """Whether no correction was made since it was begun: then it would have to begin anew.
+
+        Nor did a term end of a submission that it has folded.
+        """
+        return self.state.last_correction == self._last_correction and not self._overtaken
 
     def fits(self, board: Board, refusals_final: bool, state: State) -> bool:
         """Whether it is a rebuild for a definition, over a state as it is."""
@@ -137,6 +148,8 @@ class BoardRebuild:
         """Fold everything up to a position."""
         if not self._names:
             self.position = through
+        elif self.state.living.has(self.board.name):
+            await self._find_expired(through)
         while self.position < through:
             limit = min(FACTS_TOGETHER_MAX, through - self.position)
             facts = await self._ledger.read(after=self.position, limit=limit)
@@ -147,6 +160,20 @@ class BoardRebuild:
             await self._take(as_erased(facts, self.state.erased))
             self.position = facts[-1].position
             tell(Progress(self.position, through, "folding again", "fact"))
+
+    async def _find_expired(self, through: Position) -> None:
+        """Find the submissions whose terms are over at a position."""
+        while self._scanned < through:
+            limit = min(FACTS_TOGETHER_MAX, through - self._scanned)
+            facts = await self._ledger.read(after=self._scanned, limit=limit)
+            for recorded in facts:
+                fact = recorded.fact
+                if isinstance(fact, ScoresExpired) and recorded.position <= through:
+                    for position in fact.positions:
+                        self._expired.setdefault(position, recorded.position)
+                    self._overtaken |= min(fact.positions) <= self.position
+            self._scanned = min(through, facts[-1].position) if facts else through
+            await asyncio.sleep(0)
 
     async def _take(self, facts: Sequence[Recorded]) -> None:
         begun = MoveBatch()
@@ -193,6 +220,8 @@ class BoardRebuild:
             refusal = await self._admission.refusal(recorded, exhausted)
         if self._retracted.selects(recorded):
             refusal = REFUSED
+        elif (expired := self._expired.get(recorded.position)) is not None:
+            refusal = self._without_expired(refusal, expired)
         if not refusal.everywhere:
             self._submitted |= self._page.windows.keys() - refusal.windows
         translated = None if refusal.everywhere else self._translator.translate(fact)
@@ -217,6 +246,17 @@ class BoardRebuild:
     def _note_misfits(self, player: str, windows: Iterable[str]) -> None:
         if self._raises_decimals and len(self._misfits) <= MISFITS_MAX:
             self._misfits |= dict.fromkeys((window, player) for window in windows)
+
+    def _without_expired(self, refusal: WindowRefusal, ended: Position) -> WindowRefusal:
+        """Return a refusal also by the windows that were not closed when a term ended."""
+        windows = self._page.windows
+        names = {
+            name
+            for name, opened in windows.items()
+            if ended < self._lasting.get((name, opened.window.start), NO_END)
+        }
+        refused = refusal.windows | names
+        return WindowRefusal(refusal.everywhere or refused >= windows.keys(), refused)
 
     async def _stage(self, begun: MoveBatch) -> None:
         if begun.moves or begun.opened or begun.dropped:
@@ -519,7 +559,7 @@ class CorrectedWindows:
                 state=state,
                 refusals_final=final,
                 names=frozenset(one.place[0] for one in some),
-                lasting={one.place for one in some if one.through is not None},
+                lasting={one.place: one.through for one in some if one.through is not None},
                 coming=coming,
             )
             ends = [one.through for one in some if one.through is not None]

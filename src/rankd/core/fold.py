@@ -47,6 +47,7 @@ from rankd.model.facts import (
     BoardExpired,
     BoardRedefined,
     BoardRetired,
+    ExpiringScoreSubmitted,
     Fact,
     Position,
     Recorded,
@@ -71,6 +72,7 @@ from rankd.model.submission import (
     Verdict,
     judge,
 )
+from rankd.model.window import Instant
 from rankd.ports import (
     DRAFT,
     REFUSED,
@@ -132,6 +134,8 @@ class _Judged(NamedTuple):
     outcomes: dict[str, _Outcome]
     reasons: tuple[Reason, ...] = ()
     """The rules that bar it."""
+    expires: Instant | None = None
+    """When its term is over, if it has one."""
 
 
 @dataclass(slots=True)
@@ -594,6 +598,7 @@ class Fold:
         verdict = None if barred is None else barred.verdict
         counted = not again and not isinstance(verdict, Rejected)
         spent = self._state.attempt(page, fact) if counted else NO_WINDOWS
+        expires = self._state.note_term(fact, recorded) if counted else None
         outcomes: dict[str, _Outcome] = {}
         for name, opened in page.windows.items():
             if name in refused:
@@ -603,7 +608,7 @@ class Fold:
                 begun, opened, fact, recorded.position, segments, bar
             )
         reasons = () if barred is None else barred.reasons
-        begun.judged.append(_Judged(page, fact, recorded.position, outcomes, reasons))
+        begun.judged.append(_Judged(page, fact, recorded.position, outcomes, reasons, expires))
 
     async def _judge(
         self,
@@ -874,7 +879,7 @@ def is_barrier(fact: Fact) -> bool:
     return handler is not None and handler.barrier
 
 
-register_fold(ScoreSubmitted, ScoreAdjusted, fold=Fold.submit)
+register_fold(ScoreSubmitted, ExpiringScoreSubmitted, ScoreAdjusted, fold=Fold.submit)
 register_fold(BoardDefined, BoardRedefined, fold=Fold.define, barrier=True)
 register_fold(BoardRetired, BoardExpired, fold=Fold.retire, barrier=True)
 register_fold(WindowOpened, fold=Fold.open_window)
@@ -899,6 +904,7 @@ def _receipt(judged: _Judged, moved: Sequence[Moved]) -> Receipt:
         windows,
         is_rejected(windows),
         reasons=judged.reasons,
+        expires=judged.expires,
     )
 
 

@@ -30,6 +30,7 @@ from rankd.model.facts import (
     MetadataSet,
     Position,
     Recorded,
+    ScoresExpired,
     ScoreSubmitted,
     WrongTime,
     as_erased,
@@ -122,7 +123,7 @@ def _is_folded(page: BoardState, recorded: Recorded) -> bool:
     fact = recorded.fact
     if is_submission(fact):
         return (fact.defined or page.since) >= page.since
-    return isinstance(fact, MetadataSet)
+    return isinstance(fact, MetadataSet | ScoresExpired)
 
 
 async def _finals(ledger: LedgerReader, page: BoardState) -> Mapping[Position, bool]:
@@ -221,6 +222,14 @@ class _Submitted:
     """How many retractions in force select it."""
     refusal: WindowRefusal | None = None
     """Where it was refused when its turn came; None if nowhere."""
+    expired: Position | None = None
+    """Where its term ended; None if it has none, or it has not."""
+
+    def has_expired_in(self, stretch: Stretch) -> bool:
+        """Whether its term ended before a window was sealed, if that is."""
+        if self.expired is None:
+            return False
+        return stretch.through is None or self.expired < stretch.through
 
 
 class _DefinitionAt(NamedTuple):
@@ -270,6 +279,8 @@ class PlayerHistory:
         steps += self._correction_steps()
         for position, _, step in sorted(steps, key=itemgetter(0, 1)):
             match step:
+                case Recorded(fact=ScoresExpired() as ended):
+                    self._expire(ended, position)
                 case Recorded():
                     self._take(step, right_time(step, wrong_times))
                 case _DefinitionAt():
@@ -370,6 +381,13 @@ class PlayerHistory:
             submitted.retractions += change
         self._fold_windows_of(selected, position)
 
+    def _expire(self, ended: ScoresExpired, position: Position) -> None:
+        several = [self._by_position[one] for one in ended.positions if one in self._by_position]
+        several = [submitted for submitted in several if submitted.expired is None]
+        for submitted in several:
+            submitted.expired = position
+        self._fold_windows_of(several, position)
+
     def _approve(self, held: object, position: Position) -> None:
         submitted = self._by_position.get(held)  # type: ignore[call-overload]
         if submitted is not None:
@@ -394,6 +412,7 @@ class PlayerHistory:
                 and not submitted.retractions
                 and stretch in submitted.stretches
                 and stretch.name not in submitted.refused_in
+                and not submitted.has_expired_in(stretch)
             ):
                 self._count(submitted, stretch, position)
 
@@ -456,4 +475,4 @@ class PlayerHistory:
     def is_counted(self, position: Position) -> bool:
         """Whether a submission may count: neither retracted, nor refused everywhere, nor held."""
         submitted = self._by_position[position]
-        return submitted.counts and not submitted.retractions
+        return submitted.counts and not submitted.retractions and submitted.expired is None

@@ -24,6 +24,7 @@ from rankd.model.facts import (
     Recorded,
     RetractionUndone,
     ReviewDecided,
+    ScoresExpired,
     ScoresRetracted,
     is_submission,
 )
@@ -284,6 +285,15 @@ async def _erase(fold: Fold, begun: MoveBatch, fact: PersonErased, recorded: Rec
     fold.note(recorded)
 
 
+async def _expire(fold: Fold, begun: MoveBatch, fact: ScoresExpired, recorded: Recorded) -> None:
+    """Fold a player again without the submissions whose term is over."""
+    ending = any(position in fold.state.living for position in fact.positions)
+    fold.note(recorded)
+    page = fold.state.boards.get(fact.board)
+    if ending and page is not None:
+        await refold_player(fold, begun, page, fact.player, through=recorded.position, editions=())
+
+
 async def _set_metadata(
     fold: Fold, begun: MoveBatch, fact: MetadataSet, recorded: Recorded
 ) -> None:
@@ -302,4 +312,5 @@ register_fold(RetractionUndone, fold=_undo_retraction, barrier=True)
 register_fold(ReviewDecided, fold=_decide_review, barrier=True)
 register_fold(PlayerStateSet, fold=_set_player_state, barrier=True)
 register_fold(PersonErased, fold=_erase, barrier=True)
+register_fold(ScoresExpired, fold=_expire, barrier=True)
 register_fold(MetadataSet, fold=_set_metadata)

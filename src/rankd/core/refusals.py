@@ -52,7 +52,8 @@ class RefusalReplay:
         self._ledger = ledger
         self._name, self._since = page.board.name, page.since
         self._living, self._living_state = page, state
-        self._corrected = state.corrected(page.board.name)
+        name = page.board.name
+        self._corrected = state.corrected(name) or state.living.has(name)
         self._histories: dict[str, Mapping[Position, WindowRefusal]] = {}
         self._defined_at = [*(position for position, _ in page.earlier), page.defined_at]
         self._state = State()

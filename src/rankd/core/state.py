@@ -23,6 +23,7 @@ from rankd.core.corrections import (
     state_on,
     states_after,
 )
+from rankd.core.living_scores import LivingScores
 from rankd.core.player_boards import PlayerBoards
 from rankd.core.reviews import Barred, BarredRows, JudgedColumns, Reviews, barred_by, columns_of
 from rankd.core.used_runs import UsedRuns
@@ -38,6 +39,7 @@ from rankd.model.facts import (
     ClosedWindow,
     Edition,
     ExpiringKeyCreated,
+    ExpiringScoreSubmitted,
     Fact,
     FactsRedacted,
     KeyCreated,
@@ -52,6 +54,7 @@ from rankd.model.facts import (
     Recorded,
     RetractionUndone,
     ReviewDecided,
+    ScoresExpired,
     ScoresRetracted,
     ScoreSubmitted,
     SigningKeyCreated,
@@ -776,6 +779,7 @@ class State:
         """Where a player was ranked again last, by board; None for every board."""
         self.used_runs = UsedRuns()
         self.attempts = AttemptCounts()
+        self.living = LivingScores()
         self.erased: dict[str, Position] = {}
         """Of players that were erased, where last: earlier facts count without personal data."""
         self.unredacted: dict[str, Position] = {}
@@ -810,7 +814,7 @@ class State:
         state.refused = self.refused.copy()
         state.used_runs = self.used_runs.copy()
         state.signing_keys = dict(self.signing_keys)
-        state.attempts = self.attempts.copy()
+        state.attempts, state.living = self.attempts.copy(), self.living.copy()
         state.erased, state.unredacted = dict(self.erased), dict(self.unredacted)
         state.journal = None
         state.forget_segmented()
@@ -902,6 +906,13 @@ class State:
             return NO_WINDOWS
         board, player = page.board.name, fact.player
         return self.attempts.take(board, page.window_ids, player, limit, self.journal)
+
+    def note_term(self, fact: ScoreSubmitted, recorded: Recorded) -> Instant | None:
+        """Note the term of a submission that is judged; return when it is over, None for never."""
+        if not isinstance(fact, ExpiringScoreSubmitted):
+            return None
+        self.living.add(recorded, fact, self.journal)
+        return self.living.due_of(recorded.position)
 
     def _settle_attempts(self, board: str) -> None:
         """Forget the attempts in windows that are not open, or not bounded any more."""
@@ -1145,6 +1156,7 @@ class Savepoint:
         self.release()
         # A board that was retired is back, but at the end: boards are in the order of their start.
         state.boards = dict(sorted(state.boards.items(), key=lambda item: item[1].since))
+        state.living.forget_order()
         state.forget_segmented()
 
     def release(self) -> None:
@@ -1214,6 +1226,12 @@ def _correct_windows(state: State, fact: WindowsCorrected, recorded: Recorded) -
 @state_handler(TimeCorrected)
 def _correct_time(state: State, fact: TimeCorrected, recorded: Recorded) -> None:
     state.assign("wrong_times", (*state.wrong_times, fact.wrong))
+    state.living.correct(fact.wrong, state.journal)
+
+
+@state_handler(ScoresExpired)
+def _end_terms(state: State, fact: ScoresExpired, recorded: Recorded) -> None:
+    state.living.end(fact, recorded.position, state.journal)
     state.used_runs.correct_time(recorded.at, state.journal)
 
 

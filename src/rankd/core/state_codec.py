@@ -13,6 +13,7 @@ import msgspec
 
 from rankd.core.attempts import AttemptCounts
 from rankd.core.corrections import PlayerState, Retraction
+from rankd.core.living_scores import LivingScore
 from rankd.core.player_boards import PlayerBoards
 from rankd.core.reviews import Decision, Review, Reviews, rule_state, saved_rules
 from rankd.core.state import BoardState, OpenedWindow, SealedWindow, State, Terms
@@ -175,6 +176,13 @@ class UsedRunsFrame(msgspec.Struct, tag="used_runs", array_like=True):
     runs: bytes
 
 
+class LivingScoresFrame(msgspec.Struct, tag="living", array_like=True):
+    """Submissions with a term; and by board, where one ended last."""
+
+    scores: list[tuple[Position, LivingScore]]
+    ends: list[tuple[str, Position]] = []
+
+
 class AttemptsFrame(msgspec.Struct, tag="attempts", array_like=True):
     """The attempts of some players in one window."""
 
@@ -212,6 +220,7 @@ Frame = (
     | RulesFrame
     | SigningKeysFrame
     | UsedRunsFrame
+    | LivingScoresFrame
     | AttemptsFrame
     | ErasedFrame
     | ProfilesFrame
@@ -246,6 +255,9 @@ def take_notes(state: State, heading: Heading) -> Iterator[bytes]:
     few += _note_runs(state)
     rules = {board: one.copy() for board, one in state.reviews.rules.items()}
     copied = dict(state.profiles), state.player_boards.copy(), state.attempts.copy()
+    if state.living.ends:
+        few.append(LivingScoresFrame([], list(state.living.ends)))
+    few += map(LivingScoresFrame, state.living.parts(PLAYERS_PER_FRAME))
     return _frames(heading, few, rules, *copied)
 
 
@@ -382,6 +394,8 @@ def _read_frame(state: State, frame: Frame) -> None:
             _read_corrections(state, frame)
         case ReviewsFrame() | HeldFrame():
             _read_reviews(state.reviews, frame)
+        case LivingScoresFrame(scores, ends):
+            state.living.extend(scores, ends)
         case AttemptsFrame(board, window, players):
             state.attempts.extend(board, window, players)
         case ProfilesFrame() | FriendsFrame():

@@ -114,7 +114,7 @@ class Schedule:
                 facts.append(expired)
             else:
                 facts += [*turns_of(page, now), *_drops_of(page, through)]
-        return [*facts, *ended_by(state.timed_states(), now)]
+        return [*facts, *ended_by(state.timed_states(), now), *state.living.ended_by(now)]
 
     def next(
         self,
@@ -132,7 +132,8 @@ class Schedule:
         if drop_at != NEVER and lasted is not None:
             drop_at = max(drop_at, lasted.again_at)
         state_end = next_end(state.timed_states())
-        return min(self._turns.next(), drop_at, NEVER if state_end is None else state_end)
+        ends = [end for end in (state_end, state.living.next_due()) if end is not None]
+        return min(self._turns.next(), drop_at, *ends)
 
     def _work_out(self, state: State, now: Instant, boards: Iterable[str] | None) -> None:
         """Find out when the boards are due that have changed."""

@@ -260,6 +260,40 @@ class ScoreAdjusted(ScoreSubmitted, frozen=True):
         return (self.fingerprint(),)
 
 
+class ExpiringScoreSubmitted(ScoreSubmitted, frozen=True):
+    """A submission whose effect ends after a time.
+
+    A version of its own: a reader that ignored the field would count it for ever.
+    """
+
+    kind = "score_submitted.2"
+
+    lives: int = 0
+    """Microseconds from the time of this fact on."""
+
+    def fingerprint(self) -> bytes:
+        """Return a digest of the body and the term."""
+        digest = super().fingerprint() + self.lives.to_bytes(8, "big")
+        return blake2b(digest, person=b"expiring", digest_size=FINGERPRINT_BYTES).digest()
+
+    def fingerprints(self) -> tuple[bytes, ...]:
+        """Return today's fingerprint."""
+        return (self.fingerprint(),)
+
+
+class ScoresExpired(Fact, frozen=True):
+    """The terms of some submissions of a player are over: they count no more from here on.
+
+    Closed windows stay as they closed. Without effect on those that had ended before.
+    """
+
+    kind = "scores_expired.1"
+
+    board: str
+    player: str
+    positions: tuple[Position, ...]
+
+
 class MetadataSet(Fact, frozen=True):
     """The metadata of a player's entries in the open windows are these, without another score."""
 
@@ -1002,6 +1036,8 @@ FACTS: tuple[type[Fact], ...] = (
     WindowSettled,
     FactsRedacted,
     PersonErased,
+    ExpiringScoreSubmitted,
+    ScoresExpired,
 )
 
 KINDS: tuple[str, ...] = tuple(dict.fromkeys(fact.kind.partition(".")[0] for fact in FACTS))

@@ -15,6 +15,7 @@ import msgspec
 from rankd.model.facts import Position
 from rankd.model.rules import Reason
 from rankd.model.standing import Rank, ReprMixin, Words, percentile, shown_score
+from rankd.model.window import Instant
 
 VerdictName = Literal["counted", "not_better", "held", "rejected"]
 
@@ -83,6 +84,8 @@ class Receipt(ReprMixin, msgspec.Struct, frozen=True, eq=False, gc=False):
     """Whether this is the answer to an earlier submission with the same key."""
     reasons: tuple[Reason, ...] = ()
     """The rules against cheating that refused it, or held it for review."""
+    expires: Instant | None = None
+    """When it counts no more; None for never."""
 
     @property
     def review(self) -> str | None:
@@ -150,6 +153,7 @@ class Receipt(ReprMixin, msgspec.Struct, frozen=True, eq=False, gc=False):
         yield "position", self.position
         yield "duplicate", self.duplicate, False
         yield "reasons", self.reasons, ()
+        yield "expires", self.expires, None
         if len(self.windows) > 1 or len(self.first.scores or ()) > 1:  # Else that is all.
             yield "windows", dict(self.windows)
 
@@ -168,8 +172,9 @@ class Receipt(ReprMixin, msgspec.Struct, frozen=True, eq=False, gc=False):
 
     def encode(self) -> bytes:
         """Return the bytes to keep it by."""
-        if self.reasons:
-            return _encode(_StoredBarred(*self._head(), dict(self.windows), self.reasons))
+        if self.reasons or self.expires is not None:
+            rest = dict(self.windows), self.reasons, self.expires
+            return _encode(_StoredWhole(*self._head(), *rest))
         return _encode(_Stored(*self._head(), dict(self.windows)))
 
     def _head(self) -> tuple[str, str, Position, int]:
@@ -180,7 +185,7 @@ class Receipt(ReprMixin, msgspec.Struct, frozen=True, eq=False, gc=False):
         """Return a stored receipt, as ``encode`` wrote it or as a form was filled in."""
         if not body.startswith(b"["):  # With which no receipt in MessagePack begins.
             stored = _decode(body)
-            return _receipt(stored, stored.windows, stored.reasons)
+            return _receipt(stored, stored.windows, stored.reasons, stored.expires)
         filled = _decode_filled(body)
         return _receipt(filled, {name: each.in_window() for name, each in filled.windows.items()})
 
@@ -203,10 +208,11 @@ class _Stored(_Head, frozen=True, array_like=True, gc=False):
     windows: dict[str, InWindow]
 
 
-class _StoredBarred(_Stored, frozen=True, array_like=True, gc=False):
-    """A stored receipt of a submission that rules refused or held, or of any other."""
+class _StoredWhole(_Stored, frozen=True, array_like=True, gc=False):
+    """A stored receipt of a submission with a term, or that rules refused or held; or of any."""
 
     reasons: tuple[Reason, ...] = ()
+    expires: Instant | None = None
 
 
 class _FilledInWindow(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -245,12 +251,15 @@ def _known(scores: tuple[int | None, ...]) -> tuple[int, ...] | None:
 
 
 def _receipt(
-    head: _Head, windows: dict[str, InWindow], reasons: tuple[Reason, ...] = ()
+    head: _Head,
+    windows: dict[str, InWindow],
+    reasons: tuple[Reason, ...] = (),
+    expires: Instant | None = None,
 ) -> Receipt:
     fields = head.board, head.player, head.position, head.decimals
-    return Receipt(*fields, windows, is_rejected(windows), reasons=reasons)
+    return Receipt(*fields, windows, is_rejected(windows), reasons=reasons, expires=expires)
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_StoredBarred).decode
+_decode = msgspec.msgpack.Decoder(_StoredWhole).decode
 _decode_filled = msgspec.json.Decoder(_Filled).decode

@@ -44,11 +44,11 @@ from rankd.model.board import (
     Scores,
     shown_name,
 )
-from rankd.model.facts import Attributes, ScoreSubmitted, shared_attributes
+from rankd.model.facts import Attributes, ExpiringScoreSubmitted, ScoreSubmitted, shared_attributes
 from rankd.model.graphemes import is_visible
 from rankd.model.rules import VERIFIER
 from rankd.model.runs import read_run_token
-from rankd.model.window import Instant
+from rankd.model.window import Instant, parse_duration
 
 PLAYER_ID_BYTES_MAX = 256
 """Holds any account id in use, e-mail addresses and two UUIDs included; it is kept per entry."""
@@ -70,6 +70,9 @@ ATTRIBUTES_MAX = 16
 
 ATTRIBUTE_TEXT_BYTES_MAX = 128
 """An attribute names a part of the players: a region, a platform, a guild."""
+
+LIVES_DAYS_MAX = 3_660
+"""Ten years. A score that is to count longer than that counts for ever."""
 
 BUILD_BYTES_MAX = 64
 """A version, a channel and a commit hash."""
@@ -93,6 +96,8 @@ class Submission(msgspec.Struct, frozen=True, gc=False):
     """When the client says it happened. Kept as data, never used for order."""
     run: str | None = None
     """The token of a run, not yet checked: the engine, which has the keys, records its id."""
+    lives: int | None = None
+    """Microseconds after which its effect ends; None if it does not."""
     overrides: ClassVar[bool] = False
     """An adjustment alone does."""
 
@@ -106,19 +111,13 @@ class Submission(msgspec.Struct, frozen=True, gc=False):
 
     def fact(self, *, actor: str | None = None) -> ScoreSubmitted:
         """Return the fact that records it, with its actor."""
-        return ScoreSubmitted(
-            self.board,
-            self.player,
-            self.scores,
-            self.delta,
-            self.key,
-            self.metadata,
-            self.attributes,
-            self.build,
-            self.at,
-            self.run,
-            actor,
+        said = (
+            *(self.board, self.player, self.scores, self.delta, self.key, self.metadata),
+            *(self.attributes, self.build, self.at, self.run, actor),
         )
+        if self.lives is None:
+            return ScoreSubmitted(*said)
+        return ExpiringScoreSubmitted(*said, lives=self.lives)
 
 
 # ---------------------------------------------------------------------------- verdicts
@@ -659,6 +658,18 @@ def _refuse_signature(_value: object, path: str, errors: Errors) -> None:
     errors.append(FieldError(path, "goes into the header Rankd-Signature"))
 
 
+def _read_lives(value: object, path: str, errors: Errors) -> int:
+    """Return microseconds."""
+    try:
+        lives = parse_duration(value if isinstance(value, str) else "")
+        if lives > timedelta(days=LIVES_DAYS_MAX):
+            errors.append(FieldError(path, f"must be at most {LIVES_DAYS_MAX}d"))
+        return lives // _MICROSECOND
+    except ValueError as exc:
+        errors.append(FieldError(path, str(exc)))
+        return 0
+
+
 def read_metadata(value: object, path: str, errors: Errors) -> bytes:
     """Return metadata as JSON; add its faults to ``errors``."""
     try:
@@ -733,5 +744,6 @@ _OPTIONAL: dict[str, Callable[[object, str, Errors], Any]] = {
     "build": _text_reader(BUILD_BYTES_MAX),
     "at": _read_at,
     "run": _read_run,
+    "lives": _read_lives,
     "signature": _refuse_signature,
 }

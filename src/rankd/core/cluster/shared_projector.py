@@ -652,6 +652,7 @@ def note_all(state: State, facts: Sequence[Recorded]) -> None:
         barred = state.admit(page, in_terms_of(page, fact), recorded)
         if barred is None or not isinstance(barred.verdict, Rejected):
             state.attempt(page, fact)
+            state.note_term(fact, recorded)
         change = fact.profile_change()
         if change is not None and not state.knows(fact.player, fact.attributes or {}):
             state.change_profile(change)
