@@ -33,6 +33,7 @@ RankdError
 │   ├── BoardDiffers
 │   ├── DropsScores
 │   ├── TooManySegmentValues
+│   ├── TooManyLivingScores
 │   ├── MalformedRequest
 │   ├── NotFound
 │   ├── MethodNotAllowed
@@ -443,6 +444,16 @@ class TooManySegmentValues(Refused):
         self.board, self.segment, self.values_max = board, segment, values_max
         self.places: tuple[int, ...] = ()
         """The indexes of the submissions in a batch that bring a value too many."""
+
+
+class TooManyLivingScores(Refused):
+    """As many scores with a term are alive as may be at once."""
+
+    code = "too_many_living_scores"
+
+    def __init__(self, *, scores_max: int) -> None:
+        super().__init__(f"{scores_max:,} scores with a term are alive, as many as may be at once")
+        self.scores_max = scores_max
 
 
 class UnknownKey(Refused):

@@ -205,6 +205,8 @@ class Receipt(OptionalFields, gc=False):
     """Every column by its name, from the window that also gives ``score`` and ``rank``."""
     review: str | UnsetType = UNSET
     """The id of its review, if it is held."""
+    expires_at: str | UnsetType = UNSET
+    """When it counts no more, of a submission with ``lives``."""
 
 
 class Batch(Struct, forbid_unknown_fields=True):

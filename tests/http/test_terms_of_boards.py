@@ -3,6 +3,7 @@
 import http.client
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from tests.http.backends import (
     serving_node,
     serving_nodes,
 )
+from tests.http.test_workers import until
 from tests.not_tested import not_tested
 from tests.property.embedded_model import DAY, HOUR
 from tests.property.test_embedded_api import SetClock
@@ -42,6 +44,10 @@ class World(NamedTuple):
         port = self.ports[node % len(self.ports)]
         with closing(http.client.HTTPConnection(HOST, port)) as connection:
             return asked(connection, method, path, body)
+
+    def shows(self, path: str, score: int, node: int) -> bool:
+        """Whether a node answers with a score."""
+        return bool(self.ask("GET", path, node=node).body["score"] == score)
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +118,26 @@ def test_a_board_takes_so_many_attempts_in_each_window(world: World) -> None:
         "POST", "/v1/scores:batch", {"scores": [{"board": "cup", "player": "bob", "score": 1}]}
     ).body["results"]
     assert batched["verdict"] == "counted"
+    world.agree()
+
+
+def test_a_score_lives_as_long_as_it_says(world: World) -> None:
+    world.ask("PUT", "/v1/boards/cup", {"windows": ["all", "daily"]})
+    for score, lives in ((10, None), (30, "1h"), (20, "2h")):
+        body = {"player": "ann", "score": score, "lives": lives}
+        told = world.ask("POST", "/v1/boards/cup/scores", body)
+        assert told.status == 200
+        assert told.body.get("expires_at") == (
+            None if lives is None else f"2026-11-14T{12 + int(lives[0])}:00:00Z"
+        )
+    wrong = world.ask("POST", "/v1/boards/cup/scores", {**body, "lives": "soon"})
+    assert (wrong.status, wrong.body["errors"][0]["field"]) == (422, "lives")
+    for score in (20, 10):
+        world.clock.time += HOUR
+        for node in range(2):
+            until(partial(world.shows, "/v1/boards/cup/standings/ann?window=daily", score, node))
+    facts = world.ask("GET", "/v1/facts?kind=scores_expired").body["facts"]
+    assert [fact["player"] for fact in facts] == ["ann", "ann"]
     world.agree()
 
 

@@ -371,6 +371,9 @@ KINDS: dict[type[RankdError], ProblemKind] = {
         "scores could not be ranked any more, as when a column is new or has another name; "
         "?apply=true&drop_scores=true agrees to that",
     ),
+    errors.TooManyLivingScores: ProblemKind(
+        409, "Too many living scores", "as many scores with a term are alive as may be at once"
+    ),
     errors.TooManySegmentValues: ProblemKind(
         409, "Too many segment values", "a segment of the board has as many values as it may"
     ),

@@ -30,7 +30,7 @@ from rankd.model.board import Board
 from rankd.model.facts import Position, ScoreSubmitted
 from rankd.model.receipt import InWindow, Receipt
 from rankd.model.standing import Rank, Standing, TieRule, percentile, shown_score
-from rankd.model.window import Instant, WindowState
+from rankd.model.window import Instant, WindowState, show_instant
 from rankd.ports import Places, Ranked, Ranking
 from rankd.templates import Form, PlaceholderKind, parts_of, placeholder
 
@@ -511,6 +511,7 @@ def receipt(outcome: Receipt, board: Board | None = None) -> schemas.Receipt:
         True if outcome.duplicate else UNSET,
         _columns_of(outcome, speaks, board),
         outcome.review or UNSET,
+        UNSET if outcome.expires is None else show_instant(outcome.expires),
     )
 
 

@@ -133,6 +133,7 @@ ATTRIBUTES: Schema = {
         ]
     },
 }
+_LIVES: Schema = {"type": "string", "pattern": DURATION_PATTERN, "maxLength": 32}
 _SUBMISSION: Schema = {
     "player": SUBMITTED_PLAYER,
     "score": maybe(SCORE),
@@ -168,6 +169,9 @@ _SUBMISSION: Schema = {
     ),
     "run": maybe(
         {"type": "string", "description": "The token of a run, which counts once, in its time."}
+    ),
+    "lives": maybe(
+        {**_LIVES, "description": "How long it counts, such as 24h; ten years at most."}
     ),
     "signature": {"type": "null", "description": "Goes into the header Rankd-Signature."},
 }

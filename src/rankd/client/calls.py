@@ -246,12 +246,14 @@ def submit(  # noqa: PLR0913 - the fields of a submission
     build: str | None = None,
     at: str | None = None,
     run: str | None = None,
+    lives: str | None = None,
     signing: SigningKey | None = None,
 ) -> Call[schemas.Receipt]:
     """Submit a score and return its receipt.
 
     On return it is on stable storage. It counts once, however often it was sent: without a ``key``
-    it gets a random one. With ``signing`` the request is signed.
+    it gets a random one. With ``lives``, such as ``24h``, it counts for so
+    long. With ``signing`` the request is signed.
     """
     key = new_key() if key is None else key
     body = body_of(
@@ -266,6 +268,7 @@ def submit(  # noqa: PLR0913 - the fields of a submission
         build=build,
         at=at,
         run=run,
+        lives=lives,
     )
     path = path_of("/v1/boards/{}/scores", board)
     return Call(

@@ -2,15 +2,11 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
-from urllib.parse import quote, urlencode
-
-import msgspec
 
 from rankd.client import Client
-from rankd.client.calls import Call, Item
+from rankd.client.calls import Item
 from rankd.embedded import Ranks
 from rankd.errors import UnknownBoard
-from rankd.http_client import HttpResponse
 
 TOGETHER_MAX = 1_000
 """Entries read, players looked up, and submissions sent in one call."""
@@ -115,15 +111,13 @@ class EngineStore:
 
     def remove(self, board: str, players: Sequence[str], reason: str) -> None:
         """Retract all submissions of some players to a board."""
-        corrections = self._ranks._opened.rankd.corrections
-        for player in players:
-            body = {"player": player, "reason": reason}
-            self._ranks._thread.write(corrections.retract(board, body))
+        for start in range(0, len(players), TOGETHER_MAX):
+            some = players[start : start + TOGETHER_MAX]
+            self._ranks.board(board).retract(players=some, reason=reason)
 
     def set_data(self, board: str, player: str, data: object) -> None:
         """Put other metadata beside a player's entry; None removes it."""
-        corrections = self._ranks._opened.rankd.corrections
-        self._ranks._thread.write(corrections.set_metadata(board, player, data))
+        self._ranks.board(board).set_metadata(player, data)
 
 
 class ServiceStore:
@@ -184,38 +178,21 @@ class ServiceStore:
     def submit(self, board: str, items: Sequence[Item]) -> None:
         """Submit at most TOGETHER_MAX scores in one commit."""
         for result in self._client.submit_batch(items, board=board):
-            self._position = max(self._position, getattr(result, "position", 0))
+            self._note(result)
 
     def remove(self, board: str, players: Sequence[str], reason: str) -> None:
         """Retract all submissions of some players to a board."""
-        for player in players:
-            self._change("DELETE", board, player, reason=reason)
+        for start in range(0, len(players), TOGETHER_MAX):
+            some = players[start : start + TOGETHER_MAX]
+            self._note(self._client.retract(board, players=some, reason=reason))
 
     def set_data(self, board: str, player: str, data: object) -> None:
         """Put other metadata beside a player's entry; None removes it."""
-        self._change("PATCH", board, player, {"metadata": data})
+        self._note(self._client.set_metadata(board, player, data))
 
-    def _change(
-        self, method: str, board: str, player: str, body: object = None, **query: str
-    ) -> None:
-        """Change or remove a player's standing."""
-        path = f"/v1/boards/{quote(board, safe='')}/standings/{quote(player, safe='')}"
-        call = Call(
-            method=method,
-            path=f"{path}?{urlencode(query)}" if query else path,
-            read=_read_position,
-            body=None if body is None else msgspec.json.encode(body),
-            names={"board": board, "player": player},
-        )
-        self._position = max(self._position, self._client.send(call))
-
-
-class _Recorded(msgspec.Struct):
-    position: int | None = None
-
-
-def _read_position(answer: HttpResponse) -> int:
-    return msgspec.json.decode(answer.body, type=_Recorded).position or 0
+    def _note(self, answer: Any) -> None:
+        """Have later reads wait for a write."""
+        self._position = max(self._position, getattr(answer, "position", None) or 0)
 
 
 def _of_standing(standing: Any) -> Member:

@@ -22,6 +22,7 @@ from rankd.core.board_rebuild import BoardRebuild
 from rankd.core.corrections import PlayerState
 from rankd.core.corrector import Corrector
 from rankd.core.erasure import Eraser
+from rankd.core.living_scores import LIVING_SCORES_MAX
 from rankd.core.managers import (
     Snapshotter,
     WindowSealer,
@@ -56,6 +57,7 @@ from rankd.errors import (
     PlayerBanned,
     RankdError,
     Refused,
+    TooManyLivingScores,
     TooManySegmentValues,
     UnknownKey,
 )
@@ -66,6 +68,7 @@ from rankd.model.facts import (
     BoardDefined,
     BoardRedefined,
     BoardRetired,
+    ExpiringScoreSubmitted,
     Fact,
     FriendsSet,
     KeyCreated,
@@ -625,7 +628,14 @@ class Engine(ReadEngine):
             return refused
 
     def _refuse_banned(self, facts: Iterable[ScoreSubmitted]) -> None:
-        """Raise PlayerBanned if a submission is of a banned player: it is not recorded."""
+        """Raise PlayerBanned if a submission is of a banned player: it is not recorded.
+
+        Nor is one with a term too many: TooManyLivingScores.
+        """
+        if len(self.state.living) >= LIVING_SCORES_MAX and any(
+            isinstance(fact, ExpiringScoreSubmitted) for fact in facts
+        ):
+            raise TooManyLivingScores(scores_max=LIVING_SCORES_MAX)
         for fact in facts if self.state.player_states else ():
             state = self.state.player_state(fact.player, fact.board)
             if state is not None and state.state == "banned" and not self._is_over(state):

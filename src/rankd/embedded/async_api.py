@@ -72,10 +72,12 @@ class BoardWriter(BoardCorrector):
         build: str | None = None,
         at: str | None = None,
         run: str | None = None,
+        lives: str | None = None,
     ) -> Receipt:
         """Submit a score and return its receipt. Raises Refused and Unavailable.
 
         On return it is on stable storage. With a ``key`` it is safe to repeat: it counts once.
+        With ``lives``, such as ``24h``, it counts for so long.
         """
         body: dict[str, object] = {"player": player, "score": score, "delta": delta}
         more = {
@@ -86,6 +88,7 @@ class BoardWriter(BoardCorrector):
             "build": build,
             "at": at,
             "run": run,
+            "lives": lives,
         }
         body |= {name: value for name, value in more.items() if value is not None}
         rankd = await self._wanted.made()

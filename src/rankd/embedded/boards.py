@@ -312,10 +312,12 @@ class Board(AnsweredBoard, BlockingBoardCorrector):
         build: str | None = None,
         at: str | None = None,
         run: str | None = None,
+        lives: str | None = None,
     ) -> Receipt:
         """Submit a score and return its receipt. Raises Refused and Unavailable.
 
         On return it is on stable storage. With a ``key`` it is safe to repeat: it counts once.
+        With ``lives``, such as ``24h``, it counts for so long.
         """
         return self._thread.write(
             self._board.submit(
@@ -329,6 +331,7 @@ class Board(AnsweredBoard, BlockingBoardCorrector):
                 build=build,
                 at=at,
                 run=run,
+                lives=lives,
             )
         )
 

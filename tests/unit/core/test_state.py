@@ -19,6 +19,7 @@ from rankd.model.facts import (
     ClosedWindow,
     Edition,
     ExpiringKeyCreated,
+    ExpiringScoreSubmitted,
     Fact,
     FactsRedacted,
     FriendsSet,
@@ -39,6 +40,7 @@ from rankd.model.facts import (
     RetractionUndone,
     ReviewDecided,
     ScoreAdjusted,
+    ScoresExpired,
     ScoresRetracted,
     ScoreSubmitted,
     SigningKeyCreated,
@@ -249,6 +251,12 @@ EVERYTHING = (
     WindowSealed("b", "daily:4", since=AFTER_ALL),
     WindowSettled("b", "daily:4", since=AFTER_ALL),
 )
+EVERYTHING = (
+    *EVERYTHING,
+    ExpiringScoreSubmitted("b", "p", (1,), lives=5),
+    ExpiringScoreSubmitted("b", "q", (1,), lives=9),
+    ScoresExpired("b", "p", (Position(len(EVERYTHING) + 1),)),
+)
 
 
 def whole(state: State) -> object:
@@ -271,6 +279,7 @@ def note_like_a_fold(state: State, recorded: Recorded) -> None:
             state.change_profile(change)
         if (page := state.boards.get(fact.board)) is not None:
             state.admit(page, fact, recorded)
+            state.note_term(fact, recorded)
     else:
         state.note(recorded)
 

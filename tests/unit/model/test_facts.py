@@ -20,6 +20,7 @@ from rankd.model.facts import (
     Codec,
     Edition,
     ExpiringKeyCreated,
+    ExpiringScoreSubmitted,
     Fact,
     FactsRedacted,
     FriendsSet,
@@ -42,6 +43,7 @@ from rankd.model.facts import (
     RetractionUndone,
     ReviewDecided,
     ScoreAdjusted,
+    ScoresExpired,
     ScoresRetracted,
     ScoreSubmitted,
     SigningKeyCreated,
@@ -247,6 +249,16 @@ GOLDEN: list[tuple[str, str, Fact]] = [
         ScoreAdjusted("global", "p42", None, -5, "fix:1", actor="admin", reason="a typo"),
     ),
     (
+        "score_submitted.2",
+        "9da6676c6f62616ca3703432910ac0c0c0c0c0c0c0c0c0cf000000141dd76000",
+        ExpiringScoreSubmitted("global", "p42", (10,), lives=86_400_000_000),
+    ),
+    (
+        "scores_expired.1",
+        "93a6676c6f62616ca37034329207cd012c",
+        ScoresExpired("global", "p42", (Position(7), Position(300))),
+    ),
+    (
         "metadata_set.1",
         "94a6676c6f62616ca3703432c4097b22636172223a317da561646d696e",
         MetadataSet("global", "p42", b'{"car":1}', "admin"),
@@ -431,8 +443,8 @@ def test_a_fact_has_its_place_and_its_time() -> None:
 
 def test_a_kind_from_the_future_is_not_guessed_at() -> None:
     with pytest.raises(UnknownFact) as caught:
-        decode("score_submitted.2", b"\x90")
-    assert caught.value.kind == "score_submitted.2"
+        decode("score_submitted.999", b"\x90")
+    assert caught.value.kind == "score_submitted.999"
     assert isinstance(caught.value, Corrupt)
 
 
