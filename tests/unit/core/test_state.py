@@ -268,6 +268,7 @@ def whole(state: State) -> object:
 
 def take_notes_sorted(state: State) -> Iterator[bytes]:
     state.profiles = dict(sorted(state.profiles.items()))
+    state.living._scores = dict(sorted(state.living._scores.items()))
     return take_notes(state, Heading(VERSION, Position(0), 0, b"", Position(0), {}))
 
 
