@@ -37,6 +37,9 @@ UNSAVED = Metric(
 CLOCK_OFFSET = Metric(
     "rankd_clock_offset_seconds", "gauge", "writer", "Ledger time minus this machine's clock."
 )
+REVIEWS_OPEN = Metric(
+    "rankd_reviews_open", "gauge", "writer", "Held submissions that wait for a decision."
+)
 SPOOLED = Metric("rankd_spooled_facts", "gauge", "writer", "Scores that wait in the spool.")
 SPOOLED_TOTAL = Metric(
     "rankd_spooled_total", "counter", "writer", "Scores that were written into the spool."
@@ -80,6 +83,7 @@ METRICS = (
     COMMITS,
     UNSAVED,
     CLOCK_OFFSET,
+    REVIEWS_OPEN,
     SPOOLED,
     SPOOLED_TOTAL,
     HANDED_IN,
@@ -122,6 +126,7 @@ def _engine(service: ServiceContext) -> Iterator[Family]:
     yield COMMITS.sample(rankd.commits)
     yield UNSAVED.sample(rankd.unsaved)
     yield CLOCK_OFFSET.sample(round(rankd.clock_offset / 1_000_000, 3))
+    yield REVIEWS_OPEN.sample(rankd.state.reviews.open_count)
 
 
 def _spool(service: ServiceContext) -> Iterator[Family]:
