@@ -27,12 +27,13 @@ from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.ledger import MemoryLedger
 from rankd.adapters.memory.shared_index import SharedMemory
 from rankd.core import board_rebuild, mass_retraction
+from rankd.core import engine as engine_module
 from rankd.core import living_scores as module
 from rankd.core.engine import Engine
 from rankd.core.living_scores import LivingScores
 from rankd.core.recovery import IndexHome
 from rankd.core.state import Savepoint
-from rankd.errors import InvalidSubmission
+from rankd.errors import InvalidSubmission, TooManyLivingScores
 from rankd.model.facts import (
     ExpiringScoreSubmitted,
     Position,
@@ -159,6 +160,23 @@ async def test_a_term_is_read_with_care() -> None:
         assert again.expires == first.expires == NOON + DAY
         (answer,) = await rankd.submit("b", [{"player": "ann", "score": 1, "key": "k"}])
         assert answer.error is not None, "without a term it is another submission"
+
+
+async def test_no_more_terms_are_taken_than_may_be_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "LIVING_SCORES_MAX", 2)
+    clock = SetClock()
+    async with engine(FaultyLedger(), clock) as rankd:
+        await rankd.define("b", {})
+        for player in ("ann", "bob"):
+            await submit(rankd, player, 1, lives="1h")
+        head = rankd.position
+        with pytest.raises(TooManyLivingScores):
+            await submit(rankd, "cyd", 1, lives="1h")
+        assert rankd.position == head
+        await submit(rankd, "cyd", 1)
+        await later(rankd, clock, HOUR)
+        await submit(rankd, "cyd", 2, lives="1h")
+        assert await scores(rankd) == {"cyd": 2}
 
 
 async def test_repetitions_of_an_end_change_nothing() -> None:
