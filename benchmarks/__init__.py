@@ -14,6 +14,7 @@ in the test suite asserts a time.
     embedded.py     how many durable submissions, and how many ranks, does one thread get?
     start.py        how long until an engine answers, from a snapshot and from its ledger?
     closing.py      does anybody wait when a large window closes, or is dropped?
+    integrity.py    what does it cost to take cheats out: a player, a build, a ban?
     attributes.py   what do attributes cost, and does a large batch keep readers waiting?
     http.py         what does the service reach over HTTP, beside Python's ceiling and Redis?
         http_ceiling.py                            the fast lane alone, beside that ceiling
