@@ -146,8 +146,7 @@ UNBUILT = ["decay"]
         ({}, UNBUILT),
         ({"rule": "worst"}, [*UNBUILT, "rule"]),
         ({"decay": {"half_life": "soon"}}, UNBUILT),
-        ({"prize": True, "writes": "client"}, ["decay", "prize", "writes"]),
-        ({"writes": "signed", "rule": "first"}, [*UNBUILT, "writes"]),
+        ({"prize": True, "writes": "client"}, ["decay", "writes"]),
         (
             {"limits": {"gain_per_minute_max": "x", "score_min": "y"}},
             [*UNBUILT, "limits.score_min", "limits.gain_per_minute_max"],
@@ -173,22 +172,16 @@ def test_a_definition_is_told_at_once_all_that_is_not_there_yet(
     run(test())
 
 
-def test_scores_that_nobody_would_check_the_signature_of_are_refused_with_their_board() -> None:
-    async def test() -> None:
-        async with whole() as service:
-            told = await refused(service, "PUT", "/v1/boards/b", {"writes": "signed"})
-            assert (told["status"], told["code"]) == (422, "invalid_board")
-            assert [wrong["field"] for wrong in told["errors"]] == ["writes"]
-            await service.told("PUT", "/v1/boards/b", {"writes": "client"})
-            await refused(service, "PUT", "/v1/boards/b?apply=true", {"writes": "signed"})
-
-    run(test())
-
-
 @pytest.mark.parametrize("fast_lane", [True, False], ids=["fast", "asgi"])
-@pytest.mark.parametrize("field", ["run", "signature"])
-def test_a_score_that_relies_on_a_check_nobody_makes_is_refused(
-    field: str, fast_lane: bool
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ("run", "must be a run just as it was handed out"),
+        ("signature", "goes into the header Rankd-Signature"),
+    ],
+)
+def test_a_score_with_a_proof_that_is_none_is_refused(
+    field: str, message: str, fast_lane: bool
 ) -> None:
     async def test() -> None:
         async with whole(fast_lane=fast_lane) as service:
@@ -196,7 +189,7 @@ def test_a_score_that_relies_on_a_check_nobody_makes_is_refused(
             body = {"player": "s", "score": 1, field: "bogus"}
             told = await refused(service, "POST", "/v1/boards/b/scores", body)
             assert (told["status"], told["code"]) == (422, "invalid_submission")
-            assert told["errors"] == [{"field": field, "message": "is not supported yet"}]
+            assert told["errors"] == [{"field": field, "message": message}]
             batch = {"scores": [{"board": "b", **body}, {"board": "b", "player": "s", "score": 2}]}
             results = (await service.told("POST", "/v1/scores:batch", batch))["results"]
             assert [each["verdict"] for each in results] == ["refused", "counted"]
@@ -305,7 +298,7 @@ def test_a_kind_of_fact_that_there_is_not_is_refused_with_those_there_are() -> N
 
 
 def test_what_is_kept_of_somebody_who_was_forgotten_is_what_is_documented() -> None:
-    """Answers about players and rankings know nothing more; the audit trail does, for now."""
+    """Neither answers about players and rankings nor the audit trail know anything more."""
 
     async def test() -> None:
         async with whole() as service:
@@ -316,8 +309,9 @@ def test_what_is_kept_of_somebody_who_was_forgotten_is_what_is_documented() -> N
             await service.told("DELETE", "/v1/players/p")
             for path in ("standings", "standings/p", "friends/p"):
                 assert "Ann" not in repr(await service.told("GET", f"/v1/boards/b/{path}"))
-            assert "Ulm" in repr(await service.told("GET", "/v1/boards/b/history/p"))
-            assert "Ann" in repr(await service.told("GET", "/v1/facts"))
+            assert "Ulm" not in repr(await service.told("GET", "/v1/boards/b/history/p"))
+            trail = repr(await service.told("GET", "/v1/facts"))
+            assert "Ann" not in trail and "Ulm" not in trail
 
     run(test())
 

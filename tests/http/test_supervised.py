@@ -31,6 +31,7 @@ from rankd.core.cluster.managers import (
 from rankd.core.cluster.recovery import SharedHome
 from rankd.core.cluster.shared_writer import SharedWriter
 from rankd.core.cluster.top_lists import TopListSettings, TopListWriter
+from rankd.core.erasure import Eraser
 from rankd.core.managers import Archiver, Snapshotter, WindowSealer
 from rankd.core.steady_clock import ClockMonitor
 from rankd.errors import LedgerUnavailable
@@ -51,6 +52,7 @@ LOOPS: dict[str, tuple[type, str]] = {
     "archiver": (Archiver, "run"),
     "top_list_writer": (TopListWriter, "run"),
     "clock": (ClockMonitor, "run"),
+    "eraser": (Eraser, "run"),
 }
 """Every background loop of an engine, and where it is."""
 

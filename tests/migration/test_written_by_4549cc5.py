@@ -56,6 +56,7 @@ ADDED = (
         {"since", "position", "drops", *(f"definition.{name}" for name in LATER_FIELDS)},
     ),
     (r"/v1/boards/[^/]+/(standings.*|around/.*|friends/.*|projection)", {"state"}),
+    (r"/v1/boards/[^/]+/windows", {"windows[].edition"}),
     (r"/v1/players/[^/]+", {"reason", "state", "states"}),
     (r"/v1/players/[^/]+/standings", {"standings[].state", "standings[].ordinal"}),
     (rf"{SHARED}/standings/[^/]+", {"ordinal"}),

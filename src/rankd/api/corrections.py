@@ -14,6 +14,7 @@ from rankd.api.routing import NUMBERS, Param, Route
 from rankd.api.scores import respond, with_key
 from rankd.core.corrections import PlayerState
 from rankd.core.corrector import CorrectionEffect, ScoreChange
+from rankd.core.reviews import POSITION_DIGITS_MAX
 from rankd.errors import (
     FieldError,
     InvalidPage,
@@ -35,8 +36,6 @@ from rankd.model.correction import STATE_BOARDS_MAX
 from rankd.model.facts import Fact, PlayerStanding, PlayerStateSet, Position, Recorded
 from rankd.model.profile import REASON_LENGTH_MAX, read_reason
 from rankd.model.standing import PAGE_LIMIT_DEFAULT, PAGE_LIMIT_MAX, shown_score
-
-_POSITION_DIGITS_MAX = 18
 
 
 async def adjust_score(service: ServiceContext, request: Request) -> Response:
@@ -123,7 +122,7 @@ async def _undo(
     service: ServiceContext, request: Request, board: str | None, actor: str | None
 ) -> Response:
     shown, query = request.params["position"], request.query
-    if not (shown.isascii() and shown.isdigit() and len(shown) <= _POSITION_DIGITS_MAX):
+    if not (shown.isascii() and shown.isdigit() and len(shown) <= POSITION_DIGITS_MAX):
         raise NotFound
     position, reason = Position(int(shown)), read_reason(query["reason"])
 

@@ -16,6 +16,7 @@ from rankd._version import __version__
 from rankd.api import request_schemas
 from rankd.api.messages import HTML, KINDS, Problem, Request, Response
 from rankd.api.routing import Param, Route
+from rankd.core.reviews import POSITION_DIGITS_MAX
 from rankd.core.window_control import WINDOW_TEXT_LENGTH_MAX
 from rankd.model.standing import PAGE_LIMIT_MAX
 from rankd.model.submission import SUBMISSION_KEY_BYTES_MAX
@@ -97,6 +98,7 @@ PATH_SCHEMAS: dict[str, request_schemas.Schema] = {
         "description": "The position of a retraction.",
     },
     "operation": request_schemas.text(64, "The id of an operation."),
+    "review": request_schemas.text(POSITION_DIGITS_MAX, "The id of a review."),
 }
 
 ANY_PLAYER: request_schemas.Schema = {

@@ -110,7 +110,7 @@ async def running(  # noqa: PLR0913 - what it is put together from
     await monitor.look()
     note_start(steady, recorded)
     if isinstance(ledger, ProfileTable):
-        ledger.compare_profiles(lambda: (writer.projector.checkpoint, writer.projector.state.knows))
+        ledger.compare_profiles(writer.known_profiles)
     loops: dict[str, Loop] = {"snapshotter": rankd.snapshotter.run, "clock": monitor.run}
     if isinstance(ledger, ReopenableLedger):
         loops["reopener"] = LedgerReopener(writer, ledger).run

@@ -51,6 +51,7 @@ from rankd.errors import (
 )
 from rankd.model.board import Board
 from rankd.model.facts import (
+    Attributes,
     Fact,
     PlayerStateSet,
     Position,
@@ -452,6 +453,10 @@ class Writer:
 
     async def see_others(self) -> None:
         """Do the same, when the turn comes."""
+
+    def known_profiles(self) -> tuple[Position, Callable[[str, Attributes], bool]]:
+        """Return the checkpoint, and whether an attribute of a player is known there."""
+        return self.projector.checkpoint, self.projector.state.knows
 
     async def _guarded(
         self, facts: Sequence[Fact], now: Instant, *, after: Position | None

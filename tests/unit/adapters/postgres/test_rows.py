@@ -15,7 +15,9 @@ from rankd.model.facts import (
     ClosedWindow,
     Edition,
     ExpiringKeyCreated,
+    ExpiringScoreSubmitted,
     Fact,
+    FactsRedacted,
     FriendsSet,
     KeyCreated,
     KeyRevoked,
@@ -23,15 +25,19 @@ from rankd.model.facts import (
     MetadataSet,
     NameSet,
     OpenWindow,
+    PersonErased,
     PlayerErased,
     PlayerProfiled,
     PlayerStateSet,
     Position,
+    RedactedPart,
     RetractionUndone,
     ReviewDecided,
     ScoreAdjusted,
+    ScoresExpired,
     ScoresRetracted,
     ScoreSubmitted,
+    SigningKeyCreated,
     TimeCorrected,
     WindowDropped,
     WindowEnded,
@@ -170,6 +176,28 @@ EVERY_KIND: list[tuple[Fact, FactRow]] = [
         )),
     ),
     (BoardExpired("b", since=Position(3)), FactRow("b", details='{"since":3}')),
+    (
+        ExpiringScoreSubmitted("b", "p", scores=(1,), lives=5),
+        FactRow("b", "p", scores=(1,), details='{"lives":5}'),
+    ),
+    (ScoresExpired("b", "p", (Position(3),)), FactRow("b", "p", details='{"positions":[3]}')),
+    (
+        PersonErased("p", "me", "asked"),
+        FactRow(None, "p", actor="me", details='{"reason":"asked"}'),
+    ),
+    (
+        FactsRedacted("p", Position(9), (RedactedPart(Position(4), b"\1", b"\2"),), True, "me"),
+        FactRow(player="p", actor="me", details=(
+            '{"complete":true,"parts":[{"digest":"Ag==","last":4,"link":"AQ=="}],"through":9}'
+        )),
+    ),
+    (
+        SigningKeyCreated("id", "hmac", b"s" * 32, ("b",), "A key", "admin", AT),
+        FactRow(actor="admin", details=(
+            '{"algorithm":"hmac","boards":["b"],"expires":1763000000000000,"id":"id",'
+            '"title":"A key"}'
+        )),
+    ),
     (KeysUsed({"id": AT}), FactRow(details='{"used":{"id":1763000000000000}}')),
 ]  # fmt: skip
 
