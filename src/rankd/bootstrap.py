@@ -15,6 +15,7 @@ from socket import gethostname
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+from rankd.adapters.http_sender import HttpSender
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.ledger import MemoryLedger
 from rankd.adapters.memory.snapshot_folder import SnapshotFolder
@@ -111,6 +112,8 @@ class EngineConfig:
     """Seconds that a step of the clock must last before ledger time follows it."""
     segment_values_max: int = SEGMENT_VALUES_MAX
     """The maximum number of values of one segment of a board."""
+    webhook_private_addresses: bool = False
+    """Whether requests may be sent to private addresses."""
     filled_entries_max: int = FILLED_ENTRIES_MAX
     """The maximum number of entries of a shared index that this process rebuilds in memory."""
 
@@ -164,6 +167,7 @@ class EngineConfig:
             filled_entries_max=settings.filled_entries_max,
             clock_step_seconds=settings.clock_step_seconds,
             segment_values_max=settings.segment_values_max,
+            webhook_private_addresses=settings.webhook_private_addresses,
         )
 
     @property
@@ -264,6 +268,7 @@ async def engine(
                 manages=manages,
                 supervisor=supervisor,
                 verifiers=verifiers,
+                sender=HttpSender(private_addresses=place.webhook_private_addresses),
                 lasting_seconds=place.clock_step_seconds,
                 segment_values_max=place.segment_values_max,
                 silence_seconds=place.disk_silence_seconds,

@@ -199,7 +199,8 @@ class HttpProxy(NamedTuple):
 class Endpoint:
     """A scheme, host and port, with the headers of every request to it.
 
-    Raises ValueError for an invalid address.
+    ``connect_to`` is the address of the host where that is known already. Raises ValueError for an
+    invalid address.
     """
 
     def __init__(
@@ -209,6 +210,7 @@ class Endpoint:
         *,
         ssl_context: ssl.SSLContext | None = None,
         use_environment: bool = True,
+        connect_to: tuple[str, int] | None = None,
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in PORTS or not parts.hostname:
@@ -223,6 +225,7 @@ class Endpoint:
             self.ssl_context = ssl_context or ssl.create_default_context()
         self.proxy = _proxy_to(parts) if use_environment else None
         """None for this machine's own addresses: no proxy leads there."""
+        self._connect_to = connect_to
         self._prefix = parts.path.rstrip("/")
         if self.proxy is not None and self.ssl_context is None:
             self._prefix = f"http://{parts.netloc}{self._prefix}"
@@ -251,6 +254,8 @@ class Endpoint:
     @property
     def address(self) -> tuple[str, int]:
         """The host and port to connect to: the proxy's, if there is one."""
+        if self._connect_to is not None:
+            return self._connect_to
         if self.proxy is not None:
             return self.proxy.host, self.proxy.port
         return self.host, self.port

@@ -148,6 +148,11 @@ class Settings:
         float, Doc("Time running requests get to finish when the service stops.", 0.0, 3600)
     ] = 30.0
 
+    webhook_private_addresses: Annotated[
+        bool,
+        Doc("Whether verifiers may be at private addresses, also by http."),
+    ] = False
+
     cors_origins: Annotated[
         tuple[str, ...], Doc("Origins whose pages may call everything: https://game.example.")
     ] = ()

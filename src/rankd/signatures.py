@@ -3,11 +3,13 @@
 The header is ``t=UNIX,kid=KEY,v1=HEX``: the sender's time in seconds since 1970, the id of the key,
 and HMAC-SHA256 or an Ed25519 signature over ``t.METHOD.path.sha256(body)``. The path is as it is in
 the request, percent-encoded and without its query; the digest of the body is in hex.
+
+Requests that the service itself makes are signed by the Standard Webhooks specification.
 """
 
 import hmac
 import re
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64decode, b64encode, urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass, field
 from hashlib import sha256
 from secrets import token_bytes
@@ -28,6 +30,9 @@ SECRET_BYTES = 32
 
 HMAC_PREFIX, ED25519_PREFIX = "rks_", "rke_"
 """Make a leaked secret recognizable, to people and to secret scanners."""
+
+WEBHOOK_PREFIX = "whsec_"
+"""Of the secrets of Standard Webhooks, which share 24 to 64 bytes as base64."""
 
 Algorithm = Literal["hmac", "ed25519"]
 ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
@@ -77,6 +82,24 @@ def is_signed(value: bytes, text: bytes, *, algorithm: Algorithm, material: byte
 def new_hmac_secret() -> str:
     """Return a new shared secret; its UTF-8 bytes are the key of the HMAC."""
     return HMAC_PREFIX + _encoded(token_bytes(SECRET_BYTES))
+
+
+def new_webhook_secret() -> str:
+    """Return a new secret of Standard Webhooks."""
+    return WEBHOOK_PREFIX + b64encode(token_bytes(SECRET_BYTES)).decode()
+
+
+def webhook_headers(id: str, time: int, body: bytes, *, secret: str | None) -> dict[str, str]:
+    """Return the headers of a Standard Webhooks message; unsigned without a secret.
+
+    ``time`` is in seconds since 1970.
+    """
+    headers = {"webhook-id": id, "webhook-timestamp": str(time)}
+    if secret is not None:
+        key = b64decode(secret.removeprefix(WEBHOOK_PREFIX))
+        value = hmac.digest(key, f"{id}.{time}.".encode() + body, "sha256")
+        headers["webhook-signature"] = f"v1,{b64encode(value).decode()}"
+    return headers
 
 
 def read_public_key(text: str) -> bytes:

@@ -33,7 +33,12 @@ from rankd.model.facts import (
 )
 from rankd.model.submission import read_instant
 from rankd.model.window import Instant, parse_duration
-from rankd.signatures import ALGORITHMS, new_hmac_secret, public_key_text, read_public_key
+from rankd.signatures import (
+    new_hmac_secret,
+    new_webhook_secret,
+    public_key_text,
+    read_public_key,
+)
 
 SCOPES = ("read", "submit", "moderate", "admin")
 """The scopes of keys; ``admin`` includes the others."""
@@ -54,6 +59,18 @@ KEY_PREFIX = "rk_"
 """Makes a leaked key recognizable, to people and to secret scanners."""
 
 
+_NEW_SECRETS: Mapping[str, Callable[[], str | None]] = {
+    "hmac": new_hmac_secret,
+    "webhook": new_webhook_secret,
+}
+_ALGORITHMS: Mapping[str, SigningAlgorithm] = {
+    "hmac": "hmac",
+    "ed25519": "ed25519",
+    "webhook": "webhook",
+}
+"""The kinds of signing keys that can be created."""
+
+
 class NewKey(msgspec.Struct, forbid_unknown_fields=True):
     """The scopes, boards and expiry of a new key; or the algorithm of one that signs."""
 
@@ -63,7 +80,8 @@ class NewKey(msgspec.Struct, forbid_unknown_fields=True):
     expires: str | None = None
     """A duration from now, a date or a time."""
     signing: str | None = None
-    """hmac or ed25519: the key signs submissions, and opens nothing."""
+    """hmac or ed25519: the key signs submissions, and opens nothing. webhook: the service signs
+    its requests to a verifier with it."""
     public_key: str | None = None
     """Of ed25519: the 32 bytes of the public key, as base64url."""
 
@@ -86,7 +104,8 @@ class Key(msgspec.Struct, omit_defaults=True):
     position: int | None = None
     """The position of its creation; returned with the key."""
     signing: str | None = None
-    """hmac or ed25519 for a key that signs submissions; run for one that signs runs."""
+    """hmac or ed25519 for a key that signs submissions; run for one that signs runs; webhook for
+    one that signs requests of the service."""
     public_key: str | None = None
     """The public key of ed25519, as base64url."""
 
@@ -125,17 +144,17 @@ def make_signing_key(
     _check(asked)
     expires = None if asked.expires is None else _read_expiry(asked.expires, now)
     boards = None if asked.boards is None else tuple(dict.fromkeys(asked.boards))
-    secret = None if asked.signing == "ed25519" else new_hmac_secret()
+    algorithm: SigningAlgorithm = _ALGORITHMS[asked.signing or ""]
+    secret = _NEW_SECRETS.get(algorithm, lambda: None)()
     material = read_public_key(asked.public_key or "") if secret is None else secret.encode()
-    algorithm: SigningAlgorithm = "ed25519" if secret is None else "hmac"
     id = secrets.token_hex(6)
     fact = SigningKeyCreated(id, algorithm, material, boards, asked.title, actor, expires)
     return fact, secret
 
 
 def _signing_errors(asked: NewKey) -> Iterator[FieldError]:
-    if asked.signing not in ALGORITHMS:
-        yield FieldError("signing", f"must be {' or '.join(ALGORITHMS)}")
+    if asked.signing not in _ALGORITHMS:
+        yield FieldError("signing", f"must be {' or '.join(_ALGORITHMS)}")
     if asked.scopes:
         yield FieldError("scopes", "must be absent: a key that signs opens nothing")
     if asked.signing == "ed25519":

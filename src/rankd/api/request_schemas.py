@@ -59,6 +59,7 @@ from rankd.model.submission import (
     PLAYER_ID_BYTES_MAX,
     SUBMISSION_KEY_BYTES_MAX,
 )
+from rankd.model.urls import URL_LENGTH_MAX
 from rankd.signatures import ALGORITHMS
 
 Schema = dict[str, Any]
@@ -375,8 +376,15 @@ BOARD_DEFINITION = fields(
         "verifier": maybe(
             {
                 "type": "object",
-                "properties": {"name": name(VERIFIER_NAME_LENGTH_MAX)},
-                "required": ["name"],
+                "properties": {
+                    "name": maybe(name(VERIFIER_NAME_LENGTH_MAX)),
+                    "url": maybe({"type": "string", "maxLength": URL_LENGTH_MAX}),
+                    "key": maybe({"type": "string", "pattern": "^[0-9a-f]{12}$"}),
+                },
+                "oneOf": [
+                    {"required": ["name"], "properties": {"name": {"type": "string"}}},
+                    {"required": ["url"], "properties": {"url": {"type": "string"}}},
+                ],
                 "additionalProperties": False,
                 "description": "Holds every score until its verifier, or a moderator, has decided.",
             }
@@ -458,7 +466,11 @@ NEW_KEY = fields(
             "description": "What it opens; none for a key that signs.",
         },
         "signing": maybe(
-            {"enum": list(ALGORITHMS), "description": "Of a key that signs submissions."}
+            {
+                "enum": [*ALGORITHMS, "webhook"],
+                "description": "Of a key that signs submissions; or webhook, for one by which "
+                "the service signs its requests to a verifier.",
+            }
         ),
         "public_key": maybe(text(44, "Of ed25519: 32 bytes as base64url.")),
         "boards": maybe(

@@ -44,7 +44,7 @@ def check_signature(service: ServiceContext, request: Request, boards: Iterable[
         raise _bad(f"is of another time: by more than {SIGNATURE_SECONDS_MAX} seconds")
     key = _key(service, signature, boards, now)
     text = signed_text(signature.time, request.method, request.path, request.body)
-    assert key.algorithm != "run"
+    assert key.algorithm != "run" and key.algorithm != "webhook"
     if not is_signed(signature.value, text, algorithm=key.algorithm, material=key.material):
         raise _bad("does not fit the request: its method, its path as sent, or its body")
     service.auth.note_uses({key.id: now})

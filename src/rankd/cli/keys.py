@@ -34,8 +34,9 @@ def keys() -> None:
 )
 @click.option(
     "--signing",
-    type=click.Choice(ALGORITHMS),
-    help="Make a key that signs submissions, in place of one with scopes.",
+    type=click.Choice((*ALGORITHMS, "webhook")),
+    help="Make a key that signs submissions, in place of one with scopes; or with webhook one by "
+    "which the service signs its requests to a verifier.",
 )
 @click.option(
     "--public-key",
@@ -92,7 +93,7 @@ def create(
 
 
 def _print_made(made: "Key", private_key: str | None, *, as_json: bool) -> None:
-    """Print a new key; one that signs in the form that ``rankd submit --sign-key`` takes."""
+    """Print a new key; one for ``rankd submit --sign-key`` together with its id."""
     if as_json:
         print_json(replace(made, key=private_key or made.key))
         return
@@ -103,7 +104,7 @@ def _print_made(made: "Key", private_key: str | None, *, as_json: bool) -> None:
         click.echo(f"key {made.id} ({use}{until}): sign with the private key of yours", err=True)
         return
     click.echo(f"key {made.id} ({use}{until}); it is not shown again:", err=True)
-    click.echo(secret if made.signing is None else f"{made.id}:{secret}")
+    click.echo(secret if made.signing in (None, "webhook") else f"{made.id}:{secret}")
 
 
 @keys.command("list")

@@ -38,6 +38,7 @@ from rankd.ports import (
     Clock,
     Ledger,
     Loop,
+    MessageSender,
     ProfileTable,
     ReopenableLedger,
     SharedLedger,
@@ -63,6 +64,7 @@ async def running(  # noqa: PLR0913 - what it is put together from
     manages: bool = True,
     supervisor: Supervisor | None = None,
     verifiers: Mapping[str, Verifier] | None = None,
+    sender: MessageSender | None = None,
     lasting_seconds: float = LASTING_SECONDS,
     segment_values_max: int = SEGMENT_VALUES_MAX,
     silence_seconds: float | None = None,
@@ -117,7 +119,8 @@ async def running(  # noqa: PLR0913 - what it is put together from
         if ledger.failure is not None:
             writer.pause(ledger.failure)
     rankd.verification.verifiers = verifiers or {}
-    if verifiers:
+    rankd.verification.sender, rankd.verification.takes_over = sender, manages
+    if verifiers or sender is not None:
         loops["verifiers"] = rankd.verification.run
     if manages:
         loops["sealer"] = rankd.sealer.run

@@ -518,7 +518,7 @@ class Engine(ReadEngine):
                 results = await self._writer.put(checked, boards=(board,))
             except DefinitionChanged:
                 continue
-            self.verification.notice(results)
+            self.verification.notice(results, (board,))
             return results
 
     async def _page(self, name: str) -> BoardState:
@@ -608,7 +608,7 @@ class Engine(ReadEngine):
                 sent = [place for place, one in enumerate(checked) if isinstance(one, Fact)]
                 refused |= {sent[place]: exc for place in exc.places}
                 continue
-            self.verification.notice(results)
+            self.verification.notice(results, boards)
             answers = iter(results)
             return [next(answers) if isinstance(one, Fact) else one for one in checked]
 

@@ -30,6 +30,7 @@ from rankd.model.rules import (
 )
 from rankd.model.runs import DEFAULT_RUNS, RUN_SECONDS_DEFAULT, RUN_SECONDS_MAX, RunOptions
 from rankd.model.standing import TieRule, shown_score
+from rankd.model.urls import URL_FORM, host_of, valid_url
 from rankd.model.window import (
     Instant,
     Recurrence,
@@ -52,6 +53,7 @@ SEGMENT_NAME_LENGTH_MAX = 32
 """Both are repeated in every answer."""
 
 VERIFIER_NAME_LENGTH_MAX = 64
+_KEY_ID = re.compile(r"[0-9a-f]{12}", re.ASCII)
 
 COLUMNS_MAX = 4
 """Each is eight bytes in every order key of every index."""
@@ -181,6 +183,24 @@ Scores = tuple[int, ...]
 """One score for each column, in smallest units."""
 
 
+class VerifierOptions(NamedTuple):
+    """The verifier of a board: a function by its name, or a service by its address."""
+
+    name: str | None = None
+    url: str | None = None
+    key: str | None = None
+    """The id of the key that signs requests to the address; None to leave them unsigned."""
+
+    def definition(self) -> dict[str, object]:
+        """Return the verifier as a definition spells it."""
+        return {"name": self.name} if self.url is None else {"url": self.url, "key": self.key}
+
+    @property
+    def actor(self) -> str:
+        """The actor of its decisions."""
+        return f"verifier:{self.name if self.url is None else host_of(self.url)}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
     """A board's rules. Made by ``Board.define``, which alone checks them."""
@@ -202,8 +222,8 @@ class Board:
     writes: Writes
     runs: RunOptions | None
     """None for the default options."""
-    verifier: str | None
-    """The name of the verifier that decides about each submission; None for none."""
+    verifier: VerifierOptions | None
+    """The verifier that decides about each submission; None for none."""
     prize: bool
     retention: Mapping[str, timedelta] = field(hash=False)
     """How long a closed window is kept, by the name of its recurrence; for ever where absent."""
@@ -268,7 +288,7 @@ class Board:
             "rules": [rule.definition(self._plain_score) for rule in self.rules],
             "writes": self.writes.value,
             "runs": None if self.runs is None else self.runs.definition(),
-            "verifier": None if self.verifier is None else {"name": self.verifier},
+            "verifier": None if self.verifier is None else self.verifier.definition(),
             "prize": self.prize,
             "retention": {name: show_duration(kept) for name, kept in self.retention.items()},
             "expires": None if self.expires is None else show_instant(self.expires),
@@ -759,13 +779,23 @@ def _read_runs(read: _DefinitionReader, given: object) -> RunOptions | None:
     return RunOptions(low, high, read.flag("runs.required", fields.get("required")))
 
 
-def _read_verifier(read: _DefinitionReader, given: object) -> str | None:
+def _read_verifier(read: _DefinitionReader, given: object) -> VerifierOptions | None:
     if given is None:
         return None
-    fields = read.mapping("verifier", given, ("name",))
-    return read.name(
-        "verifier.name", fields.get("name"), length_max=VERIFIER_NAME_LENGTH_MAX, taken=()
-    )
+    fields = read.mapping("verifier", given, ("name", "url", "key"))
+    name, url, key = fields.get("name"), fields.get("url"), fields.get("key")
+    if url is None:
+        if key is not None:
+            read.refuse("verifier.key", "signs requests to a url, and there is none")
+        length_max = VERIFIER_NAME_LENGTH_MAX
+        return VerifierOptions(read.name("verifier.name", name, length_max=length_max, taken=()))
+    if name is not None:
+        read.refuse("verifier.name", "must be absent beside a url")
+    if not valid_url(url):
+        read.refuse("verifier.url", URL_FORM)
+    if key is not None and not (isinstance(key, str) and _KEY_ID.fullmatch(key)):
+        read.refuse("verifier.key", "must be the id of a key, 12 hexadecimal digits")
+    return VerifierOptions(None, str(url), None if key is None else str(key))
 
 
 def _read_retention(

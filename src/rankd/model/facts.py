@@ -836,8 +836,9 @@ class KeyRevoked(Fact, frozen=True):
     actor: str | None = None
 
 
-SigningAlgorithm = Literal["hmac", "ed25519", "run"]
-"""The two of signed requests; and ``run``, by which the service signs the runs that it starts."""
+SigningAlgorithm = Literal["hmac", "ed25519", "run", "webhook"]
+"""The two of signed requests; ``run``, by which the service signs the runs that it starts; and
+``webhook``, by which it signs the requests that it makes."""
 
 
 class SigningKeyCreated(Fact, frozen=True):

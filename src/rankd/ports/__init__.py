@@ -52,6 +52,7 @@ from rankd.ports.ledger import (
     TimeServer,
 )
 from rankd.ports.operations import Clock, CountingClock, Finding, Loop, Progress, StartLoop
+from rankd.ports.sender import Message, MessageSender, SendResult
 from rankd.ports.snapshots import (
     COPIES_KEPT,
     NOTHING_HELD,
@@ -94,6 +95,8 @@ __all__ = [
     "Ledger",
     "LedgerReader",
     "Loop",
+    "Message",
+    "MessageSender",
     "Move",
     "Moved",
     "Placed",
@@ -108,6 +111,7 @@ __all__ = [
     "Run",
     "SealedName",
     "SealedRow",
+    "SendResult",
     "SharedIndex",
     "SharedLedger",
     "Snapshots",

@@ -23,6 +23,8 @@ class HeldSubmission(NamedTuple):
     """The seed of its run; None without one."""
     run_seconds: float | None
     """The seconds from the start of its run until it was recorded; None without a run."""
+    run: str | None = None
+    """The id of its run."""
 
     @property
     def score(self) -> int | Decimal | None:

@@ -318,6 +318,11 @@ GOLDEN: list[tuple[str, str, Fact]] = [
         ),
     ),
     (
+        "signing_key_created.1",
+        "97a46b316633a7776562686f6f6bc40e77687365635f6332566a636d5630c0c0c0c0",
+        SigningKeyCreated("k1f3", "webhook", b"whsec_c2VjcmV0"),
+    ),
+    (
         "window_ended.1",
         "93a6676c6f62616cb06461696c793a323032362d31312d313409",
         WindowEnded("global", "daily:2026-11-14", Position(9)),
