@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 from tests.unit.core.doubles import DAY, HOUR, SetClock, engine, facts_of, verified
 
 from rankd.adapters.memory.ledger import MemoryLedger
+from rankd.core.board_state import exact_id, name_of_window
 from rankd.core.engine import Engine
-from rankd.core.state import exact_id, name_of_window
 from rankd.core.window_schedule import coming_steps
 from rankd.errors import RankdError, Refused
 from rankd.model.facts import WindowEnded, WindowFrozen, WindowOpened, WindowSealed

@@ -11,7 +11,8 @@ from rankd.api.auth import Actor
 from rankd.api.context import ServiceContext, show_time
 from rankd.api.messages import Request, Response
 from rankd.api.render import columns_of
-from rankd.core.state import BoardState, State
+from rankd.core.board_state import BoardState
+from rankd.core.state import State
 from rankd.model.board import Board
 from rankd.model.facts import (
     Fact,

@@ -29,7 +29,8 @@ import msgspec
 from rankd.api.messages import Request
 from rankd.api.rate_limits import RateLimits, players_of
 from rankd.api.routing import Scope
-from rankd.core.state import BoardState, State
+from rankd.core.board_state import BoardState
+from rankd.core.state import State
 from rankd.errors import Forbidden, RankdError, Unauthenticated
 from rankd.model.board import Writes
 from rankd.model.facts import KeyCreated

@@ -9,9 +9,9 @@ from rankd.api.auth import Actor
 from rankd.api.context import ServiceContext, show_time
 from rankd.api.messages import Request, Response, decode_body
 from rankd.api.operations import Tell
+from rankd.core.board_state import BoardState, OpenedWindow, SealedWindow, UnrecordedWindow
 from rankd.core.read_engine import Preview
 from rankd.core.reader import RankingView
-from rankd.core.state import BoardState, OpenedWindow, SealedWindow, UnrecordedWindow
 from rankd.core.window_schedule import next_turn_of
 from rankd.errors import BoardDiffers, MalformedRequest, UnknownBoard
 from rankd.model.board import Board

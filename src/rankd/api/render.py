@@ -21,9 +21,9 @@ from rankd import schemas
 from rankd.api.context import show_time
 from rankd.api.messages import JSON, Header, Response, detail_of, wrong_fields
 from rankd.api.routing import NUMBERS
+from rankd.core.board_state import BoardState
 from rankd.core.reader import FoundStandings, LookupColumns, Page, Projected, RankingView
 from rankd.core.receipts import VERDICT_NAMES, JudgedRun, ReceiptView, RunReceipts
-from rankd.core.state import BoardState
 from rankd.core.writer import WriteResult, WriteResults
 from rankd.errors import RankdError
 from rankd.model.board import Board

@@ -10,9 +10,9 @@ from rankd.api import render
 from rankd.api.context import ServiceContext, show_time
 from rankd.api.messages import Request, Response, decode_body
 from rankd.api.routing import NUMBERS, Param, Route
+from rankd.core.board_state import exact_id
 from rankd.core.certificates import TOP_LENGTH, certificate_of
 from rankd.core.engine import Engine
-from rankd.core.state import exact_id
 from rankd.core.window_control import WindowResult
 from rankd.core.window_schedule import (
     SCHEDULE_LENGTH_DEFAULT,

@@ -22,11 +22,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from rankd.core.board_state import EDITION, BoardState, OpenedWindow, name_of_window
 from rankd.core.corrections import Retraction, RetractionFilter
 from rankd.core.fold import IN_MOVES_COST_MAX, Fold, MoveBatch
 from rankd.core.player_history import NOT_REFUSED, REFUSED, WindowRefusal
 from rankd.core.refusals import RefusalReplay
-from rankd.core.state import EDITION, BoardState, OpenedWindow, State, name_of_window
+from rankd.core.state import State
 from rankd.core.window_schedule import NEVER
 from rankd.errors import IndexUnavailable
 from rankd.model.board import Board, Scores

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
+from rankd.core.board_state import BoardState, SealedWindow
 from rankd.core.reader import Reader
 from rankd.core.recovery import Build, IndexHome, folded
-from rankd.core.state import BoardState, SealedWindow
 from rankd.core.window_control import count_submissions, digest_of
 from rankd.errors import CertificateDiffers, FieldError, InvalidRequest, NotSettled
 from rankd.model.certificate import definition_digest

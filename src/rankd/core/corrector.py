@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from rankd.core.board_state import BoardState, Terms
 from rankd.core.corrections import Retraction
 from rankd.core.mass_retraction import MassRetraction, Place, Selected, Tell, scan
 from rankd.core.overlay import EntryChange, Overlay
@@ -26,7 +27,7 @@ from rankd.core.player_history import (
 from rankd.core.reader import RankingView, Reader
 from rankd.core.refold import BoardPlayer, recorded_window, selected_players
 from rankd.core.reviews import Review, find_review
-from rankd.core.state import BoardState, State, Terms, retraction_of_flagged
+from rankd.core.state import State, retraction_of_flagged
 from rankd.core.writer import DefinitionChanged, Writer, WriteResult
 from rankd.errors import (
     FieldError,

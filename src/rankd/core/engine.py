@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from rankd.core.board_rebuild import BoardRebuild
+from rankd.core.board_state import BoardState
 from rankd.core.corrections import PlayerState
 from rankd.core.corrector import Corrector
 from rankd.core.erasure import Eraser
@@ -40,7 +41,6 @@ from rankd.core.recovery import (
 )
 from rankd.core.rule_preview import RuleReplay, RulesPreview
 from rankd.core.runs import Runs
-from rankd.core.state import BoardState
 from rankd.core.steady_clock import ClockOffset
 from rankd.core.time_correction import Corrected, TimeCorrector
 from rankd.core.verifiers import VerifierLoop

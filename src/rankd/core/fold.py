@@ -30,16 +30,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from rankd.core.board_state import BoardState, OpenedWindow
 from rankd.core.receipts import JudgedRun, Receipts, RunReceipts, joined
 from rankd.core.reviews import BarredRows, JudgedColumns
-from rankd.core.state import (
-    NO_WINDOWS,
-    BoardState,
-    OpenedWindow,
-    State,
-    differing,
-    segments_of,
-)
+from rankd.core.state import NO_WINDOWS, State, differing, segments_of
 from rankd.model.board import ScoreRule, Scores
 from rankd.model.facts import (
     Attributes,

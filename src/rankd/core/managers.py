@@ -8,9 +8,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
+from rankd.core.board_state import BoardState, SealedWindow, exact_id
 from rankd.core.projector import Tell
 from rankd.core.reader import Reader
-from rankd.core.state import BoardState, SealedWindow, exact_id
 from rankd.core.state_codec import VERSION, Heading, take_notes
 from rankd.core.writer import Writer
 from rankd.errors import (

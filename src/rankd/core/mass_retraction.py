@@ -16,11 +16,12 @@ from typing import NamedTuple
 import msgspec
 
 from rankd.core.board_rebuild import CorrectedWindows
+from rankd.core.board_state import BoardState
 from rankd.core.corrections import Retraction, RetractionFilter
 from rankd.core.fold import MoveBatch
 from rankd.core.player_history import Stretches
 from rankd.core.refold import FACTS_TOGETHER, BoardPlayer, recorded_window
-from rankd.core.state import BoardState, State
+from rankd.core.state import State
 from rankd.model.facts import (
     ClosedWindow,
     Edition,

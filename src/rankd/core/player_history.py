@@ -23,8 +23,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from rankd.core.board_state import BoardState
 from rankd.core.corrections import Retraction
-from rankd.core.state import BoardState, State
+from rankd.core.state import State
 from rankd.model.board import Board, Scores
 from rankd.model.facts import (
     MetadataSet,

@@ -15,9 +15,10 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from rankd.core.board_rebuild import BoardRebuild
+from rankd.core.board_state import BoardState
 from rankd.core.projector import Projector
 from rankd.core.reader import RankingView, Reader
-from rankd.core.state import BoardState, State
+from rankd.core.state import State
 from rankd.core.steady_clock import clock_problem, steady
 from rankd.core.supervisor import Supervisor
 from rankd.errors import (

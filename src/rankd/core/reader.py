@@ -13,9 +13,10 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
 
 import msgspec
 
+from rankd.core.board_state import OpenedWindow, SealedWindow, Terms, UnrecordedWindow
 from rankd.core.overlay import Overlay
 from rankd.core.projector import Projector
-from rankd.core.state import OpenedWindow, SealedWindow, State, Terms, UnrecordedWindow
+from rankd.core.state import State
 from rankd.errors import (
     FieldError,
     IndexForgot,

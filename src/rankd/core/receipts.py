@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from rankd.core.state import OpenedWindow
+from rankd.core.board_state import OpenedWindow
 from rankd.model.facts import Position
 from rankd.model.receipt import InWindow, Receipt, VerdictName
 from rankd.model.rules import Reason

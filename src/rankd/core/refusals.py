@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from rankd.core.board_state import EDITION, BoardState, name_of_window
 from rankd.core.fold import in_terms_of
 from rankd.core.player_history import (
     NOT_REFUSED,
@@ -24,7 +25,7 @@ from rankd.core.player_history import (
     corrections_of,
     facts_of_player,
 )
-from rankd.core.state import EDITION, NO_WINDOWS, BoardState, State, name_of_window
+from rankd.core.state import NO_WINDOWS, State
 from rankd.core.window_schedule import NEVER
 from rankd.model.board import Board, ScoreRule, Scores
 from rankd.model.facts import (

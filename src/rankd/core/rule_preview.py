@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from rankd.core.board_state import BoardState
 from rankd.core.corrections import RetractionFilter
 from rankd.core.reviews import rule_state, run_elapsed
-from rankd.core.state import BoardState, State
+from rankd.core.state import State
 from rankd.model.board import Board
 from rankd.model.facts import Position, Recorded, ScoreSubmitted, is_definition
 from rankd.model.redefinition import Translator

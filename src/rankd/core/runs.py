@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from rankd.core.state import BoardState, State
+from rankd.core.board_state import BoardState
+from rankd.core.state import State
 from rankd.core.writer import Writer
 from rankd.errors import PlayerBanned, RunExpired, RunInvalid, RunRequired, RunTooEarly
 from rankd.model.board import Board

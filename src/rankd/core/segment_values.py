@@ -13,7 +13,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 
-from rankd.core.state import BoardState, State, differing, value_text
+from rankd.core.board_state import BoardState
+from rankd.core.state import State, differing, value_text
 from rankd.errors import IndexUnavailable, TooManySegmentValues
 from rankd.model.facts import (
     Attributes,

@@ -12,11 +12,12 @@ from typing import Any
 import msgspec
 
 from rankd.core.attempts import AttemptCounts
+from rankd.core.board_state import BoardState, OpenedWindow, SealedWindow, Terms
 from rankd.core.corrections import PlayerState, Retraction
 from rankd.core.living_scores import LivingScore
 from rankd.core.player_boards import PlayerBoards
 from rankd.core.reviews import Decision, Review, Reviews, rule_state, saved_rules
-from rankd.core.state import BoardState, OpenedWindow, SealedWindow, State, Terms
+from rankd.core.state import State
 from rankd.errors import SnapshotDamaged
 from rankd.model.board import Board
 from rankd.model.facts import (

@@ -14,8 +14,9 @@ from typing import NamedTuple
 import msgspec
 
 from rankd.core.board_rebuild import CorrectedWindows
+from rankd.core.board_state import BoardState, SealedWindow
 from rankd.core.projector import Projector, Tell
-from rankd.core.state import BoardState, SealedWindow, State
+from rankd.core.state import State
 from rankd.core.steady_clock import SteadyClock, shown_span
 from rankd.core.window_schedule import NEVER, next_step_of, turns_of, windows_at
 from rankd.core.writer import Writer

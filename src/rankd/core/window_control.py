@@ -9,14 +9,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal, NamedTuple
 
+from rankd.core.board_state import BoardState, OpenedWindow, SealedWindow, exact_id
 from rankd.core.reader import Reader
-from rankd.core.state import (
-    BoardState,
-    OpenedWindow,
-    SealedWindow,
-    State,
-    exact_id,
-)
+from rankd.core.state import State
 from rankd.core.writer import Writer
 from rankd.errors import FieldError, InvalidRequest, LedgerUnavailable, WrongWindowState
 from rankd.model.board import shown_name

@@ -11,8 +11,9 @@ from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
+from rankd.core.board_state import BoardState, seal_time
 from rankd.core.corrections import ended_by, next_end
-from rankd.core.state import BoardState, State, seal_time
+from rankd.core.state import State
 from rankd.core.steady_clock import CertainTime
 from rankd.model.board import Board
 from rankd.model.facts import (

@@ -4,8 +4,8 @@ import pytest
 from msgspec import UNSET
 
 from rankd.api import render
+from rankd.core.board_state import Terms
 from rankd.core.reader import Projected, RankingView
-from rankd.core.state import Terms
 from rankd.errors import FieldError, InvalidSubmission, LedgerUnavailable, SubmissionRejected
 from rankd.model.board import Board
 from rankd.model.facts import Position

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankd.api import render
+from rankd.core.board_state import BoardState, OpenedWindow, Terms
 from rankd.core.receipts import JudgedRun, ReceiptView, RunReceipts
-from rankd.core.state import BoardState, OpenedWindow, Terms
 from rankd.core.writer import WriteResult, WriteResults
 from rankd.model.board import Board
 from rankd.model.facts import Position

@@ -16,10 +16,10 @@ from rankd.adapters.memory.ledger import MemoryLedger
 from rankd.adapters.memory.shared_index import MemorySharedIndex, SharedMemory
 from rankd.adapters.memory.snapshot_folder import SnapshotFolder
 from rankd.core.assembly import running
+from rankd.core.board_state import BoardState
 from rankd.core.engine import Engine
 from rankd.core.projector import Projector
 from rankd.core.recovery import Build, IndexHome
-from rankd.core.state import BoardState
 from rankd.errors import IndexUnavailable, LedgerUnavailable, RankdError
 from rankd.model.facts import Fact, Position, Recorded, RedactedPart
 from rankd.model.window import Instant

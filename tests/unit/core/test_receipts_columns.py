@@ -5,8 +5,8 @@ from array import array
 import pytest
 from tests.unit.core.doubles import FaultyLedger, bare, bare_in_moves, engine
 
+from rankd.core.board_state import OpenedWindow, Terms
 from rankd.core.receipts import JudgedRun, ReceiptView, RunReceipts, encoded, joined
-from rankd.core.state import OpenedWindow, Terms
 from rankd.model.board import Board
 from rankd.model.facts import Position
 from rankd.model.receipt import Receipt

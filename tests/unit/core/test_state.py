@@ -5,7 +5,8 @@ from itertools import count
 
 import pytest
 
-from rankd.core.state import Savepoint, State, name_of_window, segments_of
+from rankd.core.board_state import name_of_window
+from rankd.core.state import Savepoint, State, segments_of
 from rankd.core.state_codec import VERSION, Heading, read_notes, take_notes
 from rankd.model.board import Board
 from rankd.model.facts import (

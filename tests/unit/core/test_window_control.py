@@ -9,10 +9,10 @@ from tests.unit.core.doubles import DAY, HOUR, FaultyLedger, SetClock, engine
 
 from rankd.adapters.memory.index import NativeIndex
 from rankd.core import mass_retraction
+from rankd.core.board_state import SealedWindow, exact_id
 from rankd.core.certificates import Certificate, certificate_of, check_certificate
 from rankd.core.engine import Engine
 from rankd.core.recovery import IndexHome
-from rankd.core.state import SealedWindow, exact_id
 from rankd.core.state_codec import Heading, read_notes, take_notes
 from rankd.core.window_control import WINDOW_TEXT_LENGTH_MAX
 from rankd.core.window_schedule import coming_steps

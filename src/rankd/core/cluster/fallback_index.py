@@ -20,8 +20,9 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+from rankd.core.board_state import BoardState, SealedWindow
 from rankd.core.overlay import EntryChange, Overlay
-from rankd.core.state import BoardState, SealedWindow, State
+from rankd.core.state import State
 from rankd.errors import IndexForgot, IndexUnavailable, NotKept, RankdError
 from rankd.model.facts import Position
 from rankd.model.order import TIE_BREAK_BYTES, score_part

@@ -8,8 +8,8 @@ report a player as absent that may be new: such reads, and reads at a position, 
 import asyncio
 from collections.abc import Collection
 
+from rankd.core.board_state import BoardState
 from rankd.core.reader import RankingView, Reader
-from rankd.core.state import BoardState
 from rankd.errors import IndexForgot
 from rankd.model.facts import Position
 from rankd.ports import Ranked, RankIndex
