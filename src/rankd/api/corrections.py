@@ -33,7 +33,7 @@ from rankd.errors import (
     UnknownWindow,
 )
 from rankd.model.correction import STATE_BOARDS_MAX
-from rankd.model.facts import Fact, PlayerStanding, PlayerStateSet, Position, Recorded
+from rankd.model.facts import PlayerStanding, Position, Recorded
 from rankd.model.profile import REASON_LENGTH_MAX, read_reason
 from rankd.model.standing import PAGE_LIMIT_DEFAULT, PAGE_LIMIT_MAX, shown_score
 
@@ -202,7 +202,7 @@ async def list_corrections(service: ServiceContext, request: Request) -> Respons
             break
         for recorded in facts:
             after, scanned = recorded.position, scanned + 1
-            if _is_correction(recorded.fact, board):
+            if recorded.fact.corrects(board):
                 found.append(_correction_item(recorded, board))
                 if len(found) == query["limit"]:
                     break
@@ -214,12 +214,6 @@ async def list_corrections(service: ServiceContext, request: Request) -> Respons
         stale=service.rankd.stale,
     )
     return Response(schemas.encode(body))
-
-
-def _is_correction(fact: Fact, board: str) -> bool:
-    if isinstance(fact, PlayerStateSet):
-        return fact.boards is None or board in fact.boards
-    return fact.correction and getattr(fact, "board", None) in (None, board)
 
 
 def _correction_item(recorded: Recorded, board: str) -> schemas.CorrectionItem:

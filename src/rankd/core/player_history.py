@@ -291,7 +291,7 @@ class PlayerHistory:
                 case approved:
                     self._approve(approved, position)
         for submitted in self._folded:
-            if isinstance(submitted.fact, ScoreSubmitted) and submitted.refusal is not None:
+            if is_submission(submitted.fact) and submitted.refusal is not None:
                 self.refusals[submitted.position] = submitted.refusal
 
     def _correction_steps(self) -> Iterator[tuple[Position, int, object]]:
@@ -307,7 +307,7 @@ class PlayerHistory:
 
     def _take(self, recorded: Recorded, at: Instant) -> None:
         fact, position = recorded.fact, recorded.position
-        assert isinstance(fact, ScoreSubmitted | MetadataSet)
+        assert is_submission(fact) or isinstance(fact, MetadataSet)
         names = self._definition_at(position).board.windows
         stretches = list(self._stretches.at([one.name for one in names], position, at))
         submitted = _Submitted(position, at, fact, stretches)
@@ -356,7 +356,7 @@ class PlayerHistory:
             one.name for one in before.windows
         }
         for submitted in self._folded:
-            if isinstance(submitted.fact, ScoreSubmitted):
+            if is_submission(submitted.fact):
                 self._add_windows(submitted, added, definition.position)
         for stretch in self._known_stretches():
             going_on = stretch.through is None or stretch.through > definition.position

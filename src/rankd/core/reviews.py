@@ -18,7 +18,7 @@ import msgspec
 from rankd.core.corrections import PositionLog
 from rankd.errors import UnknownReview
 from rankd.model.board import Board, Direction
-from rankd.model.facts import Position, Recorded, ReviewDecided, ScoreSubmitted
+from rankd.model.facts import Position, Recorded, ReviewDecided, ScoreSubmitted, is_submission
 from rankd.model.redefinition import scale
 from rankd.model.rules import VERIFIER, Reason, Rule, RuleName
 from rankd.model.runs import elapsed_of_run
@@ -131,7 +131,7 @@ def columns_of(fact: ScoreSubmitted) -> JudgedColumns | None:
 
 def run_elapsed(recorded: Recorded) -> int:
     """Return the microseconds that the run of a submission took; 0 without a run."""
-    assert isinstance(recorded.fact, ScoreSubmitted)
+    assert is_submission(recorded.fact)
     return elapsed_of_run(recorded.fact, recorded.at) or 0
 
 
@@ -265,7 +265,7 @@ class Reviews:
         undo: Undo | None,
     ) -> None:
         fact, position = recorded.fact, recorded.position
-        assert isinstance(fact, ScoreSubmitted)
+        assert is_submission(fact)
         if held:
             if undo is not None:
                 undo.keep_length(self.held)
@@ -359,7 +359,7 @@ async def find_review(state: ReviewedBoards, ledger: LedgerReader, id: str) -> R
         raise UnknownReview(id)
     (recorded,) = await ledger.read(after=Position(position - 1), limit=1)
     fact, decision = recorded.fact, reviews.decisions.get(position)
-    assert isinstance(fact, ScoreSubmitted)
+    assert is_submission(fact)
     page = state.boards.get(fact.board)
     decided: ReviewState = "held"
     if decision is not None:

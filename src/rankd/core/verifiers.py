@@ -20,7 +20,7 @@ from rankd.core.state import State
 from rankd.core.writer import WriteResult
 from rankd.errors import Overloaded, RankdError
 from rankd.model.board import UNPRINTABLE, Board, VerifierOptions
-from rankd.model.facts import Position, Recorded, ScoreSubmitted
+from rankd.model.facts import Position, Recorded, is_submission
 from rankd.model.profile import REASON_LENGTH_MAX
 from rankd.model.rules import VERIFIER
 from rankd.model.runs import elapsed_of_run, read_run_id
@@ -307,7 +307,7 @@ class VerifierLoop:
 def held_submission(recorded: Recorded, board: Board) -> HeldSubmission:
     """Return a recorded submission as its verifier gets it."""
     fact = recorded.fact
-    assert isinstance(fact, ScoreSubmitted)
+    assert is_submission(fact)
     names = [column.name for column in board.columns]
     run = None if fact.run is None else read_run_id(fact.run)
     elapsed = elapsed_of_run(fact, recorded.at)

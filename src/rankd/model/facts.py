@@ -169,6 +169,10 @@ class Fact(msgspec.Struct, frozen=True, array_like=True, gc=False):
             return self
         return msgspec.structs.replace(self, **self.personal)
 
+    def corrects(self, board: str) -> bool:
+        """Whether it is a correction that concerns a board."""
+        return self.correction and getattr(self, "board", None) in (None, board)
+
     def is_about(self, player: str, board: str | None = None) -> bool:
         """Whether its ``player`` is this one and, if a board is given, its ``board`` that one."""
         return getattr(self, "player", None) == player and (
@@ -420,6 +424,10 @@ class PlayerStateSet(Fact, frozen=True):
     """
     actor: str | None = None
     reason: str | None = None
+
+    def corrects(self, board: str) -> bool:
+        """Whether the state is for all boards, or for this one among others."""
+        return self.boards is None or board in self.boards
 
 
 class OpenWindow(msgspec.Struct, frozen=True, array_like=True, gc=False):
