@@ -26,6 +26,7 @@ from tests.cli.running import run
 from tests.http.api_facade import same
 from tests.http.backends import Node, serving_node
 from tests.http.test_workers import until
+from tests.migration.erasures import Erasures
 from tests.migration.written_by_4549cc5.history import (
     END,
     NEXT_DAY,
@@ -46,15 +47,9 @@ DATA = Path(__file__).parent / "written_by_4549cc5"
 SHARED = "/v1/boards/(early|golf|last|race|renewed|tied|total)"
 """The boards whose ranks are shared; no other has ordinals."""
 
-LATER_FIELDS = ("expires", "public_corrections", "runs", "verifier")
-"""Of definitions: each has its default on boards of then."""
-
 ADDED = (
-    (r"/v1/boards", {"boards[].since", *(f"boards[].definition.{name}" for name in LATER_FIELDS)}),
-    (
-        r"/v1/boards/[^/]+",
-        {"since", "position", "drops", *(f"definition.{name}" for name in LATER_FIELDS)},
-    ),
+    (r"/v1/boards", {"boards[].since"}),
+    (r"/v1/boards/[^/]+", {"since", "position", "drops"}),
     (r"/v1/boards/[^/]+/(standings.*|around/.*|friends/.*|projection)", {"state"}),
     (r"/v1/boards/[^/]+/windows", {"windows[].edition"}),
     (r"/v1/players/[^/]+", {"reason", "state", "states"}),
@@ -67,11 +62,20 @@ ADDED = (
 )
 """Fields that answers have had only since: by the path of a request, where they are in its body."""
 
-DEFAULTS: dict[str, Any] = {"rules": []}
+DEFAULTS: dict[str, Any] = {
+    "expires": None,
+    "public_corrections": False,
+    "rules": [],
+    "runs": None,
+    "verifier": None,
+}
 """Fields that definitions have had only since, with their defaults."""
 
 SOME = 4
 """Of the reads one in so many is asked where all are asked of another way to the same answers."""
+
+NONE = Erasures()
+"""Before something was erased again."""
 
 TEXTS = ("detail", "message", "request_id")
 """Fields for people, which are worded better now, and the one that is made up for each request."""
@@ -145,13 +149,13 @@ def is_empty_window(old: Answer, new: Answer) -> bool:
     return new.status == 200 and new.content["total"] == 0 and state in ("sealed", "scheduled")
 
 
-def assert_as_then(old: Answer, new: Answer) -> None:
+def assert_as_then(old: Answer, new: Answer, erasures: Erasures = NONE) -> None:
     path = old.path.partition("?")[0]
     if is_empty_window(old, new):
         return
     assert new.status == old.status, (old, new)
     added = {name for pattern, names in ADDED if re.fullmatch(pattern, path) for name in names}
-    before = as_today(path, old.content)
+    before = as_today(path, erasures.body(old.content))
     found = list(differences(before, without_scheduled(path, new.content), added))
     assert not found, (old.method, old.path, old.body, found)
 
@@ -160,15 +164,19 @@ def is_trail(answer: Answer) -> bool:
     return answer.path.startswith("/v1/facts?after=")
 
 
-def unordered(trail: list[Answer]) -> list[str]:
-    """The facts of a trail, those of windows without position: several may turn at one moment."""
-    facts = [fact for answer in trail for fact in answer.content["facts"]]
+def facts_of(trail: list[Answer]) -> list[dict[str, Any]]:
+    return [fact for answer in trail for fact in answer.content["facts"]]
+
+
+def unordered(facts: list[dict[str, Any]]) -> list[str]:
+    """Facts of a trail, those of windows without position: several may turn at one moment."""
     for fact in facts:
         if fact["kind"].startswith("window_"):
             fact["position"] = None
         definition = fact["body"].get("definition", {})
-        for name in [name for name, value in DEFAULTS.items() if definition.get(name) == value]:
-            del definition[name]
+        for name, default in DEFAULTS.items():
+            if name in definition and definition[name] == default:
+                del definition[name]
     return sorted(json.dumps(fact, sort_keys=True, default=str) for fact in facts)
 
 
@@ -189,26 +197,40 @@ def assert_all_as_then(
         assert_repeated(caller, of_phase("repeated", servers=servers))
         caller.answers.clear()
         write_more(caller, clock)
-        for old, new in zip(of_phase("more"), caller.answers, strict=True):
+        answers = list(caller.answers)
+        erasures = erasures_since(caller)
+        for old, new in zip(of_phase("more"), answers, strict=True):
             assert old[:2] == new[:2]
             assert not list(differences(old.body, new.body, set(), "definition"))
-            assert_as_then(old, new)
+            assert_as_then(old, new, erasures)
 
 
 def assert_reads_after_as_then(node: Node, *, servers: bool = False, step: int = 1) -> None:
     """Ask the reads that were asked after all writes, one in each ``step``."""
     old = of_phase("reads_after", servers=servers)
     with caller_of(node, servers=servers) as caller:
-        assert_repeated(caller, [answer for answer in old if not is_trail(answer)][::step])
+        erasures = erasures_since(caller)
+        rankings = [answer for answer in old if not is_trail(answer)][::step]
+        assert_repeated(caller, rankings, erasures)
         trail = [answer for answer in old if is_trail(answer)]
-        assert unordered([caller.get(answer.path) for answer in trail]) == unordered(trail)
+        facts = facts_of([caller.get(answer.path) for answer in trail])
+        known = [fact for fact in facts if fact["kind"] != "facts_redacted"]
+        assert unordered(known) == unordered(erasures.body(facts_of(trail)))
 
 
-def assert_repeated(caller: Caller, old: list[Answer]) -> None:
+def erasures_since(caller: Caller) -> Erasures:
+    """The erasures that were asked for since, which is one."""
+    facts = caller.get("/v1/facts?kind=facts_redacted").content["facts"]
+    assert {fact["player"] for fact in facts} == {"ghost"}
+    return Erasures.of(facts)
+
+
+def assert_repeated(caller: Caller, old: list[Answer], erasures: Erasures = NONE) -> None:
     """Make the same requests, and compare the answers."""
     assert old
     for answer in old:
-        assert_as_then(answer, caller.ask(answer.method, answer.path, answer.body))
+        path = erasures.path(answer.path)
+        assert_as_then(answer, caller.ask(answer.method, path, answer.body), erasures)
 
 
 async def verify(node: Node) -> None:
