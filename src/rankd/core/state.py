@@ -566,12 +566,12 @@ def _correct_windows(state: State, fact: WindowsCorrected, recorded: Recorded) -
 def _correct_time(state: State, fact: TimeCorrected, recorded: Recorded) -> None:
     state.assign("wrong_times", (*state.wrong_times, fact.wrong))
     state.living.correct(fact.wrong, state.journal)
+    state.used_runs.correct_time(recorded.at, state.journal)
 
 
 @state_handler(ScoresExpired)
 def _end_terms(state: State, fact: ScoresExpired, recorded: Recorded) -> None:
     state.living.end(fact, recorded.position, state.journal)
-    state.used_runs.correct_time(recorded.at, state.journal)
 
 
 @state_handler(KeyCreated, ExpiringKeyCreated)

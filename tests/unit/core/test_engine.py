@@ -206,10 +206,13 @@ async def test_a_board_that_is_retired_while_it_is_previewed_is_found_or_not() -
         digest_of(rankd.projector.index)
 
 
-async def test_what_this_engine_does_not_do_is_refused_and_not_ignored() -> None:
+async def test_a_prize_board_takes_no_scores_of_clients() -> None:
     async with engine(FaultyLedger()) as rankd:
-        with pytest.raises(InvalidBoard):
-            await rankd.define("b", {**BOARD, "prize": True})
+        with pytest.raises(InvalidBoard, match="prize board"):
+            await rankd.define("b", {**BOARD, "prize": True, "writes": "client"})
+        await rankd.define("b", {**BOARD, "prize": True})
+        with pytest.raises(InvalidBoard, match="prize board"):
+            await rankd.redefine("b", {**BOARD, "prize": True, "writes": "client"})
 
 
 # -------------------------------------------------------------------------- submissions
