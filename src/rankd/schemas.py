@@ -10,7 +10,7 @@ are Decimals here and are written digit for digit.
 
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -44,7 +44,8 @@ class Row(OptionalFields, gc=False):
     """A standing in a list."""
 
     rank: int
-    player: str
+    player: str | None
+    """Null for a player that is hidden to the reader."""
     name: str | None
     score: Score
     rank_change: int | None
@@ -57,6 +58,8 @@ class Row(OptionalFields, gc=False):
     """The rank among the players of the same request."""
     ordinal: int | UnsetType = UNSET
     """Its unique place, every entry counted, on boards with shared ranks."""
+    anonymous: bool | UnsetType = UNSET
+    """True for a player that is hidden to the reader."""
 
 
 class Page(OptionalFields, gc=False):
@@ -389,6 +392,9 @@ class Preview(Struct):
     """
 
 
+Visibility = Literal["public", "friends", "anonymous"]
+
+
 class Profile(OptionalFields):
     """A player's name, attributes and friends."""
 
@@ -397,6 +403,8 @@ class Profile(OptionalFields):
     attributes: dict[str, str | int | bool]
     friends: list[str]
     as_of: int
+    visibility: Visibility = "public"
+    """``public``; ``friends``, hidden to all others; or ``anonymous``, hidden to all."""
     exactness: str = "exact"
     stale: bool = False
     state: str | UnsetType = UNSET

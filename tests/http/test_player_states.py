@@ -40,6 +40,7 @@ PATHS = {
     "player_id": ("eve", "ann", "nobody"),
     "rank": ("1", "4"),
     "n": ("9",),
+    "window": ("daily:-1",),
 }
 """Values for the parameters of paths."""
 

@@ -75,6 +75,9 @@ def _shows_history(
     service: ServiceContext, request: Request, actor: Actor, board: str, player: str
 ) -> bool:
     """Whether an actor may see a player's submissions to a board."""
+    viewer = service.viewer(actor)
+    if viewer is not None and viewer.hides(player):
+        return False
     if player == actor.player or service.rankd.state.player_state(player, board) is None:
         return True
     return service.auth.admission(request, "moderate", board) is not None

@@ -54,6 +54,8 @@ class Actor(msgspec.Struct, frozen=True, gc=False):
     """The player of the token, the only one it may act for; None for a key."""
     limited: bool = False
     """Whether it is a key limited to some boards."""
+    is_game: bool = False
+    """Whether every player is shown to it: to a key that does more than read."""
     until: float = math.inf
     """Expiry of its token, in seconds since 1970 by the system clock."""
 
@@ -296,11 +298,12 @@ class Authenticator:
 def _authorize_key(key: KeyCreated, scope: Scope, board: str | None) -> Actor:
     if scope not in key.scopes and "admin" not in key.scopes:
         raise Forbidden(f"the key does not have the scope {scope}")
+    is_game = key.scopes != ("read",)
     if key.boards is None:
-        return Actor(key.id)
+        return Actor(key.id, is_game=is_game)
     if board is None or board not in key.boards:
         raise Forbidden("the key is not for this board")
-    return Actor(key.id, limited=True)
+    return Actor(key.id, limited=True, is_game=is_game)
 
 
 def _end_of(key: KeyCreated) -> float:

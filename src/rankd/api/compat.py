@@ -31,6 +31,7 @@ from rankd.api.routing import NUMBERS, Handler, Param, Route
 from rankd.api.scores import own_key
 from rankd.api.signatures import check_signature, refuse_unsigned_key, signed_key
 from rankd.core.reader import Page
+from rankd.core.visibility import ANONYMOUS
 from rankd.errors import (
     BoardDiffers,
     FieldError,
@@ -127,10 +128,10 @@ class Ingested(msgspec.Struct):
 
 
 class TopPlayer(msgspec.Struct):
-    """A player in a list."""
+    """A player in a list; null in place of the id of one that is hidden to the reader."""
 
     rank: int
-    player_id: Id
+    player_id: Id | None
     player_name: str | None
     score: Score
     rank_change: int
@@ -147,10 +148,10 @@ class TopPlayers(msgspec.Struct):
 
 
 class UserRow(msgspec.Struct):
-    """A user in a list."""
+    """A user in a list; null in place of the id of one that is hidden to the reader."""
 
     rank: int
-    user_id: str
+    user_id: str | None
     username: str | None
     score: Score
     country: str | None
@@ -182,7 +183,7 @@ class ShortPlayer(msgspec.Struct):
     """A player in a short list."""
 
     rank: int
-    player_id: Id
+    player_id: Id | None
     score: Score
 
 
@@ -190,7 +191,7 @@ class ShortUser(msgspec.Struct):
     """A user in a short list."""
 
     rank: int
-    user_id: str
+    user_id: str | None
     score: Score
 
 
@@ -223,7 +224,7 @@ class Neighbour(msgspec.Struct):
     """A player in a neighbourhood."""
 
     rank: int
-    player_id: str
+    player_id: str | None
     score: Score
     is_current_player: bool
 
@@ -232,7 +233,7 @@ class ListedPlayer(msgspec.Struct):
     """A player in a bare list."""
 
     rank: int
-    player_id: str
+    player_id: str | None
     score: Score
 
 
@@ -467,6 +468,11 @@ def number_or_text(player: str) -> Id:
     return player
 
 
+def _listed_id(player: str) -> Id | None:
+    """Return an id of a list; None for a hidden player."""
+    return None if player == ANONYMOUS else number_or_text(player)
+
+
 async def classic_top(service: ServiceContext, request: Request) -> Response:
     """Return the top ``n`` players or ``k`` users, each with the fields of its text."""
     actor, which = _admitted(service, request)
@@ -487,7 +493,7 @@ async def _top(service: ServiceContext, actor: Actor, limit: int, which: dict[st
 def _top_players(page: Page) -> TopPlayers:
     window = page.ranking.window.partition(":")[0]
     rows = [
-        TopPlayer(one.rank, number_or_text(one.player), one.name, one.score, 0)
+        TopPlayer(one.rank, _listed_id(one.player), one.name, one.score, 0)
         for one in page.standings
     ]
     period = ALL_TIME if window == "all" else window
@@ -497,7 +503,7 @@ def _top_players(page: Page) -> TopPlayers:
 def _top_users(service: ServiceContext, page: Page) -> TopUsers:
     now = service.clock.now()
     rows = [
-        UserRow(one.rank, one.player, one.name, one.score, _country(service, one))
+        UserRow(one.rank, one.player or None, one.name, one.score, _country(service, one))
         for one in page.standings
     ]
     as_of = show_time(now - now % 1_000_000) or ""
@@ -515,7 +521,9 @@ async def classic_top_list(service: ServiceContext, request: Request) -> Respons
     n = _read_number(request.params["n"], "n", high=PAGE_LIMIT_MAX)
     page = await _top(service, actor, n, which)
     return Response(
-        schemas.encode([ListedPlayer(one.rank, one.player, one.score) for one in page.standings])
+        schemas.encode(
+            [ListedPlayer(one.rank, one.player or None, one.score) for one in page.standings]
+        )
     )
 
 
@@ -558,7 +566,7 @@ async def classic_around(service: ServiceContext, request: Request) -> Response:
     actor, which = _admitted(service, request)
     rank = _read_number(request.params["rank"], "rank", high=ID_MAX)
     page = await _around(service, request, rank, actor, which)
-    rows = [ShortPlayer(one.rank, number_or_text(one.player), one.score) for one in page.standings]
+    rows = [ShortPlayer(one.rank, _listed_id(one.player), one.score) for one in page.standings]
     return Response(schemas.encode(AroundPlayers(rank, rows)))
 
 
@@ -567,7 +575,7 @@ async def classic_nearby(service: ServiceContext, request: Request) -> Response:
     actor, which = _admitted(service, request)
     rank = request.query["rank"]
     page = await _around(service, request, rank, actor, which)
-    rows = [ShortUser(one.rank, one.player, one.score) for one in page.standings]
+    rows = [ShortUser(one.rank, one.player or None, one.score) for one in page.standings]
     return Response(schemas.encode(AroundUsers(which["board"], rank, rows)))
 
 
@@ -597,7 +605,10 @@ async def classic_neighbours(service: ServiceContext, request: Request) -> Respo
     near = page.standings[max(0, at - reach) : at + reach + 1]
     return Response(
         schemas.encode(
-            [Neighbour(one.rank, one.player, one.score, one.player == player) for one in near]
+            [
+                Neighbour(one.rank, one.player or None, one.score, one.player == player)
+                for one in near
+            ]
         )
     )
 

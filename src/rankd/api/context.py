@@ -13,6 +13,7 @@ from rankd.core.engine import Engine
 from rankd.core.own_view import read_as_ranked
 from rankd.core.read_engine import PlayerSearch, ReadEngine
 from rankd.core.reader import RankingView, Reader
+from rankd.core.visibility import Viewer
 from rankd.model.facts import Position
 from rankd.model.window import Instant
 from rankd.ports import Clock, LedgerReader
@@ -118,6 +119,16 @@ class ServiceContext:
         """Whether an actor is a shadowed player, which sees a board as if it were ranked there."""
         return actor.player is not None and self.rankd.state.is_shadowed(actor.player, board)
 
+    def viewer(self, actor: Actor) -> Viewer | None:
+        """Return an actor to whom players may be hidden; None if every player is shown to it."""
+        state = self.rankd.state
+        return None if actor.is_game or not state.visibility else Viewer(state, actor.player)
+
+    def sees_alike(self, actor: Actor, board: str | None) -> bool:
+        """Whether an actor is shown of a board what the game is: then a plan may answer."""
+        itself = board is not None and self.sees_itself(actor, board)
+        return not itself and self.viewer(actor) is None
+
     async def read_as(
         self,
         actor: Actor,
@@ -127,10 +138,12 @@ class ServiceContext:
         reader: Reader | None = None,
     ) -> T:
         """Return a read of one ranking as an actor sees it."""
+        viewer = self.viewer(actor)
         if not self.sees_itself(actor, where.ranking.board):
-            return await read(reader or self.rankd.reader)
+            return await read((reader or self.rankd.reader).seen_by(viewer))
         assert actor.player is not None
-        return await read_as_ranked(self.rankd.reader, where, actor.player, read)
+        own = self.rankd.reader.seen_by(viewer)
+        return await read_as_ranked(own, where, actor.player, read)
 
     def is_public(self, board: str) -> bool:
         """Whether a shared cache may serve the pages of a board to any client."""

@@ -7,8 +7,9 @@ from rankd.api.context import ServiceContext
 from rankd.api.corrections import shown_states
 from rankd.api.messages import Request, Response, decode_body
 from rankd.core.reader import check_players
+from rankd.core.visibility import Viewer
 from rankd.errors import FieldError, InvalidProfile, UnknownPlayer
-from rankd.model.facts import Profile
+from rankd.model.facts import NO_PROFILE, Profile
 
 
 async def put_player(service: ServiceContext, request: Request) -> Response:
@@ -41,10 +42,14 @@ async def find_players(service: ServiceContext, request: Request) -> Response:
     Players that have only scores are included if this node has an index of its own; with an index
     in Redis, only those with a profile or friends.
     """
-    viewer = service.auth.admit(request, "read").player
+    actor = service.auth.admit(request, "read")
     query, view = request.query, service.rankd
     found = await service.search.find(
-        query["query"], after=query["after"], limit=query["limit"], viewer=viewer
+        query["query"],
+        after=query["after"],
+        limit=query["limit"],
+        viewer=actor.player,
+        hidden_to=service.viewer(actor),
     )
     body = schemas.Players(
         players=[
@@ -60,18 +65,25 @@ async def find_players(service: ServiceContext, request: Request) -> Response:
 async def lookup_players(service: ServiceContext, request: Request) -> Response:
     """Return the names and attributes of some players, in the order of the request.
 
-    An unknown player has no name and no attributes.
+    An unknown player has no name and no attributes, nor has one that is hidden.
     """
-    service.auth.admit(request, "read")
+    viewer = service.viewer(service.auth.admit(request, "read"))
     players, view = decode_body(request, schemas.Lookup).players, service.rankd
     check_players(players)
     body = schemas.Players(
-        players=[_item(player, view.state.profile(player)) for player in players],
+        players=[
+            _item(player, NO_PROFILE if _hides(viewer, player) else view.state.profile(player))
+            for player in players
+        ],
         next_after=None,
         as_of=view.position,
         stale=view.stale,
     )
     return Response(schemas.encode(body))
+
+
+def _hides(viewer: Viewer | None, player: str) -> bool:
+    return viewer is not None and viewer.hides(player)
 
 
 def _item(player: str, known: Profile) -> schemas.PlayerItem:
@@ -80,13 +92,16 @@ def _item(player: str, known: Profile) -> schemas.PlayerItem:
 
 async def get_player(service: ServiceContext, request: Request) -> Response:
     """Return a player's profile and friends; with the scope moderate, its state and the reason."""
-    service.auth.admit(request, "read")
+    viewer = service.viewer(service.auth.admit(request, "read"))
     state, player = service.rankd.state, request.params["player"]
     moderates = service.auth.admission(request, "moderate") is not None
     states = state.player_states.get(player, ()) if moderates else ()
-    if player not in state.profiles and not states:
+    known = player in state.profiles or player in state.visibility or bool(states)
+    if not known or _hides(viewer, player):
         raise UnknownPlayer(player)
     shown = _shown(service, player)
+    if viewer is not None:
+        shown.friends = list(viewer.friends(player))
     if moderates:
         shown.state, shown.reason = "active", None
         if states:
@@ -132,5 +147,6 @@ def _shown(service: ServiceContext, player: str) -> schemas.Profile:
         dict(known.attributes),
         list(known.friends),
         view.position,
+        view.state.visibility.get(player, "public"),
         stale=view.stale,
     )

@@ -24,6 +24,7 @@ from rankd.api.routing import NUMBERS
 from rankd.core.board_state import BoardState
 from rankd.core.reader import FoundStandings, LookupColumns, Page, Projected, RankingView
 from rankd.core.receipts import VERDICT_NAMES, JudgedRun, ReceiptView, RunReceipts
+from rankd.core.visibility import ANONYMOUS
 from rankd.core.writer import WriteResult, WriteResults
 from rankd.errors import RankdError
 from rankd.model.board import Board
@@ -140,7 +141,7 @@ def row(standing: Standing, board: Board) -> schemas.Row:
     beside = standing.metadata_json
     return schemas.Row(
         standing.rank,
-        standing.player,
+        standing.player or None,
         standing.name,
         shown_score(standing.scores[0], standing.decimals),
         None,
@@ -148,7 +149,12 @@ def row(standing: Standing, board: Board) -> schemas.Row:
         columns_of(standing.scores, board, standing.decimals),
         UNSET if standing.place is None else standing.place,
         ordinal_of(standing),
+        _anonymous(standing.player),
     )
+
+
+def _anonymous(player: str) -> bool | UnsetType:
+    return True if player == ANONYMOUS else UNSET
 
 
 def ordinal_of(standing: Standing) -> int | UnsetType:
@@ -241,7 +247,7 @@ def array_of(items: bytes) -> bytes:
 def rows_of(found: Page, board: Board) -> bytes:
     """Return the entries of a page as JSON, the same as of ``row``."""
     order, count = found.order, len(found.players)
-    if found.decimals or len(order.directions) > 1 or not count:
+    if found.hides_players or found.decimals or len(order.directions) > 1 or not count:
         return schemas.encode(_rows(found, board))
     counted, beside = isinstance(found.ranks, range), found.metadata is not None
     ranks = found.ranks[0] if counted else found.ranks
@@ -323,7 +329,7 @@ def _rows(found: Page, board: Board) -> list[schemas.Row]:
     return [
         schemas.Row(
             rank,
-            player,
+            player or None,
             name,
             shown_score(scores[0], decimals),
             None,
@@ -331,6 +337,7 @@ def _rows(found: Page, board: Board) -> list[schemas.Row]:
             columns_of(scores, board, decimals),
             UNSET,
             place,
+            _anonymous(player),
         )
         for rank, player, name, scores, under, place in columns
     ]

@@ -41,6 +41,7 @@ from rankd.model.profile import (
     NAME_BYTES_MAX,
     NAME_GRAPHEMES_MAX,
     REASON_LENGTH_MAX,
+    VISIBILITIES,
 )
 from rankd.model.rules import (
     RULES_MAX,
@@ -417,14 +418,23 @@ _PLAYER_NAME = maybe(
         "bytes; something can be seen, no control or direction characters.",
     )
 )
+_VISIBILITY: Schema = maybe(
+    {
+        "type": "string",
+        "enum": list(VISIBILITIES),
+        "description": "Which readers are shown the player: all of them, it and its friends, or "
+        "it alone. The game's own keys are shown every player. null is public.",
+    }
+)
 PLAYER_PROFILE = fields(
-    "A player's name, attributes and friends. Fields left out stay; null removes one.",
+    "A player's name, attributes, friends and visibility. Fields left out stay; null removes one.",
     {
         "name": _PLAYER_NAME,
         "attributes": maybe(
             {**ATTRIBUTES, "description": "All attributes of the player: region, country."}
         ),
         "friends": maybe({**_FRIENDS, "description": "All of them."}),
+        "visibility": _VISIBILITY,
     },
     examples=[{"name": "Ada", "attributes": {"region": "eu"}}, {"name": "Ada Lovelace"}],
 )
@@ -440,6 +450,7 @@ PLAYER_PATCH = fields(
             }
         ),
         "friends": maybe({**_FRIENDS, "description": "All of them."}),
+        "visibility": _VISIBILITY,
     },
     examples=[{"attributes": {"region": "eu", "guild": None}}],
 )

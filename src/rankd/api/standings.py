@@ -96,7 +96,8 @@ async def get_standing(service: ServiceContext, request: Request) -> Response:
     reader = service.rankd.reader_of(board, request.query["min_position"])
     where, edition = reader.where(board, **which), request.query["edition"]
     if edition is not None:
-        earlier = await edition_reader(reader, where, edition)
+        seen = reader.seen_by(service.viewer(actor))
+        earlier = await edition_reader(seen, where, edition)
         standing = await earlier.standing_in(where, player)
     else:
         standing = await service.read_as(
@@ -119,7 +120,7 @@ def standing_now(service: ServiceContext, request: Request) -> Response | None:
     if service.rankd.awaits_head(board):
         return None
     actor = service.auth.admit(request, "read", board)
-    if service.sees_itself(actor, board):
+    if not service.sees_alike(actor, board):
         request.counted = True
         return None
     where = reader.where(board, query["window"], query["segment"])
@@ -249,7 +250,7 @@ async def list_standings(service: ServiceContext, request: Request) -> Response:
     board, query = request.params["board"], request.query
     offset, from_rank = query["offset"], query["from_rank"]
     rankd = service.rankd
-    at, own = _moment(service), service.sees_itself(actor, board)
+    at, shown_to = _moment(service), _readers(service, actor, board)
     reader = rankd.reader_of(board, request.query["min_position"])
     where = reader.where(board, **which)
 
@@ -267,18 +268,35 @@ async def list_standings(service: ServiceContext, request: Request) -> Response:
 
     edition = query["edition"]
     if edition is not None:
-        page = await read(await edition_reader(reader, where, edition))
+        seen = reader.seen_by(service.viewer(actor))
+        page = await read(await edition_reader(seen, where, edition))
         page = msgspec.structs.replace(page, edition=edition)
     else:
         page = await service.read_as(actor, where, read, reader=reader)
     _refuse_if_behind(request, page.as_of)
     asked = _asked(service, request)
+    private = bool(asked[0]) or not _may_share(service, shown_to)
     response = _ready_made(
-        page, where.terms.board, stale=rankd.stale or page.stale, private=own or bool(asked[0])
+        page, where.terms.board, stale=rankd.stale or page.stale, private=private
     )
-    if page.as_of == rankd.position and at == _moment(service) and not own:
-        service.pages.keep(at, asked, response)
+    if page.as_of == rankd.position and at == _moment(service) and shown_to is not None:
+        service.pages.keep(at, (shown_to, *asked), response)
     return _unless_known(request, response)
+
+
+def _readers(service: ServiceContext, actor: Actor, board: str) -> str | None:
+    """Return who is shown the same pages as an actor; None for the actor alone."""
+    if service.sees_alike(actor, board):
+        return _GAME
+    return _PUBLIC if actor.player is None else None
+
+
+_GAME, _PUBLIC = "game", "public"
+
+
+def _may_share(service: ServiceContext, shown_to: str | None) -> bool:
+    """Whether a shared cache may store a page: it serves it to the public."""
+    return shown_to == _PUBLIC or (shown_to == _GAME and not service.rankd.state.visibility)
 
 
 def standings_now(service: ServiceContext, request: Request) -> Response | None:
@@ -286,14 +304,13 @@ def standings_now(service: ServiceContext, request: Request) -> Response | None:
     board = request.params["board"]
     if request.query["min_position"] is not None or service.rankd.awaits_head(board):
         return None
-    response = service.pages.find(_moment(service), _asked(service, request))
-    if response is None:
+    pages, at, asked = service.pages, _moment(service), _asked(service, request)
+    if not any(pages.find(at, (readers, *asked)) for readers in (_GAME, _PUBLIC)):
         return None
     actor = service.auth.admit(request, "read", board)
-    if service.sees_itself(actor, board):
-        request.counted = True
-        return None
-    return _unless_known(request, response)
+    request.counted = True  # Also if the handler has to answer.
+    response = pages.find(at, (_readers(service, actor, board), *asked))
+    return None if response is None else _unless_known(request, response)
 
 
 def plan_page(service: ServiceContext, request: Request) -> PagePlan | None:
@@ -305,7 +322,8 @@ def plan_page(service: ServiceContext, request: Request) -> PagePlan | None:
         return None  # A range of scores is rarely requested again.
     if query["offset"]:
         return _plan_offsets(service, request, where)
-    pages, asked, in_force = service.pages, _asked(service, request), _in_force(service)
+    pages, in_force = service.pages, _in_force(service)
+    asked = (_GAME, *_asked(service, request))
 
     def find(_offset: int) -> Response | None:
         return pages.find(_moment(service), asked) if in_force() else None
@@ -317,6 +335,7 @@ def _plan_offsets(service: ServiceContext, request: Request, where: RankingView)
     """Return a plan that reads pages further down, which are rarely requested again."""
     view, limit, board = service.rankd, request.query["limit"], where.terms.board
     in_force, private = _in_force(service), bool(_asked(service, request)[0])
+    private = private or not _may_share(service, _GAME)
     if view.reader.finder(where) is None:
         return None
 
@@ -436,7 +455,7 @@ def lookup_now(service: ServiceContext, request: Request) -> Response | None:
         return None
     actor = service.auth.admit(request, "read", params["board"])
     request.counted = True  # Also if the handler has to answer.
-    if service.sees_itself(actor, params["board"]):
+    if not service.sees_alike(actor, params["board"]):
         return None
     players = _lookup_players(request)
     check_players(players)
@@ -517,7 +536,7 @@ async def _everywhere(
     """Return a player's standings, as an actor sees them."""
     reader, state = service.rankd.reader, service.rankd.state
     if actor.player is None or not state.sees_itself(actor.player):
-        return await reader.standings(player, window)
+        return await reader.seen_by(service.viewer(actor)).standings(player, window)
     found = []
     for where in reader.views(window):
         ask = partial(Reader.standing_in, where=where, player=player)
@@ -532,9 +551,11 @@ async def player_standings(service: ServiceContext, request: Request) -> Respons
     actor, _ = await _admitted(service, request)
     player, rankd = request.params["player"], service.rankd
     found = await _everywhere(service, actor, player, request.query["window"])
+    viewer = service.viewer(actor)
+    hidden = viewer is not None and viewer.hides(player)
     body = schemas.Everywhere(
         player=player,
-        name=rankd.state.profile(player).name,
+        name=None if hidden else rankd.state.profile(player).name,
         as_of=min([rankd.position, *(one.as_of for _, one in found if one.stale)]),
         stale=any(one.stale for _, one in found),
         standings=[

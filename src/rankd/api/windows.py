@@ -95,12 +95,12 @@ async def get_schedule(service: ServiceContext, request: Request) -> Response:
 async def get_certificate(service: ServiceContext, request: Request) -> Response:
     """Return the certificate of a settled window, with its first standings."""
     board, window = request.params["board"], request.params["window"]
-    service.auth.admit(request, "read", board)
+    actor = service.auth.admit(request, "read", board)
     await service.wait_for_head(board)
     view = service.rankd
     claims = certificate_of(view.state.page(board), window, view.ledger_time)
     where = view.reader.where(board, exact_id(claims.window))
-    page = await view.reader.top_of(where, TOP_LENGTH)
+    page = await view.reader.seen_by(service.viewer(actor)).top_of(where, TOP_LENGTH)
     terms = where.terms.board
     shown = schemas.CertificateBody(
         **msgspec.structs.asdict(claims),

@@ -99,10 +99,10 @@ def _lines(client: "Client", rows: Iterator["Row"], *, look_up: bool) -> Iterato
     while some := list(islice(rows, LOOKUP_PLAYERS)):
         known: dict[str, dict[str, str | int | bool]] = {}
         if look_up:
-            found = client.lookup_players([row.player for row in some])
+            found = client.lookup_players([row.player for row in some if row.player])
             known = {one.player: one.attributes for one in found.players}
         for row in some:
-            yield ExportRow(row, known.get(row.player, {}))
+            yield ExportRow(row, known.get(row.player or "", {}))
 
 
 def _told(lines: Iterator[ExportRow], total: int, tell: "Tell") -> Iterator[ExportRow]:
@@ -200,7 +200,7 @@ def _csv_cells(line: ExportRow, beside: PlayerColumns) -> list[str]:
     scores = [f"{row.score:f}" if not isinstance(row.score, int) else str(row.score)]
     scores += [str(columns[name]) for name in beside.columns]
     said = map(guarded, (*attributes, metadata))
-    return [str(row.rank), guarded(row.player), guarded(row.name or ""), *scores, *said]
+    return [str(row.rank), guarded(row.player or ""), guarded(row.name or ""), *scores, *said]
 
 
 def _text(value: str | int | bool) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from rankd.api.app import App
-from rankd.api.auth import ANYBODY, Actor, Authenticator, Permit
+from rankd.api.auth import Actor, Authenticator, Permit
 from rankd.api.context import ServiceContext
 from rankd.api.routes import ROUTES
 from rankd.api.routing import Router
@@ -22,19 +22,22 @@ from rankd.http_client import HttpRequest, HttpResponse
 from rankd.progress import ProgressBar
 from rankd.settings import Settings
 
+OPERATOR = Actor(None, is_game=True)
+"""The actor of commands on a folder."""
+
 
 class NoAuthentication(Authenticator):
     """Permits every request."""
 
     def admit(self, request: Any, scope: Any, board: str | None = None) -> Actor:
-        """Return the anonymous actor."""
+        """Return the operator."""
         del request, scope, board
-        return ANYBODY
+        return OPERATOR
 
     def admission(self, request: Any, scope: Any, board: str | None = None) -> Permit:
-        """Return a permit of the anonymous actor."""
+        """Return a permit of the operator."""
         del request, scope, board
-        return Permit(ANYBODY, math.inf)
+        return Permit(OPERATOR, math.inf)
 
     def check_known(self, request: Any) -> None:
         """Accept any request."""

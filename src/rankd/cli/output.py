@@ -225,6 +225,10 @@ def columns_of(rows: Sequence["schemas.Row"]) -> list[str]:
     return list(first) if isinstance(first, dict) else ["score"]
 
 
+ANONYMOUS = "(anonymous)"
+"""In place of the id of a player that is hidden to the reader."""
+
+
 def standings_table(
     rows: Sequence["schemas.Row"], *, marks: Sequence[str] | None = None, me: str | None = None
 ) -> "Table":
@@ -239,11 +243,11 @@ def standings_table(
             made,
             row.rank,
             *([mark(marks[number])] if marks else []),
-            row.player,
+            row.player or ANONYMOUS,
             *([row.name] if names else []),
             score(row.score),
             *(score(columns[name]) for name in more),
-            style="bold" if row.player == me else None,
+            style="bold" if row.player is not None and row.player == me else None,
         )
     return made
 

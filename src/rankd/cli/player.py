@@ -139,7 +139,7 @@ def show(reach: Target, player: str, window: str | None, as_json: bool) -> None:
     click.echo(f"{plain(known.player)}{name} · as of {known.as_of:,}{stale(known.stale)}")
     if known.states:
         print_tables("", _states_table(known.states))
-    if known.attributes or known.friends:
+    if known.attributes or known.friends or known.visibility != "public":
         print_tables("", _profile_table(known))
     if everywhere.standings:
         print_tables("", _standings_table(everywhere.standings))
@@ -172,6 +172,8 @@ def _profile_table(known: "schemas.Profile") -> "Table":
         add(shown, name, written(value))
     if known.friends:
         add(shown, "friends", ", ".join(known.friends))
+    if known.visibility != "public":
+        add(shown, "visibility", known.visibility)
     return shown
 
 
@@ -211,17 +213,25 @@ def _standings_table(standings: Iterable["schemas.OnBoard"]) -> "Table":
     metavar="PLAYER",
     help="A friend; those that are not named are friends no longer. May be repeated.",
 )
+@click.option(
+    "--visibility",
+    type=click.Choice(("public", "friends", "anonymous")),
+    help="Who sees the player: all, it and its friends, or it alone.",
+)
 @json_option
 @reaching()
 def set_(reach: Target, player: str, as_json: bool, **given: Any) -> None:
-    """Change a player's name, attributes or friends.
+    """Change a player's name, attributes, friends or visibility.
 
     Other attributes stay unchanged. Whole numbers, true and false are stored as such, everything
     else as text; quotes make text of a number: level='"7"'.
     """
     said = _said(given["name"], given["attributes"], given["removed"], given["friends"])
+    if given["visibility"] is not None:
+        said["visibility"] = given["visibility"]
     if not said:
-        raise click.UsageError("nothing to set: give --name, --attribute, --remove or --friend")
+        options = "--name, --attribute, --remove, --friend or --visibility"
+        raise click.UsageError(f"nothing to set: give {options}")
     with reach.client() as client:
         known = client.merge_profile(player, **said)
     if as_json:

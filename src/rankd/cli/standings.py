@@ -225,7 +225,7 @@ def movements(before: Sequence["schemas.Row"] | None, now: Sequence["schemas.Row
     if before is None:
         return [""] * len(now)
     ranks = {row.player: row.rank for row in before}
-    return [_mark(ranks.get(row.player), row.rank) for row in now]
+    return ["" if row.player is None else _mark(ranks.get(row.player), row.rank) for row in now]
 
 
 def _mark(before: int | None, rank: int) -> str:

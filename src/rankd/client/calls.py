@@ -763,13 +763,15 @@ def set_profile(
     name: str | UnsetType | None = UNSET,
     attributes: Mapping[str, str | int | bool] | UnsetType | None = UNSET,
     friends: Sequence[str] | UnsetType | None = UNSET,
+    visibility: schemas.Visibility | UnsetType | None = UNSET,
 ) -> Call[schemas.Profile]:
-    """Set a player's name, attributes or friends.
+    """Set a player's name, attributes, friends or visibility.
 
     An argument that is not given changes nothing; None deletes the value. Attributes and friends
     are replaced as a whole; ``merge_profile`` changes single attributes.
     """
-    return _profiled("PUT", player, name=name, attributes=attributes, friends=friends)
+    given = {"name": name, "attributes": attributes, "friends": friends, "visibility": visibility}
+    return _profiled("PUT", player, given)
 
 
 def merge_profile(
@@ -778,15 +780,17 @@ def merge_profile(
     name: str | UnsetType | None = UNSET,
     attributes: Mapping[str, str | int | bool | None] | UnsetType | None = UNSET,
     friends: Sequence[str] | UnsetType | None = UNSET,
+    visibility: schemas.Visibility | UnsetType | None = UNSET,
 ) -> Call[schemas.Profile]:
-    """Set a player's name or friends, and change single attributes; the others stay.
+    """Set a player's name, friends or visibility, and change single attributes; the others stay.
 
     An attribute that is None is deleted.
     """
-    return _profiled("PATCH", player, name=name, attributes=attributes, friends=friends)
+    given = {"name": name, "attributes": attributes, "friends": friends, "visibility": visibility}
+    return _profiled("PATCH", player, given)
 
 
-def _profiled(method: str, player: str, **given: object) -> Call[schemas.Profile]:
+def _profiled(method: str, player: str, given: Mapping[str, object]) -> Call[schemas.Profile]:
     said = {field: value for field, value in given.items() if value is not UNSET}
     return Call(
         method=method,

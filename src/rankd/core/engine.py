@@ -81,6 +81,7 @@ from rankd.model.facts import (
     Profile,
     ScoreSubmitted,
     SigningKeyCreated,
+    VisibilitySet,
     is_submission,
 )
 from rankd.model.profile import (
@@ -91,6 +92,7 @@ from rankd.model.profile import (
     read_merge,
     read_profile,
     read_reason,
+    read_visibility,
 )
 from rankd.model.redefinition import check_redefinition, new_columns, refolded
 from rankd.model.submission import Item, at_item, read_facts
@@ -650,13 +652,13 @@ class Engine(ReadEngine):
     async def profile(
         self, player: str, body: Mapping[str, object], *, actor: str | None = None
     ) -> Position:
-        """Set the fields of a body in a player's profile and friends; null removes a field.
+        """Set the fields of a body: profile, friends and visibility; null removes a field.
 
         Fields that it does not name stay as they are.
         """
         self._check_player(player)
         facts = _profiled(player, read_profile(body), actor)
-        facts += _befriended(player, body, actor)
+        facts += _beside_profile(player, body, actor)
         if not facts:
             return self.position
         return (await self._writer.put(facts))[-1].position
@@ -669,7 +671,7 @@ class Engine(ReadEngine):
         Those not named stay, null removes one. A body that changes nothing is not recorded.
         """
         self._check_player(player)
-        said, more = read_merge(body), _befriended(player, body, actor)
+        said, more = read_merge(body), _beside_profile(player, body, actor)
         if not isinstance(body.get("attributes"), Mapping):
             return await self.profile(player, body, actor=actor)
         return await self._own(self._merge(player, said, more, actor))
@@ -858,12 +860,15 @@ def _says_nothing_new(said: ProfileUpdate, merged: Attributes, known: Profile) -
     return same_name and repr(merged) == repr(dict(sorted(known.attributes.items())))
 
 
-def _befriended(player: str, body: Mapping[str, object], actor: str | None) -> list[Fact]:
-    """Return the facts for the friends in a body, if there are any. Raises InvalidProfile."""
-    if "friends" not in body:
-        return []
-    given = () if body["friends"] is None else body["friends"]
-    return [FriendsSet(player, read_friends(given, player=player), actor)]
+def _beside_profile(player: str, body: Mapping[str, object], actor: str | None) -> list[Fact]:
+    """Return the facts for friends and visibility in a body. Raises InvalidProfile."""
+    facts: list[Fact] = []
+    if "friends" in body:
+        given = () if body["friends"] is None else body["friends"]
+        facts.append(FriendsSet(player, read_friends(given, player=player), actor))
+    if "visibility" in body:
+        facts.append(VisibilitySet(player, read_visibility(body["visibility"]), actor))
+    return facts
 
 
 def _profiled(player: str, said: ProfileUpdate, actor: str | None) -> list[Fact]:

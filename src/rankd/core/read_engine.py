@@ -21,6 +21,7 @@ from rankd.core.reader import RankingView, Reader
 from rankd.core.state import State
 from rankd.core.steady_clock import clock_problem, steady
 from rankd.core.supervisor import Supervisor
+from rankd.core.visibility import Viewer
 from rankd.errors import (
     AttemptsExhausted,
     BrokenRule,
@@ -297,15 +298,23 @@ class PlayerSearch:
         self._underway = 0
 
     async def find(
-        self, beginning: str, *, after: str | None, limit: int, viewer: str | None = None
+        self,
+        beginning: str,
+        *,
+        after: str | None,
+        limit: int,
+        viewer: str | None = None,
+        hidden_to: Viewer | None = None,
     ) -> FoundPlayers:
         """Return up to ``limit`` players behind ``after``. Raises InvalidPage and Overloaded.
 
         A player that is known by its scores alone, and is not ranked with any of them, is found by
-        itself as the ``viewer`` only.
+        itself as the ``viewer`` only; players that are ``hidden_to`` the client are not found.
         """
         _check(beginning, limit)
-        found = await self._find_alone(_Sought(beginning, viewer), after or "", limit + 1)
+        found = await self._find_alone(
+            _Sought(beginning, viewer, hidden_to), after or "", limit + 1
+        )
         page = [
             FoundPlayer(player, *self._view.state.profile(player)[:2]) for player in found[:limit]
         ]
@@ -323,12 +332,12 @@ class PlayerSearch:
 
     async def _find(self, sought: "_Sought", after: str, limit: int) -> list[str]:
         found: set[str] = set()
-        unranked = self._view.state.player_states
+        unranked, hidden_to = self._view.state.player_states, sought.hidden_to
         for matches in self._matches(sought.beginning):
             for player in matches:
-                if player > after and (
-                    player not in unranked or await self._is_shown(player, sought.viewer)
-                ):
+                if player <= after or (hidden_to is not None and hidden_to.hides(player)):
+                    continue
+                if player not in unranked or await self._is_shown(player, sought.viewer):
                     found.add(player)
             if len(found) > limit + SLICE_PLAYERS:
                 found = set(sorted(found)[:limit])
@@ -365,6 +374,7 @@ class PlayerSearch:
 class _Sought(NamedTuple):
     beginning: str
     viewer: str | None
+    hidden_to: Viewer | None
 
 
 def _check(beginning: str, limit: int) -> None:

@@ -7,9 +7,10 @@ exist yet has no entries; a window that never was is an error, because asking fo
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from decimal import Decimal
 from functools import lru_cache, wraps
-from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
+from typing import Any, NamedTuple, ParamSpec, Self, TypeVar, overload
 
 import msgspec
 
@@ -17,15 +18,17 @@ from rankd.core.board_state import OpenedWindow, SealedWindow, Terms, Unrecorded
 from rankd.core.overlay import Overlay
 from rankd.core.projector import Projector
 from rankd.core.state import State
+from rankd.core.visibility import ANONYMOUS, Viewer
 from rankd.errors import (
     FieldError,
     IndexForgot,
     IndexUnavailable,
+    InvalidCursor,
     InvalidPage,
     NotRanked,
     UnknownWindow,
 )
-from rankd.model.board import Scores
+from rankd.model.board import Scores, TieBreak
 from rankd.model.facts import Position
 from rankd.model.order import Order, score_part
 from rankd.model.standing import (
@@ -107,6 +110,8 @@ class Page(Standings, msgspec.Struct, frozen=True, gc=False):
     """How many entries the requested range of scores has; None if none was requested."""
     edition: int | None = None
     """The edition of a closed window; None if none was requested."""
+    hides_players: bool = False
+    """Whether some of the players are ANONYMOUS."""
 
     @property
     def scores(self) -> list[Scores]:
@@ -337,7 +342,7 @@ async def _from_replica(
         pass
     except IndexUnavailable:
         reader.give_up()
-    return await _fallen_back(read, written, args, named)
+    return await _fallen_back(read, written.seen_by(reader.viewer), args, named)
 
 
 class Reader:
@@ -354,7 +359,22 @@ class Reader:
 
     def over(self, index: RankIndex | Overlay) -> "Reader":
         """Return a reader that asks no other index."""
-        return Reader(projector=self.projector, clock=self._clock, index=index)
+        reader = Reader(projector=self.projector, clock=self._clock, index=index)
+        return reader.seen_by(self.viewer)
+
+    viewer: Viewer | None = None
+    """The client, if players are hidden to it; None for the game."""
+
+    def seen_by(self, viewer: Viewer | None) -> Self:
+        """Return this reader without the players that are hidden to a client."""
+        if viewer is None:
+            return self
+        reader = copy(self)
+        reader.viewer = viewer
+        return reader
+
+    def _hides(self, player: str) -> bool:
+        return self.viewer is not None and self.viewer.hides(player)
 
     written: "Reader | None" = None
     """The reader of the primary, if this one reads a replica."""
@@ -421,7 +441,7 @@ class Reader:
         await self._vouch(None if found is None else found.as_of, floor)
         if found is not None:
             self._expect_terms(where, found.as_of)
-        return found
+        return None if self._hides(player) else found
 
     def _expect_terms(self, where: RankingView, as_of: Position) -> None:
         """Raise IndexForgot unless a shared index was at the definition that explains its keys.
@@ -571,13 +591,22 @@ class Reader:
         check_players(players)
         where = self.where(board, window, segment)
         at = await self._moment(where)
-        found = await self._index.ranks(where.ranking, players, at)
+        found = await self._ranks(where, players, at)
         if where.terms.board.ties is TieRule.ORDINAL:
             return [None if one is None else one.rank for one in found]
         return [
             None if one is None else await self._shown(where, one.rank, one.order_key, at)
             for one in found
         ]
+
+    async def _ranks(
+        self, where: RankingView, players: Sequence[str], at: Position | None
+    ) -> Sequence[Ranked | None]:
+        found = await self._index.ranks(where.ranking, players, at)
+        if self.viewer is None:
+            return found
+        each = zip(players, found, strict=True)
+        return [None if self._hides(player) else place for player, place in each]
 
     @_settled
     async def standings(
@@ -725,14 +754,46 @@ class Reader:
     ) -> tuple[Rank, int]:
         """Return the first rank of a cursor's page, and how many entries it has at most."""
         cursor = Cursor.decode(token, _cursor_name(where), key_bytes=where.terms.order.key_bytes)
-        before = await self._index.count_below(where.ranking, cursor.order_key, cursor.player, at)
+        before, passed = await self._cursor_place(where, cursor, at)
         if cursor.way is Way.PREVIOUS:
             end = min(before, within.last)
             first = max(end - limit, within.before) + 1
             return Rank(first), end - first + 1
-        there = await self._index.rank(where.ranking, cursor.player, at)
-        passed = there is not None and there.order_key == cursor.order_key
         return Rank(before + 1 + passed), limit
+
+    async def _cursor_place(
+        self, where: RankingView, cursor: Cursor, at: Position | None
+    ) -> tuple[int, bool]:
+        """Return how many entries are before a cursor's entry, and whether this is still there."""
+        if self.viewer is not None:
+            return await self._viewer_place(where, cursor, at)
+        index, player = self._index, cursor.player
+        before = await index.count_below(where.ranking, cursor.order_key, player, at)
+        if cursor.way is Way.PREVIOUS:
+            return before, False
+        there = await index.rank(where.ranking, player, at)
+        return before, there is not None and there.order_key == cursor.order_key
+
+    async def _viewer_place(
+        self, where: RankingView, cursor: Cursor, at: Position | None
+    ) -> tuple[int, bool]:
+        """Return the same for a viewer, who could find out a hidden id by forged cursors.
+
+        Where entries have keys of their own, the id is ignored. Where it breaks ties, only that of
+        an entry which is there and not hidden counts; else all with the same scores are ahead.
+        """
+        player = _LAST if cursor.way is Way.NEXT else _FIRST
+        passed = False
+        if where.terms.board.tie_break is TieBreak.PLAYER:
+            player = cursor.player
+            if player[0] == _LAST and player[1:]:
+                return _read_place(player[1:]) - 1, True
+            there = await self._index.rank(where.ranking, player, at)
+            passed = there is not None and there.order_key == cursor.order_key
+            if not passed or self._hides(player):
+                player, passed = _FIRST, False
+        before = await self._index.count_below(where.ranking, cursor.order_key, player, at)
+        return before, passed
 
     async def _read(
         self, where: RankingView, first: Rank, count: int, at: Position | None = None
@@ -780,7 +841,7 @@ class Reader:
                 where.opens_at,
             )
         last, width = first + len(players) - 1, order.key_bytes
-        return Page(
+        page = Page(
             where.ranking,
             total,
             as_of,
@@ -797,6 +858,35 @@ class Reader:
             where.state,
             None,
             None if ranks is None else range(first, last + 1),
+        )
+        return page if self.viewer is None else self._masked(where, first, page)
+
+    def _masked(self, where: RankingView, first: Rank, page: Page) -> Page:
+        """Return a page without the ids, names and metadata that are hidden to the viewer."""
+        hidden = [*map(self._hides, page.players)]
+        if not any(hidden):
+            return page
+        metadata = page.metadata
+        if metadata is not None:
+            metadata = [None if h else one for h, one in zip(hidden, metadata, strict=True)]
+        next_cursor, prev_cursor = page.next_cursor, page.prev_cursor
+        before, behind = _stamps(where)
+        width, by_player = page.order.key_bytes, where.terms.board.tie_break is TieBreak.PLAYER
+        if next_cursor is not None and hidden[-1]:
+            last = f"{_LAST}{first + len(hidden) - 1}" if by_player else _LAST
+            next_cursor = behind(page.order_keys[-width:], last)
+        if prev_cursor is not None and hidden[0]:
+            prev_cursor = before(
+                page.order_keys[:width], f"{_LAST}{first}" if by_player else _FIRST
+            )
+        return msgspec.structs.replace(
+            page,
+            players=[ANONYMOUS if h else one for h, one in zip(hidden, page.players, strict=True)],
+            names=[None if h else one for h, one in zip(hidden, page.names, strict=True)],
+            metadata=metadata,
+            next_cursor=next_cursor,
+            prev_cursor=prev_cursor,
+            hides_players=True,
         )
 
     async def _columns(
@@ -910,7 +1000,7 @@ class Reader:
         where = self.where(board, window, segment)
         asked = list(dict.fromkeys(players))
         at = await self._moment(where)
-        places = await self._index.ranks(where.ranking, asked, at)
+        places = await self._ranks(where, asked, at)
         found = [(place, player) for player, place in zip(asked, places, strict=True) if place]
         found.sort(key=lambda pair: pair[0].rank)
         standings = [
@@ -936,8 +1026,9 @@ class Reader:
         self, board: str, player: str, *, window: str | None = None, segment: str | None = None
     ) -> FoundStandings:
         """Return a player and its friends, ranked among themselves."""
-        circle = [player, *self._state.profile(player).friends][:LOOKUP_PLAYERS_MAX]
-        return await self.lookup(board, circle, window=window, segment=segment)
+        known = self._state.profile(player).friends
+        circle = [player, *(known if self.viewer is None else self.viewer.friends(player))]
+        return await self.lookup(board, circle[:LOOKUP_PLAYERS_MAX], window=window, segment=segment)
 
     # -------------------------------------------------------------------------- what if
 
@@ -1093,6 +1184,20 @@ def _end_cursor(where: RankingView) -> str:
 
 
 _LAST = "\U0010ffff"
-"""Sorts behind every player id: with the greatest order key, the end of any ranking."""
+"""Sorts behind every player id: with the greatest order key, the end of any ranking. With a number
+behind it, it stands for the id of a hidden player at this place."""
+
+_FIRST = "\0"
+"""Sorts before every player id."""
+
+_PLACE_DIGITS_MAX = 18
+
+
+def _read_place(text: str) -> Rank:
+    """Return the place of a hidden player that a cursor names. Raises InvalidCursor."""
+    if not (text.isascii() and text.isdigit() and len(text) <= _PLACE_DIGITS_MAX and int(text)):
+        raise InvalidCursor("is damaged")
+    return Rank(int(text))
+
 
 assert LOOKUP_PLAYERS_MAX <= PAGE_LIMIT_MAX

@@ -57,6 +57,8 @@ from rankd.model.facts import (
     ScoreSubmitted,
     SigningKeyCreated,
     TimeCorrected,
+    Visibility,
+    VisibilitySet,
     WindowDropped,
     WindowEnded,
     WindowFrozen,
@@ -108,6 +110,8 @@ class State:
         """Of the players that are banned, hidden or shadowed somewhere."""
         self.players_timed: dict[str, None] = {}
         """Those of them with a state that ends by itself."""
+        self.visibility: dict[str, Visibility] = {}
+        """Of the players that are not public."""
         self.retractions: dict[Position, Retraction] = {}
         """In the order of the ledger, those that were taken back included."""
         self.reviews = Reviews()
@@ -155,6 +159,7 @@ class State:
         state.signing_keys = dict(self.signing_keys)
         state.attempts, state.living = self.attempts.copy(), self.living.copy()
         state.erased, state.unredacted = dict(self.erased), dict(self.unredacted)
+        state.visibility = dict(self.visibility)
         state.journal = None
         state.forget_segmented()
         return state
@@ -615,6 +620,15 @@ def _erase(state: State, fact: PersonErased, recorded: Recorded) -> None:
     state.put("erased", fact.player, recorded.position)
     state.put("unredacted", fact.player, recorded.position)
     state.assign("last_correction", recorded.position)
+    state.remove("visibility", fact.player)
+
+
+@state_handler(VisibilitySet)
+def _set_visibility(state: State, fact: VisibilitySet, _recorded: Recorded) -> None:
+    if fact.visibility == "public":
+        state.remove("visibility", fact.player)
+    else:
+        state.put("visibility", fact.player, fact.visibility)
 
 
 @state_handler(FactsRedacted)

@@ -28,6 +28,7 @@ from rankd.model.facts import (
     Profile,
     ScoresRetracted,
     SigningKeyCreated,
+    Visibility,
     WindowSettled,
     WrongTime,
 )
@@ -136,6 +137,12 @@ class ErasedFrame(msgspec.Struct, tag="erased", array_like=True):
     redacted_at: Position
 
 
+class VisibilityFrame(msgspec.Struct, tag="visibility", array_like=True):
+    """The visibility of some players that are not public."""
+
+    players: dict[str, Visibility]
+
+
 class RefusedFrame(msgspec.Struct, tag="refused", array_like=True):
     """Positions of submissions that were refused, eight bytes each."""
 
@@ -224,6 +231,7 @@ Frame = (
     | LivingScoresFrame
     | AttemptsFrame
     | ErasedFrame
+    | VisibilityFrame
     | ProfilesFrame
     | FriendsFrame
 )
@@ -254,6 +262,7 @@ def take_notes(state: State, heading: Heading) -> Iterator[bytes]:
     few += _note_corrections(state)
     few += _note_reviews(state.reviews)
     few += _note_runs(state)
+    few += _note_visibility(state)
     rules = {board: one.copy() for board, one in state.reviews.rules.items()}
     copied = dict(state.profiles), state.player_boards.copy(), state.attempts.copy()
     if state.living.ends:
@@ -330,6 +339,12 @@ def _note_runs(state: State) -> Iterator[Frame]:
     yield from (UsedRunsFrame(*times, runs) for runs in used.frames(RUNS_PER_FRAME))
 
 
+def _note_visibility(state: State) -> Iterator[Frame]:
+    known = iter(state.visibility.items())
+    while some := dict(islice(known, PLAYERS_PER_FRAME)):
+        yield VisibilityFrame(some)
+
+
 def _note_page(page: BoardState) -> BoardFrame:
     return BoardFrame(
         page.board.name,
@@ -399,6 +414,8 @@ def _read_frame(state: State, frame: Frame) -> None:
             state.living.extend(scores, ends)
         case AttemptsFrame(board, window, players):
             state.attempts.extend(board, window, players)
+        case VisibilityFrame(not_public):
+            state.visibility |= not_public
         case ProfilesFrame() | FriendsFrame():
             _read_profiles(state, frame)
 

@@ -34,7 +34,7 @@ from rankd.errors import (
     Unavailable,
 )
 from rankd.model.board import Board as Definition
-from rankd.model.facts import Position
+from rankd.model.facts import Position, Visibility
 from rankd.model.profile import check_player
 from rankd.model.receipt import Receipt
 from rankd.model.standing import (
@@ -370,12 +370,13 @@ class RanksWriter(RanksCorrector):
         *,
         name: str | UnsetType | None = UNSET,
         attributes: Mapping[str, str | int | bool] | UnsetType | None = UNSET,
+        visibility: Visibility | UnsetType | None = UNSET,
     ) -> Position:
-        """Set a player's name, or its attributes as a whole.
+        """Set a player's name, its visibility, or its attributes as a whole.
 
         An argument that is not given changes nothing; None deletes the value.
         """
-        given = {"name": name, "attributes": attributes}
+        given = {"name": name, "attributes": attributes, "visibility": visibility}
         said = {field: value for field, value in given.items() if value is not UNSET}
         return await self._opened.rankd.profile(player, said)
 
@@ -385,12 +386,13 @@ class RanksWriter(RanksCorrector):
         *,
         name: str | UnsetType | None = UNSET,
         attributes: Mapping[str, str | int | bool | None] | UnsetType | None = UNSET,
+        visibility: Visibility | UnsetType | None = UNSET,
     ) -> Position:
-        """Change a player's name or some of its attributes; the other attributes stay.
+        """Change a player's name, visibility or some attributes; the other attributes stay.
 
         An attribute that is None is deleted. A call that changes nothing records nothing.
         """
-        given = {"name": name, "attributes": attributes}
+        given = {"name": name, "attributes": attributes, "visibility": visibility}
         said = {field: value for field, value in given.items() if value is not UNSET}
         return await self._opened.rankd.merge_profile(player, said)
 

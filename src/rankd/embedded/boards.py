@@ -32,7 +32,7 @@ from rankd.embedded.async_api import (
 from rankd.embedded.corrections import BlockingBoardCorrector, BlockingRanksCorrector
 from rankd.embedded.handles import BoardHandle, BoardRef, OpenEngine, RanksHandle
 from rankd.errors import LedgerUnavailable
-from rankd.model.facts import Position
+from rankd.model.facts import Position, Visibility
 from rankd.model.receipt import Receipt
 from rankd.model.standing import NEIGHBOURS_DEFAULT, PAGE_LIMIT_DEFAULT, Rank, Standing
 from rankd.model.submission import Item
@@ -434,12 +434,15 @@ class Ranks(AnsweredRanks, BlockingRanksCorrector):
         *,
         name: str | UnsetType | None = UNSET,
         attributes: Mapping[str, str | int | bool] | UnsetType | None = UNSET,
+        visibility: Visibility | UnsetType | None = UNSET,
     ) -> Position:
-        """Set a player's name, or its attributes as a whole.
+        """Set a player's name, its visibility, or its attributes as a whole.
 
         An argument that is not given changes nothing; None deletes the value.
         """
-        return self._thread.write(self._ranks.profile(player, name=name, attributes=attributes))
+        return self._thread.write(
+            self._ranks.profile(player, name=name, attributes=attributes, visibility=visibility)
+        )
 
     def merge_profile(
         self,
@@ -447,13 +450,16 @@ class Ranks(AnsweredRanks, BlockingRanksCorrector):
         *,
         name: str | UnsetType | None = UNSET,
         attributes: Mapping[str, str | int | bool | None] | UnsetType | None = UNSET,
+        visibility: Visibility | UnsetType | None = UNSET,
     ) -> Position:
-        """Change a player's name or some of its attributes; the other attributes stay.
+        """Change a player's name, visibility or some attributes; the other attributes stay.
 
         An attribute that is None is deleted. A call that changes nothing records nothing.
         """
         return self._thread.write(
-            self._ranks.merge_profile(player, name=name, attributes=attributes)
+            self._ranks.merge_profile(
+                player, name=name, attributes=attributes, visibility=visibility
+            )
         )
 
     def players(

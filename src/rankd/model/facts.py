@@ -730,6 +730,22 @@ class FriendsSet(Fact, frozen=True):
         return ProfileChange(self.player, friends=self.friends)
 
 
+Visibility = Literal["public", "friends", "anonymous"]
+"""Which readers are shown a player's id, name and data beside its score: all of them; the player
+and those whom it names as friends; or the player alone."""
+
+
+class VisibilitySet(Fact, frozen=True):
+    """A player's visibility is now this. Its ranks and those of others stay."""
+
+    kind = "visibility_set.1"
+    personal = {"visibility": "public"}
+
+    player: str
+    visibility: Visibility = "public"
+    actor: str | None = None
+
+
 class PlayerErased(Fact, frozen=True):
     """A person asked to be forgotten: profile and friends go, the entry stays without a name.
 
@@ -1047,6 +1063,7 @@ FACTS: tuple[type[Fact], ...] = (
     PersonErased,
     ExpiringScoreSubmitted,
     ScoresExpired,
+    VisibilitySet,
 )
 
 KINDS: tuple[str, ...] = tuple(dict.fromkeys(fact.kind.partition(".")[0] for fact in FACTS))

@@ -1,12 +1,12 @@
-"""Profiles: a player's display name, attributes to rank by, and friends to compare with."""
+"""Profiles: a player's display name, attributes to rank by, friends and visibility."""
 
 import unicodedata
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from rankd.errors import FieldError, InvalidProfile
 from rankd.model.board import TURNING, UNPRINTABLE, shown_name
-from rankd.model.facts import Attributes
+from rankd.model.facts import Attributes, Visibility
 from rankd.model.graphemes import count_letters, is_visible
 from rankd.model.submission import (
     ATTRIBUTES_MAX,
@@ -30,7 +30,8 @@ FRIENDS_MAX = 999
 REASON_LENGTH_MAX = 500
 """A sentence or two for readers of the audit trail."""
 
-_FIELDS = ("name", "attributes", "friends")
+_FIELDS = ("name", "attributes", "friends", "visibility")
+VISIBILITIES: tuple[Visibility, ...] = get_args(Visibility)
 _UNKNOWN = f"is unknown; known are {', '.join(_FIELDS)}"
 
 
@@ -61,7 +62,7 @@ class ProfileUpdate(NamedTuple):
 def read_profile(body: object) -> ProfileUpdate:
     """Return the profile fields of a body; null removes a field.
 
-    Raises InvalidProfile. Of friends only that they may be there.
+    Raises InvalidProfile. Of friends and visibility only that they may be there.
     """
     errors: Errors = []
     if not isinstance(body, Mapping):
@@ -91,6 +92,17 @@ def read_merge(body: object) -> ProfileUpdate:
     kept = {name: value for name, value in given.items() if value is not None}
     said = read_profile({**body, "attributes": kept})
     return said._replace(removed=frozenset(given) - frozenset(kept))
+
+
+def read_visibility(visibility: object) -> Visibility:
+    """Return a player's visibility; null is public. Raises InvalidProfile."""
+    if visibility is None:
+        return "public"
+    for known in VISIBILITIES:
+        if visibility == known:
+            return known
+    message = f"must be one of {', '.join(VISIBILITIES)}"
+    raise InvalidProfile([FieldError("visibility", message)])
 
 
 def read_friends(friends: object, *, player: str) -> tuple[str, ...]:

@@ -498,7 +498,7 @@ class List {
     const held = document.activeElement;
     const first = this.rows.size === 0;
     const rows = standings.map((standing) => this.row(standing, first));
-    const kept = new Set(standings.map((standing) => standing.player));
+    const kept = new Set(standings.map(rowKey));
     for (const [player, row] of this.rows) {
       if (!kept.has(player)) {
         row.element.remove();
@@ -532,11 +532,12 @@ class List {
   }
 
   row(standing, first) {
-    let row = this.rows.get(standing.player);
+    const key = rowKey(standing);
+    let row = this.rows.get(key);
     const known = row !== undefined;
     if (!known) {
       row = makeRow(standing.player, this.small);
-      this.rows.set(standing.player, row);
+      this.rows.set(key, row);
     }
     const score = shownScore(standing);
     if (known) {
@@ -546,11 +547,12 @@ class List {
       shift(row, null);
     }
     row.rank = standing.rank;
+    row.anonymous = standing.player === null;
     row.element.dataset.rank = standing.rank;
-    row.element.classList.toggle("chosen", standing.player === choice.player);
+    row.element.classList.toggle("chosen", !row.anonymous && standing.player === choice.player);
     row.place.textContent = grouped(standing.rank);
     row.score.textContent = score;
-    row.name.textContent = standing.name || standing.player;
+    row.name.textContent = row.anonymous ? "Anonymous" : standing.name || standing.player;
     row.id.textContent = standing.name ? standing.player : "";
     return row;
   }
@@ -566,6 +568,11 @@ class List {
       }
     }
   }
+}
+
+// Rows of anonymous players are told apart by their ranks: a null player is each of them.
+function rowKey(standing) {
+  return standing.player === null ? `\0${standing.ordinal || standing.rank}` : standing.player;
 }
 
 function makeRow(player, small) {
@@ -588,7 +595,8 @@ function makeRow(player, small) {
   row.id.className = "id";
   row.id.dir = "auto";
   pin.append(row.name, row.id);
-  pin.addEventListener("click", () => choose({ player }));
+  if (player === null) pin.disabled = true;
+  else pin.addEventListener("click", () => choose({ player }));
   who.append(pin);
   element.append(row.place, ...(small ? [] : [row.shift]), who, row.score);
   return row;
@@ -677,7 +685,7 @@ function showPinned(page) {
 function playerMeant(text) {
   const wanted = text.trim();
   const alike = (row) => row.name.textContent.toLowerCase() === wanted.toLowerCase();
-  for (const [player, row] of top25.rows) if (player !== wanted && alike(row)) return player;
+  for (const [player, row] of top25.rows) if (!row.anonymous && player !== wanted && alike(row)) return player;
   return wanted;
 }
 
@@ -695,7 +703,8 @@ async function suggestSegments() {
   if (suggestedIn === round || !top25.rows.size) return;
   suggestedIn = round;
   const board = boards.find((each) => each.name === choice.board);
-  const players = [...top25.rows.keys()].slice(0, PROFILES_ASKED);
+  const named = [...top25.rows].filter(([, row]) => !row.anonymous);
+  const players = named.map(([player]) => player).slice(0, PROFILES_ASKED);
   const asked = players.map((player) => ask(`/v1/players/${part(player)}`).catch(() => null));
   const found = new Set();
   for (const answer of await Promise.all(asked)) {
