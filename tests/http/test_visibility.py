@@ -22,7 +22,7 @@ from tests.unit.core.doubles import DAY, engine
 
 from rankd.api.auth import Actor
 from rankd.errors import Unauthenticated
-from rankd.model.facts import VisibilitySet
+from rankd.model.facts import Position, VisibilitySet
 from rankd.model.standing import CURSOR_LENGTH_MAX
 
 HIDDEN = ("e-v-e", "f-a-y")
@@ -401,7 +401,8 @@ def test_a_profile_sets_and_tells_the_visibility(method: str) -> None:
             assert told(await put({"name": "Anna"}))["visibility"] == "anonymous"
             shown = told(await put({"attributes": {"a": 1}, "visibility": "friends"}))
             assert (shown["visibility"], shown["name"]) == ("friends", "Anna")
-            for wrong in ("hidden", 1, ["friends"], {}, ""):
+            wrongs: list[Any] = ["hidden", 1, ["friends"], {}, ""]
+            for wrong in wrongs:
                 answer = await put({"visibility": wrong})
                 assert status(answer) == 422 and told(answer)["applied"] == "no"
                 assert told(answer)["errors"][0]["field"] == "visibility"
@@ -416,7 +417,7 @@ def test_an_erasure_makes_a_player_public_and_redacts_the_fact() -> None:
             await service.rankd.erase("e-v-e")
             assert "e-v-e" not in service.rankd.state.visibility
             facts = await service.ledger.facts_of(
-                board=None, player="e-v-e", after=0, before=None, limit=1000
+                board=None, player="e-v-e", after=Position(0), before=None, limit=1000
             )
             told = [one.fact for one in facts if isinstance(one.fact, VisibilitySet)]
             assert [one.visibility for one in told] == ["public"]

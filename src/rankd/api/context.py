@@ -120,12 +120,12 @@ class ServiceContext:
         return actor.player is not None and self.rankd.state.is_shadowed(actor.player, board)
 
     def viewer(self, actor: Actor) -> Viewer | None:
-        """Return an actor to whom players may be hidden; None if every player is shown to it."""
+        """Return an actor as a viewer; None for one that is shown every player."""
         state = self.rankd.state
         return None if actor.is_game or not state.visibility else Viewer(state, actor.player)
 
     def sees_alike(self, actor: Actor, board: str | None) -> bool:
-        """Whether an actor is shown of a board what the game is: then a plan may answer."""
+        """Whether an actor is shown the same of a board as the game: then a plan may answer."""
         itself = board is not None and self.sees_itself(actor, board)
         return not itself and self.viewer(actor) is None
 

@@ -285,7 +285,7 @@ async def list_standings(service: ServiceContext, request: Request) -> Response:
 
 
 def _readers(service: ServiceContext, actor: Actor, board: str) -> str | None:
-    """Return who is shown the same pages as an actor; None for the actor alone."""
+    """Return the readers that share their pages with an actor; None if it shares them with none."""
     if service.sees_alike(actor, board):
         return _GAME
     return _PUBLIC if actor.player is None else None

@@ -777,7 +777,7 @@ class Reader:
     async def _viewer_place(
         self, where: RankingView, cursor: Cursor, at: Position | None
     ) -> tuple[int, bool]:
-        """Return the same for a viewer, who could find out a hidden id by forged cursors.
+        """Return the same without a use of hidden ids, which forged cursors could find out.
 
         Where entries have keys of their own, the id is ignored. Where it breaks ties, only that of
         an entry which is there and not hidden counts; else all with the same scores are ahead.

@@ -1,4 +1,4 @@
-"""Readers to whom some players are hidden: a player is public, shown to its friends, or anonymous.
+"""Readers from which some players are hidden: a player is public, shown to friends, or anonymous.
 
 The game itself sees every player. Any other reader is shown the entry of a hidden player at its
 rank and with its score, without its id, name, metadata and attributes; asked for by its id, the

@@ -731,8 +731,8 @@ class FriendsSet(Fact, frozen=True):
 
 
 Visibility = Literal["public", "friends", "anonymous"]
-"""Which readers are shown a player's id, name and data beside its score: all of them; the player
-and those whom it names as friends; or the player alone."""
+"""Which readers are shown a player's id, name and data beside its score: all; the player and its
+friends; or the player alone."""
 
 
 class VisibilitySet(Fact, frozen=True):

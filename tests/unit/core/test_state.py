@@ -46,6 +46,7 @@ from rankd.model.facts import (
     ScoreSubmitted,
     SigningKeyCreated,
     TimeCorrected,
+    VisibilitySet,
     WindowDropped,
     WindowEnded,
     WindowFrozen,
@@ -257,6 +258,11 @@ EVERYTHING = (
     ExpiringScoreSubmitted("b", "p", (1,), lives=5),
     ExpiringScoreSubmitted("b", "q", (1,), lives=9),
     ScoresExpired("b", "p", (Position(len(EVERYTHING) + 1),)),
+    VisibilitySet("p", "friends"),
+    VisibilitySet("q", "anonymous"),
+    PersonErased("q"),
+    VisibilitySet("p"),
+    VisibilitySet("r", "anonymous"),
 )
 
 

@@ -49,6 +49,7 @@ from rankd.model.facts import (
     SigningKeyCreated,
     TimeCorrected,
     Upcaster,
+    VisibilitySet,
     WindowDropped,
     WindowEnded,
     WindowFact,
@@ -302,6 +303,11 @@ GOLDEN: list[tuple[str, str, Fact]] = [
         ReviewDecided(
             "global", "p42", Position(300), True, "admin", "seen", (Edition("global", "daily:1"),)
         ),
+    ),
+    (
+        "visibility_set.1",
+        "93a3703432a9616e6f6e796d6f7573a561646d696e",
+        VisibilitySet("p42", "anonymous", "admin"),
     ),
     (
         "player_state_set.1",
