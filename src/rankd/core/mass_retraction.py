@@ -118,17 +118,18 @@ class _Counter:
     """The windows of a board, and the retractions in force on it."""
 
     def __init__(self, state: State, page: BoardState, undone: Retraction | None) -> None:
-        self._page = page
         self._stretches = Stretches(page)
         self._wrong_times = state.wrong_times
         others = [one for one in state.retractions.values() if one != undone]
         self.retracted = RetractionFilter(others, page.board.name)
 
     def windows_of(self, recorded: Recorded) -> dict[str, None]:
-        """Return the ids of the windows that a submission fell in."""
-        names = [one.name for one in self._page.board_at(recorded.position).windows]
+        """Return the ids of the windows that a submission fell in, or may have.
+
+        A window that a later definition added was folded from earlier submissions too.
+        """
         at = right_time(recorded, self._wrong_times)
-        found = self._stretches.at(names, recorded.position, at)
+        found = self._stretches.at(self._stretches.names, recorded.position, at)
         return dict.fromkeys(stretch.id for stretch in found)
 
 

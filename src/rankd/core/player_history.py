@@ -194,6 +194,11 @@ class Stretches:
         stretch = Stretch(window.name, window.id, window.start, window.end, through, after)
         self._by_name.setdefault(window.name, []).append(stretch)
 
+    @property
+    def names(self) -> Iterable[str]:
+        """The names of the recurrences that it has windows of."""
+        return self._by_name.keys()
+
     def at(self, names: Iterable[str], position: Position, at: Instant) -> Iterator[Stretch]:
         """Yield the windows of these recurrences that a fact counts in."""
         for name in names:

@@ -12,10 +12,11 @@ from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
-from rankd.core.board_state import BoardState, OpenedWindow, SealedWindow
+from rankd.core.board_state import BoardState, OpenedWindow, SealedWindow, segments_of
 from rankd.core.fold import Fold, MoveBatch, register_fold
 from rankd.core.player_history import PlayerHistory, corrections_of, facts_of_player
 from rankd.model.facts import (
+    Attributes,
     Edition,
     MetadataSet,
     PersonErased,
@@ -26,6 +27,7 @@ from rankd.model.facts import (
     ReviewDecided,
     ScoresExpired,
     ScoresRetracted,
+    as_erased,
     is_submission,
 )
 from rankd.ports import LedgerReader, Ranking
@@ -133,8 +135,9 @@ async def _replace(  # noqa: PLR0913 - a window of a page, a player, and its ent
     before = await fold.entry(begun, fold.home(window.ranking, player), player)
     if before == after:
         return
-    rankings = [window.ranking, *await _segments_of(fold, begun, page, window, player)]
-    ties = page.board.ties
+    segments = await _segments_of(fold, begun, page, window, player, entered=before is not None)
+    rankings = [window.ranking, *segments]
+    ties = window.terms.board.ties
     for ranking in rankings:
         home = fold.home(ranking, player)
         begun.opened[home] = window.terms.shape
@@ -154,19 +157,48 @@ async def _segments_of(
     page: BoardState,
     window: OpenedWindow | SealedWindow,
     player: str,
+    *,
+    entered: bool,
 ) -> list[Ranking]:
-    """Return the segments of a window that a player is in.
+    """Return the segments of a window that a player is in; in a closed one, was in at its close.
 
-    In a closed window those that it was in; its present ones if it has no entry there.
+    ``entered`` if it has an entry in the window. Otherwise its own facts tell its attributes then.
     """
     board, id, _ = msgspec.structs.astuple(window.ranking)
-    now = [Ranking(board, id, segment) for segment in fold.state.segments(page, player)]
-    if not isinstance(window, SealedWindow) or not window.terms.board.segments:
-        return now
+    if not isinstance(window, SealedWindow):
+        return [Ranking(board, id, segment) for segment in fold.state.segments(page, player)]
+    terms = window.terms.board
+    if not terms.segments:
+        return []
+    if not entered:
+        attributes = await _attributes_at(fold, player, window.through)
+        return [Ranking(board, id, segment) for segment in segments_of(terms, attributes)]
     every = [ranking for ranking in await _seen(fold, page) if ranking.window == window.window.id]
     segments = [ranking for ranking in every if ranking.segment is not None]
     there = await _holding(fold, begun, [fold.home(one, player) for one in segments], player)
-    return [one for one in segments if fold.home(one, player) in there] or now
+    return [one for one in segments if fold.home(one, player) in there]
+
+
+async def _attributes_at(fold: Fold, player: str, before: Position) -> Attributes:
+    """Return the attributes that a player had before a position. O(facts of the player)."""
+    attributes: Attributes = {}
+    after = Position(0)
+    while True:
+        facts = await fold.ledger.facts_of(
+            board=None,
+            player=player,
+            after=after,
+            before=before,
+            limit=FACTS_TOGETHER,
+            newest_first=False,
+        )
+        for recorded in as_erased(facts, fold.state.erased):
+            change = recorded.fact.profile_change()
+            if change is not None:
+                attributes = change.attributes_after(attributes)
+        if len(facts) < FACTS_TOGETHER:
+            return attributes
+        after = facts[-1].position
 
 
 async def _seen(fold: Fold, page: BoardState) -> list[Ranking]:

@@ -105,6 +105,49 @@ async def test_a_closed_window_gets_another_edition() -> None:
         assert rankd.state.edition("b", yesterday) == 2
 
 
+async def test_a_closed_window_shows_ties_as_it_did_when_it_closed() -> None:
+    clock = SetClock()
+    async with engine(MemoryLedger(), clock=clock) as rankd:
+        await rankd.define("b", {**BEST, "ties": "ordinal"})
+        await submit(rankd, "ann", 10)
+        clock.time += DAY
+        await rankd.redefine("b", {**BEST, "ties": "dense"})
+        effect = await rankd.corrections.retract("b", {"player": "ann"})
+        assert effect.submissions == 1
+        assert await scores(rankd) == {}
+
+
+@pytest.mark.parametrize("players_max", [1_000, 0])
+async def test_a_closed_window_has_the_segments_of_its_time(
+    players_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever has become of the player's attributes, and where it had none."""
+    monkeypatch.setattr(mass_retraction, "REFOLDED_PLAYERS_MAX", players_max)
+    clock = SetClock()
+    async with engine(MemoryLedger(), clock=clock) as rankd:
+        await rankd.define("b", BEST)
+        bodies = [
+            {"player": "ann", "score": 3, "attributes": {"region": "eu"}},
+            {"player": "bob", "score": 2},
+            {"player": "bob", "score": 1, "build": "good"},
+        ]
+        await rankd.submit("b", [{"build": "bad", **body} for body in bodies])
+        clock.time += DAY
+        for player in ("ann", "bob"):
+            await rankd.profile(player, {"attributes": {"region": "us"}})
+        await submit(rankd, "cyd", 1)
+        effect = await rankd.corrections.retract("b", {"build": "bad"})
+        assert effect.position is not None
+        await rankd.corrections.undo_retraction("b", effect.position)
+        for segment, expected in (
+            (None, ["ann", "bob"]),
+            ("region:eu", ["ann"]),
+            ("region:us", []),
+        ):
+            page = await rankd.reader.page("b", window="daily:2026-11-14", segment=segment)
+            assert list(page.players) == expected, segment
+
+
 async def test_retracting_many_players_comes_to_the_same_as_one_by_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -307,14 +350,19 @@ async def test_a_range_of_scores_selects_the_players_whose_entries_lie_in_it(
     assert await scores(rankd) == {"dee": 99, "ann": 10}
 
 
-async def test_a_retraction_reaches_windows_that_a_redefinition_added(rankd: Engine) -> None:
+@pytest.mark.parametrize("players_max", [1_000, 0])
+async def test_a_retraction_reaches_windows_that_a_redefinition_added(
+    rankd: Engine, players_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They were folded from submissions of before, too."""
+    monkeypatch.setattr(mass_retraction, "REFOLDED_PLAYERS_MAX", players_max)
     await rankd.define("b", {"rule": "sum", "windows": ["all"]})
     await submit(rankd, "ann", 10)
-    cheat = await submit(rankd, "ann", 90)
+    await rankd.submit("b", [{"player": "ann", "score": 90, "build": "bad"}])
     await submit(rankd, "bob", 50)
     await rankd.redefine("b", {"rule": "sum", "windows": ["all", "daily"]})
-    await rankd.corrections.retract("b", {"position": cheat.position})
+    effect = await rankd.corrections.retract("b", {"build": "bad"})
+    assert len(effect.changes) == 2
     for window in ("all", "daily"):
         page = await rankd.reader.page("b", window=window)
         assert [(one.player, one.scores) for one in page.standings] == [
