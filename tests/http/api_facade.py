@@ -112,6 +112,39 @@ WINDOW_PREVIEW = {
 PROFILE = {**READ, "player": str, "name": TEXT_OR_NONE, "attributes": dict, "friends": list}
 STATES = {"state": str, "reason": TEXT_OR_NONE, "states": list}
 """What a profile tells moderators; and everybody where there is no key."""
+CORRECTED = {
+    "position": INT_OR_NONE,
+    "dry_run": bool,
+    "submissions": int,
+    "players": int,
+    "changes": list,
+    "more": int,
+}
+CHANGED = {
+    "board": str,
+    "player": str,
+    "window": str,
+    "score": NUMBER_OR_NONE,
+    "previous_score": NUMBER_OR_NONE,
+    "rank": INT_OR_NONE,
+    "previous_rank": INT_OR_NONE,
+}
+REVIEW = {
+    "id": str,
+    "board": str,
+    "player": str,
+    "score": NUMBER_OR_NONE,
+    "delta": NUMBER_OR_NONE,
+    "position": int,
+    "at": str,
+    "reasons": list,
+    "state": str,
+    "decided_by": TEXT_OR_NONE,
+    "decided_at": INT_OR_NONE,
+    "reason": TEXT_OR_NONE,
+    "history": str,
+}
+REVIEWS = {**READ, "reviews": list, "open": int, "next_before": INT_OR_NONE}
 HISTORY = {**READ, "board": str, "player": str, "facts": list, "next_before": INT_OR_NONE}
 FACTS = {**READ, "facts": list, "next_after": INT_OR_NONE}
 FACT = {
@@ -376,7 +409,10 @@ class Api:
             assert changed.body == body
             self.figures["pages known again"] += 1
         in_range = query.get("score_min") is not None or query.get("score_max") is not None
-        found: dict[str, Any] = check(body, {**PAGE, "count": int} if in_range else PAGE)
+        edition = query.get("edition")
+        shape = PAGE if edition is None else {**PAGE, "edition": int}
+        found: dict[str, Any] = check(body, {**shape, "count": int} if in_range else shape)
+        assert found.get("edition") == edition
         return found
 
 
@@ -468,9 +504,28 @@ def page_of(body: dict[str, Any]) -> Page:
 
 
 class Corrected(NamedTuple):
-    """What a correction tells first."""
+    """The effect of a correction."""
 
     position: int | None
+    submissions: int
+    changes: list[tuple[Any, ...]]
+    """Each with board, player, window, scores and ranks, before and after."""
+    more: int
+
+
+def corrected(body: dict[str, Any]) -> Corrected:
+    check(body, CORRECTED)
+    changes = [changed(each) for each in body["changes"]]
+    return Corrected(body["position"], body["submissions"], changes, body["more"])
+
+
+def changed(row: dict[str, Any]) -> tuple[Any, ...]:
+    """A changed entry, in the order of the fields."""
+    check(row, CHANGED, "columns", "previous_columns")
+    before = {"score": row["previous_score"], "columns": row.get("previous_columns")}
+    after = {"score": row["score"], "columns": row.get("columns")}
+    scores = [None if each["score"] is None else scores_of(each) for each in (after, before)]
+    return (row["board"], row["player"], row["window"], *scores, row["rank"], row["previous_rank"])
 
 
 class HttpBoard:
@@ -539,15 +594,24 @@ class HttpBoard:
             [standing_of(row, total=after, as_of=as_of) for row in body["top_after"]],
         )
 
-    def retract(self, *, player: str, reason: str) -> Corrected:
-        body = {"player": player, "reason": reason}
-        return Corrected(
-            self._api.write("POST", f"{self._path}/retractions", body).body["position"]
-        )
+    def adjust(self, player: str, score: Any = None, **more: Any) -> dict[str, Any]:
+        body = self._spelt({"player": player, "score": score, **more})
+        found: dict[str, Any] = self._api.write("POST", f"{self._path}/adjustments", body).body
+        return found
+
+    def set_metadata(self, player: str, metadata: Any) -> int:
+        path, body = f"{self._path}/standings/{quote(player)}", {"metadata": metadata}
+        told = self._api.write("PATCH", path, body).body
+        position: int = told.pop("position")
+        assert told == {"board": self.name, "player": player, **body}
+        return position
+
+    def retract(self, *, dry_run: bool = False, **asked: Any) -> Corrected:
+        return retracted(self._api, self._path, dry_run, asked)
 
     def undo_retraction(self, position: int) -> Corrected:
         path = f"{self._path}/retractions/{position}"
-        return Corrected(self._api.write("DELETE", path).body["position"])
+        return corrected(self._api.write("DELETE", path).body)
 
     def retire(self, *, reason: str) -> None:
         check(self._api.write("DELETE", f"{self._path}?reason={quote(reason)}").body, DONE)
@@ -581,8 +645,8 @@ class HttpBoard:
             if self._api.turn(2):
                 del body["key"]
         answer = self._api.write("POST", f"{self._path}/scores", body, **headers)
-        assert answer.status == 200
         found: dict[str, Any] = answer.body
+        assert answer.status == (202 if found["verdict"] == "held" else 200)
         return found
 
     def _spelt(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -785,6 +849,38 @@ class HttpRanks:
         assert same(shown(one.scores[0], one.decimals), row["score"])
         return one
 
+    # ...... corrections
+
+    def retract(self, *, dry_run: bool = False, **asked: Any) -> Corrected:
+        return retracted(self.api, "/v1", dry_run, asked)
+
+    def undo_retraction(self, position: int) -> Corrected:
+        return corrected(self.api.write("DELETE", f"/v1/retractions/{position}").body)
+
+    def approve_review(self, id: str, *, reason: str) -> Corrected:
+        return self._decide(id, "approve", reason)
+
+    def reject_review(self, id: str, *, reason: str) -> Corrected:
+        return self._decide(id, "reject", reason)
+
+    def _decide(self, id: str, verb: str, reason: str) -> Corrected:
+        body = self.api.write("POST", f"/v1/reviews/{id}:{verb}", {"reason": reason}).body
+        check(body, {**REVIEW, "changes": list, "more": int}, "columns")
+        assert (body["id"], body["reason"]) == (id, reason)
+        changes = [changed(each) for each in body["changes"]]
+        return Corrected(body["decided_at"], 1, changes, body["more"])
+
+    def reviews(self, board: str) -> list[dict[str, Any]]:
+        """Those of a board, page by page."""
+        reviews: list[dict[str, Any]] = []
+        before: int | None = None
+        while True:
+            body = self.api.read_plain("/v1/reviews", board=board, limit=20, before=before).body
+            reviews += [check(each, REVIEW, "columns") for each in check(body, REVIEWS)["reviews"]]
+            before = body["next_before"]
+            if before is None:
+                return reviews
+
     # ...... the audit trail
 
     def facts(self, *, limit: int, **query: Any) -> list[dict[str, Any]]:
@@ -798,6 +894,14 @@ class HttpRanks:
             facts += [check(fact, FACT) for fact in body["facts"]]
             after = body["next_after"]
         return facts
+
+
+def retracted(api: Api, path: str, dry_run: bool, asked: dict[str, Any]) -> Corrected:
+    """Retract submissions to a board, or to all; return the effect."""
+    query = "?dry_run=true" if dry_run else ""
+    body = check(api.write("POST", f"{path}/retractions{query}", asked).body, CORRECTED)
+    assert body["dry_run"] is dry_run
+    return corrected(body)
 
 
 def spelt(body: dict[str, Any], *, as_text: bool, nulls: bool) -> dict[str, Any]:

@@ -43,17 +43,11 @@ from tests.property.embedded_model import (
     Told,
     World,
     next_start,
+    ranking,
     scores_of,
 )
-from tests.property.test_embedded_api import (
-    MAIN,
-    NO_PLAYER,
-    PLAYERS,
-    SIDE,
-    EmbeddedMachine,
-    SetClock,
-    bodies,
-)
+from tests.property.embedded_strategies import MAIN, NO_PLAYER, PLAYERS, SIDE, bodies
+from tests.property.test_embedded_api import EmbeddedMachine, SetClock
 
 from rankd.api.server import new_event_loop
 from rankd.app import service
@@ -187,6 +181,7 @@ def receipt_of(told: Told, rules: Rules, position: int, *, duplicate: bool) -> d
             for name, each in told.windows.items()
         },
         **({"duplicate": True} if duplicate else {}),
+        **({"review": str(position)} if first.verdict == "held" else {}),
         **columns_in(rules, first.scores),
     }
 
@@ -208,7 +203,8 @@ KEPT_IN_HISTORY: tuple[str, ...] = ("key", "build", "metadata")
 def history_item(sent: Sent) -> dict[str, Any]:
     """What a player's history says of it, but for its position."""
     rules, body = sent.rules, sent.body
-    item: dict[str, Any] = {"at": text_of(sent.said.at), "kind": "score_submitted"}
+    kind = "score_adjusted" if sent.said.kind == "adjustment" else "score_submitted"
+    item: dict[str, Any] = {"at": text_of(sent.said.at), "kind": kind}
     if "delta" in body:
         item["delta"] = shown(rules.scaled(body["delta"]), rules.decimals)
     else:
@@ -301,7 +297,7 @@ class ApiMachine(EmbeddedMachine):
         return Awaited(told=told, sent=sent)
 
     def _first_sent(self, board: Board, body: Definition) -> Sent:
-        found = [self.sent[said.number] for said in board.history]
+        found = [self.sent[said.number] for said in board.history if said.kind != "metadata"]
         (first,) = [sent for sent in found if sent.body.get("key") == body["key"]]
         return first
 
@@ -316,8 +312,9 @@ class ApiMachine(EmbeddedMachine):
         if awaited.told.refused is None:
             self._compare_told(submit(), awaited)
             return
-        with pytest.raises(SubmissionRejected):  # Why is told in words only.
+        with pytest.raises(SubmissionRejected) as rejected:  # Why is told in words only.
             submit()
+        assert rejected.value.code == awaited.told.refusal_code
 
     def _compare_told(self, found: Any, awaited: Awaited) -> None:
         self.figures["receipts"] += 1
@@ -329,6 +326,7 @@ class ApiMachine(EmbeddedMachine):
         else:
             assert self.last_position < position <= self.ranks.position
             self.last_position = sent.position = position
+            self.world.positions[sent.said.number] = position
         expected = receipt_of(awaited.told, sent.rules, position, duplicate=awaited.duplicate)
         assert same(found, expected), (found, expected)
 
@@ -365,7 +363,7 @@ class ApiMachine(EmbeddedMachine):
                 self._compare_told(result, expected)
                 continue
             # As alone: why it was rejected is told in words only.
-            allowed = expected.codes if told is None else {SubmissionRejected.code}
+            allowed = expected.codes if told is None else {told.refusal_code}
             self.figures["refused in batches"] += 1
             shape = {"code": str, "detail": str, "applied": str, "verdict": str}
             check(result, shape, "errors")
@@ -437,7 +435,30 @@ class ApiMachine(EmbeddedMachine):
                 with pytest.raises(UnknownPlayer):
                     self.ranks.player(player)
 
+    def _seen_reviews(self, name: str) -> list[tuple[str, str, list[Any], int]]:
+        return [
+            (
+                one["player"],
+                one["state"],
+                [(each["rule"], each["observed"], each["limit"]) for each in one["reasons"]],
+                one["position"],
+            )
+            for one in self.ranks.reviews(name)
+        ]
+
     # ----------------------------------------------------------------- boards and windows
+
+    @invariant()
+    def every_edition_agrees(self) -> None:
+        """A closed window as it was before each correction that changed it."""
+        for name, model in self.world.boards.items():
+            for archive in model.closed:
+                id = archive.window.id
+                for number, entries in enumerate(archive.editions, start=1):
+                    expected = ranking(archive.rules, self.world.ranked(name, entries))
+                    page = self.boards[name].page(limit=1000, window=id, edition=number)
+                    self._compare(page.standings, expected, expected.rows)
+                    self.figures["editions"] += 1
 
     def _compare_windows(self, name: str) -> None:
         super()._compare_windows(name)
@@ -466,7 +487,8 @@ class ApiMachine(EmbeddedMachine):
     @rule(player=st.sampled_from(PLAYERS), limit=st.integers(1, 4))
     def read_history(self, player: str, limit: int) -> None:
         """Everything the player sent to this board, as it was said, newest first."""
-        mine = [said for said in self.world.boards[MAIN].history if said.player == player]
+        every = self.world.boards[MAIN].history
+        mine = [said for said in every if said.player == player and said.kind != "metadata"]
         found = self.boards[MAIN].history(player, limit=limit)
         assert len(found) == len(mine)
         positions = [item.pop("position") for item in found]
@@ -484,7 +506,8 @@ class ApiMachine(EmbeddedMachine):
         whole = self.ranks.facts(limit=1000)
         positions = [fact["position"] for fact in whole]
         assert positions == list(range(1, self.ranks.position + 1))
-        submitted = [fact for fact in whole if fact["kind"] == "score_submitted"]
+        kinds = ("score_submitted", "score_adjusted")
+        submitted = [fact for fact in whole if fact["kind"] in kinds]
         assert [(fact["player"], fact["at"]) for fact in submitted] == [
             (sent.said.player, text_of(sent.said.at)) for sent in self.sent.values()
         ]

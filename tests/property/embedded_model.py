@@ -15,6 +15,8 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from tests.property.embedded_judge import Attempt, Check, Judge, Reason, Terms
+
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
 DAY = 24 * HOUR
@@ -110,10 +112,18 @@ class Rules:
     kept_days: tuple[tuple[str, int], ...] = ()
     """For how many days closed windows of a name are kept; for ever where it is not named."""
     title: str | None = None
+    checks: tuple[Check, ...] = ()
+    """Its rules against cheating."""
+    attempts: int | None = None
+    """How many submissions of a player each window takes."""
 
     def definition(self) -> Definition:
         """The words that define it."""
-        ends = (("score_min", self.low), ("score_max", self.high))
+        ends = (
+            ("score_min", self.low),
+            ("score_max", self.high),
+            ("attempts_max", self.attempts),
+        )
         known = {"season": SEASON, "cup": CUP}
         return {
             "title": self.title,
@@ -126,7 +136,16 @@ class Rules:
             "segments": list(self.segments),
             "limits": {name: end for name, end in ends if end is not None},
             "retention": {name: f"{days}d" for name, days in self.kept_days},
+            "rules": [check.words() for check in self.checks],
         }
+
+    @property
+    def judged(self) -> Terms:
+        """What the judge of its rules against cheating has to know."""
+        low = SCORE_MIN if self.low is None else self.scaled(self.low)
+        high = SCORE_MAX if self.high is None else self.scaled(self.high)
+        higher_wins = self.columns[0][1] == "higher"
+        return Terms(self.checks, self.rule, higher_wins, self.decimals, low, high)
 
     def scaled(self, number: Number) -> int:
         scaled = number * 10**self.decimals
@@ -171,12 +190,17 @@ class Said:
     rules: Rules
     """Of its time: as long as the rule is the same, it is held to the bounds of then, too."""
     refused: bool = False
-    """Whether it was told that it counts nowhere: then it never does."""
+    """Whether a rule against cheating refused it: then it never counts."""
+    refused_everywhere: bool = False
+    """Whether it was told that it counts nowhere, for whatever reason."""
     refused_in: frozenset[str] = frozenset()
     """The windows that told so for themselves."""
+    kind: str = "submission"
+    """Or an adjustment, or metadata without a score."""
+    build: str | None = None
 
     def may_count_in(self, window: str) -> bool:
-        return not self.refused and window not in self.refused_in
+        return not self.refused_everywhere and window not in self.refused_in
 
 
 @dataclass(frozen=True)
@@ -186,6 +210,11 @@ class Entry:
     reached: int
     """The number of the submission that brought it to its scores."""
     metadata: Any
+
+    def differs(self, other: "Entry | None", rules: Rules) -> bool:
+        """Whether a reader could tell."""
+        mine = (self.order(rules), self.metadata)
+        return other is None or mine != (other.order(rules), other.metadata)
 
     def order(self, rules: Rules) -> tuple[Any, ...]:
         """What entries are sorted by: scores, then whoever the tie-break puts ahead."""
@@ -203,19 +232,20 @@ class Judged:
 
 def judge(rules: Rules, entry: Entry | None, said: Said) -> Judged:
     """What one submission does to a player's entry in one window."""
+    adjusts = said.kind == "adjustment"
     if said.delta is not None:
-        if rules.rule == "first":
+        if rules.rule == "first" and not adjusts:
             return Judged("rejected", entry, "delta_unsupported")
         before = entry.scores if entry else (0,) * len(rules.columns)
         return _reached(rules, entry, said, (before[0] + rules.scaled(said.delta), *before[1:]))
     assert said.scores is not None
     scores = tuple(rules.scaled(score) for score in said.scores)
-    if rules.rule == "sum" and entry is not None:
+    if rules.rule == "sum" and entry is not None and not adjusts:
         total = tuple(mine + more for mine, more in zip(entry.scores, scores, strict=True))
         return _reached(rules, entry, said, total)
     if not rules.in_bounds(scores[0]):
         return Judged("rejected", entry, "score_out_of_bounds")
-    if entry is not None:
+    if entry is not None and not adjusts:
         worse = rules.goodness(scores) >= rules.goodness(entry.scores)
         if rules.rule == "first" or (rules.rule == "best" and worse):
             return Judged("not_better", entry)
@@ -229,7 +259,10 @@ def _reached(rules: Rules, entry: Entry | None, said: Said, scores: Scores) -> J
         return Judged("rejected", entry, "score_out_of_bounds")
     stays = entry is not None and entry.scores == scores
     reached = entry.reached if entry is not None and stays else said.number
-    return Judged("counted", Entry(said.player, scores, reached, said.metadata))
+    metadata = said.metadata
+    if said.kind == "adjustment" and metadata is None and entry is not None:
+        metadata = entry.metadata
+    return Judged("counted", Entry(said.player, scores, reached, metadata))
 
 
 def fits(rules: Rules, said: Said) -> bool:
@@ -251,7 +284,12 @@ def fold(rules: Rules, history: Iterable[Said], window: Window) -> dict[str, Ent
     """The entries of a window: every submission made in it, one after another."""
     entries: dict[str, Entry] = {}
     for said in history:
-        if window.holds(said.at) and fits(rules, said) and said.may_count_in(window.name):
+        if not window.holds(said.at) or not said.may_count_in(window.name):
+            continue
+        if said.kind == "metadata":
+            if (entry := entries.get(said.player)) is not None:
+                entries[said.player] = replace(entry, metadata=said.metadata)
+        elif fits(rules, said):
             after = judge(held_to(rules, said), entries.get(said.player), said).entry
             if after is not None:
                 entries[said.player] = after
@@ -373,6 +411,8 @@ class Archive:
     sealed_at: int
     through: int
     """The number of the last submission that could count in it: it may be closed early."""
+    editions: tuple[tuple[Entry, ...], ...] = ()
+    """What it had before each correction that changed it."""
 
 
 @dataclass(frozen=True)
@@ -381,6 +421,38 @@ class Retracted:
 
     position: int
     numbers: frozenset[int]
+    everywhere: bool
+    broad: bool
+    """Whether it names no player: by build or time, from all of them."""
+
+
+@dataclass
+class Review:
+    """A submission that rules held or flagged."""
+
+    board: str
+    number: int
+    said: Said
+    state: str
+    reasons: list[Reason]
+    was_held: bool
+
+    @property
+    def is_open(self) -> bool:
+        return self.state in ("held", "flagged")
+
+
+@dataclass(frozen=True)
+class Change:
+    """An entry that a correction changes, in a window of a board."""
+
+    board: str
+    player: str
+    window: str
+    scores: Scores | None
+    previous_scores: Scores | None
+    rank: int | None
+    previous_rank: int | None
 
 
 @dataclass(frozen=True)
@@ -407,12 +479,25 @@ class Board:
     closed: list[Archive] = field(default_factory=list)
     retracted: list[Retracted] = field(default_factory=list)
     """Those that are in force."""
+    held: set[int] = field(default_factory=set)
+    """The numbers of submissions that wait for a decision, or were rejected."""
+    attempts: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By the ids of open windows, how many submissions they took of each player."""
+    judge: Judge = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.judge = Judge(self.rules.judged)
 
     @property
     def counting(self) -> list[Said]:
-        """What was said to it, without what was retracted."""
-        gone = {number for one in self.retracted for number in one.numbers}
+        """What was said to it, without what was retracted or is held."""
+        gone = {number for one in self.retracted for number in one.numbers} | self.held
         return [said for said in self.history if said.number not in gone]
+
+    def forget_attempts(self) -> None:
+        """In windows that are open no more, or not bounded."""
+        ids = {window.id for window in self.open.values()} if self.rules.attempts else set()
+        self.attempts = {id: made for id, made in self.attempts.items() if id in ids}
 
     @property
     def default_window(self) -> str:
@@ -433,6 +518,8 @@ def outgrown(rules: Rules, history: Iterable[Said], window: Window) -> set[str]:
     found: set[str] = set()
     for said in history:
         if not window.holds(said.at) or not said.may_count_in(window.name):
+            continue
+        if said.kind == "metadata":
             continue
         if not fits(rules, said):
             found.add(said.player)
@@ -482,6 +569,11 @@ class ToldWindow:
     percentile: float | None
 
     @property
+    def is_unexplained(self) -> bool:
+        """Whether no message says why: it counts, or is held."""
+        return self.code is None or self.verdict == "held"
+
+    @property
     def rank_change(self) -> int | None:
         if self.rank is None or self.previous_rank is None:
             return None
@@ -497,6 +589,10 @@ class Told:
     decimals: int
     windows: dict[str, ToldWindow]
     first: str | None
+    reasons: tuple[Reason, ...] = ()
+    """The rules against cheating that hold or refuse it."""
+    number: int = 0
+    """Its place among all that was accepted."""
 
     @property
     def refused(self) -> str | None:
@@ -506,6 +602,12 @@ class Told:
         if all(told.verdict == "rejected" for told in self.windows.values()):
             return self.windows[self.first].code
         return None
+
+    @property
+    def refusal_code(self) -> str | None:
+        """The code of the error that says so."""
+        own_codes = ("rule_broken", "attempts_exhausted")
+        return self.refused if self.refused in own_codes else self.refused and "submission_rejected"
 
 
 @dataclass(frozen=True)
@@ -541,6 +643,9 @@ class World:
     states: list[PlayerState] = field(default_factory=list)
     """The newest last."""
     accepted: int = 0
+    positions: dict[int, int] = field(default_factory=dict)
+    """Of what was accepted, by number, as far as answers told."""
+    reviews: list[Review] = field(default_factory=list)
 
     # ...... boards and windows
 
@@ -556,7 +661,9 @@ class World:
         for window in [name for name in board.open if name not in rules.windows]:
             self._close(board, board.open.pop(window))
         board.rules = rules
+        board.judge = board.judge.redefined(rules.judged)
         self._open_windows(board)
+        board.forget_attempts()
 
     def tick(self, clock: int) -> None:
         """Something is recorded at this time of the clock: windows that ended are turned."""
@@ -567,6 +674,7 @@ class World:
                 if not window.holds(self.time):
                     self._close(board, board.open.pop(window.name))
             self._open_windows(board)
+            board.forget_attempts()
             board.closed = [each for each in board.closed if self._is_kept(board, each)]
 
     def _open_windows(self, board: Board) -> None:
@@ -641,37 +749,131 @@ class World:
         starts = [each.start for each in known if each.name == window.name]
         return any(start is not None and start < window.start for start in starts)
 
-    # ...... retractions
+    # ...... corrections
 
-    def retract(self, name: str, player: str, position: int) -> None:
-        """Have what a player has said so far count no more, in closed windows neither."""
-        board = self.boards[name]
-        mine = frozenset(said.number for said in board.history if said.player == player)
-        board.retracted.append(Retracted(position, mine))
-        self._fold_closed(board)
+    def selected(self, names: Iterable[str], **where: Any) -> dict[str, frozenset[int]]:
+        """The numbers of submissions and adjustments to boards that a retraction selects."""
+        return {
+            name: frozenset(
+                said.number
+                for said in self.boards[name].history
+                if said.kind != "metadata" and _is_selected(said, **where)
+            )
+            for name in names
+        }
 
-    def undo_retraction(self, name: str, position: int) -> None:
-        board = self.boards[name]
-        board.retracted = [one for one in board.retracted if one.position != position]
-        self._fold_closed(board)
+    def in_range(self, name: str, window: str, low: Number, high: Number) -> list[str]:
+        """The players whose entries in a window lie between two scores."""
+        found = self.ranking(name, window)
+        assert found is not None
+        rows = found.within(found.rules.scaled(low), found.rules.scaled(high))
+        return [row.entry.player for row in rows]
 
-    def _fold_closed(self, board: Board) -> None:
-        board.closed = [
-            replace(one, entries=tuple(board.entries_of_closed(one).values()))
-            for one in board.closed
+    def newly_out(self, selected: dict[str, frozenset[int]], *, refused_too: bool) -> list[Said]:
+        """Those selected that count so far, as far as it is for corrections.
+
+        ``refused_too``: also those that all windows refused.
+        """
+        return [
+            said
+            for name, numbers in selected.items()
+            for said in self.boards[name].counting
+            if said.number in numbers
+            and not (said.refused if refused_too else said.refused_everywhere)
         ]
+
+    def players_of(self, selected: dict[str, frozenset[int]]) -> set[tuple[str, str]]:
+        """The players, by board, with selected submissions that no rule refused or held."""
+        return {
+            (name, said.player)
+            for name, numbers in selected.items()
+            for said in self.boards[name].history
+            if said.number in numbers - self.boards[name].held and not said.refused
+        }
+
+    def selected_by(self, position: int) -> dict[str, frozenset[int]]:
+        """The numbers that a retraction in force selected, by board."""
+        return {
+            name: one.numbers
+            for name, board in self.boards.items()
+            for one in board.retracted
+            if one.position == position
+        }
+
+    def is_broad(self, position: int) -> bool:
+        several = [one for board in self.boards.values() for one in board.retracted]
+        return any(one.broad for one in several if one.position == position)
+
+    def retract(
+        self, selected: dict[str, frozenset[int]], position: int, *, broad: bool = False
+    ) -> None:
+        """Have submissions count no more, in closed windows neither."""
+        for name, numbers in selected.items():
+            everywhere = len(selected) > 1
+            self.boards[name].retracted.append(Retracted(position, numbers, everywhere, broad))
+            self._fold_closed(self.boards[name], edition=True)
+
+    def is_everywhere(self, position: int) -> bool:
+        """Whether a retraction is one on all boards."""
+        several = [one for board in self.boards.values() for one in board.retracted]
+        return any(one.everywhere for one in several if one.position == position)
+
+    def undo_retraction(self, position: int) -> None:
+        for board in self.boards.values():
+            board.retracted = [one for one in board.retracted if one.position != position]
+            self._fold_closed(board, edition=True)
+
+    def decide(self, review: Review, position: int, *, approved: bool) -> None:
+        """Approve or reject a held or flagged submission to a board that is still there."""
+        review.state = "approved" if approved else "rejected"
+        board = self.boards[review.board]
+        if review.was_held and approved:
+            board.held.discard(review.number)
+            board.judge.count(_attempt(board.rules, review.said), replaces=False)
+            self._fold_closed(board, edition=True)
+        if not review.was_held and not approved:
+            self.retract({review.board: frozenset([review.number])}, position)
+
+    def _fold_closed(self, board: Board, *, edition: bool) -> None:
+        """Fold closed windows again: as another edition if they change, or as they are now."""
+        for place, one in enumerate(board.closed):
+            entries = tuple(board.entries_of_closed(one).values())
+            editions = one.editions
+            if edition and _differing(_by_player(entries), _by_player(one.entries), one.rules):
+                editions = (*editions, one.entries)
+            board.closed[place] = replace(one, entries=entries, editions=editions)
+
+    def changes(self, after: "World") -> set[Change]:
+        """The entries that are others in the world after a correction, in the same windows."""
+        found: set[Change] = set()
+        for name, board in self.boards.items():
+            will = after.boards[name]
+            for id, (mine, rules) in _windows_of(board).items():
+                theirs = _windows_of(will)[id][0]
+                ranks = [
+                    ranking(rules, world.ranked(name, entries.values()))
+                    for world, entries in ((after, theirs), (self, mine))
+                ]
+                for player in _differing(mine, theirs, rules):
+                    rows = [each.row(player) for each in ranks]
+                    now, then = theirs.get(player), mine.get(player)
+                    scores = None if now is None else now.scores
+                    before = None if then is None else then.scores
+                    rank, rank_before = (None if row is None else row.rank for row in rows)
+                    found.add(Change(name, player, id, scores, before, rank, rank_before))
+        return found
 
     # ...... submissions
 
     def refusal_at_the_door(self, name: str, body: Definition) -> str | None:
         """The code of what is refused before it is recorded: it leaves no trace."""
         rules = self.boards[name].rules
-        delta = body.get("delta")
+        delta, adjusts = body.get("delta"), body.get("adjusts", False)
         scores = (delta,) if delta is not None else scores_of(rules, body)
         if not all(rules.takes(number) for number in scores):
             return "invalid_submission"
         if delta is not None:
-            return "invalid_submission" if rules.rule == "first" else None
+            return "invalid_submission" if rules.rule == "first" and not adjusts else None
         if rules.rule != "sum" and not rules.in_bounds(rules.scaled(scores[0])):
             return "score_out_of_bounds"
         return None
@@ -685,33 +887,93 @@ class World:
         delta = body.get("delta")
         scores = None if delta is not None else scores_of(rules, body)
         player, metadata = body["player"], body.get("metadata")
-        said = Said(self.accepted, self.time, player, scores, delta, metadata, rules)
-        refused_in = frozenset(
+        kind = "adjustment" if body.get("adjusts") else "submission"
+        said = Said(self.accepted, self.time, player, scores, delta, metadata, rules, kind=kind)
+        said = replace(said, build=body.get("build"))
+        then, reasons = self._judge_by_rules(board, said)
+        exhausted = frozenset() if then == "refuse" else self._attempt(board, said)
+        refused_in = exhausted | frozenset(
             window
             for window, entries in before.items()
-            if judge(rules, entries.get(player), said).verdict == "rejected"
+            if then != "hold" and judge(rules, entries.get(player), said).verdict == "rejected"
         )
-        said = replace(said, refused=len(refused_in) == len(before), refused_in=refused_in)
+        everywhere = then != "hold" and len(refused_in) == len(before)
+        said = replace(
+            said,
+            refused=then == "refuse",
+            refused_everywhere=then == "refuse" or everywhere,
+            refused_in=refused_in,
+        )
         board.history.append(said)
+        if then in ("hold", "flag"):
+            state = {"hold": "held", "flag": "flagged"}[then]
+            self.reviews.append(Review(name, said.number, said, state, reasons, then == "hold"))
+        barred = dict.fromkeys(exhausted, "attempts_exhausted")
+        if then in ("hold", "refuse"):
+            barred = dict.fromkeys(before, "rule_broken") | barred
         windows = {
-            window: self._told(board, found, said, before[window])
+            window: self._told(board, found, said, before[window], barred.get(window), then)
             for window, found in board.open.items()
         }
         if body.get("attributes"):
             self.attributes[player] = {**self.attributes.get(player, {}), **body["attributes"]}
         first = "all" if "all" in windows else next(iter(windows), None)
-        told = Told(name, player, rules.decimals, windows, first)
+        known = tuple(reasons) if then in ("hold", "refuse") else ()
+        told = Told(name, player, rules.decimals, windows, first, known, said.number)
         if (key := body.get("key")) is not None:
             self.keys[name, key] = FirstUse(body, told, board)
         return told
 
+    def _judge_by_rules(self, board: Board, said: Said) -> tuple[str | None, list[Reason]]:
+        """What the rules against cheating say, which know of it from here on."""
+        attempt = _attempt(board.rules, said)
+        if not board.open:
+            return None, []
+        if said.kind == "adjustment":
+            board.judge.count(attempt, replaces=said.delta is None)
+            return None, []
+        then, reasons = board.judge.judge(attempt)
+        if then == "hold":
+            board.held.add(said.number)
+        return then, reasons
+
+    def _attempt(self, board: Board, said: Said) -> frozenset[str]:
+        """Take one of the attempts in each open window; return the windows that have none left."""
+        limit, exhausted = board.rules.attempts, set()
+        if limit is None or said.kind == "adjustment":
+            return frozenset()
+        for name, window in board.open.items():
+            made = board.attempts.setdefault(window.id, {})
+            if made.get(said.player, 0) >= limit:
+                exhausted.add(name)
+            else:
+                made[said.player] = made.get(said.player, 0) + 1
+        return frozenset(exhausted)
+
+    def set_metadata(self, name: str, player: str, metadata: Any) -> None:
+        """Put other metadata beside the entries in the windows of now."""
+        board = self.boards[name]
+        self.accepted += 1
+        said = Said(self.accepted, self.time, player, None, None, metadata, board.rules)
+        board.history.append(replace(said, kind="metadata"))
+
     def _told(
-        self, board: Board, window: Window, said: Said, before: dict[str, Entry]
+        self,
+        board: Board,
+        window: Window,
+        said: Said,
+        before: dict[str, Entry],
+        barred: str | None,
+        consequence: str | None,
     ) -> ToldWindow:
         own = said.player if self.state_of(said.player, board.name) == "shadowed" else None
         then_ranked = ranking(board.rules, self.ranked(board.name, before.values(), own))
         then = then_ranked.row(said.player)
         judged = judge(board.rules, before.get(said.player), said)
+        if barred is not None:
+            held = consequence == "hold" and barred == "rule_broken"
+            verdict = "held" if held else "rejected"
+            judged = Judged(verdict, before.get(said.player), barred)
         after = board.entries(window)
         now_ranked = ranking(board.rules, self.ranked(board.name, after.values(), own))
         now = now_ranked.row(said.player)
@@ -751,7 +1013,8 @@ class World:
             board.history = [_anonymous(said, player) for said in board.history]
             for archive in board.closed:
                 archive.attributes.pop(player, None)
-            self._fold_closed(board)
+            self._fold_closed(board, edition=False)
+            board.closed = [replace(one, editions=_stripped(one, player)) for one in board.closed]
         for where, first in self.keys.items():
             if first.body["player"] == player:
                 self.keys[where] = replace(first, impersonal=True)
@@ -777,6 +1040,57 @@ class World:
 
 def _anonymous(said: Said, player: str) -> Said:
     return replace(said, metadata=None) if said.player == player else said
+
+
+def _stripped(archive: Archive, player: str) -> tuple[tuple[Entry, ...], ...]:
+    """The earlier editions of a window without what a player said beside its scores."""
+    return tuple(
+        tuple(replace(one, metadata=None) if one.player == player else one for one in entries)
+        for entries in archive.editions
+    )
+
+
+def _attempt(rules: Rules, said: Said) -> Attempt:
+    number = said.scores[0] if said.scores is not None else said.delta or 0
+    return Attempt(said.player, rules.scaled(number), said.scores is None, said.at)
+
+
+def _is_selected(
+    said: Said,
+    *,
+    players: Sequence[str] | None = None,
+    numbers: Sequence[int] | None = None,
+    build: str | None = None,
+    since: int | None = None,
+    until: int | None = None,
+) -> bool:
+    return (
+        (players is None or said.player in players)
+        and (numbers is None or said.number in numbers)
+        and (build is None or said.build == build)
+        and (since is None or said.at >= since)
+        and (until is None or said.at < until)
+    )
+
+
+def _by_player(entries: Iterable[Entry]) -> dict[str, Entry]:
+    return {one.player: one for one in entries}
+
+
+def _differing(mine: dict[str, Entry], theirs: dict[str, Entry], rules: Rules) -> list[str]:
+    """The players whose entries are others."""
+    return [
+        player
+        for player in {*mine, *theirs}
+        if player not in mine or mine[player].differs(theirs.get(player), rules)
+    ]
+
+
+def _windows_of(board: Board) -> dict[str, tuple[dict[str, Entry], Rules]]:
+    """The entries of all windows by id, with the rules that order them."""
+    opened = {each.id: (board.entries(each), board.rules) for each in board.open.values()}
+    closed = {each.window.id: (_by_player(each.entries), each.rules) for each in board.closed}
+    return {**closed, **opened}
 
 
 def _left(one: PlayerState, new: PlayerState) -> PlayerState | None:

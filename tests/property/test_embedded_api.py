@@ -20,7 +20,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from typing import Any, ClassVar
@@ -29,33 +28,56 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
-    RuleBasedStateMachine,
     initialize,
     invariant,
     precondition,
     rule,
     run_state_machine_as_test,
 )
+from tests.property.embedded_corrections import REASON, CorrectionSteps, shown_reason
+from tests.property.embedded_judge import same_reasons
 from tests.property.embedded_model import (
     DAY,
-    HOUR,
-    SECOND,
     Definition,
     Ranking,
     Row,
     Rules,
     Told,
     World,
-    instant,
     loses_large_scores,
     next_start,
     ranking,
     window_at,
 )
+from tests.property.embedded_strategies import (
+    MAIN,
+    NO_PLAYER,
+    PLAYERS,
+    REDEFINABLE,
+    SEGMENTS,
+    SIDE,
+    START,
+    attempts,
+    attributes,
+    bodies,
+    bodies_beyond,
+    kept_days,
+    numbers_of,
+    other_limits,
+    players,
+    rounds,
+    rules_of_a_board,
+    shares,
+    some_checks,
+    some_players,
+    steps,
+    ways,
+    window_names,
+)
 from tests.simulation.power_loss import scratch_folder
 
 import rankd
-from rankd.core import steady_clock
+from rankd.core import mass_retraction, steady_clock
 from rankd.core.read_engine import WindowPreview
 from rankd.embedded import Board, Ranks
 from rankd.errors import (
@@ -66,6 +88,7 @@ from rankd.errors import (
     NotRanked,
     PlayerBanned,
     RankdError,
+    RuleBroken,
     SubmissionRejected,
     UnknownBoard,
     UnknownWindow,
@@ -74,116 +97,11 @@ from rankd.model.receipt import Receipt
 from rankd.model.standing import Standing
 
 EXAMPLES = 32
+WORDS = {"way": "columns", "checks": "rules", "attempts": "limits"}
+"""Of a definition, for what is changed."""
+
 STEPS = 30
 """What a commit looks at: about fifteen seconds of one core."""
-
-START = instant(2026, 11, 14, 12)
-MAIN, SIDE = "main", "side"
-PLAYERS = ["ann", "bob", "cyd", "dee", "Éva"]
-NO_PLAYER = "nobody"
-STATES = {"ban": "banned", "hide": "hidden", "shadow": "shadowed", "restore": "active"}
-SEGMENTS = ["region:eu", "region:us", "vip:true", "vip:false", "level:1", "level:2"]
-REDEFINABLE = ("rule", "way", "decimals", "limits", "windows", "segments", "ties", "title")
-
-players = st.sampled_from(PLAYERS)
-some_players = st.lists(st.sampled_from([*PLAYERS, NO_PLAYER]), min_size=1, max_size=6)
-attributes = st.fixed_dictionaries(
-    {},
-    optional={
-        "region": st.sampled_from(["eu", "us"]),
-        "vip": st.booleans(),
-        "level": st.integers(1, 2),
-    },
-)
-metadata = st.none() | st.sampled_from([{"car": "red"}, {"car": "blue", "laps": [1, 2]}, 0, "x"])
-keys = st.sampled_from([*[None] * 8, "k1", "k2", "k3", "k4"])
-steps = st.sampled_from([0, HOUR, 12 * HOUR - 1, 12 * HOUR, DAY, 2 * DAY, 3 * DAY, 8 * DAY])
-ways = st.sampled_from(["higher", "lower"])
-shares = st.sampled_from([0.5, 20, 33.33, 40, 50, 60, 66.67, 75, 80, 100])
-limits = st.sampled_from([(None, None), (None, None), (-1, None), (None, 3), (-2, 3), (-3, 5)])
-other_limits = st.sampled_from([(None, None), (1, None), (None, 1), (0, 2)])
-"""Such that they cut off some who are there, or let them in again."""
-window_names = st.lists(
-    st.sampled_from(["all", "daily", "weekly", "season", "cup"]),
-    min_size=1,
-    max_size=4,
-    unique=True,
-)
-kept_days = st.fixed_dictionaries(
-    {}, optional={name: st.integers(1, 4) for name in ("daily", "season", "cup")}
-)
-
-
-@st.composite
-def rules_of_a_board(draw: Callable[..., Any]) -> Rules:
-    windows = list(dict.fromkeys([*draw(window_names), *draw(st.sampled_from([["all"], []]))]))
-    low, high = draw(limits)
-    columns = [("score", draw(ways))]
-    if draw(st.booleans()):
-        columns.append(("time", draw(ways)))
-    return Rules(
-        rule=draw(st.sampled_from(["best", "latest", "sum", "first"])),
-        columns=tuple(columns),
-        decimals=draw(st.sampled_from([0, 0, 1])),
-        ties=draw(st.sampled_from(["ordinal", "standard", "dense"])),
-        tie_break=draw(st.sampled_from(["first", "latest", "player"])),
-        windows=tuple(windows),
-        segments=tuple(draw(st.lists(st.sampled_from(["region", "vip"]), unique=True))),
-        low=low,
-        high=high,
-        kept_days=tuple((name, kept) for name, kept in draw(kept_days).items() if name in windows),
-    )
-
-
-@st.composite
-def bodies(draw: Callable[..., Any], rules: Rules) -> Definition:
-    """A submission that is well formed for this board; it may be out of its bounds."""
-    body: Definition = {"player": draw(players)}
-    body["metadata"] = draw(metadata)
-    body["attributes"] = draw(st.none() | attributes)
-    body["key"] = draw(keys)
-    numbers = numbers_of(rules)
-    if draw(st.integers(0, 3)) == 0:
-        body["delta"] = draw(numbers)
-    elif len(rules.columns) == 1:
-        body["score"] = draw(numbers)
-    elif draw(st.booleans()):
-        body["score"], body["columns"] = draw(numbers), {"time": draw(numbers)}
-    else:
-        body["columns"] = {name: draw(numbers) for name, _ in rules.columns}
-    return {name: value for name, value in body.items() if value is not None}
-
-
-@st.composite
-def bodies_beyond(draw: Callable[..., Any], rules: Rules) -> Definition:
-    """A submission that may leave narrow bounds, or the 64 bits, by what is there already."""
-    body = {"player": draw(players), "key": draw(keys)}
-    number = draw(st.sampled_from([4, 4, -3, 2**62]))
-    if rules.rule == "first" or draw(st.integers(0, 3)) == 0:
-        body |= {"columns": {name: number for name, _ in rules.columns}}
-    else:
-        body |= {"delta": number // 10**rules.decimals}
-    return {name: value for name, value in body.items() if value is not None}
-
-
-@st.composite
-def rounds(draw: Callable[..., Any], rules: Rules) -> list[Definition]:
-    """A submission of each of some players, in any order."""
-    order = draw(st.permutations(PLAYERS))
-    return [
-        {**body, "player": player}
-        for player, body in zip(
-            order, draw(st.lists(bodies(rules), min_size=1, max_size=5)), strict=False
-        )
-    ]
-
-
-def numbers_of(rules: Rules) -> st.SearchStrategy[int | Decimal]:
-    """Few, so that many are equal; and the two that eight bytes just hold."""
-    few = st.integers(-2, 4)
-    if rules.decimals == 0:
-        return few | few | few | st.sampled_from([-(2**63), 2**63 - 1])
-    return few | st.integers(-4, 6).map(lambda halves: Decimal(halves) / 2)
 
 
 @dataclass
@@ -220,7 +138,7 @@ class Walk:
     onwards: bool
 
 
-class EmbeddedMachine(RuleBasedStateMachine):
+class EmbeddedMachine(CorrectionSteps):
     figures: ClassVar[Counter[str]] = Counter()
     """What was done and compared, over all runs, for the campaign to print."""
 
@@ -237,6 +155,7 @@ class EmbeddedMachine(RuleBasedStateMachine):
         self.heard = Heard()
         logging.getLogger("rankd").addHandler(self.heard)
         self.around.callback(logging.getLogger("rankd").removeHandler, self.heard)
+        self.patched = self.around.enter_context(pytest.MonkeyPatch.context())
         self.opened = ExitStack()
         self.ranks: Ranks = self._open()
 
@@ -251,6 +170,8 @@ class EmbeddedMachine(RuleBasedStateMachine):
 
     @initialize(main=rules_of_a_board(), data=st.data())
     def define(self, main: Rules, data: st.DataObject) -> None:
+        self.refolded_max = data.draw(st.sampled_from([*self.bounds]), "players folded one by one")
+        self.patched.setattr(mass_retraction, "REFOLDED_PLAYERS_MAX", self.refolded_max)
         self._define(MAIN, main)
         self._define(SIDE, Rules(rule="latest", windows=("all", "daily"), segments=("region",)))
         for number, player in enumerate(PLAYERS):
@@ -350,6 +271,10 @@ class EmbeddedMachine(RuleBasedStateMachine):
                 changes["decimals"] = min(rules.decimals + 1, 2)
             elif change == "limits":
                 changes["low"], changes["high"] = data.draw(other_limits)
+            elif change == "checks":
+                changes["checks"] = data.draw(some_checks)
+            elif change == "attempts":
+                changes["attempts"] = data.draw(attempts)
             elif change == "windows":
                 changes["windows"] = tuple(data.draw(window_names))
                 kept = data.draw(kept_days).items()
@@ -364,7 +289,7 @@ class EmbeddedMachine(RuleBasedStateMachine):
                 words.append("tie_break")
             else:
                 changes["title"] = data.draw(st.sampled_from([None, "Main", "The main board"]))
-            words.append({"way": "columns"}.get(change, change))
+            words.append(WORDS.get(change, change))
         changed = replace(rules, **changes)
         definition = changed.definition()
         given = {word: definition[word] for word in words}
@@ -403,9 +328,12 @@ class EmbeddedMachine(RuleBasedStateMachine):
     def _submit(self, name: str, body: Definition) -> None:
         if self._is_unanswerable(name, body):
             return
-        arguments = dict(body)
+        arguments, board = dict(body), self.boards[name]
         player, score = arguments.pop("player"), arguments.pop("score", None)
-        self._expect(name, body, lambda: self.boards[name].submit(player, score, **arguments))
+        send = board.submit
+        if arguments.pop("adjusts", False):
+            send = partial(board.adjust, reason=REASON)
+        self._expect(name, body, lambda: send(player, score, **arguments))
 
     def _expect(self, name: str, body: Definition, submit: Callable[[], Receipt]) -> None:
         self.figures["submissions"] += 1
@@ -425,12 +353,18 @@ class EmbeddedMachine(RuleBasedStateMachine):
         with pytest.raises(SubmissionRejected) as rejected:
             submit()
         assert rejected.value.reason == told.refused
+        assert rejected.value.code == told.refusal_code
+        if isinstance(rejected.value, RuleBroken):
+            broken = [(one.rule, one.observed, one.limit) for one in rejected.value.reasons]
+            reasons = [shown_reason(reason, told.decimals) for reason in told.reasons]
+            assert same_reasons(broken, reasons), (broken, reasons)
 
     def _refusal(self, name: str, body: Definition) -> str | None:
         """The code of a refusal that leaves no trace."""
         first = self.world.keys.get((name, body.get("key", "")))
         repeated = first is not None and first.is_repeated_by(body)
         banned = self.world.is_banned(body["player"], name, self.clock.time)
+        banned = banned and not body.get("adjusts")
         if repeated:  # Answered as it was, whatever the board has become.
             return "player_banned" if banned else None
         if (code := self.world.refusal_at_the_door(name, body)) is not None:
@@ -483,13 +417,17 @@ class EmbeddedMachine(RuleBasedStateMachine):
                 "rank_change",
             ):
                 assert getattr(found, fact) == getattr(expected, fact), (name, fact)
-            assert (found.message is None) == (expected.code is None)
+            assert (found.message is None) == expected.is_unexplained
         assert told.first is not None
         first = told.windows[told.first]
         for fact in ("verdict", "rank", "previous_rank", "rank_change", "total", "percentile"):
             assert getattr(receipt, fact) == getattr(first, fact), fact
         assert receipt.score == shown(first.scores, told.decimals)
         assert receipt.previous_score == shown(first.previous_scores, told.decimals)
+        reasons = [(one.rule, one.observed, one.limit) for one in receipt.reasons]
+        assert same_reasons(reasons, told.reasons), (reasons, told)
+        if not duplicate:
+            self.world.positions[told.number] = receipt.position
 
     @precondition(lambda self: self.world.keys)
     @rule(data=st.data())
@@ -497,7 +435,8 @@ class EmbeddedMachine(RuleBasedStateMachine):
         """Clients stamp each try anew: the time is data, and makes it no other submission."""
         name, key = data.draw(st.sampled_from(sorted(self.world.keys)), "key")
         at = data.draw(st.sampled_from([{}, {"at": "2026-11-14T09:30:00Z"}]), "at")
-        self._submit(name, {**self.world.keys[name, key].body, **at})
+        body = self.world.keys[name, key].body
+        self._submit(name, body if body.get("adjusts") else {**body, **at})
 
     @precondition(lambda self: self.world.keys)
     @rule(data=st.data(), other=st.sampled_from(["build", "metadata", "attributes", "player"]))
@@ -509,7 +448,10 @@ class EmbeddedMachine(RuleBasedStateMachine):
             "attributes": {"region": "asia"},
             "player": "zoe",
         }
-        self._submit(name, {**self.world.keys[name, key].body, other: changed[other]})
+        body = self.world.keys[name, key].body
+        if body.get("adjusts") and other != "player":
+            other = "metadata"
+        self._submit(name, {**body, other: changed[other]})
 
     @rule(data=st.data(), wrong=st.booleans())
     def submit_many(self, data: st.DataObject, wrong: bool) -> None:
@@ -544,7 +486,7 @@ class EmbeddedMachine(RuleBasedStateMachine):
             if refusal is None:
                 told, duplicate = self._told(MAIN, item)
                 expected.append((told, duplicate))
-                refusal = told.refused and "submission_rejected"
+                refusal = told.refusal_code
             if refusal is not None:
                 refusals.append(refusal)
         self.figures["submissions"] += len(items)
@@ -594,54 +536,6 @@ class EmbeddedMachine(RuleBasedStateMachine):
         assert position <= self.ranks.position
         self.last_position = self.ranks.position
         self.world.erase(player)
-
-    # ---------------------------------------------------------------------- corrections
-
-    @rule(
-        player=st.sampled_from(PLAYERS[1:]),
-        state=st.sampled_from(["ban", "hide", "shadow", "shadow", "restore", "restore"]),
-        boards=st.sampled_from([None, None, [MAIN], [SIDE, "later"], [MAIN, SIDE]]),
-        hours=st.sampled_from([None, None, 1, 12, 36]),
-    )
-    def set_state(
-        self, player: str, state: str, boards: list[str] | None, hours: int | None
-    ) -> None:
-        """Of anybody but ann, whose submissions turn windows."""
-        self._record_something()
-        until = None
-        if hours is not None and state != "restore":
-            until = self.world.time + hours * HOUR
-        given: dict[str, Any] = {} if boards is None else {"boards": boards}
-        if until is not None:
-            given["until"] = datetime.fromtimestamp(until // SECOND, UTC).isoformat()
-            until = until // SECOND * SECOND
-        self._advanced(getattr(self.ranks, state)(player, reason="a test", **given))
-        self.figures["player states"] += 1
-        self.world.set_state(player, STATES[state], boards, until)
-        self.walk = None
-
-    @rule(player=st.sampled_from(PLAYERS))
-    def retract(self, player: str) -> None:
-        """All that a player has sent to the main board, or nothing if none of it counts."""
-        self._record_something()
-        effect = self.boards[MAIN].retract(player=player, reason="a test")
-        if effect.position is not None:
-            self._advanced(effect.position)
-            self.figures["retractions"] += 1
-            self.world.retract(MAIN, player, effect.position)
-        self.walk = None
-
-    @precondition(lambda self: self.world.boards[MAIN].retracted)
-    @rule(data=st.data())
-    def undo_a_retraction(self, data: st.DataObject) -> None:
-        self._record_something()
-        several = [one.position for one in self.world.boards[MAIN].retracted]
-        position = data.draw(st.sampled_from(several), "position")
-        effect = self.boards[MAIN].undo_retraction(position)
-        assert effect.position is not None
-        self._advanced(effect.position)
-        self.world.undo_retraction(MAIN, position)
-        self.walk = None
 
     def _advanced(self, position: int) -> None:
         assert self.last_position < position == self.ranks.position
@@ -763,7 +657,8 @@ class EmbeddedMachine(RuleBasedStateMachine):
         places: bool = False,
     ) -> None:
         self.figures["standings"] += len(rows)
-        assert [each.player for each in found] == [row.entry.player for row in rows]
+        expected_players = [row.entry.player for row in rows]
+        assert [each.player for each in found] == expected_players, (found, rows)
         for place, (each, row) in enumerate(zip(found, rows, strict=True), start=1):
             assert (each.rank, each.scores) == (row.rank, row.entry.scores), each.player
             assert (each.total, each.as_of) == (expected.total, self.ranks.position)
