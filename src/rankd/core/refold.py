@@ -12,9 +12,10 @@ from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
-from rankd.core.board_state import BoardState, OpenedWindow, SealedWindow, segments_of
+from rankd.core.board_state import BoardState, OpenedWindow, SealedWindow
 from rankd.core.fold import Fold, MoveBatch, register_fold
 from rankd.core.player_history import PlayerHistory, corrections_of, facts_of_player
+from rankd.core.state import segments_of
 from rankd.model.facts import (
     Attributes,
     Edition,
