@@ -27,7 +27,7 @@ from rankd.errors import (
     UnsupportedMediaType,
 )
 from rankd.model.board import shown_name
-from rankd.schemas import WrongField
+from rankd.schemas import WrongField, encode
 
 JSON = b"application/json"
 PROBLEM_JSON = b"application/problem+json"
@@ -521,9 +521,7 @@ def internal(*, request_id: str, writes: bool = False) -> Response:
 
 
 def _response(problem: Problem, headers: tuple[Header, ...]) -> Response:
-    return Response(
-        msgspec.json.encode(problem), problem.status, content_type=PROBLEM_JSON, headers=headers
-    )
+    return Response(encode(problem), problem.status, content_type=PROBLEM_JSON, headers=headers)
 
 
 def _applied(error: RankdError, kind: ProblemKind) -> Applied:

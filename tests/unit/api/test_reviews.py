@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from tests.unit.api.handling import Working, working
 
+from rankd.api.messages import refusal
 from rankd.errors import RuleBroken, UnknownBoard, UnknownReview
 
 pytestmark = pytest.mark.anyio
@@ -115,6 +116,17 @@ async def test_a_broken_rule_is_named_with_its_numbers() -> None:
                 "limit": 5,
             }
         ]
+
+
+async def test_a_refusal_has_its_numbers_as_numbers() -> None:
+    """As in a batch, in reviews, and in everything else that shows scores."""
+    async with working() as at:
+        rules = [{"rule": "first_score", "max": 5, "then": "refuse"}]
+        await at.define(decimals=1, rules=rules)
+        with pytest.raises(RuleBroken) as refused:
+            await at.submit("ann", "9.5")
+        problem = refusal(refused.value, request_id="r")
+        assert b'"observed":9.5,"limit":5.0' in problem.body
 
 
 async def test_rules_are_previewed_without_a_change() -> None:
