@@ -20,7 +20,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from rankd.core.read_engine import WindowPreview
-from rankd.errors import FieldError, NotRanked, RankdError
+from rankd.errors import FieldError, NotRanked, RankdError, RuleBroken
 from rankd.model.facts import Position
 from rankd.model.standing import Rank, Standing
 from rankd.model.window import Instant
@@ -156,6 +156,8 @@ FACT = {
     "actor": TEXT_OR_NONE,
     "body": dict,
 }
+WRONG_FIELD = {"field": str, "message": str}
+BROKEN_RULE = {**WRONG_FIELD, "rule": str, "observed": NUMBER, "limit": NUMBER}
 RESULTS = {"results": list, "position": int}
 DONE = {"position": int}
 PROBLEM = {"type": str, "title": str, "status": int, "detail": str, "code": str, "request_id": str}
@@ -288,6 +290,11 @@ def connections(port: int, processes: int) -> list[http.client.HTTPConnection]:
     return [connection for some in zip(*found.values(), strict=True) for connection in some]
 
 
+def broken_rules(errors: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any, Any]]:
+    """The rules that a refusal names, each with the number observed and the limit."""
+    return [(each["rule"], each["observed"], each["limit"]) for each in errors]
+
+
 class Api:
     """Asks each connection in turn, and knows how far the last write came."""
 
@@ -389,8 +396,12 @@ class Api:
         error = kind.__new__(kind)
         if "errors" in body:
             assert answer.status == 422
-            wrong = [check(each, {"field": str, "message": str}) for each in body["errors"]]
-            error.errors = tuple(FieldError(**each) for each in wrong)  # type: ignore[attr-defined]
+            shape = BROKEN_RULE if kind is RuleBroken else WRONG_FIELD
+            wrong = [check(each, shape) for each in body["errors"]]
+            fields = [FieldError(each["field"], each["message"]) for each in wrong]
+            error.errors = tuple(fields)  # type: ignore[attr-defined]
+            if kind is RuleBroken:
+                error.reasons = broken_rules(wrong)  # type: ignore[attr-defined]
         raise error
 
     # ...... pages are known again

@@ -14,7 +14,7 @@ processes, where any of them answers and each is asked for the position of the l
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -31,8 +31,19 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from tests.http.api_facade import READ, Api, HttpRanks, check, percentile_of, same, shown
+from tests.http.api_facade import (
+    READ,
+    Api,
+    HttpRanks,
+    broken_rules,
+    check,
+    percentile_of,
+    same,
+    shown,
+)
 from tests.http.clocked import PATIENCE_SECONDS, FileClock, serving
+from tests.property.embedded_corrections import shown_reason
+from tests.property.embedded_judge import same_reasons
 from tests.property.embedded_model import (
     DAY,
     Board,
@@ -51,7 +62,7 @@ from tests.property.test_embedded_api import EmbeddedMachine, SetClock
 
 from rankd.api.server import new_event_loop
 from rankd.app import service
-from rankd.errors import RankdError, SubmissionRejected, UnknownPlayer
+from rankd.errors import RankdError, RuleBroken, SubmissionRejected, UnknownPlayer
 from rankd.settings import Settings
 
 SEED = 16
@@ -242,6 +253,11 @@ WRONG_ITEMS: list[tuple[Definition, str]] = [
 ]
 
 
+def is_broken_by(told: Told, found: Sequence[Any]) -> bool:
+    """Whether the rules named are those that a submission breaks, with their numbers."""
+    return same_reasons(found, [shown_reason(each, told.decimals) for each in told.reasons])
+
+
 WITHOUT_FIELDS = ("unknown_board", "player_banned")
 """Refusals that no field of a submission is the cause of."""
 
@@ -315,6 +331,8 @@ class ApiMachine(EmbeddedMachine):
         with pytest.raises(SubmissionRejected) as rejected:  # Why is told in words only.
             submit()
         assert rejected.value.code == awaited.told.refusal_code
+        if isinstance(rejected.value, RuleBroken):
+            assert is_broken_by(awaited.told, rejected.value.reasons)
 
     def _compare_told(self, found: Any, awaited: Awaited) -> None:
         self.figures["receipts"] += 1
@@ -370,6 +388,9 @@ class ApiMachine(EmbeddedMachine):
             assert (result["verdict"], result["applied"]) == ("refused", "no")
             assert result["code"] in allowed
             assert ("errors" in result) == (result["code"] not in WITHOUT_FIELDS)
+            if result["code"] == RuleBroken.code:
+                assert told is not None
+                assert is_broken_by(told, broken_rules(result["errors"]))
 
     # -------------------------------------------------------------------------- players
 
