@@ -20,9 +20,9 @@ from rankd.model.facts import (
     Recorded,
     RetractionUndone,
     ScoresRetracted,
+    ScoreSubmitted,
     WindowsCorrected,
     is_definition,
-    is_submission,
 )
 from rankd.model.redefinition import refolded
 from rankd.model.window import Instant
@@ -292,7 +292,7 @@ def keyed(
     kept = [
         recorded.position
         for recorded in facts
-        if is_submission(recorded.fact)
+        if isinstance(recorded.fact, ScoreSubmitted)
         and recorded.fact.key is not None
         and recorded.position > after
         and recorded.position in receipts
