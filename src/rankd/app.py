@@ -20,7 +20,7 @@ from rankd.api.auth import Authenticator, ReadToken
 from rankd.api.context import ServiceContext
 from rankd.api.keys import hand_on_uses, record_uses
 from rankd.api.metrics import collect
-from rankd.api.rate_limits import limits_of
+from rankd.api.rate_limits import limits_of, read_networks
 from rankd.api.routes import ROUTES as API
 from rankd.api.routing import MANAGER, MANAGING, QUERY, ROLES, routes_of
 from rankd.api.server import Ready, fit_connections, listen, serve, watching_descriptors
@@ -166,6 +166,8 @@ async def service(
             public_pages=settings.public_pages,
             node=place.node,
             role=settings.role,
+            proxies=read_networks(settings.trusted_proxies),
+            audit_addresses=settings.audit_addresses,
         )
         listener = listen(settings, share_port=settings.workers > 1)
         if settings.workers > 1:
@@ -250,6 +252,8 @@ async def worker(settings: Settings, socket: str, process: str, *, clock: Clock)
             public_pages=settings.public_pages,
             node=place.node,
             role=settings.role,
+            proxies=read_networks(settings.trusted_proxies),
+            audit_addresses=settings.audit_addresses,
             process=process,
             spools=settings.spool,
         )

@@ -669,6 +669,10 @@ class FactItem(Struct):
     board: str | None
     player: str | None
     actor: str | None
+    request_id: str | None
+    """Of the request that made an administrative change; null for submissions."""
+    address: str | None
+    """The client's address; null where it was not recorded, or was erased."""
     body: dict[str, Any]
 
 

@@ -190,6 +190,10 @@ class Settings:
         Doc("Boards whose pages shared caches may keep though reading takes a key; * for all."),
     ] = ()
     access_log: Annotated[bool, Doc("Whether each request is logged, with its status.")] = False
+    audit_addresses: Annotated[
+        bool,
+        Doc("Whether the audit trail has the address from which an administrative change came."),
+    ] = True
     fast_lane: Annotated[
         bool, Doc("Whether hot routes are answered on the spot; off only to compare.")
     ] = True

@@ -2,10 +2,14 @@
 
 import json
 from collections.abc import Callable
+from getpass import getuser
 from typing import Any
 
 import pytest
 from tests.cli.running import Ran, Served, run
+
+from rankd.cli.folder import opened
+from rankd.http_client import HttpRequest
 
 Ask = Callable[..., Ran]
 
@@ -55,6 +59,21 @@ def test_a_retraction_shows_its_changes_and_asks_first(at: Ask) -> None:
     assert nothing.out == "nothing to do: no submission that is selected would change\n"
     undone = told(at("retract", "asked", "--undo", position, "--yes", "--json"))
     assert (undone["submissions"], top(at, "asked")) == (2, {"ann": 99, "bob": 15})
+
+
+def test_a_command_in_a_folder_records_its_user_and_no_address() -> None:
+    def at(*args: Any, **more: Any) -> Ran:
+        return run(*args, "--data", "audited", **more)
+
+    filled(at, "audited")
+    assert at("player", "ban", "ann", "--reason", "a bot").code == 0
+    with opened("audited") as folder:
+        answer = folder.send(HttpRequest("GET", "/v1/facts", {}, None))
+    facts = json.loads(answer.body)["facts"]
+    actors = {fact["kind"]: fact["actor"] for fact in facts}
+    user = f"cli:{getuser()}"
+    assert (actors["board_defined"], actors["player_state_set"]) == (user, user)
+    assert (actors["score_submitted"], {fact["address"] for fact in facts}) == (None, {None})
 
 
 def test_a_position_is_retracted_on_every_board(at: Ask) -> None:

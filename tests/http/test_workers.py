@@ -90,6 +90,16 @@ def served(tmp_path: Path) -> Iterator[Served]:
 # ------------------------------------------------------------------------ one answer from all
 
 
+def test_the_audit_trail_has_the_request_whichever_process_took_it(served: Served) -> None:
+    with connected(served.port) as by_pid:
+        for number, way in enumerate(by_pid.values()):
+            told(way, "PUT", f"/v1/players/p{number}", {"name": f"P{number}"})
+            found = told(way, "GET", f"/v1/facts?kind=name_set&player=p{number}")["facts"]
+            assert [(len(fact["request_id"]), fact["address"]) for fact in found] == [
+                (16, "127.0.0.1")
+            ]
+
+
 def test_every_process_agrees_and_counts_each_key_once(served: Served) -> None:
     with connected(served.port) as by_pid:
         assert len(by_pid) == 2

@@ -8,12 +8,14 @@ decided in those two methods, so both lanes send the same.
 import asyncio
 import gzip
 import re
+from contextlib import nullcontext
 from typing import Any
 
 import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rankd.api import messages
+from rankd.api.context import recorded_with
 from rankd.api.logs import RequestLog, log
 from rankd.api.messages import HTML, NO_STORE, Header, Request, Response, squeezed_tag
 from rankd.api.rate_limits import read_networks
@@ -258,7 +260,8 @@ class App:
             request.query = route.read_query(query)
             response = None if route.quick is None else route.quick(self.service, request)
             if response is None:
-                response = await route.handler(self.service, request)
+                with recorded_with(self.service, request) if route.writes else nullcontext():
+                    response = await route.handler(self.service, request)
             if type(response) is not Response:
                 raise TypeError(f"{route.operation} answered no Response")
             return response

@@ -210,7 +210,7 @@ def _shown(recorded: Recorded, state: State) -> schemas.FactItem:
     body = {
         name: _plain(fact, name)
         for name in fact.__struct_fields__
-        if getattr(fact, name) is not None
+        if name not in _OF_REQUEST and getattr(fact, name) is not None
     }
     if is_submission(fact):
         body |= _scores(fact, _terms(state.boards.get(fact.board), recorded.position, fact), body)
@@ -221,6 +221,8 @@ def _shown(recorded: Recorded, state: State) -> schemas.FactItem:
         getattr(fact, "board", None),
         getattr(fact, "player", None),
         getattr(fact, "actor", None),
+        getattr(fact, "request_id", None),
+        getattr(fact, "address", None),
         body,
     )
 
@@ -242,6 +244,7 @@ def _scores(fact: ScoreSubmitted, board: Board | None, body: dict[str, Any]) -> 
     return shown
 
 
+_OF_REQUEST = ("request_id", "address")
 _TIMES = frozenset({"until", "at", "start", "end", "expires", "time", "earliest", "latest"})
 _TIMES_BY_ID = frozenset({"used"})
 

@@ -1,20 +1,23 @@
 """The context of handlers: the engine, the Authenticator, the cache of pages and configuration."""
 
 from collections.abc import Awaitable, Callable, Hashable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeVar
 
 from rankd.api.auth import Actor, Authenticator
 from rankd.api.exposition import WRITER, WorkerFigures
-from rankd.api.messages import Response
+from rankd.api.messages import Request, Response
 from rankd.api.operations import Operations
+from rankd.api.rate_limits import Network, client_of
 from rankd.core.engine import Engine
 from rankd.core.own_view import read_as_ranked
 from rankd.core.read_engine import PlayerSearch, ReadEngine
 from rankd.core.reader import RankingView, Reader
+from rankd.core.request_origin import working_for
 from rankd.core.visibility import Viewer
-from rankd.model.facts import Position
+from rankd.model.facts import Position, RequestOrigin
 from rankd.model.window import Instant
 from rankd.ports import Clock, LedgerReader
 
@@ -87,6 +90,10 @@ class ServiceContext:
     """Returns the metrics of the workers."""
     spools: bool = False
     """In a worker: whether the writer spools scores on disk while the ledger is lost."""
+    proxies: tuple[Network, ...] = ()
+    """Trusted proxies, whose X-Forwarded-For tells the address of a client."""
+    audit_addresses: bool = True
+    """Whether administrative facts are recorded with the address of the client."""
 
     def __post_init__(self) -> None:
         self.search = PlayerSearch(self.rankd)
@@ -96,6 +103,14 @@ class ServiceContext:
         """The write side. Handlers of routes that write run only where it exists."""
         assert self.engine is not None, "writes are handed on"
         return self.engine
+
+    def origin_of(self, request: Request) -> RequestOrigin:
+        """Return the origin that administrative facts of a request are recorded with."""
+        if not self.audit_addresses:
+            return RequestOrigin(request.request_id)
+        forwarded_for = request.headers.get(b"x-forwarded-for")
+        address = client_of(request.client, forwarded_for, self.proxies)
+        return RequestOrigin(request.request_id, address or None)
 
     @property
     def writable(self) -> bool:
@@ -148,6 +163,11 @@ class ServiceContext:
     def is_public(self, board: str) -> bool:
         """Whether a shared cache may serve the pages of a board to any client."""
         return board in self.public_pages or EVERY_BOARD in self.public_pages
+
+
+def recorded_with(service: ServiceContext, request: Request) -> AbstractContextManager[None]:
+    """Let the administrative facts that a handler records have the origin of its request."""
+    return working_for(lambda: service.origin_of(request))
 
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - shown with a Z of ours

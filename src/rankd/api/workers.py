@@ -31,7 +31,7 @@ import struct
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -40,7 +40,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from rankd.api import messages
-from rankd.api.context import ServiceContext
+from rankd.api.context import ServiceContext, recorded_with
 from rankd.api.exposition import Family, WorkerMetrics, WorkerSession
 from rankd.api.logs import RequestLog
 from rankd.api.messages import Request, Response
@@ -93,6 +93,7 @@ class ForwardedRequest(msgspec.Struct, array_like=True, tag="request"):
     headers: dict[bytes, bytes]
     body: bytes
     client: str
+    request_id: str = ""
 
 
 class ForwardedResponse(msgspec.Struct, array_like=True, tag="response"):
@@ -277,10 +278,12 @@ class WriterEnd:
             handed.headers,
             handed.body,
             handed.client,
+            handed.request_id,
         )
         route = self._routes[handed.operation]
         try:
-            return await route.handler(self._service, request)
+            with recorded_with(self._service, request) if route.writes else nullcontext():
+                return await route.handler(self._service, request)
         except RankdError as exc:
             response = messages.refusal(exc, request_id=request.request_id, writes=route.writes)
             self._log.refused(
@@ -418,6 +421,7 @@ class WorkerEnd:
             _plain(request.headers),
             request.body,
             request.client,
+            request.request_id,
         )
         self._writer.write(_frame(handed))
         try:

@@ -6,8 +6,10 @@ for both. No key is needed: access to the folder is full access.
 
 import asyncio
 import math
+import os
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager, nullcontext
+from getpass import getuser
 from typing import Any
 from urllib.parse import unquote
 
@@ -30,9 +32,11 @@ class NoAuthentication(Authenticator):
     """Permits every request."""
 
     def admit(self, request: Any, scope: Any, board: str | None = None) -> Actor:
-        """Return the operator."""
-        del request, scope, board
-        return OPERATOR
+        """Return the operator; with the user's name for changes that are audited."""
+        del request, board
+        if scope in {"submit", "read"}:
+            return OPERATOR
+        return Actor(f"cli:{_user()}", is_game=True)
 
     def admission(self, request: Any, scope: Any, board: str | None = None) -> Permit:
         """Return a permit of the operator."""
@@ -41,6 +45,14 @@ class NoAuthentication(Authenticator):
 
     def check_known(self, request: Any) -> None:
         """Accept any request."""
+
+
+def _user() -> str:
+    """Return the name of the user that runs this process; its number if it has none."""
+    try:
+        return getuser()
+    except (KeyError, OSError):  # OSError from Python 3.13 on.
+        return str(os.getuid())
 
 
 class FolderTransport:
@@ -109,6 +121,7 @@ def opened(folder: str) -> Iterator[FolderTransport]:
                 running.rankd.clock,
                 running.durable,
                 running.rankd,
+                audit_addresses=False,
             )
             app = App(Router(ROUTES), service, Settings())
             yield FolderTransport(runner, app)

@@ -635,7 +635,7 @@ def _wanted(page: BoardState, fact: WindowsCorrected) -> list[_Wanted]:
 
 
 def _what(fact: WindowsCorrected) -> WindowsCorrected:
-    return msgspec.structs.replace(fact, time=0, actor=None)
+    return msgspec.structs.replace(fact, time=0, actor=None, request_id=None, address=None)
 
 
 async def _refusals_final(ledger: LedgerReader, page: BoardState) -> bool:

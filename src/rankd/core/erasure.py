@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+from rankd.core.request_origin import without_address
 from rankd.core.writer import Writer
 from rankd.errors import RankdError, Unavailable
 from rankd.model.facts import (
@@ -65,7 +66,8 @@ class Eraser:
         player, state = fact.player, self._writer.projector.state
         erased = state.erased.get(player, Position(0))
         if unfriend:
-            await self._unfriend(player, fact.actor)
+            with without_address():  # It may be the player's, and is not redacted in these facts.
+                await self._unfriend(player, fact.actor)
         if await self._is_known(player, since=erased):
             (answer,) = await self._writer.put([fact])
             erased = answer.position

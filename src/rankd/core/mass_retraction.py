@@ -181,8 +181,7 @@ class MassRetraction:
         """Whether these are the drafts of a recorded fact."""
         if self.undone is not None:
             return isinstance(fact, RetractionUndone) and fact.retraction == self.undone.position
-        plain = isinstance(fact, ScoresRetracted) and msgspec.structs.replace(fact, editions=())
-        return plain == msgspec.structs.replace(self.fact, editions=())
+        return isinstance(fact, ScoresRetracted) and _selection(fact) == _selection(self.fact)
 
     def _is_current(self) -> bool:
         """Whether the boards have the windows that the drafts were made for."""
@@ -327,3 +326,8 @@ class MassRetraction:
         for drafts in self._drafts.values():
             await drafts.discard()
         self._drafts = {}
+
+
+def _selection(fact: ScoresRetracted) -> ScoresRetracted:
+    """Return a retraction without its effect and the request that it came with."""
+    return msgspec.structs.replace(fact, editions=(), request_id=None, address=None)

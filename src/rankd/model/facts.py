@@ -48,6 +48,14 @@ FINGERPRINT_BYTES = 16
 """Wide enough that no two bodies under one key will ever agree by chance."""
 
 
+class RequestOrigin(NamedTuple):
+    """The request that a change came with."""
+
+    request_id: str | None
+    address: str | None = None
+    """The client's address; None where addresses are not recorded."""
+
+
 class Identity(NamedTuple):
     """A board and a key under which the board takes a fact only once."""
 
@@ -173,11 +181,31 @@ class Fact(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """Whether it is a correction that concerns a board."""
         return self.correction and getattr(self, "board", None) in (None, board)
 
+    def requested_by(self, origin: RequestOrigin) -> Self:
+        """Return it with the request that it came with; itself if its kind does not tell."""
+        return self
+
     def is_about(self, player: str, board: str | None = None) -> bool:
         """Whether its ``player`` is this one and, if a board is given, its ``board`` that one."""
         return getattr(self, "player", None) == player and (
             board is None or getattr(self, "board", None) == board
         )
+
+
+class AuditedFact(Fact, frozen=True, kw_only=True):
+    """A change of other things than scores, with the request that it came with.
+
+    Its two fields are the last of each kind, behind those of the class; a field that is added to
+    such a kind later has to be ``kw_only`` as well, to come behind them.
+    """
+
+    request_id: str | None = None
+    address: str | None = None
+    """The client's address, as rate limits see it; absent where addresses are not recorded."""
+
+    def requested_by(self, origin: RequestOrigin) -> Self:
+        """Return it with the request that it came with."""
+        return msgspec.structs.replace(self, request_id=origin.request_id, address=origin.address)
 
 
 # ------------------------------------------------------------------------------- kinds
@@ -254,6 +282,13 @@ class ScoreAdjusted(ScoreSubmitted, frozen=True):
     overrides = True
 
     reason: str | None = None
+    request_id: str | None = None
+    """As AuditedFact has it."""
+    address: str | None = None
+
+    def requested_by(self, origin: RequestOrigin) -> Self:
+        """Return it with the request that it came with."""
+        return msgspec.structs.replace(self, request_id=origin.request_id, address=origin.address)
 
     def fingerprint(self) -> bytes:
         """Return a digest of the body, another one than that of a submission with the same body."""
@@ -298,11 +333,11 @@ class ScoresExpired(Fact, frozen=True):
     positions: tuple[Position, ...]
 
 
-class MetadataSet(Fact, frozen=True):
+class MetadataSet(AuditedFact, frozen=True):
     """The metadata of a player's entries in the open windows are these, without another score."""
 
     kind = "metadata_set.1"
-    personal = {"metadata": None}
+    personal = {"metadata": None, "address": None}
 
     board: str
     player: str
@@ -318,7 +353,7 @@ class Edition(msgspec.Struct, frozen=True, array_like=True, gc=False):
     window: str
 
 
-class ScoresRetracted(Fact, frozen=True):
+class ScoresRetracted(AuditedFact, frozen=True):
     """Submissions count no more, as if they had never been made.
 
     Those recorded before this fact to which every given condition applies.
@@ -366,7 +401,7 @@ class ScoresRetracted(Fact, frozen=True):
         )
 
 
-class RetractionUndone(Fact, frozen=True):
+class RetractionUndone(AuditedFact, frozen=True):
     """A retraction is taken back: its submissions count again."""
 
     kind = "retraction_undone.1"
@@ -383,7 +418,7 @@ class RetractionUndone(Fact, frozen=True):
     """The closed windows that it changes."""
 
 
-class ReviewDecided(Fact, frozen=True):
+class ReviewDecided(AuditedFact, frozen=True):
     """A held submission counts at its own position from here on, or never will.
 
     A flagged one, which counts, is only marked as looked at.
@@ -407,7 +442,7 @@ PlayerStanding = Literal["active", "banned", "hidden", "shadowed"]
 the same, while the player itself sees a world in which it is ranked."""
 
 
-class PlayerStateSet(Fact, frozen=True):
+class PlayerStateSet(AuditedFact, frozen=True):
     """A player is banned, hidden, shadowed, or active again; on some boards or on all of them."""
 
     kind = "player_state_set.1"
@@ -438,7 +473,7 @@ class OpenWindow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     end: Instant | None = None
 
 
-class BoardDefined(Fact, frozen=True):
+class BoardDefined(AuditedFact, frozen=True):
     """A board exists from here on, or from here on means something else."""
 
     kind = "board_defined.1"
@@ -465,7 +500,7 @@ class BoardRedefined(BoardDefined, frozen=True):
     refusals_final = True
 
 
-class BoardRetired(Fact, frozen=True):
+class BoardRetired(AuditedFact, frozen=True):
     """A board takes no more submissions and is listed no more."""
 
     kind = "board_retired.1"
@@ -520,7 +555,7 @@ class WindowOpened(WindowFact, frozen=True):
     """Where the definition in force was recorded: under another, the same id may turn again."""
 
 
-class WindowSealed(WindowFact, frozen=True):
+class WindowSealed(WindowFact, AuditedFact, frozen=True):
     """A window of a board is closed for good: the standings before this position are final."""
 
     kind = "window_sealed.1"
@@ -556,7 +591,7 @@ class WindowEnded(WindowFact, frozen=True):
     """As WindowOpened has it."""
 
 
-class WindowFrozen(WindowFact, frozen=True):
+class WindowFrozen(WindowFact, AuditedFact, frozen=True):
     """A window takes no more scores, though its time is not over."""
 
     kind = "window_frozen.1"
@@ -571,7 +606,7 @@ class WindowFrozen(WindowFact, frozen=True):
     """As WindowOpened has it."""
 
 
-class WindowSettled(WindowFact, frozen=True):
+class WindowSettled(WindowFact, AuditedFact, frozen=True):
     """The standings of a closed window are final, as an operator has declared them.
 
     A correction of them makes another edition, which may be settled again.
@@ -621,7 +656,7 @@ class WrongTime(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return max(self.earliest, min(at - self.ahead, self.latest))
 
 
-class TimeCorrected(Fact, frozen=True):
+class TimeCorrected(AuditedFact, frozen=True):
     """The time was wrong from a position on, and is right from here on.
 
     The one fact at which the ledger's time may go back: to the time of the append that begins
@@ -645,7 +680,7 @@ class ClosedWindow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     at: Instant
 
 
-class WindowsCorrected(Fact, frozen=True):
+class WindowsCorrected(AuditedFact, frozen=True):
     """A board's windows are from here on as they would be had the time been right.
 
     Rollovers by the wrong time count no longer. Windows that are neither ``kept`` nor closed
@@ -670,12 +705,16 @@ class WindowsCorrected(Fact, frozen=True):
     actor: str | None = None
 
 
-class PlayerProfiled(Fact, frozen=True):
+class PlayerProfiled(AuditedFact, frozen=True):
     """The whole profile of a player: fields absent here are removed."""
 
     kind = "player_profiled.1"
     about_player = True
-    personal: ClassVar[Mapping[str, Any]] = {"name": None, "attributes": None}
+    personal: ClassVar[Mapping[str, Any]] = {
+        "name": None,
+        "attributes": None,
+        "address": None,
+    }
 
     player: str
     name: str | None = None
@@ -698,12 +737,12 @@ class AttributesSet(PlayerProfiled, frozen=True):
         return ProfileChange(self.player, attributes=self.attributes or {})
 
 
-class NameSet(Fact, frozen=True):
+class NameSet(AuditedFact, frozen=True):
     """A player is called this now, or nothing if it is absent. Its attributes stay."""
 
     kind = "name_set.1"
     about_player = True
-    personal = {"name": None}
+    personal = {"name": None, "address": None}
 
     player: str
     name: str | None = None
@@ -714,12 +753,12 @@ class NameSet(Fact, frozen=True):
         return ProfileChange(self.player, names=True, name=self.name)
 
 
-class FriendsSet(Fact, frozen=True):
+class FriendsSet(AuditedFact, frozen=True):
     """A player's friends are now these and no others."""
 
     kind = "friends_set.1"
     about_player = True
-    personal = {"friends": ()}
+    personal = {"friends": (), "address": None}
 
     player: str
     friends: tuple[str, ...]
@@ -735,21 +774,22 @@ Visibility = Literal["public", "friends", "anonymous"]
 friends; or the player alone."""
 
 
-class VisibilitySet(Fact, frozen=True):
+class VisibilitySet(AuditedFact, frozen=True):
     """A player's visibility is now this. Its ranks and those of others stay."""
 
     kind = "visibility_set.1"
-    personal = {"visibility": "public"}
+    personal = {"visibility": "public", "address": None}
 
     player: str
     visibility: Visibility = "public"
     actor: str | None = None
 
 
-class PlayerErased(Fact, frozen=True):
+class PlayerErased(AuditedFact, frozen=True):
     """A person asked to be forgotten: profile and friends go, the entry stays without a name.
 
     As older ledgers have it: metadata stays, and so do closed windows and the facts before it.
+    The address is not recorded: it may be the person's.
     """
 
     kind = "player_erased.1"
@@ -758,6 +798,10 @@ class PlayerErased(Fact, frozen=True):
     player: str
     actor: str | None = None
     reason: str | None = None
+
+    def requested_by(self, origin: RequestOrigin) -> Self:
+        """Return it with the id of its request."""
+        return msgspec.structs.replace(self, request_id=origin.request_id)
 
     def profile_change(self) -> ProfileChange | None:
         """Remove the whole profile."""
@@ -804,7 +848,7 @@ class PersonErased(PlayerErased, frozen=True):
     kind = "player_erased.2"
 
 
-class KeyCreated(Fact, frozen=True):
+class KeyCreated(AuditedFact, frozen=True):
     """A key, which permits its holder the operations of its scopes."""
 
     kind = "key_created.1"
@@ -851,7 +895,7 @@ class KeysUsed(Fact, frozen=True):
     """By the ids of the keys."""
 
 
-class KeyRevoked(Fact, frozen=True):
+class KeyRevoked(AuditedFact, frozen=True):
     """A key opens nothing any more."""
 
     kind = "key_revoked.1"
@@ -865,7 +909,7 @@ SigningAlgorithm = Literal["hmac", "ed25519", "run", "webhook"]
 ``webhook``, by which it signs the requests that it makes."""
 
 
-class SigningKeyCreated(Fact, frozen=True):
+class SigningKeyCreated(AuditedFact, frozen=True):
     """A key by which requests, or runs, are signed from here on."""
 
     kind = "signing_key_created.1"

@@ -12,6 +12,7 @@ from rankd.model.facts import (
     FACTS,
     FINGERPRINT_BYTES,
     AttributesSet,
+    AuditedFact,
     BoardDefined,
     BoardExpired,
     BoardRedefined,
@@ -40,6 +41,7 @@ from rankd.model.facts import (
     ProfileChange,
     Recorded,
     RedactedPart,
+    RequestOrigin,
     RetractionUndone,
     ReviewDecided,
     ScoreAdjusted,
@@ -128,8 +130,8 @@ GOLDEN: list[tuple[str, str, Fact]] = [
     (
         "board_defined.1",
         (
-            "94a6676c6f62616c85a8646563696d616c7302a66c696d69747381a973636f72655f6d696ea4302e3530a570"
-            "72697a65c2a57469746c65c0a777696e646f777391a3616c6ca561646d696e90"
+            "96a6676c6f62616c85a8646563696d616c7302a66c696d69747381a973636f72655f6d696ea4302e3530a5"
+            "7072697a65c2a57469746c65c0a777696e646f777391a3616c6ca561646d696e90c0c0"
         ),
         BoardDefined(
             "global",
@@ -146,8 +148,8 @@ GOLDEN: list[tuple[str, str, Fact]] = [
     (
         "board_defined.1",
         (
-            "94a6676c6f62616c81a8646563696d616c7302a561646d696e9293b06461696c793a323032362d31312d3134"
-            "cf0006603139d22000cf0006604557a9800093a3616c6cc0c0"
+            "96a6676c6f62616c81a8646563696d616c7302a561646d696e9293b06461696c793a323032362d31312d31"
+            "34cf0006603139d22000cf0006604557a9800093a3616c6cc0c0c0c0"
         ),
         BoardDefined(
             "global",
@@ -161,20 +163,20 @@ GOLDEN: list[tuple[str, str, Fact]] = [
     ),
     (
         "board_defined.2",
-        "94a6676c6f62616c81a8646563696d616c7302a561646d696e90",
+        "96a6676c6f62616c81a8646563696d616c7302a561646d696e90c0c0",
         BoardRedefined("global", {"decimals": 2}, "admin"),
     ),
     (
         "time_corrected.1",
-        "93950309050607a561646d696ea661206c656170",
+        "95950309050607a561646d696ea661206c656170c0c0",
         TimeCorrected(WrongTime(Position(3), Position(9), 5, 6, 7), "admin", "a leap"),
     ),
     (
         "windows_corrected.1",
         (
-            "98a6676c6f62616c03cf0006603139d220009193b06461696c793a323032362d31312d3134cf0006"
-            "603139d22000cf0006604557a9800091a3616c6c9195b06461696c793a323032362d31312d313301"
-            "02040391b06461696c793a323033362d31312d3134a561646d696e"
+            "9aa6676c6f62616c03cf0006603139d220009193b06461696c793a323032362d31312d3134cf0006603139"
+            "d22000cf0006604557a9800091a3616c6c9195b06461696c793a323032362d31312d31330102040391b064"
+            "61696c793a323033362d31312d3134a561646d696ec0c0"
         ),
         WindowsCorrected(
             "global",
@@ -189,12 +191,12 @@ GOLDEN: list[tuple[str, str, Fact]] = [
     ),
     (
         "board_retired.1",
-        "93a6676c6f62616ca561646d696ea46f766572",
+        "95a6676c6f62616ca561646d696ea46f766572c0c0",
         BoardRetired("global", "admin", "over"),
     ),
     (
         "board_retired.2",
-        "94a6676c6f62616cc0a46f766572cd012c",
+        "96a6676c6f62616cc0a46f766572cd012cc0c0",
         BoardExpired("global", None, "over", Position(300)),
     ),
     (
@@ -205,23 +207,23 @@ GOLDEN: list[tuple[str, str, Fact]] = [
     ("window_opened.1", "95a6676c6f62616ca3616c6cc0c000", WindowOpened("global", "all")),
     (
         "window_sealed.1",
-        "95a6676c6f62616cb06461696c793a323032362d31312d3134a561646d696ea46f766572cd012c",
+        ("97a6676c6f62616cb06461696c793a323032362d31312d3134a561646d696ea46f766572cd012cc0c0"),
         WindowSealed("global", "daily:2026-11-14", "admin", "over", Position(300)),
     ),
     (
         "player_profiled.1",
-        "94a3703432a341646181a6726567696f6ea26575c0",
+        "96a3703432a341646181a6726567696f6ea26575c0c0c0",
         PlayerProfiled("p42", "Ada", {"region": "eu"}),
     ),
-    ("name_set.1", "93a3703432a3416461a561646d696e", NameSet("p42", "Ada", "admin")),
-    ("name_set.1", "93a3703432c0c0", NameSet("p42")),
+    ("name_set.1", "95a3703432a3416461a561646d696ec0c0", NameSet("p42", "Ada", "admin")),
+    ("name_set.1", "95a3703432c0c0c0c0", NameSet("p42")),
     (
         "attributes_set.1",
-        "94a3703432c081a6726567696f6ea26575c0",
+        "96a3703432c081a6726567696f6ea26575c0c0c0",
         AttributesSet("p42", attributes={"region": "eu"}),
     ),
-    ("friends_set.1", "93a370343292a27031a27032c0", FriendsSet("p42", ("p1", "p2"))),
-    ("player_erased.1", "93a3703432c0a561736b6564", PlayerErased("p42", None, "asked")),
+    ("friends_set.1", "95a370343292a27031a27032c0c0c0", FriendsSet("p42", ("p1", "p2"))),
+    ("player_erased.1", "95a3703432c0a561736b6564c0c0", PlayerErased("p42", None, "asked")),
     (
         "window_dropped.1",
         "93a6676c6f62616cb06461696c793a323032362d31312d313407",
@@ -230,23 +232,23 @@ GOLDEN: list[tuple[str, str, Fact]] = [
     (
         "key_created.1",
         (
-            "96a26b31c420000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f92a472656164"
-            "a67375626d697491a6676c6f62616ca87468652067616d65a561646d696e"
+            "98a26b31c420000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f92a4726561"
+            "64a67375626d697491a6676c6f62616ca87468652067616d65a561646d696ec0c0"
         ),
         KeyCreated(
             "k1", bytes(range(32)), ("read", "submit"), ("global",), title="the game", actor="admin"
         ),
     ),
-    ("key_revoked.1", "92a26b31a561646d696e", KeyRevoked("k1", "admin")),
+    ("key_revoked.1", "94a26b31a561646d696ec0c0", KeyRevoked("k1", "admin")),
     (
         "key_created.2",
-        "97a26b31c402000191a472656164c0c0c0cf0006603139d22000",
+        "99a26b31c402000191a472656164c0c0c0cf0006603139d22000c0c0",
         ExpiringKeyCreated("k1", b"\0\1", ("read",), expires=1794614400000000),
     ),
     ("keys_used.1", "9181a26b31cf0006603139d22000", KeysUsed({"k1": 1794614400000000})),
     (
         "score_adjusted.1",
-        "9da6676c6f62616ca3703432c0fba56669783a31c0c0c0c0c0a561646d696ec0a661207479706f",
+        ("9fa6676c6f62616ca3703432c0fba56669783a31c0c0c0c0c0a561646d696ec0a661207479706fc0c0"),
         ScoreAdjusted("global", "p42", None, -5, "fix:1", actor="admin", reason="a typo"),
     ),
     (
@@ -261,14 +263,14 @@ GOLDEN: list[tuple[str, str, Fact]] = [
     ),
     (
         "metadata_set.1",
-        "94a6676c6f62616ca3703432c4097b22636172223a317da561646d696e",
+        "96a6676c6f62616ca3703432c4097b22636172223a317da561646d696ec0c0",
         MetadataSet("global", "p42", b'{"car":1}', "admin"),
     ),
     (
         "scores_retracted.1",
         (
-            "9aa6676c6f62616ca37034329207cd012ca5312e322e3305cd0190a561646d696ea7636865617465"
-            "649192a6676c6f62616cb06461696c793a323032362d31312d313490"
+            "9ca6676c6f62616ca37034329207cd012ca5312e322e3305cd0190a561646d696ea7636865617465649192"
+            "a6676c6f62616cb06461696c793a323032362d31312d313490c0c0"
         ),
         ScoresRetracted(
             "global",
@@ -284,14 +286,14 @@ GOLDEN: list[tuple[str, str, Fact]] = [
     ),
     (
         "scores_retracted.1",
-        "9ac0c090a5312e322e33c0c0c0c09090",
+        "9cc0c090a5312e322e33c0c0c0c09090c0c0",
         ScoresRetracted(build="1.2.3"),
     ),
     (
         "retraction_undone.1",
         (
-            "96a6676c6f62616ccd012da3703432a561646d696ea6686f6e6573749192a6676c6f62616ca76461"
-            "696c793a31"
+            "98a6676c6f62616ccd012da3703432a561646d696ea6686f6e6573749192a6676c6f62616ca76461696c79"
+            "3a31c0c0"
         ),
         RetractionUndone(
             "global", Position(301), "p42", "admin", "honest", (Edition("global", "daily:1"),)
@@ -299,33 +301,42 @@ GOLDEN: list[tuple[str, str, Fact]] = [
     ),
     (
         "review_decided.1",
-        "97a6676c6f62616ca3703432cd012cc3a561646d696ea47365656e9192a6676c6f62616ca76461696c793a31",
+        (
+            "99a6676c6f62616ca3703432cd012cc3a561646d696ea47365656e9192a6676c6f62616ca76461696c793a"
+            "31c0c0"
+        ),
         ReviewDecided(
             "global", "p42", Position(300), True, "admin", "seen", (Edition("global", "daily:1"),)
         ),
     ),
     (
         "visibility_set.1",
-        "93a3703432a9616e6f6e796d6f7573a561646d696e",
+        "95a3703432a9616e6f6e796d6f7573a561646d696ec0c0",
         VisibilitySet("p42", "anonymous", "admin"),
     ),
     (
         "player_state_set.1",
-        "97a3703432a662616e6e656491a6676c6f62616ccf0006603139d2200009a561646d696ea56120626f74",
+        (
+            "99a3703432a662616e6e656491a6676c6f62616ccf0006603139d2200009a561646d696ea56120626f74c0"
+            "c0"
+        ),
         PlayerStateSet(
             "p42", "banned", ("global",), 1794614400000000, Position(9), "admin", "a bot"
         ),
     ),
     (
         "signing_key_created.1",
-        "97a46b316633a4686d6163c40673656372657491a6676c6f62616ca6636c69656e74a561646d696ecf0006603139d22000",
+        (
+            "99a46b316633a4686d6163c40673656372657491a6676c6f62616ca6636c69656e74a561646d696ecf0006"
+            "603139d22000c0c0"
+        ),
         SigningKeyCreated(
             "k1f3", "hmac", b"secret", ("global",), "client", "admin", 1794614400000000
         ),
     ),
     (
         "signing_key_created.1",
-        "97a46b316633a7776562686f6f6bc40e77687365635f6332566a636d5630c0c0c0c0",
+        ("99a46b316633a7776562686f6f6bc40e77687365635f6332566a636d5630c0c0c0c0c0c0"),
         SigningKeyCreated("k1f3", "webhook", b"whsec_c2VjcmV0"),
     ),
     (
@@ -335,7 +346,10 @@ GOLDEN: list[tuple[str, str, Fact]] = [
     ),
     (
         "window_frozen.1",
-        "97a6676c6f62616cb06461696c793a323032362d31312d3134cf0006603139d22000c0a561646d696eae612062726f6b656e206275696c6409",
+        (
+            "99a6676c6f62616cb06461696c793a323032362d31312d3134cf0006603139d22000c0a561646d696eae61"
+            "2062726f6b656e206275696c6409c0c0"
+        ),
         WindowFrozen(
             "global",
             "daily:2026-11-14",
@@ -348,7 +362,10 @@ GOLDEN: list[tuple[str, str, Fact]] = [
     ),
     (
         "window_settled.1",
-        "9ca6676c6f62616ca36375700203cd0384c405636861696ecd020028c406646967657374a561646d696ea47061696409",
+        (
+            "9ea6676c6f62616ca36375700203cd0384c405636861696ecd020028c406646967657374a561646d696ea4"
+            "7061696409c0c0"
+        ),
         WindowSettled(
             "global",
             "cup",
@@ -366,7 +383,7 @@ GOLDEN: list[tuple[str, str, Fact]] = [
     ),
     (
         "player_erased.2",
-        "93a3703432a561646d696ea861736b656420746f",
+        "95a3703432a561646d696ea861736b656420746fc0c0",
         PersonErased("p42", "admin", "asked to"),
     ),
     (
@@ -413,6 +430,31 @@ def test_the_same_fact_is_always_the_same_bytes(kind: str, body: str, fact: Fact
     assert encode(fact) == (kind, bytes.fromhex(body))
 
 
+AUDITED = [one for one in GOLDEN if one[2].__struct_fields__[-1] == "address"]
+
+
+@pytest.mark.parametrize(("kind", "body", "fact"), AUDITED)
+def test_facts_of_older_versions_tell_of_no_request(kind: str, body: str, fact: Fact) -> None:
+    fields = msgspec.msgpack.decode(bytes.fromhex(body))
+    assert fields[-2:] == [None, None]
+    assert decode(kind, msgspec.msgpack.encode(fields[:-2])) == fact
+
+
+@pytest.mark.parametrize(("kind", "fact"), [(kind, fact) for kind, _, fact in AUDITED])
+def test_audited_facts_end_with_their_request(kind: str, fact: Fact) -> None:
+    asked = fact.requested_by(RequestOrigin("00112233", "203.0.113.7"))
+    address = None if kind.startswith("player_erased") else "203.0.113.7"
+    encoded = encode(asked)
+    assert msgspec.msgpack.decode(encoded[1])[-2:] == ["00112233", address]
+    assert decode(*encoded) == asked != fact
+
+
+def test_every_fact_with_an_actor_is_audited_but_submissions_and_redactions() -> None:
+    audited = {kind for kind, _, _ in AUDITED}
+    told = {fact.kind for fact in FACTS if "actor" in fact.__struct_fields__}
+    assert told - audited == {"score_submitted.1", "score_submitted.2", "facts_redacted.1"}
+
+
 def test_every_kind_has_its_golden_bytes() -> None:
     assert {kind for kind, _, _ in GOLDEN} == {fact.kind for fact in FACTS}
 
@@ -426,9 +468,10 @@ def test_every_fact_of_this_module_is_listed() -> None:
         KeyCreated,
         PlayerErased,
         WindowFact,
+        AuditedFact,
     )
     further = {kind for one in extended for kind in one.__subclasses__()}
-    kinds = {*Fact.__subclasses__(), *further} - {WindowFact}
+    kinds = {*Fact.__subclasses__(), *further} - {WindowFact, AuditedFact}
     assert set(FACTS) == {kind for kind in kinds if kind.__module__ == "rankd.model.facts"}
 
 
