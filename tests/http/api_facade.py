@@ -109,7 +109,14 @@ WINDOW_PREVIEW = {
     "top": list,
     "top_after": list,
 }
-PROFILE = {**READ, "player": str, "name": TEXT_OR_NONE, "attributes": dict, "friends": list}
+PROFILE = {
+    **READ,
+    "player": str,
+    "name": TEXT_OR_NONE,
+    "attributes": dict,
+    "friends": list,
+    "visibility": str,
+}
 STATES = {"state": str, "reason": TEXT_OR_NONE, "states": list}
 """What a profile tells moderators; and everybody where there is no key."""
 CORRECTED = {

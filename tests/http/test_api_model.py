@@ -451,6 +451,7 @@ class ApiMachine(EmbeddedMachine):
                     "name": world.names.get(player),
                     "attributes": world.attributes.get(player, {}),
                     "friends": list(world.friends.get(player, ())),
+                    "visibility": "public",
                 }
             else:
                 with pytest.raises(UnknownPlayer):
@@ -553,6 +554,7 @@ class WorkersMachine(ApiMachine):
     """Two processes, and connections to both."""
 
     processes: ClassVar[int] = 2
+    bounds: ClassVar[tuple[int, ...]] = ApiMachine.bounds[:1]  # Those of other processes stay.
 
     def _options(self) -> tuple[str, ...]:
         """What else the program is told."""
