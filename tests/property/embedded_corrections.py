@@ -221,7 +221,7 @@ class CorrectionSteps(RuleBasedStateMachine):
 
     def _compare_effect(self, effect: Any, concerned: Iterable[Said], changes: set[Change]) -> None:
         several = list(concerned)
-        assert effect.submissions == len(several)
+        assert effect.submissions == len(several), (effect, several)
         found = {Change(*change[:7]) for change in effect.changes}
         assert found == changes, (found - changes, changes - found)
         assert len(effect.changes) == len(found)

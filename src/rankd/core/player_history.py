@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from rankd.core.board_state import BoardState
+from rankd.core.board_state import BoardState, name_of_window
 from rankd.core.corrections import Retraction
 from rankd.core.state import State
 from rankd.model.board import Board, Scores
@@ -42,7 +42,7 @@ from rankd.model.facts import (
 from rankd.model.order import Order
 from rankd.model.redefinition import Translation, judging, refolded
 from rankd.model.submission import Counted, Rejected, judge
-from rankd.model.window import Instant, Window
+from rankd.model.window import Instant, Recurrence, Window
 from rankd.ports import LedgerReader
 
 FACTS_TOGETHER = 1_000
@@ -168,12 +168,12 @@ class Stretch(NamedTuple):
 
     def covers(self, position: Position, at: Instant) -> bool:
         """Whether a fact at a position and time counts in it."""
-        return (
-            self.after < position
-            and (self.through is None or position < self.through)
-            and (self.start is None or self.start <= at)
-            and (self.end is None or at < self.end)
-        )
+        before_end = self.through is None or position < self.through
+        return self.after < position and before_end and self.is_at(at)
+
+    def is_at(self, at: Instant) -> bool:
+        """Whether it has a time, by the calendar; it may have been closed before."""
+        return (self.start is None or self.start <= at) and (self.end is None or at < self.end)
 
 
 class Stretches:
@@ -206,6 +206,16 @@ class Stretches:
                 if stretch.covers(position, at):
                     yield stretch
                     break
+
+    def dropped_at(self, recurrences: Iterable[Recurrence], at: Instant) -> Iterator[Stretch]:
+        """Yield the windows of a time that are kept no longer, by the calendar.
+
+        A submission that counted in one of them was not refused everywhere.
+        """
+        for recurrence in recurrences:
+            window, known = recurrence.window_at(at), self._by_name.get(recurrence.name, ())
+            if window is not None and not any(one.is_at(at) for one in known):
+                yield Stretch(window.name, window.id, window.start, window.end, None)
 
 
 # ------------------------------------------------------------------------------ history
@@ -313,10 +323,11 @@ class PlayerHistory:
     def _take(self, recorded: Recorded, at: Instant) -> None:
         fact, position = recorded.fact, recorded.position
         assert is_submission(fact) or isinstance(fact, MetadataSet)
-        names = self._definition_at(position).board.windows
-        stretches = list(self._stretches.at([one.name for one in names], position, at))
-        submitted = _Submitted(position, at, fact, stretches)
+        recurrences = self._definition_at(position).board.windows
+        stretches = list(self._stretches.at([one.name for one in recurrences], position, at))
         self.windows |= dict.fromkeys(stretch.id for stretch in stretches)
+        stretches += self._stretches.dropped_at(recurrences, at)
+        submitted = _Submitted(position, at, fact, stretches)
         self._folded.append(submitted)
         self._by_position[position] = submitted
         corrections = self._corrections
@@ -349,8 +360,7 @@ class PlayerHistory:
 
     def _define(self, definition: _DefinitionAt) -> None:
         """Fold the windows again that are open then and that the definition changes."""
-        if definition.board.limits.attempts_max is None:
-            self._attempts.clear()
+        self._forget_attempts(definition.board)
         before = self._definition_at(Position(definition.position - 1)).board
         changed = refolded(before, definition.board)
         if not self._finals.get(definition.position, True):
@@ -361,12 +371,18 @@ class PlayerHistory:
             one.name for one in before.windows
         }
         for submitted in self._folded:
-            if is_submission(submitted.fact):
-                self._add_windows(submitted, added, definition.position)
+            self._add_windows(submitted, added, definition.position)
         for stretch in self._known_stretches():
             going_on = stretch.through is None or stretch.through > definition.position
             if stretch.name in changed and going_on:
                 self._fold_again(stretch, definition.position)
+
+    def _forget_attempts(self, board: Board) -> None:
+        """Forget those of windows that a definition leaves out, or bounds no more."""
+        bounded = board.limits.attempts_max is not None
+        names = {one.name for one in board.windows} if bounded else set()
+        kept = {id: made for id, made in self._attempts.items() if name_of_window(id) in names}
+        self._attempts = kept
 
     def _add_windows(self, submitted: _Submitted, names: Set[str], since: Position) -> None:
         """Have a submission count also in windows that a definition added, if it was made then."""

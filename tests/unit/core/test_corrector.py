@@ -371,3 +371,52 @@ async def test_a_retraction_reaches_windows_that_a_redefinition_added(
         ]
     async for _ in rankd.verify():
         pass
+
+
+async def test_metadata_is_in_windows_that_a_redefinition_added(rankd: Engine) -> None:
+    """They were folded from the facts of before, and a retraction comes to the same."""
+    await rankd.define("b", {"windows": ["all"]})
+    await submit(rankd, "ann", 10)
+    await rankd.corrections.set_metadata("b", "ann", {"seen": 1})
+    worse = await submit(rankd, "ann", 5)
+    await rankd.redefine("b", {"windows": ["all", "daily"]})
+    for retracts in (False, True):
+        if retracts:
+            await rankd.corrections.retract("b", {"position": worse.position})
+        for window in ("all", "daily"):
+            page = await rankd.reader.page("b", window=window)
+            assert [one.metadata for one in page.standings] == [{"seen": 1}], (window, retracts)
+
+
+async def test_attempts_begin_anew_in_a_window_that_comes_back(rankd: Engine) -> None:
+    """A retraction knows of as many attempts as were counted when the submissions came."""
+    first, limits = {"windows": ["all", "daily"]}, {"limits": {"attempts_max": 1}}
+    await rankd.define("b", {**first, **limits})
+    gone = await submit(rankd, "ann", 5)
+    await rankd.redefine("b", {"windows": ["all"], **limits})
+    await rankd.redefine("b", {**first, **limits})
+    await submit(rankd, "ann", 7)
+    for retracts in (False, True):
+        if retracts:
+            await rankd.corrections.retract("b", {"position": gone.position})
+        page = await rankd.reader.page("b", window="daily")
+        assert [one.scores for one in page.standings] == [(7,)], retracts
+
+
+async def test_what_counted_in_windows_that_are_kept_no_longer_goes_on_counting() -> None:
+    """In a window that a redefinition added, though none of its own time is known any more."""
+    clock = SetClock()
+    async with engine(MemoryLedger(), clock=clock) as rankd:
+        await rankd.define("b", {"windows": ["daily"], "retention": {"daily": "1d"}})
+        await submit(rankd, "ann", 10)
+        clock.time += 2 * DAY
+        await submit(rankd, "ann", 5)
+        clock.time += 2 * DAY
+        cheat = await submit(rankd, "ann", 5)
+        assert "daily:2026-11-14" not in rankd.state.page("b").sealed
+        await rankd.redefine("b", {"windows": ["all", "daily"], "retention": {"daily": "1d"}})
+        assert await scores(rankd) == {"ann": 10}
+        effect = await rankd.corrections.retract("b", {"position": cheat.position})
+        assert await scores(rankd) == {"ann": 10}
+        again = await rankd.corrections.retract("b", {"player": "ann"}, dry_run=True)
+        assert (effect.submissions, again.submissions) == (1, 2)
