@@ -50,6 +50,28 @@ def test_a_player_is_changed_and_shown(at: Ask) -> None:
     assert told(at("top", "shown", "--segment", "region:eu", "--json"))["total"] == 1
 
 
+def test_a_visibility_is_set_and_shown_in_tables(at: Ask) -> None:
+    defined(at, "private")
+    for player, score in (("una", 40), ("ugo", 30)):
+        assert at("submit", "private", player, score).code == 0
+    done = at("player", "set", "una", "--visibility", "anonymous")
+    assert done.out.splitlines()[2:] == ["visibility  anonymous"]
+    top = at("top", "private").out
+    assert told(at("top", "private", "--json"))["total"] == 2
+    exported = at("export", "private").out
+    if "(anonymous)" in top:  # A service without keys shows it to others.
+        assert "una" not in top + exported and exported.splitlines()[1].startswith("1,,,40")
+        assert at("standing", "private", "una").code == 1
+    else:
+        assert "una" in top and "una" in exported
+        assert told(at("player", "show", "una", "--json"))["visibility"] == "anonymous"
+    assert told(at("player", "set", "una", "--visibility", "public", "--json"))["visibility"] == (
+        "public"
+    )
+    assert "una" in at("top", "private").out
+    assert at("player", "set", "una", "--visibility", "none").code == 2
+
+
 def test_values_are_numbers_truths_and_text(at: Ask) -> None:
     given = ("a=7", "b=true", 'c="7"', "d=1.5", "e=null", "f=x=y", "g=-3")
     options = [part for text in given for part in ("--attribute", text)]

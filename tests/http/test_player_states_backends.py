@@ -1,7 +1,8 @@
-"""States of players in every process: two workers, two nodes, an index of each or a shared one.
+"""States and visibility of players: two workers, two nodes, an index of each or a shared one.
 
 A player is banned through one process, and another is asked until it answers so. What each of them
-shows a shadowed player, and others, is compared between processes.
+shows a shadowed player, and others, is compared between processes; so is what they show of a player
+that is anonymous or shown to its friends.
 """
 
 import http.client
@@ -104,6 +105,35 @@ def shadow_and_compare(opened: Connections) -> None:
     assert shown(opened, restored["position"], "ann")[0][1]["standings"] == top
 
 
+def hide_and_compare(opened: Connections) -> None:
+    """Hide a player, and compare what every process shows of it."""
+    first = opened[0]
+    done(first, "PUT", "/v1/boards/b", BOARD)
+    done(first, "PUT", "/v1/players/eve", {"attributes": {"region": "eu"}, "friends": ["ann"]})
+    bodies = [{"player": one, "score": score} for one, score in SCORES]
+    receipts = [done(first, "POST", "/v1/boards/b/scores", body) for body in bodies]
+    public = shown(opened, receipts[-1]["position"], "ann")
+    for visibility, seeing in (("anonymous", ("eve",)), ("friends", ("eve", "ann"))):
+        profile = done(opened[-1], "PATCH", "/v1/players/eve", {"visibility": visibility})
+        assert profile["visibility"] == visibility
+        for player in ("ann", "bob", "eve"):
+            answers = shown(opened, profile["as_of"], player)
+            if player in seeing:
+                assert answers == public
+                continue
+            assert [one[0] for one in answers] == [200, 404, 404, 200, 200, 200, 200, 200]
+            for page, before in ((0, 0), (3, 3)):
+                rows, full = answers[page][1]["standings"], public[before][1]["standings"]
+                assert "eve" not in str(rows) and len(rows) == len(full)
+                assert [one["rank"] for one in rows] == [one["rank"] for one in full]
+                assert [one.get("anonymous", False) for one in rows] == [
+                    one["player"] == "eve" for one in full
+                ]
+            assert answers[5] == public[5]
+    profile = done(first, "PATCH", "/v1/players/eve", {"visibility": None})
+    assert shown(opened, profile["as_of"], "bob") == public
+
+
 def shown(opened: Connections, position: int, player: str) -> list[tuple[int, Any]]:
     """Return the answers that a player's token gets in each process, which must be the same."""
     board = "/v1/boards/b"
@@ -153,6 +183,7 @@ def test_two_workers_agree_on_states(tmp_path: Path, secret: Path) -> None:
         opened = connections(served.port, 2)
         assert ban_and_watch(opened[0], opened[1]) <= SECONDS_MAX
         shadow_and_compare(opened)
+        hide_and_compare(opened)
         for each in opened:
             each.close()
 
@@ -164,3 +195,4 @@ def test_nodes_agree_on_states(kept: Kept, tmp_path: Path, secret: Path) -> None
         with closing(opened[0]), closing(opened[1]):
             assert ban_and_watch(*opened) <= SECONDS_MAX
             shadow_and_compare(opened)
+            hide_and_compare(opened)

@@ -99,3 +99,31 @@ def test_a_replica_that_lags_answers_for_boards_that_may_be_and_is_called_stale(
         caller.ask("PUT", f"{FAST}?apply=true", {"windows": ["all"], "direction": "lower"})
         players, stale, as_of = caller.page(FAST)
         assert (players, stale) == (["ann", "bob"], False) and as_of > after
+
+
+def test_a_hidden_player_is_hidden_on_replicas(tmp_path: Path) -> None:
+    with (
+        watched_redis() as watched,
+        serving_node(
+            tmp_path,
+            WallClock(),
+            index=f"{watched.url}?timeout={PATIENCE_SECONDS}",
+            replica_reads=(FAST,),
+        ) as node,
+        closing(Caller(node.port)) as caller,
+        closing(connections(node.port, 1)[0]) as connection,
+    ):
+        caller.ask("PUT", FAST, {"rule": "best", "windows": ["all"]})
+        for player, score in (("ann", 10), ("bob", 20)):
+            caller.submit(FAST, player, score)
+        body = {"visibility": "anonymous"}
+        assert asked(connection, "PATCH", "/v1/players/ann", body).status == 200
+        catch_up(watched.replica, with_master=watched.master)
+        run = scripts_run_on(watched.replica)
+        assert caller.page(FAST)[0] == ["bob", None]
+        assert scripts_run_on(watched.replica) > run
+        for path in ("ann", "ann/around"):
+            answer = asked(connection, "GET", f"/v1/boards/{FAST}/standings/{path}")
+            assert (answer.status, answer.body["code"]) == (404, "not_ranked")
+        cut_off(watched)
+        assert caller.page(FAST)[0] == ["bob", None]

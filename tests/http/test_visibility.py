@@ -167,6 +167,25 @@ def test_no_answer_tells_others_of_a_hidden_player(ties: str, tie_break: str) ->
     run(ask())
 
 
+def test_earlier_editions_tell_others_no_more_of_a_hidden_player() -> None:
+    async def ask() -> None:
+        async with playing() as service:
+            await new_key(service.rankd, "submit")
+            await service.rankd.corrections.retract("b", {"player": "bob"})
+            for edition, total in ((1, len(PLAYERS)), (2, len(PLAYERS) - 1)):
+                which = f"?window=daily:-1&edition={edition}"
+                one = sent("GET", f"{PAGE}{which}", None, token("cyd"))
+                page = await answered(service, one)
+                assert told(page)["total"] == total and leaks(page, one, HIDDEN) == []
+                for player in HIDDEN:
+                    one = sent("GET", f"{PAGE}/{player}{which}", None, token("cyd"))
+                    assert status(await answered(service, one)) == 404
+                    one = sent("GET", f"{PAGE}/{player}{which}", None, token(player))
+                    assert told(await answered(service, one))["total"] == total
+
+    run(ask())
+
+
 def test_open_mode_is_answered_as_the_public() -> None:
     async def ask() -> None:
         async with playing() as service:

@@ -210,6 +210,33 @@ def test_what_is_kept_is_told_as_of_its_position(server: str, tmp_path: Path, ti
         assert first["standings"][0]["player"] == "p30"
 
 
+def test_a_hidden_player_is_hidden_in_what_is_kept(server: str, tmp_path: Path) -> None:
+    def hide(player: str) -> None:
+        shown = told(found.connection, "PATCH", f"/v1/players/{player}", ANONYMOUS)
+        assert shown["visibility"] == "anonymous"
+
+    with world(server, tmp_path) as found:
+        found.wait_for_list(Ranking("b", "all"), found.submit("p30", 101)["position"])
+        hide("p04")
+        found.kill_redis()
+        until(lambda: found.health() == "degraded")
+        hide("p30")
+        first = found.get("standings?limit=6")
+        players = [row["player"] for row in first["standings"]]
+        assert players == [None, "p00", "p01", "p02", "p03", None]
+        second = found.get(f"standings?limit=6&cursor={first['next_cursor']}")
+        assert [row["rank"] for row in second["standings"]] == [7, 8, 9, 10, 11, 12]
+        back = found.get(f"standings?limit=6&cursor={second['prev_cursor']}")
+        assert back["standings"] == first["standings"]
+        for player in ("p04", "p30"):
+            for path in (player, f"{player}/around"):
+                answer = asked(found.connection, "GET", f"/v1/boards/b/standings/{path}")
+                assert (answer.status, answer.body["code"]) == (404, "not_ranked")
+
+
+ANONYMOUS = {"visibility": "anonymous"}
+
+
 def test_readiness_tells_what_is_worth_knowing_of_redis(server: str, tmp_path: Path) -> None:
     with world(server, tmp_path) as found:
         body = asked(found.connection, "GET", "/readyz").body

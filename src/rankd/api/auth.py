@@ -295,10 +295,13 @@ class Authenticator:
         return actor
 
 
+_GAME_SCOPES: frozenset[Scope] = frozenset(("submit", "moderate", "admin"))
+
+
 def _authorize_key(key: KeyCreated, scope: Scope, board: str | None) -> Actor:
     if scope not in key.scopes and "admin" not in key.scopes:
         raise Forbidden(f"the key does not have the scope {scope}")
-    is_game = key.scopes != ("read",)
+    is_game = not _GAME_SCOPES.isdisjoint(key.scopes)
     if key.boards is None:
         return Actor(key.id, is_game=is_game)
     if board is None or board not in key.boards:

@@ -48,6 +48,8 @@ EVERY: list[tuple[str, Call[Any]]] = [
     ("player_standings", calls.standings("p", window="daily", min_position=7)),
     ("put_player", calls.set_profile("p", name="Ann", friends=["q"])),
     ("patch_player", calls.merge_profile("p", attributes={"region": "eu", "guild": None})),
+    ("put_player", calls.set_profile("p", visibility="friends")),
+    ("patch_player", calls.merge_profile("p", visibility=None)),
     ("find_players", calls.players("an", limit=3, after="ann")),
     ("lookup_players", calls.lookup_players(["p", "q"])),
     ("get_player", calls.profile("p")),

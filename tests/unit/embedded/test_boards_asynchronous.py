@@ -15,6 +15,7 @@ from rankd.errors import (
     BoardDiffers,
     InvalidBoard,
     InvalidPage,
+    InvalidProfile,
     InvalidSubmission,
     LedgerUnavailable,
     NothingToBackUp,
@@ -204,6 +205,18 @@ async def test_merged_attributes_leave_the_others_as_they_are(ranks: AsyncRanks)
     assert await ranks.players("a") == [("ann", "Ann", {"guild": "bats", "region": "eu"})]
     await ranks.merge_profile("ann", name=None, attributes=None)
     assert await ranks.players("ann") == [("ann", None, {})]
+
+
+async def test_a_hidden_player_is_shown_to_the_program(ranks: AsyncRanks) -> None:
+    board = await ranks.board("arena")
+    await board.submit("ann", 5)
+    assert await ranks.profile("ann", name="Ann", visibility="anonymous") == ranks.position
+    assert [(one.player, one.name) for one in board.top()] == [("ann", "Ann")]
+    assert await ranks.merge_profile("ann", visibility="friends") == ranks.position
+    assert [(one.player, one.name) for one in board.top()] == [("ann", "Ann")]
+    await ranks.merge_profile("ann", visibility=None)
+    with pytest.raises(InvalidProfile):
+        await ranks.profile("ann", visibility="nobody")  # type: ignore[arg-type]
 
 
 async def test_players_are_found_page_by_page(ranks: AsyncRanks) -> None:
