@@ -78,6 +78,7 @@ from rankd.ports import (
     Ranking,
     RankingShape,
     Run,
+    SegmentChange,
 )
 
 Place = tuple[Ranking, str]
@@ -92,6 +93,16 @@ class FoldPart(NamedTuple):
     facts: Sequence[Recorded]
     share: float
     """Of the cost that a part may have: before parts come to more than 1, readers have a turn."""
+    news: Sequence[Recorded] = ()
+    """Those in place that may change the attributes of their player."""
+
+
+class _PlainPart(NamedTuple):
+    """The end of a part that goes in place, its cost, and the facts that may change attributes."""
+
+    end: int
+    cost: int
+    news: Sequence[Recorded]
 
 
 class _Outcome(NamedTuple):
@@ -201,7 +212,9 @@ class Fold:
 
     async def fold(self, part: "FoldPart", *, after: Position) -> Receipts:
         """Fold a part that follows ``after``; return the receipts of the submissions in it."""
-        return await (self._in_place if part.plain else self._in_moves)(part.facts, after)
+        if part.plain:
+            return await self._in_place(part.facts, part.news, after)
+        return await self._in_moves(part.facts, after)
 
     def parted(self, facts: Sequence[Recorded]) -> Iterator["FoldPart"]:
         """Split the facts where the path through the fold changes.
@@ -211,33 +224,33 @@ class Fold:
         """
         start = 0
         while start < len(facts):
-            plain, (end, cost) = True, self._plain_until(facts, start)
+            plain, (end, cost, news) = True, self._plain_until(facts, start)
             bound = IN_PLACE_COST_MAX
             if end == start:
                 plain, (end, cost) = False, self._intricate_until(facts, start)
                 bound = IN_MOVES_COST_MAX
             some = facts[start:end] if end - start < len(facts) else facts
-            yield FoldPart(plain, some, cost / bound)
+            yield FoldPart(plain, some, cost / bound, news)
             start = end
 
-    def _plain_until(self, facts: Sequence[Recorded], start: int) -> tuple[int, int]:
-        """Return the end of a part that goes in place, and its cost, which is bounded."""
+    def _plain_until(self, facts: Sequence[Recorded], start: int) -> "_PlainPart":
+        """Return the end of a part that goes in place, its bounded cost, and the news in it."""
         if not self._index.judges:
-            return start, 0
+            return _PlainPart(start, 0, ())
         boards, seen, unranked = self._state.boards, None, self._state.player_states
         plain = no_delta = False
         lefts: dict[str, _AttemptsLeft | None] = {}
         attempts: _AttemptsLeft | None = None
         defined_at: Position | None = None
+        news: list[Recorded] = []
+        changing: set[str] = set()
         width = cost = spent = 0
         for place in range(start, len(facts)):
             fact = facts[place].fact
             if type(fact) is not ScoreSubmitted or fact.run is not None:
-                return place, spent
-            if fact.attributes and not self._state.knows(fact.player, fact.attributes):
-                return place, spent
+                return _PlainPart(place, spent, news)
             if fact.player in unranked:
-                return place, spent
+                return _PlainPart(place, spent, news)
             if fact.board != seen:
                 seen = fact.board
                 page = boards.get(seen)
@@ -250,15 +263,21 @@ class Fold:
                 if attempts is None and page is not None:
                     attempts = lefts[seen] = self._attempts_left(page)
             if fact.defined is not None and fact.defined != defined_at:
-                return place, spent
+                return _PlainPart(place, spent, news)
             if not plain or (no_delta if fact.scores is None else len(fact.scores) != width):
-                return place, spent
-            if spent + cost > IN_PLACE_COST_MAX and place > start:
-                return place, spent
+                return _PlainPart(place, spent, news)
+            told = fact.attributes
+            is_news = told and (fact.player in changing or not self._state.knows(fact.player, told))
+            moved = self._cost_of_segments(fact) if is_news else 0
+            if spent + cost + moved > IN_PLACE_COST_MAX and place > start:
+                return _PlainPart(place, spent, news)
             if attempts is not None and not attempts.take(fact.player):
-                return place, spent
-            spent += cost
-        return len(facts), spent
+                return _PlainPart(place, spent, news)
+            if is_news:
+                changing.add(fact.player)
+                news.append(facts[place])
+            spent += cost + moved
+        return _PlainPart(len(facts), spent, news)
 
     def _attempts_left(self, page: BoardState) -> "_AttemptsLeft | None":
         limit = page.board.limits.attempts_max
@@ -285,23 +304,34 @@ class Fold:
                 return place, spent
             long = place - start >= IN_MOVES_AT_LEAST
             worth_it = long or not is_submission(before)
-            if worth_it and self._plain_until(facts[place : place + 1], 0)[0]:
+            if worth_it and self._plain_until(facts[place : place + 1], 0).end:
                 return place, spent
             spent += cost
         return len(facts), spent
 
     def _cost(self, fact: Fact) -> int:
         """Return about how many moves a fact makes, by the state before the part it belongs to."""
-        cost = 1 + sum(MOVES_TO_SEGMENT for _ in self._in_segments(fact))
+        cost = 1 + self._cost_of_segments(fact)
         page = self._state.boards.get(fact.board) if is_submission(fact) else None
         if page is not None:
             cost += len(page.windows) * (1 + len(page.board.segments))
         return cost
 
+    def _cost_of_segments(self, fact: Fact) -> int:
+        """Return about how many moves a fact makes between segments."""
+        return sum(MOVES_TO_SEGMENT for _ in self._in_segments(fact))
+
     # ---------------------------------------------------------------------- in place
 
-    async def _in_place(self, facts: Sequence[Recorded], after: Position) -> Receipts:
-        """Have plain submissions judged where the entries are."""
+    async def _in_place(
+        self, facts: Sequence[Recorded], news: Sequence[Recorded], after: Position
+    ) -> Receipts:
+        """Have plain submissions judged where the entries are.
+
+        No verdict depends on attributes. So players come to the segments of their last attributes
+        once all of the part is judged, and no reader sees a part of it.
+        """
+        before = self._learn(news) if news else {}
         boards = [facts] if _one_board(facts) else _by_board(facts)
         runs = [self._run(some) for some in boards]
         barred = [self._judge_by_rules(run, some) for run, some in zip(runs, boards, strict=True)]
@@ -311,7 +341,10 @@ class Fold:
         ]
         for some, run in zip(boards, runs, strict=True):
             self._count_attempts(some, run.barred)
-        verdicts = await self._index.judge(runs, after=after, through=facts[-1].position)
+        changes = [change for item in before.items() for change in self._changes(*item)]
+        verdicts = await self._index.judge(
+            runs, after=after, through=facts[-1].position, changes=changes
+        )
         assert verdicts is not None, f"somebody else moved the index past {after}"
         receipts = [
             RunReceipts(
@@ -325,6 +358,29 @@ class Fold:
             for run, told, one in zip(runs, verdicts, barred, strict=True)
         ]
         return joined(receipts)
+
+    def _learn(self, news: Sequence[Recorded]) -> dict[str, Attributes]:
+        """Note attributes; return those before, of each player whose attributes differ now."""
+        before: dict[str, Attributes] = {}
+        for recorded in news:
+            change = recorded.fact.profile_change()
+            assert change is not None, "it tells attributes"
+            known = self._state.profile(change.player).attributes
+            if differing(known, change.attributes_after(known)):
+                before.setdefault(change.player, known)
+                self._state.change_profile(change)
+        return before
+
+    def _changes(self, player: str, before: Attributes) -> Iterator[SegmentChange]:
+        """Yield where a player changes segments, in every open window."""
+        attributes = self._state.profile(player).attributes
+        changed = differing(before, attributes)
+        for page in self._state.concerned(player, changed) if changed else ():
+            old, new = segments_of(page.board, before), segments_of(page.board, attributes)
+            left = [segment for segment in old if segment not in new]
+            entered = [segment for segment in new if segment not in old]
+            for opened in page.windows.values() if left or entered else ():
+                yield SegmentChange(opened.ranking, player, left, entered)
 
     def _run(self, facts: Sequence[Recorded]) -> Run:
         submitted: list[ScoreSubmitted] = [recorded.fact for recorded in facts]  # type: ignore[misc]
@@ -354,10 +410,18 @@ class Fold:
         """Note the players that submit to a board with segments; return the segments of each."""
         if not page.board.segments:
             return None
-        state = self._state
+        enter, since = self._state.player_boards.add, page.since
+        profile_of, board = self._state.profile, page.board
+        known: dict[int, list[str]] = {}  # Many profiles share the same attributes.
+        entered: list[list[str]] = []
         for fact in submitted:
-            state.enter(page, fact.player)
-        return [state.segments(page, fact.player) for fact in submitted]
+            enter(fact.player, since)
+            attributes = profile_of(fact.player).attributes
+            segments = known.get(id(attributes))
+            if segments is None:
+                segments = known[id(attributes)] = segments_of(board, attributes)
+            entered.append(segments)
+        return entered
 
     # ---------------------------------------------------------------------- in moves
 

@@ -128,9 +128,15 @@ class PendingValues:
         self._values, self._state, self._index = values, state, index
         self._attributes: dict[str, Attributes] = {}
         self._entered: dict[str, dict[Position, BoardState]] = {}
+        self._counted: dict[Position, dict[int, Attributes]] = {}
+        """By board, attributes whose values are counted already, by their identity."""
         self._checked = 0
         """How many facts and values, since others had their turn."""
         values.forget_retired(state)
+
+    def brings_nothing(self, facts: Iterable[Fact]) -> bool:
+        """Whether no fact needs a ``check``, as most do not."""
+        return all(map(self._brings_nothing, facts))
 
     async def check(self, facts: Sequence[Fact]) -> None:
         """Count the values that facts bring. Raises TooManySegmentValues with their places."""
@@ -155,16 +161,29 @@ class PendingValues:
         """
         if type(fact) is not ScoreSubmitted or fact.player in self._attributes:
             return False
-        if fact.attributes and not self._state.knows(fact.player, fact.attributes):
+        told, known = fact.attributes, self._state.profile(fact.player).attributes
+        if told and told is not known and not self._state.knows(fact.player, told):
             return False
         page = self._state.boards.get(fact.board)
         if page is None or not page.board.segments:
             return True
         if page.since not in self._state.player_boards.boards_of(fact.player):
             return False
-        known = self._state.profile(fact.player).attributes
+        return self._are_counted(page, known)
+
+    def _are_counted(self, page: BoardState, known: Attributes) -> bool:
+        """Whether the values of attributes that a profile has are counted on a board.
+
+        Many profiles share one object. Counted values stay counted while facts are checked.
+        """
+        counted = self._counted.setdefault(page.since, {})
+        if id(known) in counted:
+            return True
         brought = _in_segments(page, page.board.segments, known)
-        return all(self._values.has(*value) for value in brought)
+        if not all(self._values.has(*value) for value in brought):
+            return False
+        counted[id(known)] = known
+        return True
 
     async def _check_one(self, fact: Fact) -> None:
         self._checked += 1

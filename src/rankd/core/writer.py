@@ -400,6 +400,9 @@ class Writer:
         projector, within = self.projector, []
         bringing = await self._segment_values.begin(projector.state, projector.index)
         for request in requests:
+            if bringing.brings_nothing(request.facts):
+                within.append(request)
+                continue
             try:
                 await bringing.check(request.facts)
             except TooManySegmentValues as exc:

@@ -33,6 +33,7 @@ from rankd.ports.index import (
     Ranking,
     RankingShape,
     Run,
+    SegmentChange,
     SharedIndex,
     Verdicts,
 )
@@ -111,6 +112,7 @@ __all__ = [
     "Run",
     "SealedName",
     "SealedRow",
+    "SegmentChange",
     "SendResult",
     "SharedIndex",
     "SharedLedger",

@@ -181,10 +181,20 @@ class Run(NamedTuple):
     """None if no submission has any."""
     segments: Sequence[Sequence[str]] | None = None
     """The segments of each submission's player, which its entries are in too; None if the board has
-    none. No submission of the run changes them."""
+    none. Those that it is in after all runs."""
     barred: bytes | None = None
     """For each submission HELD or REFUSED if that is its verdict, so that it moves no entry, or 0.
     None if all are 0."""
+
+
+class SegmentChange(NamedTuple):
+    """Segments of a window that a player leaves and enters, if it has an entry in the window."""
+
+    ranking: Ranking
+    """The window."""
+    player: str
+    left: Sequence[str]
+    entered: Sequence[str]
 
 
 COUNTED, NOT_BETTER, OUT_OF_BOUNDS, OVERFLOW, HELD, REFUSED = range(6)
@@ -272,11 +282,17 @@ class RankIndex(Protocol):
         """
 
     async def judge(
-        self, runs: Sequence[Run], *, after: Position, through: Position
+        self,
+        runs: Sequence[Run],
+        *,
+        after: Position,
+        through: Position,
+        changes: Sequence[SegmentChange] = ...,
     ) -> Sequence[Sequence[Verdicts]] | None:
         """Judge submissions and move those that count; return results by run and ranking.
 
         An entry that counts is also put into the segments of its player, which are opened for it.
+        After all runs players change segments, of any window; an emptied segment is dropped.
         Return None if ``after`` is not the checkpoint. No two runs may share a ranking.
         """
 

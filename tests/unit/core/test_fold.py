@@ -27,7 +27,7 @@ from rankd.core.state import State
 from rankd.model.facts import Position, Recorded
 from rankd.model.receipt import Receipt
 from rankd.model.standing import Rank
-from rankd.ports import Ledger, Placed, RankIndex, Ranking, Run, Verdicts
+from rankd.ports import Ledger, Placed, RankIndex, Ranking, Run, SegmentChange, Verdicts
 
 pytestmark = pytest.mark.anyio
 
@@ -62,11 +62,12 @@ async def folded_every_way(steps: Sequence[Sequence[Step]], cuts: Sequence[int])
                 if facts:
                     assert state_of(again.projector) == state_of(living)
                 assert history.receipts.items() <= again.receipts.items()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(fold, "IN_MOVES_COST_MAX", 1)
-            again = await Folded(ledger, NativeIndex()).fold(facts, [])
-            if facts:
-                assert state_of(again.projector) == state_of(living)
+        for bound in ("IN_MOVES_COST_MAX", "IN_PLACE_COST_MAX"):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(fold, bound, 1)
+                again = await Folded(ledger, NativeIndex()).fold(facts, [])
+                if facts:
+                    assert state_of(again.projector) == state_of(living)
 
 
 @given(STEPS, st.lists(st.integers(0, 1_000), max_size=4))
@@ -139,8 +140,12 @@ async def test_a_receipt_is_told_in_the_unit_of_its_time_though_it_changed_in_it
 # ------------------------------------------------------------------------------- segments
 
 
-async def in_segments(ledger: FaultyLedger, facts: Sequence[Recorded]) -> dict[str, list[Placed]]:
-    index = (await Folded(ledger, NativeIndex()).fold(facts, [])).projector.index
+async def in_segments(
+    ledger: FaultyLedger, facts: Sequence[Recorded], cuts: Sequence[int] = ()
+) -> dict[str, list[Placed]]:
+    index = NativeIndex()
+    await Folded(ledger, index).fold(facts, cuts)
+    index.check()
     found = {}
     for region in ("eu", "us"):
         ranking = Ranking("arena", "daily:2026-11-14", f"region:{region}")
@@ -158,6 +163,21 @@ async def test_who_changes_segments_takes_entry_and_metadata_along() -> None:
     found = await in_segments(ledger, facts)
     assert [entry.player for entry in found["eu"]] == ["bob"]
     assert [(entry.player, entry.metadata) for entry in found["us"]] == [("ann", b'{"run":7}')]
+
+
+async def test_segments_are_those_of_the_last_attributes_in_a_batch() -> None:
+    ledger, facts = await recorded(
+        ("define", ("arena", REGIONS)),
+        submit("ann", 1, "eu", 7),
+        submit("bob", 1, "eu", 7),
+        submit("ann", 3, "us", 8),
+        submit("ann", 2, "eu", 9),
+        submit("bob", 0, "us"),
+    )
+    for cuts in ([], [3]):
+        found = await in_segments(ledger, facts, cuts)
+        assert [(entry.player, entry.metadata) for entry in found["eu"]] == [("ann", b'{"run":8}')]
+        assert [(entry.player, entry.metadata) for entry in found["us"]] == [("bob", b'{"run":7}')]
 
 
 async def test_who_is_forgotten_is_in_no_segment() -> None:
@@ -191,10 +211,15 @@ class CountingIndex(NativeIndex):
         return await super().order_keys(entries, at)
 
     async def judge(
-        self, runs: Sequence[Run], *, after: Position, through: Position
+        self,
+        runs: Sequence[Run],
+        *,
+        after: Position,
+        through: Position,
+        changes: Sequence[SegmentChange] = (),
     ) -> Sequence[Sequence[Verdicts]] | None:
         self.judged += sum(len(run.players) for run in runs)
-        return await super().judge(runs, after=after, through=through)
+        return await super().judge(runs, after=after, through=through, changes=changes)
 
 
 BOARDS_BESIDE = 50
@@ -215,9 +240,11 @@ async def counted_for(*steps: Step, definition: Mapping[str, object] = LASTING) 
 
 
 async def test_changed_attributes_are_looked_up_where_their_player_is() -> None:
-    for step in (submit("ann", 2, "us"), ("profile", ("ann", "us"))):
-        index = await counted_for(submit("ann", 1, "eu"), submit("bob", 1, "eu"), step)
-        assert index.asked == 1, step
+    before = (submit("ann", 1, "eu"), submit("bob", 1, "eu"))
+    index = await counted_for(*before, ("profile", ("ann", "us")))
+    assert index.asked == 1
+    index = await counted_for(*before, submit("ann", 2, "us"))
+    assert (index.asked, index.judged) == (0, 1)
 
 
 async def test_changed_attributes_without_a_segment_cost_no_lookup() -> None:
@@ -274,19 +301,16 @@ DENSE = {"rule": "best", "windows": ["all", "daily"], "ties": "dense"}
 MANY = 1_500
 
 
-IN_PLACE, IN_MOVES = None, "eu"
-"""Regions: one that is news goes in moves."""
-
-
-@pytest.mark.parametrize("region", [IN_PLACE, IN_MOVES])
+@BOTH
+@pytest.mark.parametrize("region", [None, "eu"])
 async def test_readers_have_their_turns_between_parts_of_bounded_cost(
-    region: str | None, monkeypatch: pytest.MonkeyPatch
+    index: type[NativeIndex], region: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fold, "IN_PLACE_COST_MAX", fold.IN_MOVES_COST_MAX)
     ledger, facts = await recorded(
         ("define", ("arena", DENSE)), *[submit(f"p{n}", n % 7, region) for n in range(MANY)]
     )
-    projector = Folded(ledger, NativeIndex()).projector
+    projector = Folded(ledger, index()).projector
     seen: set[tuple[int, ...]] = set()
 
     async def read() -> None:
@@ -304,6 +328,18 @@ async def test_readers_have_their_turns_between_parts_of_bounded_cost(
     for position, index_at, *counts in seen - {(0, 0, 0, 0)}:
         assert index_at == position
         assert set(counts) == {position - 1}  # The first fact is the definition.
+
+
+async def test_changes_of_segments_count_as_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fold, "IN_PLACE_COST_MAX", 12)  # Of which each takes 4.
+    ledger, facts = await recorded(
+        ("define", ("arena", LASTING)),
+        *[submit(f"p{n}", 1, "eu") for n in range(4)],
+        *[submit(f"p{n}", 2, "us") for n in range(4)],
+    )
+    folded = await Folded(ledger, NativeIndex()).fold(facts[:5], [])
+    parts = folded.projector.parted(facts[5:])
+    assert [len(part.facts) for part in parts] == [3, 1]
 
 
 async def test_readers_have_their_turns_while_moves_for_a_far_index_are_made() -> None:

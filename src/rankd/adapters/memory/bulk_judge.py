@@ -19,7 +19,7 @@ from rankd.adapters.memory.index_state import Entries, IndexState
 from rankd.model.board import Board, ScoreRule, TieBreak
 from rankd.model.order import Order
 from rankd.model.standing import TieRule
-from rankd.ports import COUNTED, OUT_OF_BOUNDS, Ranking, Run, Verdicts
+from rankd.ports import COUNTED, OUT_OF_BOUNDS, Ranking, Run, SegmentChange, Verdicts
 from rankd.rank.rules import BEST, DENSE, FIRST, LATEST, ORDINAL, STANDARD, SUM, Rules
 
 _RULES = {
@@ -190,23 +190,69 @@ def follow(
     """Put counted entries into their players' segments; yield each with the players put there."""
     if case.run.segments is None:
         return
+    last, segments = b"", dict[str, "array[int]"]()
     for ranking, entries, told in zip(case.run.rankings, case.rankings, verdicts, strict=True):
-        for segment, numbers in _by_segment(case, told.verdicts).items():
+        if told.verdicts != last:  # Mostly a score counts in each window or in none.
+            last, segments = told.verdicts, _by_segment(case, told.verdicts)
+        for segment, numbers in segments.items():
             beside = segment_of(Ranking(ranking.board, ranking.window, segment), entries)
             _put_as_in(entries, beside, numbers, state.held)
             yield beside, numbers
 
 
 def _by_segment(case: JudgedRanking, verdicts: bytes) -> dict[str, "array[int]"]:
+    """Return the players of counted submissions by segment.
+
+    Rows of players with the same attributes mostly share one list of segments.
+    """
     assert case.run.segments is not None
-    found: dict[str, array[int]] = {}
+    alike: dict[int, tuple[Sequence[str], array[int]]] = {}
     for number, verdict, segments in zip(case.numbers, verdicts, case.run.segments, strict=True):
         if verdict == COUNTED:
-            for segment in segments:
-                if (numbers := found.get(segment)) is None:
-                    numbers = found[segment] = array("I")
-                numbers.append(number)
+            if (known := alike.get(id(segments))) is None:
+                known = alike[id(segments)] = segments, array("I")
+            known[1].append(number)
+    found: dict[str, array[int]] = {}
+    for segments, numbers in alike.values():
+        for segment in segments:
+            if (together := found.get(segment)) is None:
+                found[segment] = array("I", numbers)
+            else:
+                together.extend(numbers)
     return found
+
+
+def change_segments(
+    state: IndexState,
+    changes: Sequence[SegmentChange],
+    segment_of: Callable[[Ranking, Entries], Entries],
+) -> Iterator[tuple[Entries, "array[int]"]]:
+    """Move players between segments; yield each segment with the player that left or entered it."""
+    for ranking, player, left, entered in changes:
+        entries, number = state.rankings.get(ranking), state.players.find(player)
+        if entries is None or number is None or number not in entries.ranks:
+            continue
+        alone = array("I", (number,))
+        for segment in left:
+            beside = state.rankings.get(Ranking(ranking.board, ranking.window, segment))
+            if beside is not None and number in beside.ranks:
+                beside.ranks.remove(number)
+                beside.metadata.pop(number, None)
+                state.held[number] -= 1  # Not to 0: the window holds it.
+                yield beside, alone
+        for segment in entered:
+            beside = segment_of(Ranking(ranking.board, ranking.window, segment), entries)
+            _put_as_in(entries, beside, alone, state.held)
+            yield beside, alone
+
+
+def left_segments(changes: Sequence[SegmentChange]) -> set[Ranking]:
+    """Return the rankings of the segments that players leave."""
+    return {
+        Ranking(ranking.board, ranking.window, segment)
+        for ranking, _, left, _ in changes
+        for segment in left
+    }
 
 
 def _put_as_in(source: Entries, target: Entries, numbers: "array[int]", held: "array[int]") -> None:

@@ -42,6 +42,7 @@ from rankd.ports import (
     Ranking,
     RankingShape,
     Run,
+    SegmentChange,
     Verdicts,
 )
 from rankd.rank import NO_PLAYER, PlayerTable, RankList
@@ -153,7 +154,12 @@ class NativeIndex:
         return moved
 
     async def judge(
-        self, runs: Sequence[Run], *, after: Position, through: Position
+        self,
+        runs: Sequence[Run],
+        *,
+        after: Position,
+        through: Position,
+        changes: Sequence[SegmentChange] = (),
     ) -> Sequence[Sequence[Verdicts]] | None:
         state = self._sound()
         if after != state.checkpoint:
@@ -165,9 +171,12 @@ class NativeIndex:
             touched = [(entries, case.numbers) for case in cases for entries in case.rankings]
             for case, verdicts in zip(cases, told, strict=True):
                 touched += bulk_judge.follow(state, case, verdicts, self._segment)
+            touched += bulk_judge.change_segments(state, changes, self._segment)
             if self._saving is not None:
                 for entries, numbers in touched:
                     self._saving.touched(entries, numbers)
+            for ranking in bulk_judge.left_segments(changes):
+                self._drop_if_empty(ranking)
             if self._leaving:
                 count = sum(len(numbers) for _, numbers in touched)
                 self._release(max(count, PLAYERS_RELEASED_PER_APPLY))
@@ -420,8 +429,13 @@ class NativeIndex:
         """Drop the segments that their last player has left."""
         left = {move.ranking for move, told in zip(moves, moved, strict=True) if _is_last(told)}
         for ranking in left:
-            if ranking.segment is not None and not len(self._rankings[ranking].ranks):
-                self._drop(ranking)
+            if ranking.segment is not None:
+                self._drop_if_empty(ranking)
+
+    def _drop_if_empty(self, ranking: Ranking) -> None:
+        entries = self._rankings.get(ranking)
+        if entries is not None and not len(entries.ranks):
+            self._drop(ranking)
 
     def _drop(self, ranking: Ranking) -> None:
         entries = self._rankings.pop(ranking, None)

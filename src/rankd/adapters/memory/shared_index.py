@@ -29,6 +29,7 @@ from rankd.ports import (
     Ranking,
     RankingShape,
     Run,
+    SegmentChange,
     Verdicts,
 )
 
@@ -226,7 +227,12 @@ class MemorySharedIndex:
         return moved
 
     async def judge(
-        self, runs: Sequence[Run], *, after: Position, through: Position
+        self,
+        runs: Sequence[Run],
+        *,
+        after: Position,
+        through: Position,
+        changes: Sequence[SegmentChange] = (),
     ) -> Sequence[Sequence[Verdicts]] | None:
         raise AssertionError("this index does not judge")
 

@@ -51,6 +51,7 @@ from rankd.ports import (
     Ranking,
     RankingShape,
     Run,
+    SegmentChange,
     Verdicts,
 )
 
@@ -335,7 +336,12 @@ class RedisIndex:
         return await self._on_living(make)
 
     async def judge(
-        self, runs: Sequence[Run], *, after: Position, through: Position
+        self,
+        runs: Sequence[Run],
+        *,
+        after: Position,
+        through: Position,
+        changes: Sequence[SegmentChange] = (),
     ) -> Sequence[Sequence[Verdicts]] | None:
         raise AssertionError("this index does not judge")
 
