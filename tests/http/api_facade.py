@@ -161,6 +161,8 @@ FACT = {
     "board": TEXT_OR_NONE,
     "player": TEXT_OR_NONE,
     "actor": TEXT_OR_NONE,
+    "address": TEXT_OR_NONE,
+    "request_id": TEXT_OR_NONE,
     "body": dict,
 }
 WRONG_FIELD = {"field": str, "message": str}

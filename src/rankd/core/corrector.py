@@ -366,7 +366,7 @@ class Corrector:
                     if projector.checkpoint - drafts.position <= DRAFT_BEHIND_MAX:
                         break
                 effect = await self._drafted_effect(drafts, dry_run)
-                if dry_run or not effect.submissions:
+                if dry_run or not (effect.submissions or drafts.undone):
                     return effect
                 projector.retractions.append(drafts)
                 return effect._replace(position=await self._record_drafts(drafts, fact))

@@ -420,3 +420,21 @@ async def test_what_counted_in_windows_that_are_kept_no_longer_goes_on_counting(
         assert await scores(rankd) == {"ann": 10}
         again = await rankd.corrections.retract("b", {"player": "ann"}, dry_run=True)
         assert (effect.submissions, again.submissions) == (1, 2)
+
+
+@pytest.mark.parametrize("players_max", [1_000, 0])
+async def test_a_retraction_is_taken_back_though_another_selects_the_same(
+    rankd: Engine, players_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mass_retraction, "REFOLDED_PLAYERS_MAX", players_max)
+    await rankd.define("b", BEST)
+    await rankd.submit("b", [{"player": "ann", "score": 10, "build": "bad"}])
+    first = await rankd.corrections.retract("b", {"build": "bad"})
+    await rankd.submit("b", [{"player": "ann", "score": 5, "build": "bad"}])
+    second = await rankd.corrections.retract("b", {"build": "bad"})
+    assert first.position is not None and second.position is not None
+    undone = await rankd.corrections.undo_retraction("b", first.position)
+    assert (undone.submissions, await scores(rankd)) == (0, {})
+    assert undone.position is not None
+    await rankd.corrections.undo_retraction("b", second.position)
+    assert await scores(rankd) == {"ann": 10}
