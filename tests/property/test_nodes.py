@@ -70,6 +70,20 @@ DEFINITIONS: list[dict[str, Any]] = [
     {"windows": ["all"], "direction": "lower"},
 ]
 
+JUDGED: list[dict[str, Any]] = [
+    {
+        "windows": ["all", "daily"],
+        "segments": ["region"],
+        "limits": {"attempts_max": 5},
+        "rules": [
+            {"rule": "submissions_per_minute", "max": 2, "then": "hold"},
+            {"rule": "first_score", "max": 3, "then": "flag"},
+            {"rule": "gain_per_minute", "max": 3, "then": "refuse"},
+        ],
+    },
+]
+"""With corrections only: what they hold is decided about."""
+
 
 class SharedLedger(MemoryLedger):
     """A ledger that several engines append to. Each opens a door of its own (Door)."""
@@ -304,7 +318,7 @@ class Cluster:
             assert answer.receipt == first, f"two answers for {key}"
 
     async def define(self, number: int) -> None:
-        definition = self.dice.choice(DEFINITIONS)
+        definition = self.dice.choice(DEFINITIONS + JUDGED if self.corrects else DEFINITIONS)
         node = self.nodes[number]
         try:
             if self.dice.random() < 0.5:
@@ -329,6 +343,15 @@ class Cluster:
         with suppress(LedgerUnavailable, IndexUnavailable):
             player = f"p{dice.randrange(6)}"
             await node.corrections.set_player_state(player, dice.choice(states), body)
+
+    async def decide(self, number: int) -> None:
+        """Approve or reject a submission that rules held or flagged."""
+        dice, reviews = self.dice, self.nodes[number].state.reviews
+        waiting = [one for one in reviews.listed.values() if reviews.is_open(one.position)]
+        if waiting:
+            id, approved = dice.choice(waiting).id, dice.random() < 0.5
+            with suppress(LedgerUnavailable, IndexUnavailable, Refused):
+                await self.nodes[number].corrections.decide_review(id, approved=approved)
 
     async def correct(self, number: int) -> None:
         """Adjust a score, retract submissions of one player or of many, or take that back."""
@@ -408,7 +431,7 @@ class Cluster:
         if self.fills:
             deeds += [self.fill] * 3
         if self.corrects:
-            deeds += [self.state, self.state, self.correct]
+            deeds += [self.state, self.state, self.correct, self.decide]
         some = [dice.choice(deeds)(dice.randrange(NODES)) for _ in range(dice.randrange(1, 6))]
         await asyncio.gather(*some)
 
