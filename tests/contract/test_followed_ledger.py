@@ -90,6 +90,9 @@ class WrittenHereReadThere:
     async def read(self, *, after: Position, limit: int) -> Sequence[Recorded]:
         return await self.follower.read(after=after, limit=limit)
 
+    async def read_at(self, positions: Sequence[Position]) -> Sequence[Recorded]:
+        return await self.follower.read_at(positions)
+
     async def head(self) -> Position:
         return await self.follower.head()
 

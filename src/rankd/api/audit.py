@@ -1,7 +1,9 @@
 """Handlers of the audit trail: a player's history, and all facts."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from itertools import islice, takewhile
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Raw
@@ -15,6 +17,7 @@ from rankd.core.board_state import BoardState
 from rankd.core.state import State
 from rankd.model.board import Board
 from rankd.model.facts import (
+    FEW,
     Fact,
     Position,
     Recorded,
@@ -31,6 +34,16 @@ SCANNED_FACTS_MAX = 65_536
 
 READ_FACTS = 8_192
 """Facts read at once."""
+
+Wanted = Callable[[Fact], bool]
+"""Whether a fact is asked for."""
+
+
+class ReadAfter(Protocol):
+    """Reads facts of a ledger, oldest first."""
+
+    def __call__(self, *, after: Position) -> Awaitable[Sequence[Recorded]]:
+        """Return the next facts."""
 
 
 async def player_history(service: ServiceContext, request: Request) -> Response:
@@ -153,49 +166,93 @@ def _item(recorded: Recorded, fact: ScoreSubmitted, board: Board) -> schemas.His
 async def list_facts(service: ServiceContext, request: Request) -> Response:
     """Return the audit trail from a position on."""
     service.auth.admit(request, "admin")
-    query = request.query
-    after, limit = Position(query["after"]), query["limit"]
+    query, limit = request.query, request.query["limit"]
     as_of = service.rankd.position  # The ledger may be further, and grows while it is read.
     earlier, last = await _between(service, query, as_of)
-    after = max(after, earlier)
-    found: list[schemas.FactItem] = []
-    scanned, ended = 0, after >= last
-    while len(found) < limit and scanned < SCANNED_FACTS_MAX and not ended:
-        facts = await _page_of_facts(service, query, after, last)
-        for recorded in facts:
-            after, scanned = recorded.position, scanned + 1
-            if _wanted(recorded.fact, query):
-                found.append(_shown(recorded, service.rankd.state))
-                if len(found) == limit:
-                    break
-        ended = after >= last or not facts
+    span = LedgerSpan(service, Position(max(query["after"], earlier)), last)
+    wanted = partial(_wanted, query=query)
+    if _is_indexed(query):
+        found, following = await span.indexed(
+            wanted,
+            limit,
+            kinds=None if query["kind"] is None else {query["kind"]},
+            boards=None if query["board"] is None else {query["board"]},
+            actor=query["actor"],
+        )
+    elif query["player"] is None:
+        found, following = await span.scanned(wanted, limit)
+    else:
+        of_player = partial(
+            service.ledger.facts_of,
+            board=query["board"],
+            player=query["player"],
+            before=Position(last + 1),
+            limit=limit,
+            newest_first=False,
+        )
+        found, following = await span.scanned(wanted, limit, read=of_player)
     body = schemas.Facts(
-        facts=found,
-        next_after=None if ended else after,
+        facts=[_shown(recorded, service.rankd.state) for recorded in found],
+        next_after=following,
         as_of=as_of,
         stale=service.rankd.stale,
     )
     return Response(schemas.encode(body))
 
 
-async def _page_of_facts(
-    service: ServiceContext, query: Mapping[str, Any], after: Position, last: Position
-) -> Sequence[Recorded]:
-    """Return the next facts up to a position, all of them or those of the player."""
-    if query["player"] is None:
-        facts = await service.ledger.read(after=after, limit=READ_FACTS)
-        return [recorded for recorded in facts if recorded.position <= last]
-    return await service.ledger.facts_of(
-        board=query["board"],
-        player=query["player"],
-        after=after,
-        before=Position(last + 1),
-        limit=query["limit"],
-        newest_first=False,
-    )
+def _is_indexed(query: Mapping[str, Any]) -> bool:
+    """Whether the index has all facts that are asked for. A player's own are found without it."""
+    return query["player"] is None and (query["administrative"] or query["kind"] in FEW)
 
 
-def _wanted(fact: Fact, query: Any) -> bool:
+FactsPage = tuple[Sequence[Recorded], Position | None]
+"""Facts, and the position from which on there may be more; None if there are none."""
+
+
+class LedgerSpan(NamedTuple):
+    """The facts between two positions, of which a page is read."""
+
+    service: ServiceContext
+    after: Position
+    last: Position
+
+    async def indexed(self, wanted: Wanted, limit: int, **names: Any) -> FactsPage:
+        """Return the facts with these names in the index, as ``AuditIndex.find`` takes them.
+
+        Before the index begins the ledger is scanned, up to there.
+        """
+        index = self.service.rankd.state.audit
+        if self.after < index.since and self.after < self.last:
+            before = self._replace(last=min(index.since, self.last))
+            found, following = await before.scanned(wanted, limit)
+            return found, following or (index.since if index.since < self.last else None)
+        positions = index.find(after=self.after, **names)
+        several = list(islice(takewhile(lambda one: one <= self.last, positions), limit + 1))
+        facts = await self.service.ledger.read_at(several[:limit]) if several else ()
+        following = several[limit - 1] if len(several) > limit else None
+        return [recorded for recorded in facts if wanted(recorded.fact)], following
+
+    async def scanned(self, wanted: Wanted, limit: int, read: ReadAfter | None = None) -> FactsPage:
+        """Return the wanted facts among the next SCANNED_FACTS_MAX, or those that are read."""
+        read = read or partial(self.service.ledger.read, limit=READ_FACTS)
+        found: list[Recorded] = []
+        after, scanned = self.after, 0
+        while after < self.last and scanned < SCANNED_FACTS_MAX:
+            facts = [one for one in await read(after=after) if one.position <= self.last]
+            for recorded in facts:
+                after, scanned = recorded.position, scanned + 1
+                if wanted(recorded.fact):
+                    found.append(recorded)
+                    if len(found) == limit:
+                        return found, after if after < self.last else None
+            if not facts:
+                return found, None
+        return found, after if after < self.last else None
+
+
+def _wanted(fact: Fact, *, query: Mapping[str, Any]) -> bool:
+    if query["administrative"] and fact.numerous:
+        return False
     asked = {
         "kind": fact.kind.partition(".")[0],
         "board": getattr(fact, "board", None),

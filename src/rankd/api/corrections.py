@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rankd import schemas
-from rankd.api.audit import READ_FACTS, SCANNED_FACTS_MAX
+from rankd.api.audit import LedgerSpan
 from rankd.api.auth import ANYBODY
 from rankd.api.context import ServiceContext, show_time
 from rankd.api.messages import Request, Response, decode_body
@@ -33,7 +33,7 @@ from rankd.errors import (
     UnknownWindow,
 )
 from rankd.model.correction import STATE_BOARDS_MAX
-from rankd.model.facts import PlayerStanding, Position, Recorded
+from rankd.model.facts import FACTS, PlayerStanding, Position, Recorded
 from rankd.model.profile import REASON_LENGTH_MAX, read_reason
 from rankd.model.standing import PAGE_LIMIT_DEFAULT, PAGE_LIMIT_MAX, shown_score
 
@@ -193,27 +193,25 @@ async def list_corrections(service: ServiceContext, request: Request) -> Respons
     if not page.board.public_corrections:
         request.counted = True
         service.auth.admit(request, "moderate", board)
-    after, last = Position(max(query["after"], page.since - 1)), service.rankd.position
-    found: list[schemas.CorrectionItem] = []
-    scanned = 0
-    while after < last and len(found) < query["limit"] and scanned < SCANNED_FACTS_MAX:
-        facts = await service.ledger.read(after=after, limit=min(READ_FACTS, last - after))
-        if not facts:
-            break
-        for recorded in facts:
-            after, scanned = recorded.position, scanned + 1
-            if recorded.fact.corrects(board):
-                found.append(_correction_item(recorded, board))
-                if len(found) == query["limit"]:
-                    break
+    as_of = service.rankd.position
+    span = LedgerSpan(service, Position(max(query["after"], page.since - 1)), as_of)
+    found, following = await span.indexed(
+        lambda fact: fact.corrects(board),
+        query["limit"],
+        kinds=_CORRECTIONS,
+        boards=(None, board),
+    )
     body = schemas.CorrectionLog(
         board=board,
-        corrections=found,
-        next_after=after if after < last else None,
-        as_of=last,
+        corrections=[_correction_item(one, board) for one in found],
+        next_after=following,
+        as_of=as_of,
         stale=service.rankd.stale,
     )
     return Response(schemas.encode(body))
+
+
+_CORRECTIONS = frozenset(fact.kind.partition(".")[0] for fact in FACTS if fact.correction)
 
 
 def _correction_item(recorded: Recorded, board: str) -> schemas.CorrectionItem:

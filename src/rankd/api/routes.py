@@ -459,6 +459,12 @@ ROUTES: tuple[Route, ...] = (
             Param(name="board"),
             Param(name="player"),
             Param(name="actor", doc="the id of the key that wrote it"),
+            Param(
+                name="administrative",
+                kind=bool,
+                default=False,
+                doc="leave out scores, profiles and metadata",
+            ),
             *BETWEEN,
             NUMBERS,
         ),

@@ -696,12 +696,14 @@ def facts(  # noqa: PLR0913 - the filters of facts
     board: str | None = None,
     player: str | None = None,
     actor: str | None = None,
+    administrative: bool | None = None,
     since: str | None = None,
     until: str | None = None,
 ) -> Call[schemas.Facts]:
     """Return the audit trail from a position on.
 
     ``since`` (inclusive) and ``until`` (exclusive) are RFC 3339 times of recording.
+    ``administrative`` leaves out scores, profiles and metadata.
     """
     path = path_of(
         "/v1/facts",
@@ -711,6 +713,7 @@ def facts(  # noqa: PLR0913 - the filters of facts
         board=board,
         player=player,
         actor=actor,
+        administrative=administrative,
         since=since,
         until=until,
     )
@@ -725,6 +728,7 @@ def walk_facts(  # noqa: PLR0913 - the filters of facts
     board: str | None = None,
     player: str | None = None,
     actor: str | None = None,
+    administrative: bool | None = None,
     since: str | None = None,
     until: str | None = None,
 ) -> PagedList[schemas.Facts, schemas.FactItem]:
@@ -738,6 +742,7 @@ def walk_facts(  # noqa: PLR0913 - the filters of facts
             board=board,
             player=player,
             actor=actor,
+            administrative=administrative,
             since=since,
             until=until,
         )

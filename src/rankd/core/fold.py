@@ -495,6 +495,7 @@ class Fold:
 
     async def fold_one(self, begun: MoveBatch, recorded: Recorded) -> None:
         """Fold a fact by the handler of its kind; the others change profiles or the state alone."""
+        self._state.index_fact(recorded)
         handler = _HANDLERS.get(type(recorded.fact))
         if handler is not None:
             await handler.fold(self, begun, recorded.fact, recorded)

@@ -13,23 +13,24 @@ from rankd.model.facts import Fact, RequestOrigin, ScoreSubmitted
 FindOrigin = Callable[[], RequestOrigin]
 """Returns the origin of a request, once it is needed."""
 
-_current: ContextVar[FindOrigin | None] = ContextVar("request_origin", default=None)
+current_origin: ContextVar[FindOrigin | None] = ContextVar("request_origin", default=None)
+"""Of the request that the running task works for; None for work of the process itself."""
 
 
 @contextmanager
 def working_for(find: FindOrigin) -> Iterator[None]:
     """Let the facts that are recorded within have the origin of a request."""
-    token = _current.set(find)
+    token = current_origin.set(find)
     try:
         yield
     finally:
-        _current.reset(token)
+        current_origin.reset(token)
 
 
 @contextmanager
 def without_address() -> Iterator[None]:
     """Let the facts that are recorded within have the request's id, and no address."""
-    find = _current.get()
+    find = current_origin.get()
     if find is None:
         yield
         return
@@ -39,7 +40,7 @@ def without_address() -> Iterator[None]:
 
 def with_origin(facts: Sequence[Fact]) -> Sequence[Fact]:
     """Return facts with the request that they came with, as far as their kinds tell of one."""
-    find = _current.get()
+    find = current_origin.get()
     if find is None or all(type(fact) is ScoreSubmitted for fact in facts):
         return facts
     origin = find()

@@ -11,6 +11,7 @@ from copy import copy
 from typing import Any, TypeVar
 
 from rankd.core.attempts import AttemptCounts
+from rankd.core.audit_index import AuditIndex
 from rankd.core.board_state import (
     BoardState,
     WindowTurn,
@@ -129,6 +130,7 @@ class State:
         """Those of them whose facts are not all redacted yet."""
         self.redacted_at = Position(0)
         """Where the redaction of a player was complete last: snapshots before it are replaced."""
+        self.audit = AuditIndex()
         self.refused = PositionLog()
         """The submissions that a rule, or the state of their player, refused."""
         self.editions: dict[tuple[str, str], tuple[Position, ...]] = {}
@@ -154,7 +156,7 @@ class State:
         state.player_states, state.editions = dict(self.player_states), dict(self.editions)
         state.players_timed, state.restored = dict(self.players_timed), dict(self.restored)
         state.retractions, state.reviews = dict(self.retractions), self.reviews.copy()
-        state.refused = self.refused.copy()
+        state.refused, state.audit = self.refused.copy(), self.audit.copy()
         state.used_runs = self.used_runs.copy()
         state.signing_keys = dict(self.signing_keys)
         state.attempts, state.living = self.attempts.copy(), self.living.copy()
@@ -232,6 +234,7 @@ class State:
     def note(self, recorded: Recorded) -> None:
         """Apply a fact, by the handler of its kind. Kinds without one do not change the state."""
         fact = recorded.fact
+        self.index_fact(recorded)
         self.revision += not fact.about_player
         if (change := fact.profile_change()) is not None and fact.about_player:
             self.change_profile(change, recorded.position)
@@ -240,6 +243,13 @@ class State:
         board = getattr(fact, "board", None)
         if board is not None and self.attempts.has(board):
             self._settle_attempts(board)
+
+    def index_fact(self, recorded: Recorded) -> None:
+        """Let the audit trail find a fact, unless there may be as many as scores or players."""
+        if not recorded.fact.numerous:
+            if self.journal is not None:
+                self.journal.keep_length(self.audit)
+            self.audit.add(recorded)
 
     # ...... attempts
 
@@ -432,7 +442,7 @@ class Journal:
     def __init__(self) -> None:
         self._before: list[tuple[dict[Any, Any], Hashable, object]] = []
         self._pages: set[str] = set()
-        self._lengths: dict[int, tuple[PositionLog, int]] = {}
+        self._lengths: dict[int, tuple[PositionLog | AuditIndex, int]] = {}
         self._rules: dict[int, RuleState] = {}
 
     def keep(self, rows: dict[Any, Any], key: Hashable) -> None:
@@ -445,7 +455,7 @@ class Journal:
             self._pages.add(name)
             self._before.append((boards, name, page.copy()))
 
-    def keep_length(self, log: PositionLog) -> None:
+    def keep_length(self, log: PositionLog | AuditIndex) -> None:
         """Keep the length of a log, the first time it is to grow."""
         self._lengths.setdefault(id(log), (log, len(log)))
 

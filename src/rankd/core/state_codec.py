@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from rankd.core.attempts import AttemptCounts
+from rankd.core.audit_index import AuditIndex, AuditPiece
 from rankd.core.board_state import BoardState, OpenedWindow, SealedWindow, Terms
 from rankd.core.corrections import PlayerState, Retraction
 from rankd.core.living_scores import LivingScore
@@ -37,6 +38,7 @@ from rankd.ports import Ranking
 from rankd.rules import RuleState
 
 VERSION = 1
+_UNKNOWN = Position(-1)
 
 POSITIONS_PER_FRAME = 65_536
 """Half a megabyte."""
@@ -202,11 +204,13 @@ class AttemptsFrame(msgspec.Struct, tag="attempts", array_like=True):
 class ProfilesFrame(msgspec.Struct, tag="profiles", array_like=True):
     """Some players' profiles, or some players and the boards with segments they submitted to.
 
-    The two share a frame so that an older version, which knows no player_boards, reads past them.
+    Or a part of the index of the audit trail. They share a frame so that an older version, which
+    knows neither player_boards nor audit, reads past them.
     """
 
     profiles: list[tuple[str, str | None, dict[str, str | int | bool]]]
     player_boards: list[tuple[str, tuple[Position, ...]]] = []
+    audit: AuditPiece | None = None
 
 
 class FriendsFrame(msgspec.Struct, tag="friends", array_like=True):
@@ -263,6 +267,7 @@ def take_notes(state: State, heading: Heading) -> Iterator[bytes]:
     few += _note_reviews(state.reviews)
     few += _note_runs(state)
     few += _note_visibility(state)
+    few += [ProfilesFrame([], [], piece) for piece in state.audit.pieces()]
     rules = {board: one.copy() for board, one in state.reviews.rules.items()}
     copied = dict(state.profiles), state.player_boards.copy(), state.attempts.copy()
     if state.living.ends:
@@ -381,6 +386,7 @@ def read_notes(frames: Iterable[bytes]) -> DecodedState:
     """Return the state that was noted. Raises SnapshotDamaged."""
     heading: Heading | None = None
     state, rules = State(), dict[str, bytearray]()
+    state.audit = AuditIndex(_UNKNOWN)
     try:
         for frame in map(_decode, frames):
             if isinstance(frame, Heading):
@@ -395,6 +401,8 @@ def read_notes(frames: Iterable[bytes]) -> DecodedState:
     if heading is None or heading.version != VERSION:
         raise SnapshotDamaged("the notes beside the index are of another version")
     state.profiled_at = heading.profiled_at
+    if state.audit.since == _UNKNOWN:  # Of an older version.
+        state.audit.since = heading.checkpoint
     return DecodedState(heading, state)
 
 
@@ -441,6 +449,8 @@ def _read_profiles(state: State, noted: ProfilesFrame | FriendsFrame) -> None:
         for id, several in noted.friends:
             state.profiles[id] = state.profile(id)._replace(friends=several)
         return
+    if noted.audit is not None:
+        state.audit.extend(noted.audit)
     state.profiles |= {id: Profile.of(name, known) for id, name, known in noted.profiles}
     state.names |= {id: name for id, name, _ in noted.profiles if name is not None}
     living = {page.since for page in state.boards.values()} if noted.player_boards else ()

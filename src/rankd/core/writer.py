@@ -39,7 +39,7 @@ import msgspec
 
 from rankd.core.projector import Projector, keyed
 from rankd.core.receipts import ReceiptBuffer, Receipts
-from rankd.core.request_origin import with_origin
+from rankd.core.request_origin import current_origin, with_origin
 from rankd.core.segment_values import SEGMENT_VALUES_MAX, SegmentValues
 from rankd.core.steady_clock import steady
 from rankd.core.window_schedule import Schedule
@@ -231,7 +231,9 @@ class Writer:
         self._refuse_if_stopped()
         if self._waiting_facts + len(facts) > self._waiting_max:
             raise Overloaded(waiting_max=self._waiting_max)
-        self._waiting.append(PendingWrite(with_origin(facts), boards, tell))
+        if current_origin.get() is not None:
+            facts = with_origin(facts)
+        self._waiting.append(PendingWrite(facts, boards, tell))
         self._waiting_facts += len(facts)
         if len(self._waiting) == 1:
             self._rouse()
@@ -467,7 +469,8 @@ class Writer:
     ) -> Sequence[WriteResult] | None:
         try:
             turns = self._due_turns(now)
-            facts = with_origin(facts)
+            if current_origin.get() is not None:
+                facts = with_origin(facts)
             batch = [*turns, *facts] if turns else facts
             return await self._record(batch, now, skipped=len(turns), after=after)
         except BaseException as exc:

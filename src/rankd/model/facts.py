@@ -147,6 +147,8 @@ class Fact(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Whether it leaves boards, windows and keys as they are."""
     correction: ClassVar[bool] = False
     """Whether it is a person's decision that changes the effect of earlier facts or of players."""
+    numerous: ClassVar[bool] = False
+    """Whether there may be as many as scores or players: no index of the audit trail has them."""
     hidden: ClassVar[frozenset[str]] = frozenset()
     """Fields of which the audit trail shows the first characters only."""
     personal: ClassVar[Mapping[str, Any]] = {}
@@ -219,6 +221,7 @@ class ScoreSubmitted(Fact, frozen=True):
     """
 
     kind = "score_submitted.1"
+    numerous = True
     personal: ClassVar[Mapping[str, Any]] = {"metadata": None, "attributes": None, "at": None}
     overrides: ClassVar[bool] = False
     """Whether it sets or shifts the entry under any rule of the board."""
@@ -279,6 +282,7 @@ class ScoreAdjusted(ScoreSubmitted, frozen=True):
 
     kind = "score_adjusted.1"
     correction = True
+    numerous = False
     overrides = True
 
     reason: str | None = None
@@ -327,6 +331,7 @@ class ScoresExpired(Fact, frozen=True):
     """
 
     kind = "scores_expired.1"
+    numerous = True
 
     board: str
     player: str
@@ -337,6 +342,7 @@ class MetadataSet(AuditedFact, frozen=True):
     """The metadata of a player's entries in the open windows are these, without another score."""
 
     kind = "metadata_set.1"
+    numerous = True
     personal = {"metadata": None, "address": None}
 
     board: str
@@ -709,6 +715,7 @@ class PlayerProfiled(AuditedFact, frozen=True):
     """The whole profile of a player: fields absent here are removed."""
 
     kind = "player_profiled.1"
+    numerous = True
     about_player = True
     personal: ClassVar[Mapping[str, Any]] = {
         "name": None,
@@ -741,6 +748,7 @@ class NameSet(AuditedFact, frozen=True):
     """A player is called this now, or nothing if it is absent. Its attributes stay."""
 
     kind = "name_set.1"
+    numerous = True
     about_player = True
     personal = {"name": None, "address": None}
 
@@ -757,6 +765,7 @@ class FriendsSet(AuditedFact, frozen=True):
     """A player's friends are now these and no others."""
 
     kind = "friends_set.1"
+    numerous = True
     about_player = True
     personal = {"friends": (), "address": None}
 
@@ -778,6 +787,7 @@ class VisibilitySet(AuditedFact, frozen=True):
     """A player's visibility is now this. Its ranks and those of others stay."""
 
     kind = "visibility_set.1"
+    numerous = True
     personal = {"visibility": "public", "address": None}
 
     player: str
@@ -1112,6 +1122,11 @@ FACTS: tuple[type[Fact], ...] = (
 
 KINDS: tuple[str, ...] = tuple(dict.fromkeys(fact.kind.partition(".")[0] for fact in FACTS))
 """The names of all fact kinds, without their versions."""
+
+FEW: frozenset[str] = frozenset(KINDS) - {
+    fact.kind.partition(".")[0] for fact in FACTS if fact.numerous
+}
+"""The names of the kinds that the index of the audit trail has."""
 
 CODEC = Codec(FACTS)
 

@@ -44,6 +44,9 @@ class LedgerReader(Protocol):
     async def read(self, *, after: Position, limit: int) -> Sequence[Recorded]:
         """Return up to ``limit`` facts after ``after``, oldest first. Empty at the head."""
 
+    async def read_at(self, positions: Sequence[Position]) -> Sequence[Recorded]:
+        """Return the facts at positions, which are in order and in the ledger."""
+
     async def facts_of(
         self,
         *,

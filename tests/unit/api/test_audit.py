@@ -9,6 +9,7 @@ from tests.unit.api.handling import Working, working
 from tests.unit.core.doubles import HOUR
 
 from rankd.api import audit
+from rankd.core.audit_index import AuditIndex
 from rankd.errors import LedgerUnavailable, UnknownBoard
 from rankd.model.facts import KeyCreated, Position, ScoreSubmitted
 from rankd.model.window import Instant
@@ -118,6 +119,67 @@ async def test_only_a_players_own_facts_are_read_for_it(
             assert all(len(page) == limit for page in pages[:-1])
         assert await facts_by_page(at, player="p", kind="name_set") == [mine[0][-1:]]
         assert await facts_by_page(at, player="nobody") == [[]]
+
+
+ADMINISTRATIVE: tuple[dict[str, Any], ...] = (
+    {"kind": "score_adjusted"},
+    {"kind": "score_adjusted", "board": "c"},
+    {"kind": "player_state_set"},
+    {"kind": "board_defined", "board": "b"},
+    {"administrative": True},
+    {"administrative": True, "board": "b"},
+    {"administrative": True, "actor": "nobody"},
+)
+
+
+async def begin_index(at: Working, since: int) -> None:
+    """Have the index of the audit trail as after a snapshot of an older version."""
+    index = AuditIndex(Position(since))
+    for recorded in await at.ledger.inner.read(after=Position(since), limit=1_000):
+        if not recorded.fact.numerous:
+            index.add(recorded)
+    at.service.rankd.state.audit = index
+
+
+async def test_facts_that_are_few_are_found_without_reading_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with working() as at:
+        await at.define()
+        await at.define("c")
+        for number in range(4):
+            await at.submit("p", number)
+            body = {"player": "p", "delta": 1, "key": f"k{number // 2}"}
+            await at.told("adjust_score", {"board": "bc"[number % 2]}, body)
+            await at.ask("hide_player", {"player": f"q{number}"}, {"boards": ["b"]})
+            await at.ask("put_player", {"player": "p"}, {"name": "Ann"})
+        whole = (await at.told("list_facts", limit=1000))["facts"]
+        few = [one for one in whole if one["kind"] not in ("score_submitted", "name_set")]
+        head = at.service.rankd.position
+
+        async def pages(query: dict[str, Any]) -> list[Any]:
+            found, after = [], 0
+            while after is not None:
+                told = await at.told("list_facts", after=after, limit=3, **query)
+                found += told["facts"]
+                after = told["next_after"]
+            return found
+
+        for query in ADMINISTRATIVE:
+            names = {name: value for name, value in query.items() if name != "administrative"}
+            expected = [one for one in few if {**one, **names} == one]
+            for since in (0, 1, head // 2, head - 1, head, head + 9):
+                await begin_index(at, since)
+                assert await pages(query) == expected, (query, since)
+        await begin_index(at, 0)
+
+        async def refuse(**_: object) -> None:
+            raise AssertionError("the ledger is scanned")
+
+        monkeypatch.setattr(at.service.ledger, "read", refuse)
+        assert await pages({"administrative": True}) == few
+        assert len(await pages({"kind": "score_adjusted"})) == 4
+        assert await pages({"kind": "window_sealed"}) == []
 
 
 async def test_facts_are_told_by_what_is_asked_for() -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.api.handling import Working, working
 from tests.unit.core.doubles import DAY
 
-from rankd.api import corrections, operations
+from rankd.api import audit, operations
 from rankd.api.messages import Response
 from rankd.api.operations import Operations
 from rankd.core import editions
@@ -26,6 +26,7 @@ from rankd.errors import (
     UnknownRetraction,
     UnknownSubmission,
 )
+from rankd.model.facts import Position
 from rankd.ports import Progress
 
 pytestmark = pytest.mark.anyio
@@ -295,14 +296,17 @@ async def test_the_log_of_a_board_names_no_player(monkeypatch: pytest.MonkeyPatc
         first, second, *_ = log["corrections"]
         assert (first["build"], first["windows"]) == ("1.2", ["daily:2026-11-14"])
         assert (second["retraction"], log["next_after"]) == (done["position"], None)
-        monkeypatch.setattr(corrections, "READ_FACTS", 1)
-        monkeypatch.setattr(corrections, "SCANNED_FACTS_MAX", 3)
-        pages, after = [], 0
-        while after is not None:
-            page = await at.told("list_corrections", B, after=after, limit=2)
-            pages += page["corrections"]
-            after = page["next_after"]
-        assert pages == log["corrections"]
+        monkeypatch.setattr(audit, "READ_FACTS", 1)
+        monkeypatch.setattr(audit, "SCANNED_FACTS_MAX", 3)
+        for since in (0, done["position"], at.service.rankd.position, 10**9):
+            at.service.rankd.state.audit.since = Position(since)
+            pages, after = [], 0
+            while after is not None:
+                page = await at.told("list_corrections", B, after=after, limit=2)
+                pages += page["corrections"]
+                after = page["next_after"]
+            assert pages == log["corrections"]
+        at.service.rankd.state.audit.since = Position(0)
         (fact, _) = (await at.told("list_facts", kind="player_state_set"))["facts"]
         assert fact["body"]["until"] == "2030-01-01T00:00:00Z"
 

@@ -272,6 +272,10 @@ class FaultyLedger:
         await asyncio.sleep(0)  # A disk is never there at once.
         return await self.inner.read(after=after, limit=limit)
 
+    async def read_at(self, positions: Sequence[Position]) -> Sequence[Recorded]:
+        self._refuse_if_broken()
+        return await self.inner.read_at(positions)
+
     async def facts_of(
         self,
         *,

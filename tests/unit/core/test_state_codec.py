@@ -38,6 +38,7 @@ def said(state: State) -> dict[str, object]:
         "profiles": dict(state.profiles),
         "keys": (dict(state.keys), state.locked),
         "player_boards": dict(state.player_boards),
+        "audit": [*state.audit.pieces()],
         "traced": {name: page.traced for name, page in state.boards.items()},
     }
 
@@ -136,7 +137,7 @@ def test_an_older_version_does_not_read_past_keys_that_expire() -> None:
     key = ExpiringKeyCreated("k", b"digest", ("admin",), expires=9)
     state.note(Recorded(Position(1), 0, key))
     older = msgspec.msgpack.Decoder(Heading | OlderKeys)
-    _, keys, expiring = take_notes(state, HEADING)
+    _, keys, expiring, _ = take_notes(state, HEADING)
     assert older.decode(keys).keys == []
     with pytest.raises(msgspec.ValidationError):
         older.decode(expiring)
@@ -155,7 +156,7 @@ class OlderFriends(msgspec.Struct, tag="friends", array_like=True):
 
 
 def test_friends_are_read_with_and_without_a_profile() -> None:
-    heading, keys = take_notes(State(), HEADING)
+    heading, keys, _ = take_notes(State(), HEADING)
     profiles = msgspec.msgpack.encode(OlderProfiles([("ann", "Ann", {})]))
     friends = msgspec.msgpack.encode(OlderFriends([("ann", ("bob",)), ("bob", ("ann",))]))
     again = read_notes([heading, keys, profiles, friends]).state
@@ -171,7 +172,7 @@ def test_friends_are_read_with_and_without_a_profile() -> None:
 def test_notes_without_entrants_leave_boards_untraced() -> None:
     state = State()
     state.note(Recorded(Position(1), 0, BoardDefined("b", DEFINITION)))
-    heading, keys, board = take_notes(state, HEADING)
+    heading, keys, board, _ = take_notes(state, HEADING)
     older = msgspec.msgpack.encode(msgspec.msgpack.decode(board)[:-2])
     profiles = msgspec.msgpack.encode(OlderProfiles([("ann", None, {"region": "eu"})]))
     again = read_notes([heading, keys, older, profiles]).state

@@ -115,6 +115,9 @@ class MemoryLedger:
     async def read(self, *, after: Position, limit: int) -> Sequence[Recorded]:
         return self._recorded[after : after + limit]
 
+    async def read_at(self, positions: Sequence[Position]) -> Sequence[Recorded]:
+        return [self._recorded[position - 1] for position in positions]
+
     async def facts_of(
         self,
         *,

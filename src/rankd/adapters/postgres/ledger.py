@@ -498,6 +498,9 @@ class PostgresLedger(PostgresArchive):
     async def read(self, *, after: Position, limit: int) -> Sequence[Recorded]:
         return self._recorded(await self._rows(QUERIES["read"], after, limit))
 
+    async def read_at(self, positions: Sequence[Position]) -> Sequence[Recorded]:
+        return self._recorded(await self._rows(QUERIES["read_at"], list(positions)))
+
     async def facts_of(
         self,
         *,

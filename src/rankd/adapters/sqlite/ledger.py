@@ -28,7 +28,14 @@ import msgspec
 
 from rankd.adapters.player_rows import Changes
 from rankd.adapters.sqlite.backup import RunningBackup
-from rankd.adapters.sqlite.blocks import BLOCK_FACTS_MAX, GENESIS, BlockReader, facts_at, seal
+from rankd.adapters.sqlite.blocks import (
+    BLOCK_FACTS_MAX,
+    GENESIS,
+    BlockReader,
+    facts_at,
+    recorded_at,
+    seal,
+)
 from rankd.adapters.sqlite.database import (
     FILE,
     PART,
@@ -461,6 +468,9 @@ class SQLiteLedger:
 
     async def read(self, *, after: Position, limit: int) -> Sequence[Recorded]:
         return await self._read(partial(self._in_order.read, after=after, limit=limit))
+
+    async def read_at(self, positions: Sequence[Position]) -> Sequence[Recorded]:
+        return await self._read(lambda database: list(recorded_at(database, positions)))
 
     async def facts_of(
         self,

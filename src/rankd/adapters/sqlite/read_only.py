@@ -18,7 +18,7 @@ from typing import TypeVar
 import apsw
 
 from rankd.adapters.sqlite.backup import CopyFolder, transcribing
-from rankd.adapters.sqlite.blocks import BlockReader
+from rankd.adapters.sqlite.blocks import BlockReader, recorded_at
 from rankd.adapters.sqlite.database import (
     FILE,
     DatabaseThread,
@@ -74,6 +74,9 @@ class ReadOnlyLedger:
 
     async def read(self, *, after: Position, limit: int) -> Sequence[Recorded]:
         return await self._run(partial(self._in_order.read, after=after, limit=limit))
+
+    async def read_at(self, positions: Sequence[Position]) -> Sequence[Recorded]:
+        return await self._run(lambda database: list(recorded_at(database, positions)))
 
     async def facts_of(
         self,

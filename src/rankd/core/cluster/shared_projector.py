@@ -645,6 +645,7 @@ def note_all(state: State, facts: Sequence[Recorded]) -> None:
         if not is_submission(fact):
             state.note(recorded)
             continue
+        state.index_fact(recorded)
         page = state.boards.get(fact.board)
         if page is None or not counts_on(page, fact):
             continue

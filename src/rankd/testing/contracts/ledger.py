@@ -225,6 +225,13 @@ class LedgerContract(RedactionContract):
         assert facts[1:] == [first, others[0], others[2]]
         assert await ledger.head() == appended.positions[2]
 
+    async def test_facts_are_read_at_positions(self, ledger: Ledger) -> None:
+        for number in range(1, 8):
+            await ledger.append([submitted(player=f"p{n}") for n in range(number)], now=NOW)
+        everything = await read_all(ledger)
+        for some in (everything[:1], everything[2::5], everything[-3:], everything):
+            assert list(await ledger.read_at([one.position for one in some])) == some
+
     async def test_of_two_facts_with_one_key_in_one_append_the_first_wins(
         self, ledger: Ledger
     ) -> None:

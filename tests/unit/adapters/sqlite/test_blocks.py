@@ -66,8 +66,8 @@ def test_a_body_in_a_block_is_the_body_of_the_fact() -> None:
 def test_the_bytes_of_a_block_and_its_link_never_change() -> None:
     block = sealed([WindowSealed("b", "forever"), ScoreSubmitted("b", "p", scores=(7,), key="k")])
     golden = bytes.fromhex(
-        "9292af77696e646f775f7365616c65642e319195a162a7666f7265766572c0c00092b173636f72655f7375626d"
-        "69747465642e31919ca162a1709107c0a16bc0c0c0c0c0c0c0"
+        "9292af77696e646f775f7365616c65642e319197a162a7666f7265766572c0c000c0c092b173636f72655f7375"
+        "626d69747465642e31919ca162a1709107c0a16bc0c0c0c0c0c0c0"
     )
     assert block.facts == golden
     place = (1).to_bytes(8, "big") + (2).to_bytes(8, "big") + AT.to_bytes(8, "big")

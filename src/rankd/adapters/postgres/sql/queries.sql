@@ -30,6 +30,14 @@ SELECT FROM rankd.head FOR UPDATE;
 -- The next facts after a position, for every projector.
 SELECT position, at, kind, body FROM rankd.read($1, $2);
 
+-- read_at --
+-- The facts at positions.
+SELECT fact.position, fact.at, fact.kind, fact.body
+  FROM unnest($1::bigint[]) AS wanted (position),
+       LATERAL rankd.read(wanted.position - 1, 1) AS fact
+ WHERE fact.position = wanted.position
+ ORDER BY fact.position;
+
 -- facts_of --
 -- A player's facts between two positions.
 SELECT position, at, kind, body FROM rankd.facts_of($1, $2, $3, $4, $5, $6);
