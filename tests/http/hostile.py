@@ -157,6 +157,9 @@ async def be_healthy(port: int, name: str, over: asyncio.Event, met: Healthy) ->
                 assert head.startswith(b"HTTP/1.1 200 OK"), head
                 assert json.loads(told)["score"] == score, told
             met.served += 1
+            if met.served == 1:
+                sys.stdout.write("\n")  # Healthy clients are served: others may begin.
+                sys.stdout.flush()
 
 
 async def all_healthy(port: int) -> Healthy:
@@ -198,6 +201,8 @@ async def campaign(port: int, pid: int, *, clients: int, rounds: int) -> Found:
         env=environment(),
     )
     try:
+        assert healthy.stdout is not None
+        assert await healthy.stdout.readline(), "no healthy client was served"
         await asyncio.gather(*(keep_on(WAYS[n % len(WAYS)]) for n in range(clients)))
         told, _ = await healthy.communicate(b"")  # Which ends its input.
         assert healthy.returncode == 0, "a healthy client was harmed"

@@ -238,7 +238,7 @@ async def prepare(service: Whole, admin: str) -> dict[str, str]:
         "POST", f"{retracting}?dry_run=true", {"player": "p1"}, key=admin, prefer="respond-async"
     )
     operation = asked.json()["operation"]
-    high = {"player": "p4", "score": 10**9}
+    high = {"player": f"new-{spare}", "score": 10**9}
     held = await service.told("POST", "/v1/boards/global/scores", high, key=admin)
     return {
         "spare": spare,
