@@ -352,7 +352,7 @@ class EmbeddedMachine(CorrectionSteps):
             return
         with pytest.raises(SubmissionRejected) as rejected:
             submit()
-        assert rejected.value.reason == told.refused
+        assert rejected.value.reason == told.refused, (rejected.value, told)
         assert rejected.value.code == told.refusal_code
         if isinstance(rejected.value, RuleBroken):
             broken = [(one.rule, one.observed, one.limit) for one in rejected.value.reasons]

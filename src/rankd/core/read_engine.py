@@ -141,7 +141,7 @@ class ReadEngine:
         """
         if receipt.first.code == PLAYER_BANNED.code:
             return PlayerBanned(board=receipt.board, player=receipt.player)
-        if receipt.reasons:
+        if receipt.first.code == RuleBroken.code:
             return RuleBroken(
                 reasons=tuple(_broken(one, receipt.decimals) for one in receipt.reasons)
             )

@@ -79,6 +79,18 @@ async def test_each_window_takes_so_many_submissions_of_a_player(
         await verified(rankd)
 
 
+async def test_an_attempt_too_many_is_named_though_a_rule_would_hold_it(
+    index: Callable[[], IndexHome],
+) -> None:
+    async with engine(FaultyLedger(), SetClock(), index) as rankd:
+        rules = [{"rule": "submissions_per_minute", "max": 1, "then": "hold"}]
+        await rankd.define("b", {"limits": {"attempts_max": 1}, "windows": ["all"], "rules": rules})
+        await submit(rankd, "ann", 5)
+        late = await submit(rankd, "ann", 9)
+        assert late.rejected
+        assert rankd.rejection(late).code == "attempts_exhausted"
+
+
 async def test_a_batch_is_cut_off_where_the_attempts_end(index: Callable[[], IndexHome]) -> None:
     async with engine(FaultyLedger(), SetClock(), index) as rankd:
         await rankd.define("b", BOARD)
