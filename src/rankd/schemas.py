@@ -627,6 +627,9 @@ class Done(Struct):
     position: int
 
 
+SubmissionStatus = Literal["recorded", "refused", "held", "rejected", "retracted"]
+
+
 class HistoryItem(Struct, omit_defaults=True):
     """One of a player's facts on a board.
 
@@ -643,6 +646,9 @@ class HistoryItem(Struct, omit_defaults=True):
     build: str | None = None
     metadata: Any = None
     client_at: str | None = None
+    status: SubmissionStatus = "recorded"
+    """Why it counts nowhere; ``recorded`` unless a rule, a review, a state of the player or a
+    correction is the reason."""
 
 
 class History(Read, gc=False, kw_only=True):

@@ -76,6 +76,46 @@ def test_a_command_in_a_folder_records_its_user_and_no_address() -> None:
     assert (actors["score_submitted"], {fact["address"] for fact in facts}) == (None, {None})
 
 
+def test_what_corrections_left_out_is_shown_in_the_history_and_listed(at: Ask) -> None:
+    filled(at, "listed")
+    plain = at("history", "listed", "ann")
+    assert "status" not in plain.out
+    assert at("retract", "listed", "--score-min", 50, "--reason", "a bot", "--yes").code == 0
+    ban = at("player", "ban", "bob", "--board", "listed", "--reason", "threats")
+    assert (ban.code, at("submit", "listed", "ann", 7).code) == (0, 0)
+    assert [
+        one.get("status", "recorded")
+        for one in told(at("history", "listed", "ann", "--json"))["facts"]
+    ] == ["recorded", "retracted", "retracted"]
+    assert at("history", "listed", "ann").out.count("retracted") == 2
+    listed = at("board", "corrections", "listed")
+    assert (listed.code, {"ann", "bob"} & set(listed.out.split())) == (0, set())
+    assert [line.split()[2:] for line in listed.out.splitlines()[1:]] == [
+        ["scores_retracted", "a", "bot"],
+        ["player_state_set", "(banned)", "threats"],
+    ]
+    first = at("board", "corrections", "listed", "--limit", 1)
+    rest = at("board", "corrections", "listed", *first.err.strip().split()[-2:])
+    pages = [*first.out.splitlines()[1:], *rest.out.splitlines()[1:]]
+    assert [one.split() for one in pages] == [one.split() for one in listed.out.splitlines()[1:]]
+
+
+def test_an_earlier_edition_of_a_closed_window_is_shown(at: Ask) -> None:
+    assert at("board", "apply", "closed", "--set", "windows=all,daily", "--yes").code == 0
+    for player, score in (("ann", 99), ("bob", 15)):
+        assert at("submit", "closed", player, score).code == 0
+    assert at("window", "reset", "closed", "daily", "--reason", "over", "--yes").code == 0
+    windows = told(at("board", "windows", "closed", "--json"))["windows"]
+    (sealed,) = (one["window"] for one in windows if one["state"] == "sealed")
+    assert at("retract", "closed", "--player", "ann", "--yes").code == 0
+    now = told(at("top", "closed", "--window", sealed, "--json"))["standings"]
+    then = told(at("top", "closed", "--window", sealed, "--edition", 1, "--json"))["standings"]
+    assert [one["player"] for one in now] == ["bob"]
+    assert [one["player"] for one in then] == ["ann", "bob"]
+    ranked = at("standing", "closed", "bob", "--window", sealed, "--edition", 1)
+    assert "rank 2 of 2" in ranked.out
+
+
 def test_a_position_is_retracted_on_every_board(at: Ask) -> None:
     filled(at, "everywhere")
     found = told(at("history", "everywhere", "ann", "--json"))["facts"]

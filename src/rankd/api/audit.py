@@ -142,7 +142,26 @@ def history_item(
     if terms is None:
         return None
     at = right_time(recorded, service.rankd.state.wrong_times)
-    return _item(Recorded(recorded.position, at, fact), fact, terms)
+    item = _item(Recorded(recorded.position, at, fact), fact, terms)
+    item.status = _status(service.rankd.state, recorded, fact.board)
+    return item
+
+
+def _status(state: State, recorded: Recorded, board: str) -> schemas.SubmissionStatus:
+    """Return whether rules, reviews or corrections leave a submission out."""
+    position, reviews = recorded.position, state.reviews
+    if position in state.refused:
+        return "refused"
+    if reviews.is_out(position):
+        return "held" if position not in reviews.decisions else "rejected"
+    retractions = (
+        one
+        for one in state.retractions.values()
+        if one.in_force and one.fact.board in (None, board) and position < one.position
+    )
+    if any(one.fact.selects(recorded) for one in retractions):
+        return "retracted"
+    return "recorded"
 
 
 def _item(recorded: Recorded, fact: ScoreSubmitted, board: Board) -> schemas.HistoryItem:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rankd.cli.options import Target, json_option, reaching
+from rankd.cli.options import Target, count_option, json_option, reaching
 from rankd.cli.output import (
     CommandFailed,
     FailingGroup,
@@ -337,6 +337,32 @@ def windows(reach: Target, board: str, as_json: bool) -> None:
         print_json(found)
         return
     print_tables(windows_table(found.windows, states=True))
+
+
+@board.command()
+@click.argument("board")
+@count_option("--limit", default=20)
+@click.option("--after", type=click.IntRange(min=0), help="Only those after this position.")
+@json_option
+@reaching()
+def corrections(reach: Target, board: str, limit: int, after: int | None, as_json: bool) -> None:
+    """List the corrections of a board, oldest first, without the players concerned.
+
+    Readers may list those of a board with public_corrections; of others it takes the scope
+    moderate.
+    """
+    with reach.client() as client:
+        found = client.board_corrections(board, limit=limit, after=after)
+    if as_json:
+        print_json(found)
+        return
+    shown = table("position", "at", "kind", "reason", "windows", right=["position"], whole=["at"])
+    for one in found.corrections:
+        kind = f"{one.kind} ({one.state})" if one.state else one.kind
+        add(shown, one.position, one.at, kind, written(one.reason), ", ".join(one.windows))
+    print_tables(shown)
+    if found.next_after is not None:
+        click.echo(f"there may be more: --after {found.next_after}", err=True)
 
 
 def windows_table(windows: Iterable["schemas.Window"], *, states: bool = False) -> "Table":

@@ -65,6 +65,8 @@ def _facts_table(facts: Sequence["schemas.HistoryItem"]) -> "Table":
     """Return facts as a table, without columns that are empty in all of them."""
     optional = ("score", "delta", "key", "build", "metadata")
     filled = [name for name in optional if any(_cell(fact, name) for fact in facts)]
+    if any(fact.status != "recorded" for fact in facts):
+        filled.append("status")
     shown = table("position", "at", *filled, right=["position", "score", "delta"], whole=["at"])
     for fact in facts:
         add(shown, fact.position, fact.at, *(_cell(fact, name) for name in filled))

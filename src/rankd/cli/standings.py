@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 
 NEIGHBOURS_MAX = 100
 
+edition_option = click.option(
+    "--edition",
+    type=click.IntRange(min=1),
+    help="A closed window as it was before later corrections, counted from 1.",
+)
+
 
 @click.command()
 @click.argument("board")
@@ -35,6 +41,7 @@ NEIGHBOURS_MAX = 100
 @click.option("--from-rank", type=click.IntRange(min=1), help="Begin at this rank instead of 1.")
 @click.option("--score-min", metavar="SCORE", help="Only players with this score or more.")
 @click.option("--score-max", metavar="SCORE", help="Only players with this score or less.")
+@edition_option
 @which_ranking
 @json_option
 @reaching()
@@ -58,20 +65,14 @@ def top(
 @click.command()
 @click.argument("board")
 @click.argument("player")
+@edition_option
 @which_ranking
 @json_option
 @reaching()
-def standing(
-    reach: Target,
-    board: str,
-    player: str,
-    window: str | None,
-    segment: str | None,
-    as_json: bool,
-) -> None:
+def standing(reach: Target, board: str, player: str, as_json: bool, **given: Any) -> None:
     """Show a player's rank and score."""
     with reach.client() as client:
-        found = client.standing(board, player, window=window, segment=segment)
+        found = client.standing(board, player, **given)
     if as_json:
         print_json(found)
         return

@@ -6,7 +6,7 @@ All of it follows from facts alone, so that every process that folds the same le
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -148,6 +148,13 @@ def state_on(states: PlayerStates, board: str) -> PlayerState | None:
     return None
 
 
+def is_active(states: PlayerStates, boards: Sequence[str] | None) -> bool:
+    """Whether a player is active on some boards, or on all of them."""
+    if boards is None:
+        return not states
+    return all(state_on(states, board) is None for board in boards)
+
+
 def _without(one: PlayerState, boards: Sequence[str] | None) -> PlayerState | None:
     """Return a state on the boards that another one does not replace; None if it has none left."""
     if boards is None:
@@ -181,15 +188,3 @@ def ended_by(timed: TimedStates, now: Instant) -> list[PlayerStateSet]:
         for player, one in timed
         if one.until is not None and one.until <= now
     ]
-
-
-def shown_state(state: PlayerState) -> dict[str, Any]:
-    """Return a state as moderators see it."""
-    return {
-        "state": state.state,
-        "since": state.since,
-        "until": state.until,
-        "boards": None if state.boards is None else list(state.boards),
-        "actor": state.actor,
-        "reason": state.reason,
-    }

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from rankd.core.board_state import BoardState, Terms
-from rankd.core.corrections import Retraction
+from rankd.core.corrections import Retraction, is_active
 from rankd.core.mass_retraction import MassRetraction, Place, Selected, Tell, scan
 from rankd.core.overlay import EntryChange, Overlay
 from rankd.core.player_history import (
@@ -327,15 +327,22 @@ class Corrector:
     ) -> Position:
         """Ban, hide, shadow or restore a player; return the position from which it holds.
 
+        Nothing is recorded where an active player is restored: the position is the present one.
+
         Raises InvalidProfile, InvalidRequest.
         """
         check_player(player)
         said = read_state(body, self._writer.now())
         fact = PlayerStateSet(player, state, said.boards, said.until, None, actor, said.reason)
-        return await self._own(self._put_alone(fact))
+        return await self._own(self._set_player_state(fact))
 
-    async def _put_alone(self, fact: Fact) -> Position:
+    async def _set_player_state(self, fact: PlayerStateSet) -> Position:
         async with self._alone:
+            if fact.state == "active":
+                await self._writer.see_others()
+                known = self._state.player_states.get(fact.player, ())
+                if is_active(known, fact.boards):
+                    return self._writer.projector.checkpoint
             return await self._put(fact)
 
     async def _put(self, fact: Fact) -> Position:

@@ -438,3 +438,18 @@ async def test_a_retraction_is_taken_back_though_another_selects_the_same(
     assert undone.position is not None
     await rankd.corrections.undo_retraction("b", second.position)
     assert await scores(rankd) == {"ann": 10}
+
+
+async def test_to_restore_an_active_player_records_nothing(rankd: Engine) -> None:
+    await rankd.define("b", BEST)
+    await submit(rankd, "ann", 10)
+    for boards in ({}, {"boards": ["b"]}):
+        before = rankd.position
+        assert await rankd.corrections.set_player_state("ann", "active", boards) == before
+        assert rankd.position == before
+    await rankd.corrections.set_player_state("ann", "banned", {"boards": ["b"]})
+    before = rankd.position
+    assert await rankd.corrections.set_player_state("ann", "active", {"boards": ["c"]}) == before
+    assert await scores(rankd) == {}
+    assert await rankd.corrections.set_player_state("ann", "active", {}) == before + 1
+    assert await scores(rankd) == {"ann": 10}
