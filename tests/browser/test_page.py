@@ -77,6 +77,26 @@ def test_a_name_that_would_run_or_turn_the_text_around_stays_text(page: Page, si
     assert page.complaints == []
 
 
+def test_hidden_players_have_rows_without_a_name(page: Page, site: Site) -> None:
+    site.define("arena")
+    for player, score in (("ada", 30), ("bob", 20), ("cyd", 10)):
+        site.submit("arena", player, score)
+    for player in ("ada", "cyd"):
+        body = {"visibility": "anonymous", "name": f"Name of {player}"}
+        site.client.put(f"/v1/players/{player}", json=body).raise_for_status()
+    page.open(site.url)
+    shown(page, "Anonymous", "bob", "Anonymous")
+    assert [(row[0], row[3]) for row in rows(page)] == [("1", "30"), ("2", "20"), ("3", "10")]
+    page.evaluate("document.querySelectorAll('#rows .who')[0].click()")
+    assert page.evaluate("document.getElementById('pinned').hidden")
+    site.submit("arena", "cyd", 25)
+    page.wait_for("document.querySelectorAll('#rows tr')[1].innerText.includes('25')")
+    shown(page, "Anonymous", "Anonymous", "bob")
+    whole = page.evaluate("document.documentElement.innerHTML")
+    assert not any(one in whole for one in ("ada", "cyd", "Name of"))
+    assert page.complaints == []
+
+
 def test_scores_are_shown_digit_for_digit(page: Page, site: Site) -> None:
     site.define("whole")
     site.submit("whole", "max", 9223372036854775806)
