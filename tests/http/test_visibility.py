@@ -186,6 +186,24 @@ def test_earlier_editions_tell_others_no_more_of_a_hidden_player() -> None:
     run(ask())
 
 
+def test_a_shadowed_player_sees_itself_and_no_hidden_one() -> None:
+    async def ask() -> None:
+        async with playing() as service:
+            await new_key(service.rankd, "submit")
+            await service.rankd.corrections.set_player_state("cyd", "shadowed", {})
+            for target in (PAGE, f"{PAGE}?limit=3", f"{PAGE}/cyd/around"):
+                one = sent("GET", target, None, token("cyd"))
+                answer = await answered(service, one)
+                assert leaks(answer, one, HIDDEN) == []
+                assert told(answer)["total"] == len(PLAYERS)
+            await service.rankd.corrections.set_player_state("e-v-e", "shadowed", {})
+            one = sent("GET", PAGE, None, token("e-v-e"))
+            page = told(await answered(service, one))
+            assert "e-v-e" in [row["player"] for row in page["standings"]]
+
+    run(ask())
+
+
 def test_open_mode_is_answered_as_the_public() -> None:
     async def ask() -> None:
         async with playing() as service:

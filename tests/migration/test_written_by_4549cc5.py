@@ -53,6 +53,7 @@ ADDED = (
     (r"/v1/boards/[^/]+/(standings.*|around/.*|friends/.*|projection)", {"state"}),
     (r"/v1/boards/[^/]+/windows", {"windows[].edition"}),
     (r"/v1/players/[^/]+", {"reason", "state", "states"}),
+    (r"/v1/players/[^/]+(/friends)?", {"visibility"}),
     (r"/v1/players/[^/]+/standings", {"standings[].state", "standings[].ordinal"}),
     (rf"{SHARED}/standings/[^/]+", {"ordinal"}),
     (rf"{SHARED}/(standings|standings/[^/]+/around|around/.*)", {"standings[].ordinal"}),

@@ -40,6 +40,7 @@ def said(state: State) -> dict[str, object]:
         "player_boards": dict(state.player_boards),
         "audit": [*state.audit.pieces()],
         "traced": {name: page.traced for name, page in state.boards.items()},
+        "visibility": dict(state.visibility),
     }
 
 
@@ -72,6 +73,7 @@ def test_players_are_noted_however_many_frames_they_fill(monkeypatch: pytest.Mon
     for number in range(10):
         state.profiles[f"p{number}"] = Profile(None, {"region": "eu"}, ("ann",))
         state.player_boards.add(f"p{number}", Position(1))
+        state.visibility[f"p{number}"] = "friends" if number % 2 else "anonymous"
     state.note(Recorded(Position(1), 0, BoardDefined("b", DEFINITION)))
     again = read_notes(take_notes(state, HEADING)).state
     assert said(again) == said(state)
