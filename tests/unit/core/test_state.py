@@ -292,6 +292,15 @@ def note_like_a_fold(state: State, recorded: Recorded) -> None:
         state.note(recorded)
 
 
+def test_a_copy_of_the_state_keeps_the_visibility_of_its_moment() -> None:
+    state = State()
+    state.note(Recorded(Position(1), 0, VisibilitySet("p", "friends")))
+    before = state.copy()
+    state.note(Recorded(Position(2), 0, VisibilitySet("p", "anonymous")))
+    state.note(Recorded(Position(3), 0, VisibilitySet("q", "anonymous")))
+    assert before.visibility == {"p": "friends"}
+
+
 def test_every_kind_of_fact_is_undone() -> None:
     assert isinstance(EVERYTHING[FIRST_RETRACTION - 1], ScoresRetracted)
     assert {type(fact) for fact in EVERYTHING} == set(FACTS)
