@@ -22,6 +22,7 @@ RankdError
 │   ├── UnknownSubmission
 │   ├── UnknownRetraction
 │   ├── UnknownReview
+│   ├── UnknownWebhook
 │   ├── UnknownOperation
 │   ├── SubmissionRejected
 │   │   ├── RuleBroken
@@ -316,6 +317,16 @@ class UnknownReview(Refused):
     def __init__(self, id: str) -> None:
         super().__init__(f"there is no review {id[:64]!r}")
         self.id = id
+
+
+class UnknownWebhook(Refused):
+    """There is no webhook of this name."""
+
+    code = "unknown_webhook"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no webhook {name[:64]!r}")
+        self.name = name
 
 
 class UnknownOperation(Refused):

@@ -627,6 +627,54 @@ class Done(Struct):
     position: int
 
 
+class WebhookBody(Struct, kw_only=True):
+    """A webhook: an address that events are posted to."""
+
+    name: str
+    url: str
+    events: list[str]
+    boards: list[str]
+    """``["*"]`` for all."""
+    state: str
+    """``delivering``; ``retrying`` while tries fail; ``failing`` once it was given up."""
+    failing_since: str | None
+    """When the first of the failed tries was, after which none succeeded."""
+    delivered_through: int
+    """The position up to which events were delivered, as far as that is recorded."""
+    secret: str | UnsetType = UNSET
+    """Signs the messages: returned once, on creation."""
+
+
+class Webhooks(Struct):
+    """All webhooks."""
+
+    webhooks: list[WebhookBody]
+
+
+class DeliveryItem(Struct, kw_only=True):
+    """An event on its way to a webhook, or delivered."""
+
+    id: str
+    """The header ``webhook-id``, the same at each try."""
+    type: str
+    board: str
+    position: int
+    state: str
+    """``delivered``, ``retrying``, or ``stopped`` if it was given up."""
+    attempts: int
+    status: int | None
+    """The status of the last answer; null if there was none."""
+    problem: str | None
+    tried_at: str
+    next_try: str | None
+
+
+class Deliveries(Struct):
+    """The last deliveries of a webhook, newest first."""
+
+    deliveries: list[DeliveryItem]
+
+
 SubmissionStatus = Literal["recorded", "refused", "held", "rejected", "retracted"]
 
 

@@ -150,7 +150,7 @@ class Settings:
 
     webhook_private_addresses: Annotated[
         bool,
-        Doc("Whether verifiers may be at private addresses, also by http."),
+        Doc("Whether webhooks and verifiers may be at private addresses, also by http."),
     ] = False
 
     cors_origins: Annotated[

@@ -46,6 +46,7 @@ class Row(NamedTuple):
 
 
 SCORE = {"player": "p1", "score": 1}
+WEBHOOK = {"url": "https://game.example/hook", "events": ["window.final"], "boards": ["none"]}
 CLASSIC = {"player_id": "p1", "score": 1}
 DELTA = {"player_id": "p1", "score_delta": 1}
 _BOARD, _PLAYER = "/v1/boards/global", "/v1/players/p1"
@@ -137,6 +138,12 @@ ROWS: dict[str, Row] = {
     "create_key": Row("admin", "/v1/keys", {"scopes": ["read"]}, success=201),
     "list_keys": Row("admin", "/v1/keys"),
     "revoke_key": Row("admin", "/v1/keys/{spare}"),
+    "put_webhook": Row("admin", "/v1/webhooks/hook", WEBHOOK),
+    "get_webhook": Row("admin", "/v1/webhooks/hook"),
+    "list_webhooks": Row("admin", "/v1/webhooks"),
+    "list_deliveries": Row("admin", "/v1/webhooks/hook/deliveries"),
+    "replay_webhook": Row("admin", "/v1/webhooks/hook:replay", {"from": 1}),
+    "delete_webhook": Row("admin", "/v1/webhooks/hook"),
     "get_clock": Row("admin", "/v1/clock"),
     "confirm_clock": Row("admin", "/v1/clock:confirm"),
     "correct_clock": Row("admin", "/v1/clock:correct", {"first": 1, "dry_run": True}),
@@ -240,6 +247,7 @@ async def prepare(service: Whole, admin: str) -> dict[str, str]:
     operation = asked.json()["operation"]
     high = {"player": f"new-{spare}", "score": 10**9}
     held = await service.told("POST", "/v1/boards/global/scores", high, key=admin)
+    await service.told("PUT", "/v1/webhooks/hook", WEBHOOK, key=admin)
     return {
         "spare": spare,
         "retraction": str(retracted["position"]),

@@ -332,6 +332,7 @@ KINDS: dict[type[RankdError], ProblemKind] = {
     errors.UnknownRetraction: ProblemKind(
         404, "Unknown retraction", "there is no retraction at this position here"
     ),
+    errors.UnknownWebhook: ProblemKind(404, "Unknown webhook", "there is no webhook of this name"),
     errors.UnknownReview: ProblemKind(404, "Unknown review", "there is no review of this id"),
     errors.UnknownOperation: ProblemKind(
         404,

@@ -40,6 +40,21 @@ CLOCK_OFFSET = Metric(
 REVIEWS_OPEN = Metric(
     "rankd_reviews_open", "gauge", "writer", "Held submissions that wait for a decision."
 )
+WEBHOOKS_FAILING = Metric(
+    "rankd_webhooks_failing", "gauge", "writer", "Webhooks whose last try failed, or given up."
+)
+WEBHOOK_DELIVERIES = Metric(
+    "rankd_webhook_deliveries_total",
+    "counter",
+    "writer",
+    "Events that a webhook took.",
+)
+WEBHOOK_FAILURES = Metric(
+    "rankd_webhook_failures_total",
+    "counter",
+    "writer",
+    "Tries to deliver an event that were not taken.",
+)
 SPOOLED = Metric("rankd_spooled_facts", "gauge", "writer", "Scores that wait in the spool.")
 SPOOLED_TOTAL = Metric(
     "rankd_spooled_total", "counter", "writer", "Scores that were written into the spool."
@@ -84,6 +99,9 @@ METRICS = (
     UNSAVED,
     CLOCK_OFFSET,
     REVIEWS_OPEN,
+    WEBHOOKS_FAILING,
+    WEBHOOK_DELIVERIES,
+    WEBHOOK_FAILURES,
     SPOOLED,
     SPOOLED_TOTAL,
     HANDED_IN,
@@ -127,6 +145,11 @@ def _engine(service: ServiceContext) -> Iterator[Family]:
     yield UNSAVED.sample(rankd.unsaved)
     yield CLOCK_OFFSET.sample(round(rankd.clock_offset / 1_000_000, 3))
     yield REVIEWS_OPEN.sample(rankd.state.reviews.open_count)
+    failing = sum(hook.failing_since is not None for hook in rankd.state.webhooks.values())
+    yield WEBHOOKS_FAILING.sample(failing)
+    webhooks = None if service.engine is None else service.engine.webhooks
+    yield WEBHOOK_DELIVERIES.sample(0 if webhooks is None else webhooks.delivered)
+    yield WEBHOOK_FAILURES.sample(0 if webhooks is None else webhooks.failed)
 
 
 def _spool(service: ServiceContext) -> Iterator[Family]:

@@ -11,6 +11,8 @@ from rankd.api.keys import EXPIRES_LENGTH_MAX, KEY_BOARDS_MAX, SCOPES
 from rankd.api.keys import TITLE_LENGTH_MAX as KEY_TITLE_LENGTH_MAX
 from rankd.api.scores import BATCH_SCORES_MAX
 from rankd.core.reader import LOOKUP_PLAYERS_MAX
+from rankd.core.webhook_delivery import WEBHOOK_BOARDS_MAX
+from rankd.core.webhooks import EVENTS
 from rankd.core.window_control import WINDOW_TEXT_LENGTH_MAX
 from rankd.model.board import (
     ATTEMPTS_MAX,
@@ -502,6 +504,31 @@ NEW_KEY = fields(
     examples=[{"scopes": ["submit"], "boards": ["global"], "title": "game server"}],
 )
 
+WEBHOOK = fields(
+    "Where events are posted to, and which.",
+    {
+        "url": {"type": "string", "minLength": 1, "maxLength": URL_LENGTH_MAX},
+        "events": {"type": "array", "items": {"enum": list(EVENTS)}, "minItems": 1},
+        "boards": maybe(
+            {
+                "type": "array",
+                "items": {"anyOf": [BOARD_NAME, {"const": "*"}]},
+                "minItems": 1,
+                "maxItems": WEBHOOK_BOARDS_MAX,
+                "description": "Names of boards, or * for all; all if absent.",
+            }
+        ),
+    },
+    ("url", "events"),
+)
+
+REPLAY = fields(
+    "From which position on events are delivered again.",
+    {"from": {"type": "integer", "minimum": 1}},
+    ("from",),
+    examples=[{"from": 1}],
+)
+
 CLOCK_CORRECTION = fields(
     "From which position on the time was wrong, and by how much.",
     {
@@ -694,6 +721,8 @@ BY_OPERATION: dict[str, Schema] = {
     "put_friends": ref("PlayerFriends"),
     "start_run": ref("NewRun"),
     "create_key": ref("NewKey"),
+    "put_webhook": ref("WebhookRequest"),
+    "replay_webhook": ref("ReplayRequest"),
     "correct_clock": ref("ClockCorrection"),
     "adjust_score": ref("Adjustment"),
     "retract_scores": ref("RetractionRequest"),
@@ -736,6 +765,8 @@ COMPONENTS: dict[str, Schema] = {
     "PlayerFriends": PLAYER_FRIENDS,
     "Lookup": LOOKUP,
     "NewKey": NEW_KEY,
+    "WebhookRequest": WEBHOOK,
+    "ReplayRequest": REPLAY,
     "ClockCorrection": CLOCK_CORRECTION,
     "Adjustment": ADJUSTMENT,
     "RetractionRequest": RETRACTION,

@@ -15,6 +15,7 @@ from rankd.api import (
     runs,
     scores,
     standings,
+    webhooks,
     windows,
 )
 from rankd.api.routing import NUMBERS, Param, Route
@@ -475,6 +476,7 @@ ROUTES: tuple[Route, ...] = (
     *clock.ROUTES,
     *corrections.ROUTES,
     *windows.ROUTES,
+    *webhooks.ROUTES,
     *reviews.ROUTES,
     *compat.ROUTES,
     *health.ROUTES,

@@ -21,6 +21,7 @@ from rankd.cli.scores import import_, submit
 from rankd.cli.serve import demo, serve
 from rankd.cli.standings import around, standing, top, watch
 from rankd.cli.status import clock, status
+from rankd.cli.webhook import webhook
 from rankd.cli.window import window
 
 __all__ = ["main"]
@@ -33,6 +34,7 @@ _SECTIONS = {
     "In and out": (import_, export),
     "Care of a data folder": (verify, rebuild, backup, restore),
     "Access": (keys,),
+    "Events": (webhook,),
 }
 
 

@@ -115,6 +115,9 @@ _read_history = reader_of(schemas.History)
 _read_facts = reader_of(schemas.Facts)
 _read_key = reader_of(serialization.Key)
 _read_keys = reader_of(serialization.Keys)
+_read_webhook = reader_of(schemas.WebhookBody)
+_read_webhooks = reader_of(schemas.Webhooks)
+_read_deliveries = reader_of(schemas.Deliveries)
 _read_health = reader_of(schemas.Health)
 _read_clock = reader_of(schemas.ClockBody)
 _read_correction = reader_of(schemas.Correction)
@@ -897,6 +900,51 @@ def revoke_key(id: str) -> Call[schemas.Done]:
         names={"id": id},
         repeatable=False,
     )
+
+
+def put_webhook(
+    name: str, url: str, events: Sequence[str], *, boards: Sequence[str] | None = None
+) -> Call[schemas.WebhookBody]:
+    """Post events of boards to an address from now on; all boards if none are named.
+
+    Only the response that creates a webhook has its ``secret``.
+    """
+    body = body_of(url=url, events=list(events), boards=None if boards is None else list(boards))
+    path = path_of("/v1/webhooks/{}", name)
+    # A repetition would not be answered the secret.
+    names = {"name": name}
+    return Call(
+        method="PUT", path=path, body=body, read=_read_webhook, names=names, repeatable=False
+    )
+
+
+def webhooks() -> Call[schemas.Webhooks]:
+    """Return all webhooks, without their secrets."""
+    return Call(method="GET", path="/v1/webhooks", read=_read_webhooks)
+
+
+def webhook(name: str) -> Call[schemas.WebhookBody]:
+    """Return a webhook, without its secret."""
+    path = path_of("/v1/webhooks/{}", name)
+    return Call(method="GET", path=path, read=_read_webhook, names={"name": name})
+
+
+def delete_webhook(name: str) -> Call[schemas.Done]:
+    """Remove a webhook."""
+    path, names = path_of("/v1/webhooks/{}", name), {"name": name}
+    return Call(method="DELETE", path=path, read=_read_done, names=names, repeatable=False)
+
+
+def deliveries(name: str) -> Call[schemas.Deliveries]:
+    """Return the last deliveries of a webhook by the node that answers, newest first."""
+    path = path_of("/v1/webhooks/{}/deliveries", name)
+    return Call(method="GET", path=path, read=_read_deliveries, names={"name": name})
+
+
+def replay_webhook(name: str, position: int) -> Call[schemas.Done]:
+    """Deliver the events from a position on again."""
+    path, body = path_of("/v1/webhooks/{}:replay", name), body_of(**{"from": position})
+    return Call(method="POST", path=path, body=body, read=_read_done, names={"name": name})
 
 
 def clock() -> Call[schemas.ClockBody]:

@@ -118,10 +118,7 @@ async def running(  # noqa: PLR0913 - what it is put together from
         loops["reopener"] = LedgerReopener(writer, ledger).run
         if ledger.failure is not None:
             writer.pause(ledger.failure)
-    rankd.verification.verifiers = verifiers or {}
-    rankd.verification.sender, rankd.verification.takes_over = sender, manages
-    if verifiers or sender is not None:
-        loops["verifiers"] = rankd.verification.run
+    loops |= _outgoing(rankd, sender, verifiers or {}, manages=manages)
     if manages:
         loops["sealer"] = rankd.sealer.run
         loops["eraser"] = rankd.eraser.run
@@ -150,6 +147,24 @@ async def running(  # noqa: PLR0913 - what it is put together from
         yield rankd
     finally:
         await _stop(rankd, writer, writer_task, managers)
+
+
+def _outgoing(
+    rankd: Engine,
+    sender: MessageSender | None,
+    verifiers: Mapping[str, Verifier],
+    *,
+    manages: bool,
+) -> dict[str, Loop]:
+    """Return the loops that call functions and post messages."""
+    rankd.webhooks.sender = rankd.verification.sender = sender
+    rankd.verification.verifiers, rankd.verification.takes_over = verifiers, manages
+    loops: dict[str, Loop] = {"callbacks": rankd.callbacks.run}
+    if verifiers or sender is not None:
+        loops["verifiers"] = rankd.verification.run
+    if manages and sender is not None:
+        loops["webhooks"] = rankd.webhooks.run
+    return loops
 
 
 def _archiving(

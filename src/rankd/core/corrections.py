@@ -102,6 +102,11 @@ class PositionLog:
         """Return the same positions, to be added to on their own."""
         return PositionLog(self._positions)
 
+    def after(self, position: Position, limit: int) -> list[Position]:
+        """Return up to ``limit`` of the positions after one, in order."""
+        first = bisect_left(self._positions, position + 1)
+        return [Position(one) for one in self._positions[first : first + limit]]
+
     def frames(self, positions_each: int) -> Iterable[bytes]:
         """Return the positions as bytes, so many at a time."""
         for start in range(0, len(self._positions), positions_each):

@@ -44,6 +44,7 @@ from rankd.core.runs import Runs
 from rankd.core.steady_clock import ClockOffset
 from rankd.core.time_correction import Corrected, TimeCorrector
 from rankd.core.verifiers import VerifierLoop
+from rankd.core.webhook_delivery import EventCallbacks, WebhookDelivery
 from rankd.core.window_control import WindowControl, WindowRequest, WindowResult
 from rankd.core.window_schedule import windows_at
 from rankd.core.writer import DefinitionChanged, HandedIn, Writer, WriteResult
@@ -181,6 +182,8 @@ class Engine(ReadEngine):
         self.verification = VerifierLoop(
             ledger, lambda: self.state, writer.now, self.corrections.decide_review
         )
+        self.webhooks = WebhookDelivery(ledger, writer)
+        self.callbacks = EventCallbacks(self.webhooks.reader)
         self._windows = WindowControl(
             ledger, writer, self.reader, page=self._page, alone=self._defining
         )

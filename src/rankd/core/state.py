@@ -8,6 +8,7 @@ content of facts.
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from copy import copy
+from itertools import islice
 from typing import Any, TypeVar
 
 from rankd.core.attempts import AttemptCounts
@@ -28,6 +29,13 @@ from rankd.core.living_scores import LivingScores
 from rankd.core.player_boards import PlayerBoards
 from rankd.core.reviews import Barred, BarredRows, JudgedColumns, Reviews, barred_by, columns_of
 from rankd.core.used_runs import UsedRuns
+from rankd.core.webhooks import (
+    EVENTS_DROPPED,
+    EVENTS_KEPT_MAX,
+    WINDOW_EVENTS,
+    Lease,
+    Webhook,
+)
 from rankd.errors import UnknownBoard
 from rankd.model.board import Board
 from rankd.model.facts import (
@@ -60,6 +68,10 @@ from rankd.model.facts import (
     TimeCorrected,
     Visibility,
     VisibilitySet,
+    WebhookRemoved,
+    WebhookRewound,
+    WebhookSet,
+    WebhooksSent,
     WindowDropped,
     WindowEnded,
     WindowFrozen,
@@ -105,6 +117,13 @@ class State:
         """When keys were used last, as far as that is recorded, by their ids."""
         self.signing_keys: dict[str, SigningKeyCreated] = {}
         """The keys of signatures and runs that were not revoked, by their ids."""
+        self.webhooks: dict[str, Webhook] = {}
+        """By their names."""
+        self.webhook_lease: Lease | None = None
+        self.window_events: dict[Position, tuple[str, str]] = {}
+        """The last events of windows with their boards, in the order of the ledger."""
+        self.window_events_from = Position(0)
+        """Every later event of a window is in ``window_events``."""
         self.locked = False
         """Whether there was ever a key: revoking the last one opens nothing."""
         self.player_states: dict[str, PlayerStates] = {}
@@ -159,6 +178,7 @@ class State:
         state.refused, state.audit = self.refused.copy(), self.audit.copy()
         state.used_runs = self.used_runs.copy()
         state.signing_keys = dict(self.signing_keys)
+        state.webhooks, state.window_events = dict(self.webhooks), dict(self.window_events)
         state.attempts, state.living = self.attempts.copy(), self.living.copy()
         state.erased, state.unredacted = dict(self.erased), dict(self.unredacted)
         state.visibility = dict(self.visibility)
@@ -408,6 +428,16 @@ class State:
         if position is not None and change.friends is None:
             self.assign("profiled_at", position)
 
+    def drop_events(self) -> None:
+        """Drop the oldest events of windows if there are too many.
+
+        A savepoint does not bring them back: they can be read from the ledger again.
+        """
+        if len(self.window_events) > EVENTS_KEPT_MAX:
+            for position in list(islice(self.window_events, EVENTS_DROPPED)):
+                del self.window_events[position]
+                self.window_events_from = position
+
     def change_board(self, name: str) -> BoardState | None:
         """Return a board's page to be changed; None if there is no such board."""
         page = self.boards.get(name)
@@ -568,6 +598,9 @@ def _turn(state: State, fact: WindowTurn, recorded: Recorded) -> None:
     page = state.change_board(fact.board)
     if page is not None and not page.is_stale(fact):
         page.turn(fact, recorded)
+        if (event := WINDOW_EVENTS.get(type(fact))) is not None:
+            state.put("window_events", recorded.position, (event, fact.board))
+            state.drop_events()
 
 
 @state_handler(WindowsCorrected)
@@ -609,6 +642,36 @@ def _create_signing_key(state: State, fact: SigningKeyCreated, recorded: Recorde
     state.put("keys_created", fact.id, recorded.at)
     for key in state.run_keys()[:-RUN_KEYS_MAX]:
         _forget_key(state, key.id)
+
+
+@state_handler(WebhookSet)
+def _set_webhook(state: State, fact: WebhookSet, recorded: Recorded) -> None:
+    before = state.webhooks.get(fact.name)
+    state.put("webhooks", fact.name, Webhook.of(fact, before, recorded.position))
+
+
+@state_handler(WebhookRemoved)
+def _remove_webhook(state: State, fact: WebhookRemoved, _recorded: Recorded) -> None:
+    state.remove("webhooks", fact.name)
+
+
+@state_handler(WebhookRewound)
+def _rewind_webhook(state: State, fact: WebhookRewound, recorded: Recorded) -> None:
+    known = state.webhooks.get(fact.name)
+    if known is not None:
+        state.put("webhooks", fact.name, known.rewound(fact.after, recorded.position))
+
+
+@state_handler(WebhooksSent)
+def _note_sent(state: State, fact: WebhooksSent, recorded: Recorded) -> None:
+    lease = state.webhook_lease
+    if lease is not None and lease.node != fact.node and recorded.at < lease.until:
+        return
+    state.assign("webhook_lease", Lease(fact.node, fact.until))
+    for name, progress in fact.progress.items():
+        known = state.webhooks.get(name)
+        if known is not None and known.changed == progress.changed:
+            state.put("webhooks", name, known.advanced(progress))
 
 
 @state_handler(KeyRevoked)

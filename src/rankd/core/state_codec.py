@@ -19,6 +19,7 @@ from rankd.core.living_scores import LivingScore
 from rankd.core.player_boards import PlayerBoards
 from rankd.core.reviews import Decision, Review, Reviews, rule_state, saved_rules
 from rankd.core.state import State
+from rankd.core.webhooks import Lease, Webhook
 from rankd.errors import SnapshotDamaged
 from rankd.model.board import Board
 from rankd.model.facts import (
@@ -177,6 +178,15 @@ class SigningKeysFrame(msgspec.Struct, tag="signing_keys", array_like=True):
     keys: list[SigningKeyCreated]
 
 
+class WebhooksFrame(msgspec.Struct, tag="webhooks", array_like=True):
+    """The webhooks, and the last events of windows."""
+
+    webhooks: list[Webhook]
+    lease: Lease | None
+    events: dict[Position, tuple[str, str]]
+    events_from: Position
+
+
 class UsedRunsFrame(msgspec.Struct, tag="used_runs", array_like=True):
     """Some of the used runs, and the times by which the others are refused."""
 
@@ -231,6 +241,7 @@ Frame = (
     | HeldFrame
     | RulesFrame
     | SigningKeysFrame
+    | WebhooksFrame
     | UsedRunsFrame
     | LivingScoresFrame
     | AttemptsFrame
@@ -268,6 +279,8 @@ def take_notes(state: State, heading: Heading) -> Iterator[bytes]:
     few += _note_runs(state)
     few += _note_visibility(state)
     few += [ProfilesFrame([], [], piece) for piece in state.audit.pieces()]
+    if state.webhooks or state.window_events:
+        few.append(_note_webhooks(state))
     rules = {board: one.copy() for board, one in state.reviews.rules.items()}
     copied = dict(state.profiles), state.player_boards.copy(), state.attempts.copy()
     if state.living.ends:
@@ -350,6 +363,15 @@ def _note_visibility(state: State) -> Iterator[Frame]:
         yield VisibilityFrame(some)
 
 
+def _note_webhooks(state: State) -> Frame:
+    return WebhooksFrame(
+        list(state.webhooks.values()),
+        state.webhook_lease,
+        dict(state.window_events),
+        state.window_events_from,
+    )
+
+
 def _note_page(page: BoardState) -> BoardFrame:
     return BoardFrame(
         page.board.name,
@@ -391,6 +413,7 @@ def read_notes(frames: Iterable[bytes]) -> DecodedState:
         for frame in map(_decode, frames):
             if isinstance(frame, Heading):
                 heading = frame
+                state.window_events_from = frame.checkpoint  # Where an older version wrote it.
             elif isinstance(frame, RulesFrame):
                 rules.setdefault(frame.board, bytearray()).extend(frame.saved)
             else:
@@ -420,6 +443,10 @@ def _read_frame(state: State, frame: Frame) -> None:
             _read_reviews(state.reviews, frame)
         case LivingScoresFrame(scores, ends):
             state.living.extend(scores, ends)
+        case WebhooksFrame(webhooks, lease, events, events_from):
+            state.webhooks = {one.name: one for one in webhooks}
+            state.webhook_lease, state.window_events = lease, events
+            state.window_events_from = events_from
         case AttemptsFrame(board, window, players):
             state.attempts.extend(board, window, players)
         case VisibilityFrame(not_public):

@@ -3,7 +3,7 @@
 Over an index in this process a read never suspends; there ``boards`` runs it as a plain call.
 """
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -16,6 +16,7 @@ from rankd.core.reader import FoundStandings, Page, Projected, Reader
 from rankd.core.rule_preview import RulesPreview
 from rankd.core.runs import StartedRun
 from rankd.core.time_correction import Corrected
+from rankd.core.webhook_delivery import Callback
 from rankd.core.window_control import WindowResult
 from rankd.core.window_schedule import (
     SCHEDULE_LENGTH_DEFAULT,
@@ -361,6 +362,14 @@ class RanksWriter(RanksCorrector):
         """
         self._opened.stop()
         await self._opened.running.join()
+
+    def on(self, event: str, function: Callback) -> Callable[[], None]:
+        """Call a function for each event of a name from now on; return a function that ends it.
+
+        It is passed the message of a webhook, with the ``id``, and is called in the order of the
+        ledger: one with ``async`` in this loop, another one on a thread.
+        """
+        return self._opened.rankd.callbacks.add(event, function)
 
     # -------------------------------------------------------------------------- players
 

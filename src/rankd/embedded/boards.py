@@ -7,7 +7,7 @@ program with an event loop, and under the fold's lock in a program with threads.
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
@@ -21,6 +21,7 @@ from rankd.core.reader import FoundStandings, Page, Projected, at_once
 from rankd.core.rule_preview import RulesPreview
 from rankd.core.runs import StartedRun
 from rankd.core.time_correction import Corrected
+from rankd.core.webhook_delivery import Callback
 from rankd.core.window_control import WindowResult
 from rankd.core.window_schedule import SCHEDULE_LENGTH_DEFAULT, PlannedStep
 from rankd.embedded.async_api import (
@@ -427,6 +428,18 @@ class Ranks(AnsweredRanks, BlockingRanksCorrector):
         wanted = BoardRef(self._opened, name, definition)
         self._thread.write(wanted.made())
         return Board(self._thread, wanted)
+
+    def on(self, event: str, function: Callback) -> Callable[[], None]:
+        """Call a function for each event of a name from now on; return a function that ends it.
+
+        It is passed the message of a webhook, with the ``id``, and is called on a thread, in the
+        order of the ledger.
+        """
+
+        async def add() -> Callable[[], None]:
+            return self._opened.rankd.callbacks.add(event, function)
+
+        return self._thread.write(add())
 
     def profile(
         self,

@@ -937,6 +937,72 @@ class SigningKeyCreated(AuditedFact, frozen=True):
     expires: Instant | None = None
 
 
+class WebhookSet(AuditedFact, frozen=True):
+    """Events of boards are posted to an address from here on; or to another one than before."""
+
+    kind = "webhook_set.1"
+    about_player = True
+    hidden = frozenset({"secret"})
+
+    name: str
+    url: str
+    events: tuple[str, ...]
+    boards: tuple[str, ...] | None = None
+    """Absent for every board, present and future."""
+    secret: bytes | None = None
+    """By which messages are signed. A webhook that is there keeps the one that it has."""
+    actor: str | None = None
+
+
+class WebhookRemoved(AuditedFact, frozen=True):
+    """Nothing is posted for a webhook any more."""
+
+    kind = "webhook_removed.1"
+    about_player = True
+
+    name: str
+    actor: str | None = None
+
+
+class WebhookRewound(AuditedFact, frozen=True):
+    """The events after a position are posted again, and those that were given up."""
+
+    kind = "webhook_rewound.1"
+    about_player = True
+
+    name: str
+    after: Position
+    actor: str | None = None
+
+
+class WebhookProgress(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How far the events of a webhook were delivered."""
+
+    changed: Position
+    """Where the webhook was set or rewound last: after another change this has no effect."""
+    cursor: Position
+    """Every event up to here was delivered."""
+    failing_since: Instant | None = None
+    stopped: bool = False
+    """Whether the event after the cursor was given up, with all that follow."""
+
+
+class WebhooksSent(Fact, frozen=True):
+    """How far a node delivered events. Recorded now and then, not for each event.
+
+    It has no effect while another node has the lease.
+    """
+
+    kind = "webhooks_sent.1"
+    about_player = True
+
+    node: str
+    until: Instant
+    """The end of the node's lease."""
+    progress: dict[str, WebhookProgress] = {}
+    """By the names of the webhooks."""
+
+
 class Recorded(msgspec.Struct, frozen=True, gc=False):
     """A fact in its place: where the ledger put it, and when by the ledger's clock."""
 
@@ -1118,6 +1184,10 @@ FACTS: tuple[type[Fact], ...] = (
     ExpiringScoreSubmitted,
     ScoresExpired,
     VisibilitySet,
+    WebhookSet,
+    WebhookRemoved,
+    WebhookRewound,
+    WebhooksSent,
 )
 
 KINDS: tuple[str, ...] = tuple(dict.fromkeys(fact.kind.partition(".")[0] for fact in FACTS))

@@ -47,6 +47,11 @@ from rankd.model.facts import (
     SigningKeyCreated,
     TimeCorrected,
     VisibilitySet,
+    WebhookProgress,
+    WebhookRemoved,
+    WebhookRewound,
+    WebhookSet,
+    WebhooksSent,
     WindowDropped,
     WindowEnded,
     WindowFrozen,
@@ -263,6 +268,17 @@ EVERYTHING = (
     PersonErased("q"),
     VisibilitySet("p"),
     VisibilitySet("r", "anonymous"),
+)
+FIRST_WEBHOOK = Position(len(EVERYTHING) + 1)
+EVERYTHING = (
+    *EVERYTHING,
+    WebhookSet("hook", "https://game.example/", ("window.sealed",), None, b"secret"),
+    WebhooksSent("one", 90, {"hook": WebhookProgress(FIRST_WEBHOOK, Position(FIRST_WEBHOOK + 1))}),
+    WebhooksSent("other", 99, {"hook": WebhookProgress(FIRST_WEBHOOK, Position(1))}),
+    WebhookSet("hook", "https://game.example/new", ("window.opened",), ("b",), b"another"),
+    WebhookRewound("hook", Position(3)),
+    WebhooksSent("one", 99, {"hook": WebhookProgress(FIRST_WEBHOOK, Position(9))}),
+    WebhookRemoved("hook"),
 )
 
 

@@ -52,6 +52,11 @@ from rankd.model.facts import (
     TimeCorrected,
     Upcaster,
     VisibilitySet,
+    WebhookProgress,
+    WebhookRemoved,
+    WebhookRewound,
+    WebhookSet,
+    WebhooksSent,
     WindowDropped,
     WindowEnded,
     WindowFact,
@@ -379,6 +384,36 @@ GOLDEN: list[tuple[str, str, Fact]] = [
             "admin",
             "paid",
             Position(9),
+        ),
+    ),
+    (
+        "webhook_set.1",
+        (
+            "98a7646973636f7264b968747470733a2f2f67616d652e6578616d706c652f686f6f6b91ad77696e646f"
+            "772e7365616c656491a6676c6f62616cc40e77687365635f6332566a636d5630a561646d696ec0c0"
+        ),
+        WebhookSet(
+            "discord",
+            "https://game.example/hook",
+            ("window.sealed",),
+            ("global",),
+            b"whsec_c2VjcmV0",
+            "admin",
+        ),
+    ),
+    ("webhook_removed.1", "94a7646973636f7264a561646d696ec0c0", WebhookRemoved("discord", "admin")),
+    (
+        "webhook_rewound.1",
+        "95a7646973636f7264cd012ca561646d696ec0c0",
+        WebhookRewound("discord", Position(300), "admin"),
+    ),
+    (
+        "webhooks_sent.1",
+        "93a36f6e65cf0006603139d2200081a7646973636f72649409cd012ccf0006603139d22000c3",
+        WebhooksSent(
+            "one",
+            1794614400000000,
+            {"discord": WebhookProgress(Position(9), Position(300), 1794614400000000, True)},
         ),
     ),
     (
