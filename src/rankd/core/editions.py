@@ -25,8 +25,8 @@ def check_edition(state: State, where: RankingView, edition: int) -> None:
     """Raise InvalidPage unless a window has had this edition, or has it now."""
     ranking = where.ranking
     present = state.edition(ranking.board, ranking.window)
-    if edition > present:
-        message = f"must be at most {present}, the present one of {ranking.window}"
+    if not 1 <= edition <= present:
+        message = f"must be from 1 to {present}, the present one of {ranking.window}"
         raise InvalidPage([FieldError("edition", message)])
 
 

@@ -11,6 +11,7 @@ from typing import Any, Self
 from msgspec import UNSET, UnsetType
 
 from rankd.bootstrap import Folder
+from rankd.core.editions import edition_reader
 from rankd.core.read_engine import FoundPlayer, Preview
 from rankd.core.reader import FoundStandings, Page, Projected, Reader
 from rankd.core.rule_preview import RulesPreview
@@ -212,13 +213,16 @@ class RemoteBoard(BoardWriter):
         score_max: object = None,
         window: str | None = None,
         segment: str | None = None,
+        edition: int | None = None,
     ) -> Page:
         """Return a page that begins at a rank, an offset or a cursor.
 
         With ``score_min`` or ``score_max``, both inclusive, it is one of the entries whose first
-        column lies between them; its ``in_range`` tells how many these are.
+        column lies between them; its ``in_range`` tells how many these are. ``edition``, counted
+        from 1, names an earlier edition of a closed window.
         """
-        return await self._reader.page(
+        reader = await self._reader_of(edition, window, segment)
+        return await reader.page(
             self.name,
             limit=limit,
             offset=None if offset is None else Offset(offset),
@@ -230,11 +234,26 @@ class RemoteBoard(BoardWriter):
             segment=segment,
         )
 
+    async def _reader_of(
+        self, edition: int | None, window: str | None, segment: str | None
+    ) -> Reader:
+        """Return a reader of an edition of a window. Raises InvalidPage."""
+        reader = self._reader
+        if edition is None:
+            return reader
+        return await edition_reader(reader, reader.where(self.name, window, segment), edition)
+
     async def standing(
-        self, player: str, *, window: str | None = None, segment: str | None = None
+        self,
+        player: str,
+        *,
+        window: str | None = None,
+        segment: str | None = None,
+        edition: int | None = None,
     ) -> Standing | None:
-        """Return a player's standing; None if it is not ranked."""
-        return await self._reader.standing(self.name, player, window=window, segment=segment)
+        """Return a player's standing, also in an earlier edition; None if it is not ranked."""
+        reader = await self._reader_of(edition, window, segment)
+        return await reader.standing(self.name, player, window=window, segment=segment)
 
     async def ranks(
         self, players: Sequence[str], *, window: str | None = None, segment: str | None = None

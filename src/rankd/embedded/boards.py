@@ -83,11 +83,13 @@ class AnsweredBoard(BoardHandle):
         score_max: object = None,
         window: str | None = None,
         segment: str | None = None,
+        edition: int | None = None,
     ) -> Page:
         """Return a page that begins at a rank, an offset or a cursor.
 
         With ``score_min`` or ``score_max``, both inclusive, it is one of the entries whose first
-        column lies between them; its ``in_range`` tells how many these are.
+        column lies between them; its ``in_range`` tells how many these are. ``edition``, counted
+        from 1, names an earlier edition of a closed window.
         """
         return self._answer(
             self._board.page(
@@ -99,16 +101,23 @@ class AnsweredBoard(BoardHandle):
                 score_max=score_max,
                 window=window,
                 segment=segment,
+                edition=edition,
             )
         )
 
     def standing(
-        self, player: str, *, window: str | None = None, segment: str | None = None
+        self,
+        player: str,
+        *,
+        window: str | None = None,
+        segment: str | None = None,
+        edition: int | None = None,
     ) -> Standing | None:
-        """Return a player's standing; None if it is not ranked."""
+        """Return a player's standing, also in an earlier edition; None if it is not ranked."""
         reader = self._wanted.there().reader
-        if not reader.immediate:
-            return self._answer(self._board.standing(player, window=window, segment=segment))
+        if edition is not None or not reader.immediate:
+            which = {"window": window, "segment": segment}
+            return self._answer(self._board.standing(player, **which, edition=edition))
         with self._reading:
             return reader.standing_now(reader.where(self.name, window, segment), player)
 

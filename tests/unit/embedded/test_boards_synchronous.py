@@ -19,6 +19,7 @@ from rankd.errors import (
     BoardDiffers,
     DropsScores,
     InvalidBoard,
+    InvalidPage,
     InvalidProfile,
     InvalidSubmission,
     LedgerUnavailable,
@@ -103,7 +104,7 @@ def test_a_standing_is_the_same_without_a_coroutine(tmp_path: Path) -> None:
                 board.submit(player, score, attributes={"region": "eu"}, metadata={"level": score})
             for player in ("ann", "bob", "cyd", "unknown"):
                 for segment in (None, "region:eu", "region:us"):
-                    asked = {"window": "daily", "segment": segment}
+                    asked: dict[str, Any] = {"window": "daily", "segment": segment}
                     found = board._thread.read(board._board.standing(player, **asked))
                     assert board.standing(player, **asked) == found
 
@@ -458,3 +459,22 @@ def test_wrong_time_is_corrected(tmp_path: Path) -> None:
         assert [window.id for window in board.windows()] == ["all", "daily:2026-11-14"]
         assert [row.player for row in board.top(window="daily")] == ["ann"]
         ranks.verify()
+
+
+def test_earlier_editions_of_a_closed_window_are_read(tmp_path: Path) -> None:
+    with rankd.open(tmp_path / "scores.rankd") as ranks:
+        board = ranks.board("b", windows=["all", "daily"])
+        board.submit_many([("ann", 99), ("bob", 15)])
+        board.reset_window("daily", reason="over")
+        closed = next(one for one in board.windows() if one.state == "sealed").id
+        board.retract(player="ann")
+        assert [one.player for one in board.page(window=closed)] == ["bob"]
+        for edition, players in ((1, ["ann", "bob"]), (2, ["bob"])):
+            page = board.page(window=closed, edition=edition)
+            assert [one.player for one in page] == players
+            found = board.standing("bob", window=closed, edition=edition)
+            assert found is not None
+            assert found.rank == len(players)
+        for edition in (0, 3):
+            with pytest.raises(InvalidPage):
+                board.page(window=closed, edition=edition)
