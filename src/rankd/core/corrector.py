@@ -31,6 +31,7 @@ from rankd.core.state import State, retraction_of_flagged
 from rankd.core.writer import DefinitionChanged, Writer, WriteResult
 from rankd.errors import (
     FieldError,
+    Invalid,
     InvalidRequest,
     InvalidSubmission,
     LedgerUnavailable,
@@ -55,6 +56,7 @@ from rankd.model.facts import (
     Position,
     RetractionUndone,
     ReviewDecided,
+    ScoreAdjusted,
     ScoresRetracted,
     is_submission,
 )
@@ -172,13 +174,28 @@ class Corrector:
         Raises InvalidSubmission and ScoreOutOfBounds.
         """
         while True:
-            board = (await self._page(name)).board
-            fact = read_adjustment(board, body, actor=actor)
+            page = await self._page(name)
+            fact = await self._read_adjustment(page, body, actor)
             try:
-                (answer,) = await self._writer.put([fact], boards=(board,))
+                (answer,) = await self._writer.put([fact], boards=(page.board,))
             except DefinitionChanged:
                 continue
             return answer
+
+    async def _read_adjustment(
+        self, page: BoardState, body: Mapping[str, object], actor: str | None
+    ) -> ScoreAdjusted:
+        """Read an adjustment; a repeated one as the first time, so that it is known for the same.
+
+        Raises InvalidSubmission and ScoreOutOfBounds.
+        """
+        key = body.get("key")
+        if isinstance(key, str) and page.earlier:
+            first = await self._ledger.first_use(board=page.board.name, key=key)
+            if first is not None:
+                with suppress(Invalid):  # Then it says something else than the first time.
+                    return read_adjustment(page.board_at(first.position), body, actor=actor)
+        return read_adjustment(page.board, body, actor=actor)
 
     async def set_metadata(
         self, name: str, player: str, metadata: object, *, actor: str | None = None

@@ -16,6 +16,7 @@ from rankd.errors import (
     InvalidPage,
     InvalidRequest,
     PlayerBanned,
+    ScoreOutOfBounds,
     UnknownRetraction,
     UnknownSubmission,
 )
@@ -453,3 +454,14 @@ async def test_to_restore_an_active_player_records_nothing(rankd: Engine) -> Non
     assert await scores(rankd) == {}
     assert await rankd.corrections.set_player_state("ann", "active", {}) == before + 1
     assert await scores(rankd) == {"ann": 10}
+
+
+async def test_an_adjustment_is_repeated_under_narrower_bounds(rankd: Engine) -> None:
+    await rankd.define("b", {})
+    body = {"player": "ann", "score": 50, "key": "k"}
+    first = await rankd.corrections.adjust("b", body)
+    await rankd.redefine("b", {"limits": {"score_max": 10}}, drop_scores=True)
+    again = await rankd.corrections.adjust("b", body)
+    assert (again.duplicate, again.position) == (True, first.position)
+    with pytest.raises(ScoreOutOfBounds):
+        await rankd.corrections.adjust("b", {**body, "key": "other"})
