@@ -76,7 +76,11 @@ class CorrectionSteps(RuleBasedStateMachine):
         if until is not None:
             given["until"] = text_at(until)
             until = until // SECOND * SECOND
-        self._advanced(getattr(self.ranks, state)(player, reason=REASON, **given))
+        position = getattr(self.ranks, state)(player, reason=REASON, **given)
+        if state == "restore" and self.world.is_active(player, boards):
+            assert position == self.ranks.position == self.last_position, "nothing is recorded"
+            return
+        self._advanced(position)
         self.figures["player states"] += 1
         self.world.set_state(player, STATES[state], boards, until)
         self.walk = None

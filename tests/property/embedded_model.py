@@ -720,6 +720,13 @@ class World:
         covering = [one.state for one in self.states_of(player) if one.covers(board)]
         return covering[-1] if covering else "active"
 
+    def is_active(self, player: str, boards: Sequence[str] | None) -> bool:
+        """Whether a player has no other state on these boards, or on any."""
+        mine = self.states_of(player)
+        if boards is None:
+            return not mine
+        return all(self.state_of(player, board) == "active" for board in boards)
+
     def is_banned(self, player: str, board: str, clock: int) -> bool:
         """Whether a submission at this time is refused."""
         left = [one for one in self.states_of(player) if not self._is_over(one, clock)]
