@@ -264,3 +264,20 @@ def test_help_is_there(ask: Run, args: list[str]) -> None:
     done = ask(*args)
     assert done.code == 0
     assert done.out
+
+
+def test_a_webhook_is_set_listed_replayed_and_removed(ask: Run) -> None:
+    made = ask("webhook", "put", "hook", "https://game.example/", "--event", "window.sealed")
+    assert made.code == 0 and made.out.startswith("whsec_")
+    assert "is not shown again" in made.err
+    again = ask("webhook", "put", "hook", "https://game.example/2", "--event", "review.held")
+    assert (again.code, again.out) == (0, "webhook hook is set\n")
+    (shown,) = json.loads(ask("webhook", "list", "--json").out)["webhooks"]
+    assert (shown["url"], shown["events"]) == ("https://game.example/2", ["review.held"])
+    assert "delivering" in ask("webhook", "list").out
+    assert parsed(ask("webhook", "deliveries", "hook", "--json")) == {"deliveries": []}
+    assert ask("webhook", "replay", "hook", "1").code == 0
+    refused = ask("webhook", "put", "bad", "http://127.0.0.1/", "--event", "window.sealed")
+    assert refused.code == 1 and "must begin with https" in refused.err
+    assert ask("webhook", "remove", "hook").out == "removed hook\n"
+    assert ask("webhook", "remove", "hook").code == 1

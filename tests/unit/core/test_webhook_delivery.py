@@ -210,8 +210,10 @@ async def test_nothing_is_lost_while_the_receiver_is_down() -> None:
         await until(lambda: rankd.webhooks.failed > 2)
         (delivery,) = rankd.webhooks.deliveries("hook")
         assert delivery.state == "retrying" and delivery.problem and delivery.next_try
+        await until(lambda: rankd.state.webhooks["hook"].failing_since is not None)
         async with receiving(port=down.port) as receiver:
             await until(delivered(rankd))
+            await until(lambda: rankd.state.webhooks["hook"].failing_since is None)
         assert ids(receiver) == await events_of(rankd)
 
 
