@@ -64,8 +64,13 @@ def learnt(
     found = cache(route(plan=make)).find(head("/v1/boards/b/c/x"))
     assert found is not None
     for credential in shown:
-        found.learn(SimpleNamespace(auth=auth), Request("GET", "/", {}, {}, {}), credential)
+        found.learn(service_with(auth), Request("GET", "/", {}, {}, {}), credential)
     return found
+
+
+def service_with(auth: Any) -> SimpleNamespace:
+    """A service whose readers all see the same."""
+    return SimpleNamespace(auth=auth, viewer=lambda _actor: None)
 
 
 def test_requests_that_differ_in_their_word_have_one_plan() -> None:
@@ -138,7 +143,7 @@ def test_plans_out_of_date_are_made_anew_and_admit_nobody_from_before() -> None:
     plan = learnt(make, Gate(), b"a", b"b")
     assert (make.made, len(plan._admissions)) == (1, 2)
     make.lasts = False
-    plan.learn(SimpleNamespace(auth=Gate()), Request("GET", "/", {}, {}, {}), b"c")
+    plan.learn(service_with(Gate()), Request("GET", "/", {}, {}, {}), b"c")
     assert (make.made, list(plan._admissions)) == (2, [b"c"])
     plan.forget()
     assert plan.answering is None and not plan._admissions

@@ -29,6 +29,7 @@ async def test_what_is_not_named_of_a_profile_stays_and_null_forgets_it() -> Non
             "name": "Ann",
             "attributes": {"level": 3, "region": "eu"},
             "friends": ["q"],
+            "visibility": "public",
             "as_of": 2,
             "exactness": "exact",
             "stale": False,

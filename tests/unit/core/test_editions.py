@@ -25,16 +25,16 @@ async def page_of(rankd: Engine, edition: int) -> dict[str, int]:
     return {one.player: one.scores[0] for one in page.standings}
 
 
-async def corrected_twice(rankd: Engine, clock: SetClock) -> None:
-    """Close a day with three players; then take away one score, and another player's best."""
+async def corrected_thrice(rankd: Engine, clock: SetClock) -> None:
+    """Close a day with three players; then take away one's score, and another's two."""
     await rankd.define("b", DAILY)
     await submit(rankd, "ann", 10)
     cheat = await submit(rankd, "bob", 99)
-    await submit(rankd, "cyd", 20)
+    good = await submit(rankd, "cyd", 20)
     better = await submit(rankd, "cyd", 30)
     clock.time += DAY
     await submit(rankd, "ann", 1)
-    for answer in (cheat, better):
+    for answer in (cheat, better, good):
         await rankd.corrections.retract("b", {"position": answer.position})
 
 
@@ -43,18 +43,19 @@ async def test_each_edition_is_as_it_was(monkeypatch: pytest.MonkeyPatch, togeth
     monkeypatch.setattr(editions, "ENTRIES_TOGETHER", together)
     clock = SetClock()
     async with engine(MemoryLedger(), clock=clock) as rankd:
-        await corrected_twice(rankd, clock)
+        await corrected_thrice(rankd, clock)
         assert await page_of(rankd, 1) == {"bob": 99, "cyd": 30, "ann": 10}
         assert await page_of(rankd, 2) == {"cyd": 30, "ann": 10}
         assert await page_of(rankd, 3) == {"cyd": 20, "ann": 10}
-        with pytest.raises(InvalidPage, match="at most 3"):
-            await page_of(rankd, 4)
+        assert await page_of(rankd, 4) == {"ann": 10}
+        with pytest.raises(InvalidPage, match="at most 4"):
+            await page_of(rankd, 5)
 
 
 async def test_an_earlier_edition_shows_no_banned_player() -> None:
     clock = SetClock()
     async with engine(MemoryLedger(), clock=clock) as rankd:
-        await corrected_twice(rankd, clock)
+        await corrected_thrice(rankd, clock)
         await rankd.corrections.set_player_state("bob", "banned", {"reason": "a bot"})
         assert await page_of(rankd, 1) == {"cyd": 30, "ann": 10}
 
@@ -63,7 +64,7 @@ async def test_an_edition_with_too_many_changes_is_refused(monkeypatch: pytest.M
     monkeypatch.setattr(editions, "EDITION_CHANGES_MAX", 1)
     clock = SetClock()
     async with engine(MemoryLedger(), clock=clock) as rankd:
-        await corrected_twice(rankd, clock)
-        assert await page_of(rankd, 2) == {"cyd": 30, "ann": 10}
+        await corrected_thrice(rankd, clock)
+        assert await page_of(rankd, 3) == {"cyd": 20, "ann": 10}
         with pytest.raises(InvalidPage, match="more than 1 changed"):
             await page_of(rankd, 1)

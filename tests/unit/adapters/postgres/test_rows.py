@@ -39,6 +39,12 @@ from rankd.model.facts import (
     ScoreSubmitted,
     SigningKeyCreated,
     TimeCorrected,
+    VisibilitySet,
+    WebhookProgress,
+    WebhookRemoved,
+    WebhookRewound,
+    WebhookSet,
+    WebhooksSent,
     WindowDropped,
     WindowEnded,
     WindowFrozen,
@@ -199,6 +205,25 @@ EVERY_KIND: list[tuple[Fact, FactRow]] = [
         )),
     ),
     (KeysUsed({"id": AT}), FactRow(details='{"used":{"id":1763000000000000}}')),
+    (
+        VisibilitySet("p", "friends", "a"),
+        FactRow(player="p", actor="a", details='{"visibility":"friends"}'),
+    ),
+    (
+        WebhookSet("w", "https://h/x", ("window.opened",), ("b",), b"s" * 24, "a"),
+        FactRow(actor="a", details=(
+            '{"boards":["b"],"events":["window.opened"],"name":"w","url":"https://h/x"}'
+        )),
+    ),
+    (WebhookRemoved("w", "a"), FactRow(actor="a", details='{"name":"w"}')),
+    (
+        WebhookRewound("w", Position(3), "a"),
+        FactRow(actor="a", details='{"after":3,"name":"w"}'),
+    ),
+    (
+        WebhooksSent("n", AT, {"w": WebhookProgress(Position(1), Position(2))}),
+        FactRow(details='{"node":"n","progress":{"w":[1,2,null,false]},"until":1763000000000000}'),
+    ),
 ]  # fmt: skip
 
 
