@@ -54,6 +54,7 @@ ADDED = (
     (r"/v1/boards/[^/]+/windows", {"windows[].edition"}),
     (r"/v1/players/[^/]+", {"reason", "state", "states"}),
     (r"/v1/players/[^/]+(/friends)?", {"visibility"}),
+    (r"/v1/facts", {"facts[].request_id", "facts[].address"}),
     (r"/v1/players/[^/]+/standings", {"standings[].state", "standings[].ordinal"}),
     (rf"{SHARED}/standings/[^/]+", {"ordinal"}),
     (rf"{SHARED}/(standings|standings/[^/]+/around|around/.*)", {"standings[].ordinal"}),
@@ -173,6 +174,8 @@ def facts_of(trail: list[Answer]) -> list[dict[str, Any]]:
 def unordered(facts: list[dict[str, Any]]) -> list[str]:
     """Facts of a trail, those of windows without position: several may turn at one moment."""
     for fact in facts:
+        for name in ("request_id", "address"):
+            fact.pop(name, None)  # As new as the request that is made again.
         if fact["kind"].startswith("window_"):
             fact["position"] = None
         for name in ("address", "request_id"):  # Later ones name their request.

@@ -244,7 +244,13 @@ class LedgerSpan(NamedTuple):
         if self.after < index.since and self.after < self.last:
             before = self._replace(last=min(index.since, self.last))
             found, following = await before.scanned(wanted, limit)
-            return found, following or (index.since if index.since < self.last else None)
+            if following is not None or index.since >= self.last:
+                return found, following
+            if len(found) == limit:
+                return found, index.since
+            later = self._replace(after=index.since)
+            more, following = await later.indexed(wanted, limit - len(found), **names)
+            return [*found, *more], following
         positions = index.find(after=self.after, **names)
         several = list(islice(takewhile(lambda one: one <= self.last, positions), limit + 1))
         facts = await self.service.ledger.read_at(several[:limit]) if several else ()
