@@ -1044,6 +1044,11 @@ def is_submission(fact: Fact) -> TypeGuard[ScoreSubmitted]:
     return isinstance(fact, ScoreSubmitted)
 
 
+def is_audited(fact: Fact) -> TypeGuard[AuditedFact | ScoreAdjusted]:
+    """Whether a fact of its kind has the request that it came with as its last two fields."""
+    return isinstance(fact, AuditedFact | ScoreAdjusted)
+
+
 def is_definition(fact: Fact) -> TypeGuard[BoardDefined]:
     """Whether a fact defines its board, for the first time or anew."""
     return isinstance(fact, BoardDefined)

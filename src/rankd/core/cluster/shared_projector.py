@@ -37,7 +37,7 @@ from rankd.core.receipts import Collect, ReceiptBuffer, Receipts, encoded, joine
 from rankd.core.state import Savepoint, State
 from rankd.core.state_codec import DecodedState, placeholder, read_notes
 from rankd.errors import IndexForgot, IndexUnavailable, LedgerUnavailable, SnapshotDamaged
-from rankd.model.facts import Fact, Position, Recorded, encode, is_submission
+from rankd.model.facts import Fact, Position, Recorded, encode, is_audited, is_submission
 from rankd.model.submission import Rejected
 from rankd.model.window import Instant
 from rankd.ports import (
@@ -630,7 +630,11 @@ async def _origin_of(ledger: LedgerReader) -> str:
     if not first:
         return ""
     ((position, at, fact),) = [(one.position, one.at, one.fact) for one in first]
-    said = msgspec.msgpack.encode((position, at, *encode(fact)))
+    kind, body = encode(fact)
+    if is_audited(fact) and fact.request_id is None:
+        # As it was before such facts had a request: indexes have this digest.
+        body = msgspec.msgpack.encode(msgspec.msgpack.decode(body)[:-2])
+    said = msgspec.msgpack.encode((position, at, kind, body))
     return blake2b(said, digest_size=16).hexdigest()
 
 
