@@ -385,8 +385,8 @@ class RanksWriter(RanksCorrector):
     def on(self, event: str, function: Callback) -> Callable[[], None]:
         """Call a function for each event of a name from now on; return a function that ends it.
 
-        It is passed the message of a webhook, with the ``id``, and is called in the order of the
-        ledger: one with ``async`` in this loop, another one on a thread.
+        It is passed the message of a webhook, with the ``id``, in the order of the ledger: on a
+        thread, or in the loop of the program if it is ``async`` and there is one.
         """
         return self._opened.rankd.callbacks.add(event, function)
 

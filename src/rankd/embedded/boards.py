@@ -441,8 +441,8 @@ class Ranks(AnsweredRanks, BlockingRanksCorrector):
     def on(self, event: str, function: Callback) -> Callable[[], None]:
         """Call a function for each event of a name from now on; return a function that ends it.
 
-        It is passed the message of a webhook, with the ``id``, and is called on a thread, in the
-        order of the ledger.
+        It is passed the message of a webhook, with the ``id``, in the order of the ledger: on a
+        thread, or in the loop of the program if it is ``async`` and there is one.
         """
 
         async def add() -> Callable[[], None]:

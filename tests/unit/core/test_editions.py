@@ -48,7 +48,7 @@ async def test_each_edition_is_as_it_was(monkeypatch: pytest.MonkeyPatch, togeth
         assert await page_of(rankd, 2) == {"cyd": 30, "ann": 10}
         assert await page_of(rankd, 3) == {"cyd": 20, "ann": 10}
         assert await page_of(rankd, 4) == {"ann": 10}
-        with pytest.raises(InvalidPage, match="at most 4"):
+        with pytest.raises(InvalidPage, match="from 1 to 4"):
             await page_of(rankd, 5)
 
 

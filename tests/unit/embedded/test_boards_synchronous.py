@@ -41,6 +41,9 @@ def public(kind: type) -> dict[str, Any]:
 KINDS = [(Board, AsyncBoard, RemoteBoard), (Ranks, AsyncRanks, RemoteRanks)]
 """Without an event loop, with one, and with one over an index across a network."""
 
+AT_ONCE = ("board", "on")
+"""Calls that no engine awaits."""
+
 READS = {
     "around",
     "around_rank",
@@ -67,7 +70,7 @@ def test_all_engines_have_the_same_calls(kinds: tuple[type, type, type]) -> None
     synchronous, asynchronous, awaited = map(public, kinds)
     assert set(synchronous) == set(asynchronous) == set(awaited)
     for name, member in awaited.items():
-        at_once = isinstance(member, property) or name == "board"
+        at_once = isinstance(member, property) or name in AT_ONCE
         assert inspect.iscoroutinefunction(member) is not at_once, name
         assert not inspect.iscoroutinefunction(synchronous[name]), name
         waits = not at_once and name not in READS
@@ -113,7 +116,7 @@ def test_every_argument_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each call of one engine makes the same call of the one that is awaited, with all it got."""
     for synchronous, asynchronous, awaited in KINDS:
         for name, member in public(awaited).items():
-            if isinstance(member, property) or name in ("board", "close"):
+            if isinstance(member, property) or name in (*AT_ONCE, "close"):
                 continue
             _check_handed_on(synchronous, awaited, name, monkeypatch)
             if name in READS:
