@@ -627,7 +627,7 @@ class Done(Struct):
     position: int
 
 
-class WebhookBody(Struct, kw_only=True):
+class WebhookBody(OptionalFields, kw_only=True):
     """A webhook: an address that events are posted to."""
 
     name: str

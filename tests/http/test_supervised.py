@@ -34,6 +34,7 @@ from rankd.core.cluster.top_lists import TopListSettings, TopListWriter
 from rankd.core.erasure import Eraser
 from rankd.core.managers import Archiver, Snapshotter, WindowSealer
 from rankd.core.steady_clock import ClockMonitor
+from rankd.core.webhook_delivery import EventCallbacks
 from rankd.errors import LedgerUnavailable
 
 pytestmark = pytest.mark.anyio
@@ -53,6 +54,7 @@ LOOPS: dict[str, tuple[type, str]] = {
     "top_list_writer": (TopListWriter, "run"),
     "clock": (ClockMonitor, "run"),
     "eraser": (Eraser, "run"),
+    "callbacks": (EventCallbacks, "run"),
 }
 """Every background loop of an engine, and where it is."""
 

@@ -99,6 +99,7 @@ PATH_SCHEMAS: dict[str, request_schemas.Schema] = {
     },
     "operation": request_schemas.text(64, "The id of an operation."),
     "review": request_schemas.text(POSITION_DIGITS_MAX, "The id of a review."),
+    "webhook": request_schemas.text(256, "The name of a webhook."),
 }
 
 ANY_PLAYER: request_schemas.Schema = {

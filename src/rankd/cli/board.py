@@ -346,7 +346,7 @@ def windows(reach: Target, board: str, as_json: bool) -> None:
 @json_option
 @reaching()
 def corrections(reach: Target, board: str, limit: int, after: int | None, as_json: bool) -> None:
-    """List the corrections of a board, oldest first, without the players concerned.
+    """List the corrections of a board, without the players.
 
     Readers may list those of a board with public_corrections; of others it takes the scope
     moderate.

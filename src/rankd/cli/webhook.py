@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=FailingGroup)
 def webhook() -> None:
-    """Have events posted to addresses: windows that open and close, scores held for review."""
+    """Post events to addresses: windows that open, close, held scores."""
 
 
 @webhook.command()
@@ -35,7 +35,7 @@ def put(
     boards: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Post events to an address, and print the secret of a new webhook.
+    """Post events to an address; print a new one's secret.
 
     The secret is printed only this once. A webhook that is there keeps its secret and its place.
     """

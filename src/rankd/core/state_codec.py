@@ -413,7 +413,6 @@ def read_notes(frames: Iterable[bytes]) -> DecodedState:
         for frame in map(_decode, frames):
             if isinstance(frame, Heading):
                 heading = frame
-                state.window_events_from = frame.checkpoint  # Where an older version wrote it.
             elif isinstance(frame, RulesFrame):
                 rules.setdefault(frame.board, bytearray()).extend(frame.saved)
             else:
@@ -425,7 +424,7 @@ def read_notes(frames: Iterable[bytes]) -> DecodedState:
         raise SnapshotDamaged("the notes beside the index are of another version")
     state.profiled_at = heading.profiled_at
     if state.audit.since == _UNKNOWN:  # Of an older version.
-        state.audit.since = heading.checkpoint
+        state.audit.since = state.window_events_from = heading.checkpoint
     return DecodedState(heading, state)
 
 
