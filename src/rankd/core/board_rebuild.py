@@ -55,7 +55,7 @@ FACTS_TOGETHER_MAX = 1_000
 """How many facts a draft reads at once."""
 
 STAGED_TOGETHER_MAX = 256
-"""How many facts, or moves, a draft folds before readers have their turn: some four milliseconds."""
+"""How many facts, or moves, a draft folds before readers have their turn: some four ms."""
 
 MISFITS_MAX = 1_000
 """Misfits that a draft keeps, to compare entries at its end. With more it is refused without."""

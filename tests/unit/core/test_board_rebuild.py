@@ -14,7 +14,6 @@ from rankd.adapters.memory.index import NativeIndex
 from rankd.core import board_rebuild as module
 from rankd.core import engine as engine_module
 from rankd.core.engine import Engine
-from rankd.core.fold import IN_MOVES_COST_MAX
 from rankd.core.recovery import IndexHome
 from rankd.errors import DropsScores, InvalidBoard, LedgerUnavailable
 from rankd.model.board import Board
@@ -423,5 +422,5 @@ async def test_a_draft_stages_moves_of_bounded_number() -> None:
         await rankd.define("b", dense)
         await rankd.submit("b", [{"player": f"p{n}", "score": n} for n in range(many)])
         await rankd.redefine("b", {**dense, "rule": "latest"})
-        assert many < index.most < IN_MOVES_COST_MAX + 3
+        assert module.STAGED_TOGETHER_MAX <= index.most < module.STAGED_TOGETHER_MAX + 3
         assert await index.count(Ranking("b", "all")) == many
