@@ -145,6 +145,31 @@ class Projection(Read, gc=False, kw_only=True):
     opens_at: str | UnsetType = UNSET
 
 
+class ScoreRange(Struct):
+    """A range of scores, both ends inclusive, and how many players have one of them."""
+
+    score_min: Score
+    score_max: Score
+    count: int
+
+
+class Distribution(Read, gc=False, kw_only=True):
+    """The scores of a ranking as a histogram, the lowest first, and their quantiles."""
+
+    board: str
+    window: str
+    segment: str | None
+    total: int
+    score_min: Score | None
+    """The lowest and the highest score; null where no player is ranked."""
+    score_max: Score | None
+    buckets: list[ScoreRange]
+    quantiles: dict[str, Score]
+    """By the share of the players, as text, the score that so many do not exceed."""
+    state: str = "open"
+    opens_at: str | UnsetType = UNSET
+
+
 class OnBoard(OptionalFields, gc=False):
     """A player's standing on one of the boards."""
 

@@ -46,6 +46,7 @@ _API = [
     get(_BOARD + b"/around/2?range=1"),
     get(_BOARD + b"/friends/p1"),
     get(_BOARD + b"/projection?score=5"),
+    get(_BOARD + b"/distribution?buckets=3"),
     get(_BOARD + b"/windows"),
     get(b"/v1/players/p1/standings"),
     get(b"/v1/players/p1/standings?window=daily"),

@@ -589,6 +589,7 @@ READS = (
     "standings/ann/around",
     "around/2",
     "projection?score=5",
+    "distribution?buckets=3",
     "projection?percentile=50",
     "friends/ann",
 )

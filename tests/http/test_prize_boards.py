@@ -92,6 +92,7 @@ READS = [
     ("POST", "standings:lookup", {"players": ["ann"]}),
     ("GET", "friends/ann", None),
     ("GET", "projection?rank=1", None),
+    ("GET", "distribution", None),
     ("GET", "windows/all/certificate", None),
 ]
 CLASSIC = ["top?type=b", "rank/ann?type=b", "around/1?type=b", "nearby?rank=1&type=b"]

@@ -22,6 +22,7 @@ from rankd.api.context import show_time
 from rankd.api.messages import JSON, Header, Response, detail_of, wrong_fields
 from rankd.api.routing import NUMBERS
 from rankd.core.board_state import BoardState
+from rankd.core.distribution import ScoreDistribution
 from rankd.core.reader import FoundStandings, LookupColumns, Page, Projected, RankingView
 from rankd.core.receipts import VERDICT_NAMES, JudgedRun, ReceiptView, RunReceipts
 from rankd.core.visibility import ANONYMOUS
@@ -482,6 +483,35 @@ def projection(what: Projected, board: Board) -> schemas.Projection:
         columns=UNSET if scores is None else columns_of(scores, board, what.decimals),
         state=what.state,
         opens_at=opening(what.opens_at),
+    )
+
+
+def distribution(found: ScoreDistribution) -> schemas.Distribution:
+    """Return the distribution of the scores of a ranking."""
+    scores, decimals = found.histogram, found.decimals
+    return schemas.Distribution(
+        board=found.ranking.board,
+        window=found.ranking.window,
+        segment=found.ranking.segment,
+        total=found.total,
+        as_of=found.as_of,
+        stale=found.stale,
+        score_min=None if scores is None else shown_score(scores.score_min, decimals),
+        score_max=None if scores is None else shown_score(scores.score_max, decimals),
+        buckets=[
+            schemas.ScoreRange(
+                shown_score(bucket.score_min, decimals),
+                shown_score(bucket.score_max, decimals),
+                bucket.players,
+            )
+            for bucket in ([] if scores is None else scores.buckets)
+        ],
+        quantiles={
+            quantile: shown_score(score, decimals)
+            for quantile, score in ({} if scores is None else scores.quantiles).items()
+        },
+        state=found.state,
+        opens_at=opening(found.opens_at),
     )
 
 

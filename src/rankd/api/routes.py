@@ -19,6 +19,7 @@ from rankd.api import (
     windows,
 )
 from rankd.api.routing import NUMBERS, Param, Route
+from rankd.core.distribution import BUCKETS_DEFAULT, BUCKETS_MAX
 from rankd.errors import (
     BoardDiffers,
     DropsScores,
@@ -320,6 +321,26 @@ ROUTES: tuple[Route, ...] = (
         ),
         responses={200: schemas.Projection},
         errors=(*RANKING, InvalidPage),
+    ),
+    Route(
+        method="GET",
+        path=f"{_ONE}/distribution",
+        operation="get_distribution",
+        handler=standings.get_distribution,
+        scope="read",
+        params=(
+            *WHICH,
+            Param(
+                name="buckets",
+                kind=int,
+                default=BUCKETS_DEFAULT,
+                low=1,
+                high=BUCKETS_MAX,
+                doc="ranges of scores in the histogram, of equal width",
+            ),
+        ),
+        responses={200: schemas.Distribution},
+        errors=RANKING,
     ),
     Route(
         method="GET",

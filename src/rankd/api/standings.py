@@ -513,6 +513,17 @@ async def get_projection(service: ServiceContext, request: Request) -> Response:
     return _response(service, request, render.projection(projected, definition))
 
 
+async def get_distribution(service: ServiceContext, request: Request) -> Response:
+    """Return the scores of a ranking as a histogram with counts and quantiles."""
+    actor, which = await _admitted(service, request)
+    board, buckets = request.params["board"], request.query["buckets"]
+    where = service.rankd.reader.where(board, **which)
+    ask = partial(Reader.distribution, board=board, buckets=buckets, **which)
+    return _response(
+        service, request, render.distribution(await service.read_as(actor, where, ask))
+    )
+
+
 def _check_given(names: list[str]) -> None:
     if not names:
         message = "must be given, or else rank or percentile"

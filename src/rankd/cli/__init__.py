@@ -10,6 +10,7 @@ from rankd._version import __version__
 from rankd.cli.bench import bench
 from rankd.cli.board import board
 from rankd.cli.corrections import adjust, retract
+from rankd.cli.distribution import distribution
 from rankd.cli.doctor import doctor
 from rankd.cli.export import export
 from rankd.cli.keys import keys
@@ -28,7 +29,7 @@ __all__ = ["main"]
 
 _SECTIONS = {
     "Service": (serve, demo, status, doctor, bench, clock),
-    "Boards and scores": (board, window, submit, top, standing, around, watch),
+    "Boards and scores": (board, window, submit, top, standing, around, distribution, watch),
     "Players": (player, history),
     "Corrections": (adjust, retract, review),
     "In and out": (import_, export),

@@ -110,6 +110,7 @@ _read_certificate = reader_of(schemas.CertificateBody)
 _read_window_step = reader_of(schemas.WindowStep)
 _read_standing = reader_of(schemas.Standing)
 _read_projection = reader_of(schemas.Projection)
+_read_distribution = reader_of(schemas.Distribution)
 _read_everywhere = reader_of(schemas.Everywhere)
 _read_history = reader_of(schemas.History)
 _read_facts = reader_of(schemas.Facts)
@@ -607,6 +608,27 @@ def projection(  # noqa: PLR0913 - three kinds of query
     )
     names = {"board": board, "window": window}
     return Call(method="GET", path=path, read=_read_projection, names=names)
+
+
+def distribution(
+    board: str,
+    *,
+    buckets: int | None = None,
+    window: str | None = None,
+    segment: str | None = None,
+    min_position: int | None = None,
+) -> Call[schemas.Distribution]:
+    """Return the scores of a ranking as a histogram with counts and quantiles."""
+    path = path_of(
+        "/v1/boards/{}/distribution",
+        board,
+        buckets=buckets,
+        window=window,
+        segment=segment,
+        min_position=min_position,
+    )
+    names = {"board": board, "window": window}
+    return Call(method="GET", path=path, read=_read_distribution, names=names)
 
 
 def standings(

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, ParamSpec, Self, TypeVar, overload
 import msgspec
 
 from rankd.core.board_state import OpenedWindow, SealedWindow, Terms, UnrecordedWindow
+from rankd.core.distribution import BUCKETS_DEFAULT, ScoreDistribution, check_buckets, histogram
 from rankd.core.overlay import Overlay
 from rankd.core.projector import Projector
 from rankd.core.state import State
@@ -1079,6 +1080,30 @@ class Reader:
         order_key = entries[0].order_key
         shown = await self._shown(where, rank, order_key, at)
         return await self._projected(where, shown, where.terms.order.scores(order_key), at)
+
+    @_settled
+    async def distribution(
+        self,
+        board: str,
+        *,
+        buckets: int = BUCKETS_DEFAULT,
+        window: str | None = None,
+        segment: str | None = None,
+    ) -> ScoreDistribution:
+        """Return the distribution of the scores; the first column's where there are several."""
+        check_buckets(buckets)
+        where = self.where(board, window, segment)
+        at = await self._moment(where)
+        total = await self._index.count(where.ranking, at)
+        found = await histogram(
+            self._index, where.ranking, where.terms.order, total=total, buckets=buckets, at=at
+        )
+        as_of = at or await self._index.checkpoint()
+        where = where.holding(total)
+        decimals, stale = where.terms.board.decimals, self._is_stale(as_of)
+        return ScoreDistribution(
+            where.ranking, total, as_of, found, decimals, stale, where.state, where.opens_at
+        )
 
     async def _projected(
         self, where: RankingView, rank: Rank | None, scores: Scores | None, at: Position | None

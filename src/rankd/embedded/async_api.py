@@ -11,6 +11,7 @@ from typing import Any, Self
 from msgspec import UNSET, UnsetType
 
 from rankd.bootstrap import Folder
+from rankd.core.distribution import BUCKETS_DEFAULT, ScoreDistribution
 from rankd.core.editions import edition_reader
 from rankd.core.read_engine import FoundPlayer, Preview
 from rankd.core.reader import FoundStandings, Page, Projected, Reader
@@ -343,6 +344,18 @@ class RemoteBoard(BoardWriter):
             percentile=percentile,
             window=window,
             segment=segment,
+        )
+
+    async def distribution(
+        self,
+        *,
+        buckets: int = BUCKETS_DEFAULT,
+        window: str | None = None,
+        segment: str | None = None,
+    ) -> ScoreDistribution:
+        """Return the scores as a histogram with counts and quantiles, in smallest units."""
+        return await self._reader.distribution(
+            self.name, buckets=buckets, window=window, segment=segment
         )
 
     async def windows(self) -> list[ListedWindow]:

@@ -16,6 +16,7 @@ from typing import Any, Protocol, Self, TypeVar
 from msgspec import UNSET, UnsetType
 
 from rankd.bootstrap import Folder
+from rankd.core.distribution import BUCKETS_DEFAULT, ScoreDistribution
 from rankd.core.read_engine import FoundPlayer, Preview
 from rankd.core.reader import FoundStandings, Page, Projected, at_once
 from rankd.core.rule_preview import RulesPreview
@@ -197,6 +198,18 @@ class AnsweredBoard(BoardHandle):
         """Return the scores that hold a rank now, or the last rank of a percentile."""
         return self._answer(
             self._board.score_for(rank=rank, percentile=percentile, window=window, segment=segment)
+        )
+
+    def distribution(
+        self,
+        *,
+        buckets: int = BUCKETS_DEFAULT,
+        window: str | None = None,
+        segment: str | None = None,
+    ) -> ScoreDistribution:
+        """Return the scores as a histogram with counts and quantiles, in smallest units."""
+        return self._answer(
+            self._board.distribution(buckets=buckets, window=window, segment=segment)
         )
 
     def windows(self) -> list[ListedWindow]:

@@ -48,6 +48,7 @@ READS = {
     "around",
     "around_rank",
     "boards",
+    "distribution",
     "friends",
     "lookup",
     "page",
