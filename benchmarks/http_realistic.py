@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +31,7 @@ from benchmarks.http_load import HOST, read_wrk, require_wrk, started_service, s
 from benchmarks.machine import cpu_seconds
 from benchmarks.progress import tell
 from benchmarks.questions import Asked, answer, find, judged, row
+from rankd.core.managers import SAVE_AT_CLOSE_FACTS, SAVE_EVERY_FACTS
 
 NAME = "http_realistic"
 QUESTION = "What is left of the plain path's speed under realistic traffic?"
@@ -259,6 +260,8 @@ def batches(rest: Rest = nothing_else) -> Callable[[World], Iterator[str]]:
 RANK = "one rank"
 WRITE = "one submission"
 MANY = "a batch of 1,000"
+SENT_MAX = {RANK: 0, WRITE: WRITES, MANY: SAVE_EVERY_FACTS}
+"""The most scores that a case sends, by what it is a share of."""
 
 PROXIES = ("--trusted-proxies", "127.0.0.1")
 LIMITS = tuple(
@@ -406,10 +409,26 @@ def _goal(result: dict[str, Any], case: Case) -> Goal:
 
 def _round(folder: Path, world: World) -> Iterator[tuple[Case, Figure]]:
     for service in (*SERVICES, "scraped"):
-        with _started(folder, service) as (port, process):
-            for case in cases():
-                if case.service == service:
+        for some in between_saves([case for case in cases() if case.service == service]):
+            with _started(folder, service) as (port, process):
+                for case in some:
                     yield case, _measure(port, process.pid, case, world)
+
+
+def between_saves(some: Sequence[Case]) -> Iterator[list[Case]]:
+    """Yield as many cases at a time as send too few scores for the index to be saved meanwhile.
+
+    A save takes seconds of processor time, and would fall on the same case in every round.
+    """
+    together: list[Case] = []
+    sent = 0
+    for case in some:
+        if together and sent + SENT_MAX[case.of] > SAVE_EVERY_FACTS - SAVE_AT_CLOSE_FACTS:
+            yield together
+            together, sent = [], 0
+        together.append(case)
+        sent += SENT_MAX[case.of]
+    yield together
 
 
 @contextmanager

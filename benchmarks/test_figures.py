@@ -14,6 +14,8 @@ from benchmarks.figures import (
     ratio,
     table,
 )
+from benchmarks.http_realistic import SENT_MAX, between_saves, cases
+from rankd.core.managers import SAVE_AT_CLOSE_FACTS, SAVE_EVERY_FACTS
 
 
 def measured(way: str, *wall_us: float, system: str = "Redis", players: int = 10) -> Measurement:
@@ -109,3 +111,9 @@ def test_columns_are_aligned_numbers_to_the_right_and_words_to_the_left() -> Non
         "a     1.00  pipelines",
         "long  10.0  one",
     ]
+
+
+def test_no_save_of_the_index_falls_on_a_case() -> None:
+    for some in between_saves([case for case in cases() if case.service == "open"]):
+        sent = sum(SENT_MAX[case.of] for case in some)
+        assert len(some) == 1 or sent <= SAVE_EVERY_FACTS - SAVE_AT_CLOSE_FACTS

@@ -41,6 +41,10 @@ SLEEP_SECONDS_MAX = 1.0
 SAVE_EVERY_FACTS = 1_000_000
 """Folding so many again takes a start some five seconds."""
 
+SAVED_PER_FACT_MAX = 10
+"""Entries that are saved for each new fact, at most: a larger index is saved less often. A start
+then folds the facts behind the save in about the time that it takes to load the entries."""
+
 RETRY_SECONDS = 0.1
 """How soon a ledger is tried again that could not be read."""
 
@@ -115,6 +119,8 @@ class Snapshotter:
         self._writer = writer
         self._snapshots = snapshots
         self._saving = asyncio.Lock()
+        self._entries = 0
+        """How many players and entries the last save wrote."""
 
     async def run(self) -> None:
         """Save now and then until the engine stops."""
@@ -122,12 +128,17 @@ class Snapshotter:
         while True:
             await asyncio.sleep(SLEEP_SECONDS_MAX)
             head = self._writer.projector.checkpoint
-            if head - max(tried, self.saved) >= SAVE_EVERY_FACTS or self.outdated_at > tried:
+            if head - max(tried, self.saved) >= self._due_after or self.outdated_at > tried:
                 tried = head  # If it fails, not again at once.
                 try:
                     await self.save()
                 except (RankdError, OSError) as exc:
                     _log.error("the index could not be saved: %s", exc)
+
+    @property
+    def _due_after(self) -> int:
+        """How many facts behind the last save the next one is due."""
+        return max(SAVE_EVERY_FACTS, self._entries // SAVED_PER_FACT_MAX)
 
     @property
     def outdated_at(self) -> Position:
@@ -155,6 +166,7 @@ class Snapshotter:
                 return take_notes(self._writer.projector.state, heading)
 
             async for progress in snapshots.save(notes, still=self._writer.standstill):
+                self._entries = progress.total
                 tell(progress)
             self.saved = taken[0].checkpoint
             return self.saved

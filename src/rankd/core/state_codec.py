@@ -23,6 +23,7 @@ from rankd.core.webhooks import Lease, Webhook
 from rankd.errors import SnapshotDamaged
 from rankd.model.board import Board
 from rankd.model.facts import (
+    SHARED_ATTRIBUTES_MAX,
     ExpiringKeyCreated,
     KeyCreated,
     OpenWindow,
@@ -303,9 +304,9 @@ def _frames(
         board, one = rules.popitem()
         for piece in saved_rules(one):
             yield _encode(RulesFrame(board, piece))
-    known = iter(profiles.items())
-    while some := list(islice(known, PLAYERS_PER_FRAME)):
-        yield _encode(ProfilesFrame([(id, one.name, dict(one.attributes)) for id, one in some]))
+    noted = _note_profiles(profiles)
+    while some := list(islice(noted, PLAYERS_PER_FRAME)):
+        yield _encode(ProfilesFrame(some))
     circles = ((id, one.friends) for id, one in profiles.items() if one.friends)
     while several := list(islice(circles, PLAYERS_PER_FRAME)):
         yield _encode(FriendsFrame(several))
@@ -314,6 +315,18 @@ def _frames(
     entered = iter(player_boards)
     while players := list(islice(entered, PLAYERS_PER_FRAME)):
         yield _encode(ProfilesFrame([], players))
+
+
+def _note_profiles(profiles: Mapping[str, Profile]) -> Iterator[tuple[str, str | None, Any]]:
+    """Yield profiles as frames have them. Attributes that players share are encoded once."""
+    encoded: dict[int, msgspec.Raw] = {}  # By identity: the profiles keep their attributes alive.
+    for player, (name, attributes, _) in profiles.items():
+        shared = encoded.get(id(attributes))
+        if shared is None:
+            if len(encoded) >= SHARED_ATTRIBUTES_MAX:
+                encoded.clear()
+            shared = encoded[id(attributes)] = msgspec.Raw(_encode(dict(attributes)))
+        yield player, name, shared
 
 
 def _note_keys(state: State) -> list[Frame]:

@@ -81,6 +81,22 @@ async def test_the_index_is_saved_when_enough_was_folded(
     assert (await recover(ledger, kept_in(tmp_path), lambda _: None)).saved == 11
 
 
+async def test_a_large_index_is_saved_less_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(managers, "SAVE_EVERY_FACTS", 5)
+    monkeypatch.setattr(managers, "SAVED_PER_FACT_MAX", 1)
+    async with engine(FaultyLedger(), build=kept_in(tmp_path)) as rankd:
+        await rankd.define("b", BOARD)
+        await rankd.submit("b", [{"player": f"p{number}", "score": 1} for number in range(10)])
+        await until(lambda: rankd.snapshotter.saved == 11)
+        await rankd.submit("b", [{"player": "p1", "score": 1}] * 19)
+        await asyncio.sleep(0.02)
+        assert rankd.snapshotter.saved == 11, "ten players and ten entries were saved"
+        await rankd.submit("b", [{"player": "p1", "score": 1}])
+        await until(lambda: rankd.snapshotter.saved == 31)
+
+
 @pytest.mark.parametrize(("least", "saved"), [(3, 3), (4, 0)])
 async def test_at_the_end_it_is_saved_only_if_that_is_worth_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least: int, saved: int

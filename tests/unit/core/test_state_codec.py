@@ -14,6 +14,7 @@ from rankd.core.state import State
 from rankd.core.state_codec import VERSION, Heading, read_notes, take_notes
 from rankd.errors import SnapshotDamaged
 from rankd.model.facts import (
+    Attributes,
     BoardDefined,
     ExpiringKeyCreated,
     KeyCreated,
@@ -65,6 +66,15 @@ def test_a_book_is_read_back_as_it_was_when_notes_were_taken(
 
 def test_a_heading_is_read_back() -> None:
     assert read_notes(take_notes(State(), HEADING)).heading == HEADING
+
+
+def test_attributes_are_noted_however_many_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_codec, "SHARED_ATTRIBUTES_MAX", 2)
+    shared: list[Attributes] = [{"level": number, "pro": number > 1} for number in range(4)]
+    state = State()
+    state.profiles = {f"p{n}": Profile(f"P {n}", shared[n % 4]) for n in range(12)}
+    again = read_notes(take_notes(state, HEADING)).state
+    assert again.profiles == state.profiles
 
 
 def test_players_are_noted_however_many_frames_they_fill(monkeypatch: pytest.MonkeyPatch) -> None:

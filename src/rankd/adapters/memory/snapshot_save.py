@@ -506,7 +506,10 @@ class SaveFolder:
     def finish(self, ending: ScanEnd) -> None:
         """Write the rest, bring it to the disk, and let this save be the one that counts."""
         self.write(ending.step)
-        self._files[NOTES].write(ending.notes)
+        for (
+            frame
+        ) in ending.notes:  # Making one holds the interpreter; others run while it is written.
+            self._files[NOTES].write((frame,))
         written = {name: file.finish() for name, file in self._files.items()}
         contents = Contents(self._mark, ending.checkpoint, ending.rankings, written)
         body = encode(contents)

@@ -4,7 +4,7 @@ import asyncio
 import errno
 import os
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -71,6 +71,23 @@ def names(folder: Path) -> set[str]:
 
 
 # ---- Saving ------------------------------------------------------------------------------------
+
+
+async def test_each_note_is_written_before_the_next_is_made(
+    index: NativeIndex, tmp_path: Path
+) -> None:
+    sizes: list[int] = []
+
+    def notes() -> Iterator[bytes]:
+        for _ in range(3):
+            (file,) = tmp_path.glob(f"*/{snapshot_save.NOTES}")
+            sizes.append(file.stat().st_size)
+            yield b"note"
+
+    async for _ in SnapshotFolder(tmp_path, index).save(notes):
+        pass
+    frame = snapshot_save.HEAD_BYTES + len(b"note")
+    assert sizes == [0, frame, 2 * frame]
 
 
 async def test_a_save_tells_how_far_it_is(snapshots: SnapshotFolder) -> None:
