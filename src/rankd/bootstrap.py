@@ -31,6 +31,7 @@ from rankd.core.cluster.recovery import FILLED_ENTRIES_MAX, SharedHome
 from rankd.core.cluster.top_lists import TopListSettings
 from rankd.core.engine import Engine, verify_saved
 from rankd.core.follower import Follower, following
+from rankd.core.past import PAST_LIMITS, PastLimits
 from rankd.core.recovery import Build, IndexHome
 from rankd.core.segment_values import SEGMENT_VALUES_MAX
 from rankd.core.steady_clock import LASTING_SECONDS
@@ -116,6 +117,8 @@ class EngineConfig:
     """Whether requests may be sent to private addresses."""
     filled_entries_max: int = FILLED_ENTRIES_MAX
     """The maximum number of entries of a shared index that this process rebuilds in memory."""
+    past: PastLimits = PAST_LIMITS
+    """The work and the memory that past standings may take."""
 
     @classmethod
     def of(cls, named: "Folder | EngineConfig | None") -> "EngineConfig":
@@ -168,6 +171,7 @@ class EngineConfig:
             clock_step_seconds=settings.clock_step_seconds,
             segment_values_max=settings.segment_values_max,
             webhook_private_addresses=settings.webhook_private_addresses,
+            past=PastLimits(settings.past_facts_max, settings.past_entries_max),
         )
 
     @property
@@ -182,9 +186,16 @@ def _unknown(setting: str, accepted: str) -> InvalidSetting:
 
 @asynccontextmanager
 async def followed(
-    place: EngineConfig, *, clock: Clock, tell: Callable[[Progress], None]
+    place: EngineConfig,
+    *,
+    clock: Clock,
+    tell: Callable[[Progress], None],
+    unwritten: bool = False,
 ) -> AsyncIterator[tuple[Follower, LedgerReader]]:
-    """Follow the ledger that another process writes, with an index of this process."""
+    """Follow the ledger that another process writes, with an index of this process.
+
+    With ``unwritten``, there need not be such a process.
+    """
     supervisor = Supervisor()
     async with AsyncExitStack() as stack:
         ledger: LedgerReader
@@ -192,7 +203,8 @@ async def followed(
             ledger = await stack.enter_async_context(_postgres(place, supervisor))
         else:
             assert place.folder is not None, "a ledger in memory is followed by nobody"
-            ledger = await stack.enter_async_context(ReadOnlyLedger.open(place.folder))
+            opening = alone(place.folder) if unwritten else ReadOnlyLedger.open(place.folder)
+            ledger = await stack.enter_async_context(opening)
         build = building(place.saved)
         follower = await stack.enter_async_context(
             following(
@@ -204,6 +216,7 @@ async def followed(
                 lasting_seconds=place.clock_step_seconds,
             )
         )
+        follower.past.limits = place.past
         yield follower, ledger
 
 
@@ -274,6 +287,7 @@ async def engine(
                 silence_seconds=place.disk_silence_seconds,
             )
         )
+        rankd.past.limits = place.past
         yield RunningEngine(rankd, ledger, ledger.durable, backup)
 
 

@@ -13,6 +13,7 @@ RankdError
 │   ├── UnknownBoard
 │   ├── UnknownWindow
 │   ├── NotRanked
+│   ├── TooOld
 │   ├── PlayerBanned
 │   ├── RunInvalid
 │   ├── RunRequired
@@ -61,6 +62,7 @@ RankdError
 │   ├── Stopping
 │   ├── TokenKeysUnavailable
 │   ├── IndexBehind
+│   ├── PastOutOfReach
 │   ├── IndexUnavailable
 │   │   └── NotKept
 │   └── IndexForgot
@@ -230,6 +232,17 @@ class NotRanked(Refused):
     def __init__(self, *, board: str, window: str, player: str) -> None:
         super().__init__(f"player {player!r} is not ranked in {board!r}, window {window!r}")
         self.board, self.window, self.player = board, window, player
+
+
+class TooOld(Refused):
+    """Standings were requested as of a position before the board was defined."""
+
+    code = "too_old"
+
+    def __init__(self, *, board: str, position: int) -> None:
+        super().__init__(f"nothing is known of the board {board} as far back as {position}")
+        self.board = board
+        self.position = position
 
 
 class PlayerBanned(Refused):
@@ -680,6 +693,21 @@ class IndexBehind(Unavailable):
     def __init__(self, *, position: int, checkpoint: int) -> None:
         super().__init__(f"the index is at {checkpoint}, not yet at {position}")
         self.position, self.checkpoint = position, checkpoint
+
+
+class PastOutOfReach(Unavailable):
+    """Past standings were requested that take more work or memory than a request may have."""
+
+    code = "past_out_of_reach"
+
+    def __init__(self, *, board: str, position: int, problem: str) -> None:
+        command = f"rankd top {board} --as-of {position} --data DIR"
+        super().__init__(
+            f"the standings of {board} at {position} are more than a request may ask for: "
+            f"{problem}; the command `{command}` takes as long as it needs"
+        )
+        self.board = board
+        self.position = position
 
 
 class IndexUnavailable(Unavailable):

@@ -98,6 +98,14 @@ class Settings:
         int,
         Doc("How large a lost index may be for this node to make it in memory.", 0, 1_000_000_000),
     ] = 10_000_000
+    past_facts_max: Annotated[
+        int,
+        Doc("How many facts are folded again for one request of past standings.", 0, 10**12),
+    ] = 1_000_000
+    past_entries_max: Annotated[
+        int,
+        Doc("How many entries of past rankings each process has in memory.", 0, 10**9),
+    ] = 1_000_000
     spool: Annotated[
         bool, Doc("Whether scores wait on this node's disk while PostgreSQL cannot be reached.")
     ] = False

@@ -20,7 +20,6 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from rankd.core.read_engine import WindowPreview
-from rankd.core.runs import StartedRun
 from rankd.errors import FieldError, NotRanked, RankdError, RuleBroken
 from rankd.model.facts import Position
 from rankd.model.standing import Rank, Standing
@@ -168,15 +167,6 @@ FACT = {
 }
 WRONG_FIELD = {"field": str, "message": str}
 BROKEN_RULE = {**WRONG_FIELD, "rule": str, "observed": NUMBER, "limit": NUMBER}
-STEP = {
-    "board": str,
-    "window": str,
-    "state": str,
-    "changed": bool,
-    "position": int,
-    "opened": (dict, type(None)),
-}
-RUN = {"run": str, "seed": str, "not_before": str, "expires_at": str}
 RESULTS = {"results": list, "position": int}
 DONE = {"position": int}
 PROBLEM = {"type": str, "title": str, "status": int, "detail": str, "code": str, "request_id": str}
@@ -496,15 +486,6 @@ class SeenWindow:
     state: str
 
 
-class WindowStep(NamedTuple):
-    """A window after a step that was taken."""
-
-    position: int
-    changed: bool
-    window: SeenWindow
-    opened: SeenWindow | None
-
-
 def instant_of(text: str | None) -> Instant | None:
     """Microseconds of a time such as 2026-11-16T12:00:00Z."""
     if text is None:
@@ -658,7 +639,7 @@ class HttpBoard:
     def windows(self) -> list[SeenWindow]:
         """The sealed ones, oldest first, then open and scheduled, as the engine in a program."""
         told = self.told_windows()
-        closed = [each for each in reversed(told) if each["state"] not in ("open", "scheduled")]
+        closed = [each for each in reversed(told) if each["state"] == "sealed"]
         opened = [each for each in told if each["state"] == "open"]
         coming = [each for each in told if each["state"] == "scheduled"]
         assert told == [*coming, *opened, *reversed(closed)]
@@ -669,39 +650,12 @@ class HttpBoard:
             for each in [*closed, *opened, *coming]
         ]
 
-    def reset_window(self, window: str, *, reason: str) -> WindowStep:
-        return self._step("reset", window, reason)
-
-    def freeze_window(self, window: str, *, reason: str) -> WindowStep:
-        return self._step("freeze", window, reason)
-
-    def settle_window(self, window: str, *, reason: str) -> WindowStep:
-        return self._step("settle", window, reason)
-
-    def _step(self, verb: str, window: str, reason: str) -> WindowStep:
-        body = {"window": window, "reason": reason}
-        told = check(self._api.write("POST", f"{self._path}:{verb}", body).body, STEP)
-        assert told["board"] == self.name
-        opened = None
-        if told["opened"] is not None:
-            one = check(told["opened"], WINDOW)
-            opened = SeenWindow(
-                one["window"], instant_of(one["start"]), instant_of(one["end"]), one["state"]
-            )
-        after = SeenWindow(told["window"], None, None, told["state"])
-        return WindowStep(told["position"], told["changed"], after, opened)
-
     def told_windows(self) -> list[dict[str, Any]]:
         body = check(self._api.read_plain(f"{self._path}/windows").body, WINDOWS)
         assert body["board"] == self.name
         return [check(each, WINDOW, "edition") for each in body["windows"]]
 
     # ...... submissions
-
-    def start_run(self, player: str) -> StartedRun:
-        body = check(self._api.write("POST", f"{self._path}/runs", {"player": player}).body, RUN)
-        times = [instant_of(body[name]) or 0 for name in ("not_before", "expires_at")]
-        return StartedRun(body["run"], body["seed"], *times)
 
     def submit(self, player: str, score: Any = None, **more: Any) -> dict[str, Any]:
         """Submit; return the receipt as it came."""

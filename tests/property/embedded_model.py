@@ -23,9 +23,6 @@ DAY = 24 * HOUR
 EPOCH = date(1970, 1, 1)
 SCORE_MIN, SCORE_MAX = -(2**63), 2**63 - 1
 
-VERIFIER = "replay"
-"""The name of the only verifier there is."""
-
 Number = int | Decimal
 Scores = tuple[int, ...]
 Definition = dict[str, Any]
@@ -54,25 +51,9 @@ class Window:
     id: str
     start: int | None
     end: int | None
-    after: int = 0
-    """The number of the last submission before it, if it took the place of one that was reset."""
 
     def holds(self, at: int) -> bool:
         return (self.start is None or self.start <= at) and (self.end is None or at < self.end)
-
-    def takes(self, said: "Said") -> bool:
-        """Whether a submission may count in it, by its time and its place."""
-        return self.after < said.number and self.holds(said.at)
-
-    @property
-    def exact(self) -> str:
-        """The text that means this window: an id without a number may be a name, too."""
-        return self.id if ":" in self.id or "~" in self.id else f"{self.id}~1"
-
-    def reset(self, at: int, after: int) -> "Window":
-        """The window that takes its place from now on."""
-        base, _, number = self.id.partition("~")
-        return Window(self.name, f"{base}~{int(number or 1) + 1}", at, self.end, after)
 
 
 def name_of(window: str | Definition) -> str:
@@ -105,9 +86,6 @@ def window_at(name: str, at: int) -> Window | None:
 
 def next_start(name: str, at: int) -> int | None:
     """When the next window of this name begins, if one does."""
-    if name in ("all", "daily", "weekly"):
-        now = window_at(name, at)
-        return None if now is None else now.end
     if name == "cup":
         return CUP_START if at < CUP_START else None
     assert name == "season", name
@@ -133,17 +111,11 @@ class Rules:
     high: int | None = None
     kept_days: tuple[tuple[str, int], ...] = ()
     """For how many days closed windows of a name are kept; for ever where it is not named."""
-    graces: tuple[tuple[str, int], ...] = ()
-    """For how many hours windows of a name wait before they are sealed."""
     title: str | None = None
     checks: tuple[Check, ...] = ()
     """Its rules against cheating."""
     attempts: int | None = None
     """How many submissions of a player each window takes."""
-    runs: tuple[int, int, bool] | None = None
-    """The seconds that runs last, at least and at most, and whether every submission needs one."""
-    verified: bool = False
-    """Whether a verifier has to see every submission."""
 
     def definition(self) -> Definition:
         """The words that define it."""
@@ -152,11 +124,7 @@ class Rules:
             ("score_max", self.high),
             ("attempts_max", self.attempts),
         )
-        known: dict[str, Definition] = {"season": SEASON, "cup": CUP}
-        words: dict[str, str | Definition] = {
-            name: {**known.get(name, {"name": name}), "grace": f"{hours}h"}
-            for name, hours in self.graces
-        }
+        known = {"season": SEASON, "cup": CUP}
         return {
             "title": self.title,
             "rule": self.rule,
@@ -164,14 +132,11 @@ class Rules:
             "decimals": self.decimals,
             "ties": self.ties,
             "tie_break": self.tie_break,
-            "windows": [words.get(name, known.get(name, name)) for name in self.windows],
+            "windows": [known.get(name, name) for name in self.windows],
             "segments": list(self.segments),
             "limits": {name: end for name, end in ends if end is not None},
             "retention": {name: f"{days}d" for name, days in self.kept_days},
             "rules": [check.words() for check in self.checks],
-            "runs": self.runs
-            and dict(zip(("seconds_min", "seconds_max", "required"), self.runs, strict=True)),
-            "verifier": {"name": VERIFIER} if self.verified else None,
         }
 
     @property
@@ -203,9 +168,6 @@ class Rules:
             for score, (_, way) in zip(scores, self.columns, strict=True)
         )
 
-    def grace(self, name: str) -> int:
-        return next((hours * HOUR for named, hours in self.graces if named == name), 0)
-
     def kept(self, name: str) -> int | None:
         return next((days * DAY for kept, days in self.kept_days if kept == name), None)
 
@@ -236,11 +198,6 @@ class Said:
     kind: str = "submission"
     """Or an adjustment, or metadata without a score."""
     build: str | None = None
-    dies: int | None = None
-    """When its term is over, if it has one."""
-
-    def is_over(self, time: int) -> bool:
-        return self.dies is not None and self.dies <= time
 
     def may_count_in(self, window: str) -> bool:
         return not self.refused_everywhere and window not in self.refused_in
@@ -327,7 +284,7 @@ def fold(rules: Rules, history: Iterable[Said], window: Window) -> dict[str, Ent
     """The entries of a window: every submission made in it, one after another."""
     entries: dict[str, Entry] = {}
     for said in history:
-        if not window.takes(said) or not said.may_count_in(window.name):
+        if not window.holds(said.at) or not said.may_count_in(window.name):
             continue
         if said.kind == "metadata":
             if (entry := entries.get(said.player)) is not None:
@@ -451,44 +408,11 @@ class Archive:
     rules: Rules
     entries: tuple[Entry, ...]
     attributes: dict[str, Attributes]
-    sealed_at: int | None
-    """None while it is frozen, or in its grace."""
+    sealed_at: int
     through: int
     """The number of the last submission that could count in it: it may be closed early."""
-    event: int
-    """When it was closed, among all closings and ends of terms."""
     editions: tuple[tuple[Entry, ...], ...] = ()
     """What it had before each correction that changed it."""
-    early: int | None = None
-    """When an operator closed it, if one did."""
-    reason: str | None = None
-    """The reason of the operator."""
-    sealed_after: int = 0
-    """The number of the last submission before it was sealed."""
-    is_frozen: bool = False
-    is_final: bool = False
-
-    @property
-    def state(self) -> str:
-        if self.sealed_at is None:
-            return "frozen" if self.is_frozen else "grace"
-        return "final" if self.is_final else "sealed"
-
-    @property
-    def shown_end(self) -> int | None:
-        return self.window.end if self.early is None else self.early
-
-    @property
-    def kept_from(self) -> int | None:
-        """The time from which on it is kept as long as it is to be: not before its own end."""
-        if self.sealed_at is None or self.early is None:
-            return self.sealed_at
-        return max(self.sealed_at, self.window.end or 0)
-
-    def keeps(self, said: Said, over: int) -> bool:
-        """Whether a submission whose term is over since then counts in it all the same."""
-        made_in_it = said.number <= self.through and self.window.takes(said)
-        return made_in_it and over > self.event and said.may_count_in(self.window.name)
 
 
 @dataclass(frozen=True)
@@ -557,8 +481,6 @@ class Board:
     """Those that are in force."""
     held: set[int] = field(default_factory=set)
     """The numbers of submissions that wait for a decision, or were rejected."""
-    expired: dict[int, int] = field(default_factory=dict)
-    """The numbers of submissions whose term is over, and when that was, as for windows."""
     attempts: dict[str, dict[str, int]] = field(default_factory=dict)
     """By the ids of open windows, how many submissions they took of each player."""
     judge: Judge = field(init=False)
@@ -568,22 +490,9 @@ class Board:
 
     @property
     def counting(self) -> list[Said]:
-        """What was said to it, without what was retracted, is held, or is over."""
-        return self._counting({*self.expired})
-
-    def _counting(self, expired: set[int]) -> list[Said]:
-        gone = {number for one in self.retracted for number in one.numbers} | self.held | expired
+        """What was said to it, without what was retracted or is held."""
+        gone = {number for one in self.retracted for number in one.numbers} | self.held
         return [said for said in self.history if said.number not in gone]
-
-    def counting_somewhere(self, *, over_too: bool) -> list[Said]:
-        """The same, with those whose term was over after a window with them was closed."""
-        return [
-            said
-            for said in self._counting(set())
-            if over_too
-            or said.number not in self.expired
-            or any(one.keeps(said, self.expired[said.number]) for one in self.closed)
-        ]
 
     def forget_attempts(self) -> None:
         """In windows that are open no more, or not bounded."""
@@ -594,41 +503,12 @@ class Board:
     def default_window(self) -> str:
         return "all" if "all" in self.rules.windows else self.rules.windows[0]
 
-    def closed_early(self, window: Window) -> bool:
-        """Whether an operator closed a window of this time."""
-        return any(
-            one.early is not None
-            and (one.window.name, one.window.start, one.window.end)
-            == (window.name, window.start, window.end)
-            for one in self.closed
-        )
-
-    def archive(self, id: str) -> Archive | None:
-        return next((one for one in self.closed if one.window.id == id), None)
-
-    def last_of(self, window: Window) -> Window | None:
-        """The last window in the place of one of the calendar, after all resets of it."""
-        found = next((one for one in self.closed if one.window.id == window.id), None)
-        if found is None or (found.window.start, found.window.end) != (window.start, window.end):
-            return None
-        last = found.window
-        while (after := self.archive(last.reset(0, 0).id)) is not None:
-            if after.window.end != window.end:
-                break
-            last = after.window
-        return last
-
-    def frozen(self, name: str) -> Archive | None:
-        frozen = [one for one in self.closed if one.state == "frozen"]
-        return next((one for one in frozen if one.window.name == name), None)
-
     def entries(self, window: Window) -> dict[str, Entry]:
         return fold(self.rules, self.counting, window)
 
     def entries_of_closed(self, archive: Archive) -> dict[str, Entry]:
         """What a closed window has by what counts now, under the rules of when it was closed."""
-        over = {number for number, event in self.expired.items() if event < archive.event}
-        made_in_it = [said for said in self._counting(over) if said.number <= archive.through]
+        made_in_it = [said for said in self.counting if said.number <= archive.through]
         return fold(archive.rules, made_in_it, archive.window)
 
 
@@ -637,7 +517,7 @@ def outgrown(rules: Rules, history: Iterable[Said], window: Window) -> set[str]:
     entries: dict[str, Entry] = {}
     found: set[str] = set()
     for said in history:
-        if not window.takes(said) or not said.may_count_in(window.name):
+        if not window.holds(said.at) or not said.may_count_in(window.name):
             continue
         if said.kind == "metadata":
             continue
@@ -713,10 +593,6 @@ class Told:
     """The rules against cheating that hold or refuse it."""
     number: int = 0
     """Its place among all that was accepted."""
-    expires: int | None = None
-    """When it counts no more."""
-    shut: bool = False
-    """Whether windows would be open, if operators had not closed them."""
 
     @property
     def refused(self) -> str | None:
@@ -730,9 +606,7 @@ class Told:
     @property
     def refusal_code(self) -> str | None:
         """The code of the error that says so."""
-        if self.first is None and self.shut:
-            return "window_frozen"
-        own_codes = ("rule_broken", "attempts_exhausted", "run_used")
+        own_codes = ("rule_broken", "attempts_exhausted")
         return self.refused if self.refused in own_codes else self.refused and "submission_rejected"
 
 
@@ -756,17 +630,6 @@ class FirstUse:
         return mine == its
 
 
-@dataclass(frozen=True)
-class Run:
-    """A run that was started."""
-
-    token: str
-    board: str
-    player: str
-    not_before: int
-    expires: int
-
-
 @dataclass
 class World:
     """Everything that was said to an engine."""
@@ -783,11 +646,6 @@ class World:
     positions: dict[int, int] = field(default_factory=dict)
     """Of what was accepted, by number, as far as answers told."""
     reviews: list[Review] = field(default_factory=list)
-    runs: dict[str, Run] = field(default_factory=dict)
-    """By token."""
-    used_runs: set[str] = field(default_factory=set)
-    events: int = 0
-    """How many windows were closed and terms were over."""
 
     # ...... boards and windows
 
@@ -801,7 +659,7 @@ class World:
     def redefine(self, name: str, rules: Rules) -> None:
         board = self.boards[name]
         for window in [name for name in board.open if name not in rules.windows]:
-            self.close(board, board.open.pop(window))
+            self._close(board, board.open.pop(window))
         board.rules = rules
         board.judge = board.judge.redefined(rules.judged)
         self._open_windows(board)
@@ -814,27 +672,17 @@ class World:
         for board in self.boards.values():
             for window in list(board.open.values()):
                 if not window.holds(self.time):
-                    self.close(board, board.open.pop(window.name), by_time=True)
-            board.closed = [self._turned(each) for each in board.closed]
+                    self._close(board, board.open.pop(window.name))
             self._open_windows(board)
             board.forget_attempts()
             board.closed = [each for each in board.closed if self._is_kept(board, each)]
-        for board in self.boards.values():
-            self._end_terms(board)
-
-    def _end_terms(self, board: Board) -> None:
-        """Have submissions count no more whose term is over; closed windows keep them."""
-        for said in board.history:
-            if said.number not in board.expired and said.is_over(self.time):
-                self.events += 1
-                board.expired[said.number] = self.events
 
     def _open_windows(self, board: Board) -> None:
         """Open what can be, and list all in the order of the definition."""
         found: dict[str, Window] = {}
         for name in board.rules.windows:
             window = board.open.get(name) or window_at(name, self.time)
-            if window is None or (name not in board.open and board.closed_early(window)):
+            if window is None:
                 continue
             found[name] = window
         board.open = found
@@ -842,26 +690,12 @@ class World:
         ids = [window.id for window in found.values()]
         board.closed = [each for each in board.closed if each.window.id not in ids]
 
-    def close(self, board: Board, window: Window, *, by_time: bool = False) -> Archive:
+    def _close(self, board: Board, window: Window) -> None:
         entries = tuple(board.entries(window).values())
         known = {player: dict(said) for player, said in self.attributes.items()}
-        self.events += 1
-        closed = Archive(window, board.rules, entries, known, None, self.accepted, self.events)
-        closed = self._turned(closed) if by_time else self.sealed(closed)
-        board.closed.append(closed)
-        return closed
-
-    def sealed(self, one: Archive) -> Archive:
-        """A window once it is sealed now."""
-        return replace(one, sealed_at=self.time, sealed_after=self.accepted, is_frozen=False)
-
-    def _turned(self, one: Archive) -> Archive:
-        """A closed window after the steps that its time brings."""
-        end = one.window.end
-        if one.sealed_at is not None or end is None or end > self.time:
-            return one
-        is_over = end + one.rules.grace(one.window.name) <= self.time
-        return self.sealed(one) if is_over else replace(one, is_frozen=False)
+        board.closed.append(
+            Archive(window, board.rules, entries, known, self.time, through=self.accepted)
+        )
 
     # ...... states of players
 
@@ -908,8 +742,8 @@ class World:
         ]
 
     def _is_kept(self, board: Board, archive: Archive) -> bool:
-        kept, since = board.rules.kept(archive.window.name), archive.kept_from
-        return kept is None or since is None or self.time < since + kept
+        kept = board.rules.kept(archive.window.name)
+        return kept is None or self.time < archive.sealed_at + kept
 
     def passed_unrecorded(self, name: str, window: Window) -> bool:
         """Whether nothing was recorded in a past window, though one before it is known."""
@@ -918,27 +752,9 @@ class World:
         assert window.start is not None and window.end is not None
         if kept is not None and window.end + kept <= self.time:
             return False
-        grace = board.rules.grace(window.name)
-        known = [
-            *(
-                each.window
-                for each in board.closed
-                if each.sealed_at is not None and each.rules.grace(window.name) == grace
-            ),
-            *board.open.values(),
-        ]
+        known = [*(each.window for each in board.closed), *board.open.values()]
         starts = [each.start for each in known if each.name == window.name]
         return any(start is not None and start < window.start for start in starts)
-
-    def is_shut(self, board: Board, one: Archive) -> bool:
-        """Whether a window that an operator closed is the reason that none is open of its time."""
-        end = one.window.end
-        after = one.window.reset(0, 0).id
-        ids = [
-            *(each.id for each in board.open.values()),
-            *(each.window.id for each in board.closed),
-        ]
-        return one.early is not None and (end is None or self.time < end) and after not in ids
 
     # ...... corrections
 
@@ -968,7 +784,7 @@ class World:
         return [
             said
             for name, numbers in selected.items()
-            for said in self.boards[name].counting_somewhere(over_too=refused_too)
+            for said in self.boards[name].counting
             if said.number in numbers
             and not (said.refused if refused_too else said.refused_everywhere)
         ]
@@ -1020,34 +836,19 @@ class World:
         board = self.boards[review.board]
         if review.was_held and approved:
             board.held.discard(review.number)
-            if all(reason[0] != "verifier" for reason in review.reasons):
-                board.judge.count(_attempt(board.rules, review.said), replaces=False)
+            board.judge.count(_attempt(board.rules, review.said), replaces=False)
             self._fold_closed(board, edition=True)
         if not review.was_held and not approved:
             self.retract({review.board: frozenset([review.number])}, position)
-
-    def status_of(self, name: str, said: Said) -> str | None:
-        """Why a submission is left out, if it is for rules, reviews or corrections."""
-        board = self.boards[name]
-        if said.refused:
-            return "refused"
-        if said.number in board.held:
-            (review,) = [one for one in self.reviews if one.number == said.number]
-            return review.state
-        gone = any(said.number in one.numbers for one in board.retracted)
-        return "retracted" if gone else None
 
     def _fold_closed(self, board: Board, *, edition: bool) -> None:
         """Fold closed windows again: as another edition if they change, or as they are now."""
         for place, one in enumerate(board.closed):
             entries = tuple(board.entries_of_closed(one).values())
             editions = one.editions
-            final = one.is_final
-            differs = _differing(_by_player(entries), _by_player(one.entries), one.rules)
-            if edition and differs and one.sealed_at is not None:
-                editions, final = (*editions, one.entries), False
-            after = replace(one, entries=entries, editions=editions, is_final=final)
-            board.closed[place] = after
+            if edition and _differing(_by_player(entries), _by_player(one.entries), one.rules):
+                editions = (*editions, one.entries)
+            board.closed[place] = replace(one, entries=entries, editions=editions)
 
     def changes(self, after: "World") -> set[Change]:
         """The entries that are others in the world after a correction, in the same windows."""
@@ -1084,27 +885,6 @@ class World:
             return "score_out_of_bounds"
         return None
 
-    def start_run(self, name: str, player: str, token: str) -> Run:
-        """Know of a run that a player was given now."""
-        least, most, _ = self.boards[name].rules.runs or (0, 3600, False)
-        run = Run(token, name, player, self.time + least * SECOND, self.time + most * SECOND)
-        self.runs[token] = run
-        return run
-
-    def refusal_of_run(self, name: str, body: Definition, clock: int) -> str | None:
-        """The code that a submission is refused with for its run, or for want of one."""
-        run, now = body.get("run"), max(self.time, clock)
-        if run is None:
-            runs = self.boards[name].rules.runs
-            needed = runs is not None and runs[2] and not body.get("adjusts")
-            return "run_required" if needed else None
-        known = self.runs.get(run)
-        if known is None or (known.board, known.player) != (name, body["player"]):
-            return "run_invalid"
-        if now < known.not_before:
-            return "run_too_early"
-        return "run_expired" if now >= known.expires else None
-
     def submit(self, name: str, body: Definition) -> Told:
         """Accept a submission; return what it is to be answered."""
         board = self.boards[name]
@@ -1117,12 +897,7 @@ class World:
         kind = "adjustment" if body.get("adjusts") else "submission"
         said = Said(self.accepted, self.time, player, scores, delta, metadata, rules, kind=kind)
         said = replace(said, build=body.get("build"))
-        used_up = body.get("run") in self.used_runs
-        then, reasons = ("refuse", []) if used_up else self._judge_by_rules(board, said)
-        if body.get("run") is not None:
-            self.used_runs.add(body["run"])
-        if body.get("lives") is not None and then != "refuse":
-            said = replace(said, dies=self.time + int(body["lives"].removesuffix("h")) * HOUR)
+        then, reasons = self._judge_by_rules(board, said)
         exhausted = frozenset() if then == "refuse" else self._attempt(board, said)
         refused_in = exhausted | frozenset(
             window
@@ -1142,9 +917,7 @@ class World:
             self.reviews.append(Review(name, said.number, said, state, reasons, then == "hold"))
         barred = dict.fromkeys(exhausted, "attempts_exhausted")
         if then in ("hold", "refuse"):
-            by_verifier = any(reason[0] == "verifier" for reason in reasons)
-            why = "run_used" if used_up else "verifier" if by_verifier else "rule_broken"
-            barred = dict.fromkeys(before, why) | barred
+            barred = dict.fromkeys(before, "rule_broken") | barred
         windows = {
             window: self._told(board, found, said, before[window], barred.get(window), then)
             for window, found in board.open.items()
@@ -1153,8 +926,7 @@ class World:
             self.attributes[player] = {**self.attributes.get(player, {}), **body["attributes"]}
         first = "all" if "all" in windows else next(iter(windows), None)
         known = tuple(reasons) if then in ("hold", "refuse") else ()
-        told = Told(name, player, rules.decimals, windows, first, known, said.number, said.dies)
-        told = replace(told, shut=any(self.is_shut(board, one) for one in board.closed))
+        told = Told(name, player, rules.decimals, windows, first, known, said.number)
         if (key := body.get("key")) is not None:
             self.keys[name, key] = FirstUse(body, told, board)
         return told
@@ -1168,8 +940,6 @@ class World:
             board.judge.count(attempt, replaces=said.delta is None)
             return None, []
         then, reasons = board.judge.judge(attempt)
-        if board.rules.verified and then in (None, "flag"):
-            then, reasons = "hold", [*reasons, ("verifier", 0, 0)]
         if then == "hold":
             board.held.add(said.number)
         return then, reasons
@@ -1208,7 +978,7 @@ class World:
         then = then_ranked.row(said.player)
         judged = judge(board.rules, before.get(said.player), said)
         if barred is not None:
-            held = consequence == "hold" and barred != "attempts_exhausted"
+            held = consequence == "hold" and barred == "rule_broken"
             verdict = "held" if held else "rejected"
             judged = Judged(verdict, before.get(said.player), barred)
         after = board.entries(window)
@@ -1259,36 +1029,20 @@ class World:
     # ...... rankings
 
     def ranking(self, name: str, window: str, segment: str | None = None) -> Ranking | None:
-        """The ranking of a window by its id or its name; None if it is neither."""
+        """The ranking of a window by its id or, if it is open, its name; None if it is neither."""
         board = self.boards[name]
-        found = self.find(board, window)
-        if isinstance(found, Archive):
-            entries, rules, known = found.entries, found.rules, found.attributes
-        elif found is not None:
-            entries, rules = tuple(board.entries(found).values()), board.rules
-            known = self.attributes
-        else:
-            return None
-        chosen = [each for each in self.ranked(name, entries) if within(known, each, segment)]
-        return ranking(rules, chosen)
-
-    def find(self, board: Board, text: str) -> Window | Archive | None:
-        """The open or closed window that a text means; None if there is none."""
-        if text in board.open:
-            return board.open[text]
-        if (frozen := board.frozen(text)) is not None:
-            return frozen
         for opened in board.open.values():
-            if text in (opened.id, opened.exact):
-                return opened
+            if window in (opened.name, opened.id):
+                entries = self.ranked(name, board.entries(opened).values())
+                chosen = [each for each in entries if within(self.attributes, each, segment)]
+                return ranking(board.rules, chosen)
         for closed in board.closed:
-            if text == closed.window.exact:
-                return closed
-        if text in board.rules.windows:
-            due = window_at(text, self.time)
-            last = None if due is None else board.last_of(due)
-            return None if last is None else board.archive(last.id)
-        return board.archive(text)
+            if window == closed.window.id:
+                known = closed.attributes
+                entries = self.ranked(name, closed.entries)
+                chosen = [each for each in entries if within(known, each, segment)]
+                return ranking(closed.rules, chosen)
+        return None
 
 
 def _anonymous(said: Said, player: str) -> Said:

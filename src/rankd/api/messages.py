@@ -322,6 +322,7 @@ KINDS: dict[type[RankdError], ProblemKind] = {
     errors.UnknownKey: ProblemKind(
         404, "Unknown key", "there is no key of this id, or it was revoked"
     ),
+    errors.TooOld: ProblemKind(410, "Too old", "nothing is known so far back"),
     errors.NotRanked: ProblemKind(404, "Not ranked", "the player has no entry in this ranking"),
     errors.PlayerBanned: ProblemKind(
         403, "Player banned", "the player is banned here: nothing was recorded"
@@ -401,6 +402,12 @@ KINDS: dict[type[RankdError], ProblemKind] = {
     ),
     errors.Overloaded: ProblemKind(503, "Overloaded"),
     errors.IndexBehind: ProblemKind(503, "Index behind"),
+    errors.PastOutOfReach: ProblemKind(
+        503,
+        "Past out of reach",
+        "these standings take more work than a request may ask for; the command "
+        "`rankd top BOARD --as-of POSITION --data DIR` takes as long as it needs",
+    ),
     errors.IndexUnavailable: ProblemKind(
         503, "Index unavailable", "the index could not be asked now"
     ),

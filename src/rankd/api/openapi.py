@@ -55,6 +55,7 @@ PROBLEMS = {
     404: ("NotFound", "There is no such path, board, window, player or entry."),
     405: ("MethodNotAllowed", "The path takes other methods, which Allow names."),
     409: ("Conflict", "A concurrent change came first: read again, then repeat the request."),
+    410: ("TooOld", "Nothing is known as far back as that."),
     413: ("TooLarge", "The body is larger than is taken here."),
     415: ("UnsupportedMediaType", "The body is not application/json, or is compressed."),
     422: ("Invalid", "It can be read and not be done; `errors` names the fields."),

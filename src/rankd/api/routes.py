@@ -31,9 +31,11 @@ from rankd.errors import (
     InvalidSubmission,
     NotRanked,
     Overloaded,
+    PastOutOfReach,
     ScoreOutOfBounds,
     SubmissionKeyReused,
     SubmissionRejected,
+    TooOld,
     UnknownBoard,
     UnknownPlayer,
     UnknownWindow,
@@ -94,6 +96,19 @@ EDITION = Param(
     doc="a closed window as it was before later corrections, counted from 1; the present one if "
     "absent",
 )
+
+THEN = (
+    Param(
+        name="as_of",
+        kind=int,
+        low=0,
+        high=_POSITION_MAX,
+        doc="the standings as they were at this position",
+    ),
+    Param(name="at", time=True, doc="the standings as they were at this time"),
+)
+PAST = (TooOld, PastOutOfReach, InvalidPage)
+"""Errors of past standings."""
 
 REASON = Param(name="reason", length_max=REASON_LENGTH_MAX, doc="kept in the audit trail")
 
@@ -230,9 +245,10 @@ ROUTES: tuple[Route, ...] = (
                 doc="only standings whose score, in the first column, is this or less",
             ),
             EDITION,
+            *THEN,
         ),
         responses={200: schemas.Page, 304: None},
-        errors=(*RANKING, InvalidPage, InvalidCursor),
+        errors=(*RANKING, *PAST, InvalidCursor),
     ),
     Route(
         method="GET",
@@ -243,9 +259,9 @@ ROUTES: tuple[Route, ...] = (
         plan=standings.plan_standing,
         scope="read",
         hot=True,
-        params=(*WHICH, EDITION),
+        params=(*WHICH, EDITION, *THEN),
         responses={200: schemas.Standing},
-        errors=(*RANKING, NotRanked, InvalidPage),
+        errors=(*RANKING, *PAST, NotRanked),
     ),
     Route(
         method="GET",
@@ -264,9 +280,10 @@ ROUTES: tuple[Route, ...] = (
                 choices=tuple(Absent),
                 doc="for a player without an entry, this end of the ranking instead of 404",
             ),
+            *THEN,
         ),
         responses={200: schemas.Page},
-        errors=(*RANKING, NotRanked),
+        errors=(*RANKING, *PAST, NotRanked),
     ),
     Route(
         method="GET",
@@ -275,9 +292,9 @@ ROUTES: tuple[Route, ...] = (
         handler=standings.around_rank,
         scope="read",
         hot=True,
-        params=(*WHICH, _neighbours("range", "how many either side")),
+        params=(*WHICH, _neighbours("range", "how many either side"), *THEN),
         responses={200: schemas.Page},
-        errors=(*RANKING, InvalidPage),
+        errors=(*RANKING, *PAST),
     ),
     Route(
         method="POST",
@@ -287,10 +304,10 @@ ROUTES: tuple[Route, ...] = (
         quick=standings.lookup_now,
         scope="read",
         hot=True,
-        params=WHICH,
+        params=(*WHICH, *THEN),
         body=schemas.Lookup,
         responses={200: schemas.LookupResult},
-        errors=RANKING,
+        errors=(*RANKING, *PAST),
     ),
     Route(
         method="GET",
@@ -298,9 +315,9 @@ ROUTES: tuple[Route, ...] = (
         operation="list_friends",
         handler=standings.list_friends,
         scope="read",
-        params=WHICH,
+        params=(*WHICH, *THEN),
         responses={200: schemas.LookupResult},
-        errors=RANKING,
+        errors=(*RANKING, *PAST),
     ),
     Route(
         method="GET",
@@ -318,9 +335,10 @@ ROUTES: tuple[Route, ...] = (
                 doc="which score holds it? Counts every entry; the answer's rank is by the ties",
             ),
             Param(name="percentile", length_max=32, doc="which score reaches it? up to 100"),
+            *THEN,
         ),
         responses={200: schemas.Projection},
-        errors=(*RANKING, InvalidPage),
+        errors=(*RANKING, *PAST),
     ),
     Route(
         method="GET",
@@ -338,9 +356,10 @@ ROUTES: tuple[Route, ...] = (
                 high=BUCKETS_MAX,
                 doc="ranges of scores in the histogram, of equal width",
             ),
+            *THEN,
         ),
         responses={200: schemas.Distribution},
-        errors=RANKING,
+        errors=(*RANKING, *PAST),
     ),
     Route(
         method="GET",

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -35,6 +35,8 @@ from rankd.errors import (
 from rankd.model.facts import Position
 from rankd.model.standing import Offset, Rank, Standing, read_absent
 from rankd.ports import Places, Ranked, Ranking
+
+T = TypeVar("T")
 
 PAGE_CACHE = b"public, max-age=1, stale-while-revalidate=5"
 """A browser may show a list that is a second old; a client can ask for no cache."""
@@ -82,10 +84,59 @@ def _refuse_if_behind(request: Request, as_of: int) -> None:
 
 def _response(service: ServiceContext, request: Request, body: Any) -> Response:
     """Return the response of a read, marked stale if it may be."""
-    _refuse_if_behind(request, body.as_of)
-    if service.rankd.stale:
-        body.stale = True
+    if not _is_past(request):
+        _refuse_if_behind(request, body.as_of)
+        if service.rankd.stale:
+            body.stale = True
     return Response(schemas.encode(body))
+
+
+def _is_past(request: Request) -> bool:
+    """Whether a request asks for standings as they were."""
+    query = request.query
+    return query.get("as_of") is not None or query.get("at") is not None
+
+
+def _is_special(request: Request) -> bool:
+    """Whether a request asks for an earlier edition, or for standings as they were."""
+    return request.query.get("edition") is not None or _is_past(request)
+
+
+async def _reader_for(
+    service: ServiceContext, request: Request, actor: Actor, *, of_replica: bool = False
+) -> Reader:
+    """Return the reader of a request: of the present, or as of the moment that it asks for."""
+    board, query = request.params["board"], request.query
+    if not _is_past(request):
+        rankd = service.rankd
+        return rankd.reader_of(board, query["min_position"]) if of_replica else rankd.reader
+    if query.get("edition") is not None:
+        raise InvalidRequest([FieldError("edition", "cannot be combined with as_of or at")])
+    past = service.rankd.past
+    service.rankd.state.page(board)  # For its opinion of the name.
+    moment = await past.moment(query["as_of"], query["at"])
+    return await past.reader(
+        board,
+        moment,
+        window=query["window"],
+        segment=query["segment"],
+        viewer=service.viewer(actor),
+        itself=actor.player,
+    )
+
+
+async def _read_as(
+    service: ServiceContext,
+    actor: Actor,
+    where: RankingView,
+    read: Callable[[Reader], Awaitable[T]],
+    *,
+    reader: Reader,
+) -> T:
+    """Return a read of one ranking as an actor sees it; a past reader knows its actor."""
+    if reader.past:
+        return await read(reader)
+    return await service.read_as(actor, where, read, reader=reader)
 
 
 async def get_standing(service: ServiceContext, request: Request) -> Response:
@@ -93,15 +144,15 @@ async def get_standing(service: ServiceContext, request: Request) -> Response:
     params = request.params
     board, player = params["board"], params["player"]
     actor, which = await _admitted(service, request)
-    reader = service.rankd.reader_of(board, request.query["min_position"])
+    reader = await _reader_for(service, request, actor, of_replica=True)
     where, edition = reader.where(board, **which), request.query["edition"]
     if edition is not None:
         seen = reader.seen_by(service.viewer(actor))
         earlier = await edition_reader(seen, where, edition)
         standing = await earlier.standing_in(where, player)
     else:
-        standing = await service.read_as(
-            actor, where, lambda reader: reader.standing_in(where, player), reader=reader
+        standing = await _read_as(
+            service, actor, where, lambda reader: reader.standing_in(where, player), reader=reader
         )
     if standing is None:
         raise NotRanked(board=board, window=where.ranking.window, player=player)
@@ -114,7 +165,7 @@ async def get_standing(service: ServiceContext, request: Request) -> Response:
 def standing_now(service: ServiceContext, request: Request) -> Response | None:
     """Return one player's standing if the index answers without waiting; else None."""
     params, query, reader = request.params, request.query, service.rankd.reader
-    if query["min_position"] is not None or query["edition"] or not reader.immediate:
+    if query["min_position"] is not None or _is_special(request) or not reader.immediate:
         return None
     board, player = params["board"], params["player"]
     if service.rankd.awaits_head(board):
@@ -232,7 +283,7 @@ def _in_force(service: ServiceContext) -> Callable[[], bool]:
 def _lasting(service: ServiceContext, request: Request) -> RankingView | None:
     """Return the ranking of all requests like this one, if it stays the same; else None."""
     view, query = service.rankd, request.query
-    if query["min_position"] is not None or query.get("edition") or view.stale:
+    if query["min_position"] is not None or _is_special(request) or view.stale:
         return None
     if view.awaits_head(request.params["board"]):
         return None
@@ -250,8 +301,8 @@ async def list_standings(service: ServiceContext, request: Request) -> Response:
     board, query = request.params["board"], request.query
     offset, from_rank = query["offset"], query["from_rank"]
     rankd = service.rankd
+    reader = await _reader_for(service, request, actor, of_replica=True)
     at, shown_to = _moment(service), _readers(service, actor, board)
-    reader = rankd.reader_of(board, request.query["min_position"])
     where = reader.where(board, **which)
 
     def read(reader: Reader) -> Awaitable[FoundPage]:
@@ -272,10 +323,14 @@ async def list_standings(service: ServiceContext, request: Request) -> Response:
         page = await read(await edition_reader(seen, where, edition))
         page = msgspec.structs.replace(page, edition=edition)
     else:
-        page = await service.read_as(actor, where, read, reader=reader)
-    _refuse_if_behind(request, page.as_of)
+        page = await _read_as(service, actor, where, read, reader=reader)
     asked = _asked(service, request)
     private = bool(asked[0]) or not _may_share(service, shown_to)
+    if reader.past:
+        return _unless_known(
+            request, _ready_made(page, where.terms.board, stale=False, private=private)
+        )
+    _refuse_if_behind(request, page.as_of)
     response = _ready_made(
         page, where.terms.board, stale=rankd.stale or page.stale, private=private
     )
@@ -303,6 +358,8 @@ def standings_now(service: ServiceContext, request: Request) -> Response | None:
     """Return a cached page that is still current; else None."""
     board = request.params["board"]
     if request.query["min_position"] is not None or service.rankd.awaits_head(board):
+        return None
+    if _is_past(request):
         return None
     pages, at, asked = service.pages, _moment(service), _asked(service, request)
     if not any(pages.find(at, (readers, *asked)) for readers in (_GAME, _PUBLIC)):
@@ -387,7 +444,8 @@ async def around_player(service: ServiceContext, request: Request) -> Response:
     """Return a player's neighbours."""
     actor, which = await _admitted(service, request)
     board, query = request.params["board"], request.query
-    reader = service.rankd.reader_of(board, request.query["min_position"])
+    reader = await _reader_for(service, request, actor, of_replica=True)
+    where = reader.where(board, **which)
 
     def read(reader: Reader) -> Awaitable[FoundPage]:
         return reader.around(
@@ -399,8 +457,8 @@ async def around_player(service: ServiceContext, request: Request) -> Response:
             **which,
         )
 
-    page = await service.read_as(actor, reader.where(board, **which), read, reader=reader)
-    return _page(service, request, page, which)
+    page = await _read_as(service, actor, where, read, reader=reader)
+    return _page(service, request, page, reader)
 
 
 async def around_rank(service: ServiceContext, request: Request) -> Response:
@@ -411,11 +469,15 @@ async def around_rank(service: ServiceContext, request: Request) -> Response:
     actor, which = await _admitted(service, request)
     board, reach = request.params["board"], request.query["range"]
     rank = _read_rank(request.params["rank"])
-    where = service.rankd.reader.where(board, **which)
-    page = await service.read_as(
-        actor, where, lambda reader: reader.around_rank(board, rank, reach=reach, **which)
+    reader = await _reader_for(service, request, actor)
+    page = await _read_as(
+        service,
+        actor,
+        reader.where(board, **which),
+        lambda reader: reader.around_rank(board, rank, reach=reach, **which),
+        reader=reader,
     )
-    return _page(service, request, page, which)
+    return _page(service, request, page, reader)
 
 
 def _read_rank(text: str) -> Rank:
@@ -424,12 +486,13 @@ def _read_rank(text: str) -> Rank:
     return Rank(int(text))
 
 
-def _page(
-    service: ServiceContext, request: Request, page: FoundPage, which: dict[str, Any]
-) -> Response:
-    _refuse_if_behind(request, page.as_of)
-    where = service.rankd.reader.where(request.params["board"], **which)
-    return Response(render.page(page, where.terms.board, stale=service.rankd.stale))
+def _page(service: ServiceContext, request: Request, page: FoundPage, reader: Reader) -> Response:
+    query = request.query
+    where = reader.where(request.params["board"], query["window"], query["segment"])
+    if not reader.past:
+        _refuse_if_behind(request, page.as_of)
+    stale = service.rankd.stale and not reader.past
+    return Response(render.page(page, where.terms.board, stale=stale))
 
 
 async def lookup_standings(service: ServiceContext, request: Request) -> Response:
@@ -438,11 +501,15 @@ async def lookup_standings(service: ServiceContext, request: Request) -> Respons
     players = _lookup_players(request)
     check_players(players)
     board = request.params["board"]
-    where = service.rankd.reader.where(board, **which)
-    found = await service.read_as(
-        actor, where, lambda reader: reader.lookup(board, players, **which)
+    reader = await _reader_for(service, request, actor)
+    found = await _read_as(
+        service,
+        actor,
+        reader.where(board, **which),
+        lambda reader: reader.lookup(board, players, **which),
+        reader=reader,
     )
-    where = service.rankd.reader.where(board, **which)
+    where = reader.where(board, **which)
     return _response(service, request, render.found(found, where.terms.board))
 
 
@@ -450,6 +517,8 @@ def lookup_now(service: ServiceContext, request: Request) -> Response | None:
     """Return the standings of some players if the index answers without waiting; else None."""
     params, query, reader = request.params, request.query, service.rankd.reader
     if query["min_position"] is not None or not reader.immediate or service.rankd.stale:
+        return None
+    if _is_past(request):
         return None
     if service.rankd.awaits_head(params["board"]):
         return None
@@ -478,11 +547,15 @@ async def list_friends(service: ServiceContext, request: Request) -> Response:
     """Return a player and its friends, ranked among themselves."""
     actor, which = await _admitted(service, request)
     board, player = request.params["board"], request.params["player"]
-    where = service.rankd.reader.where(board, **which)
-    found = await service.read_as(
-        actor, where, lambda reader: reader.friends(board, player, **which)
+    reader = await _reader_for(service, request, actor)
+    found = await _read_as(
+        service,
+        actor,
+        reader.where(board, **which),
+        lambda reader: reader.friends(board, player, **which),
+        reader=reader,
     )
-    where = service.rankd.reader.where(board, **which)
+    where = reader.where(board, **which)
     return _response(service, request, render.found(found, where.terms.board))
 
 
@@ -491,7 +564,8 @@ async def get_projection(service: ServiceContext, request: Request) -> Response:
     actor, which = await _admitted(service, request)
     board, query = request.params["board"], request.query
     _check_given([name for name in ("score", "rank", "percentile") if query[name] is not None])
-    where = service.rankd.reader.where(board, **which)
+    reader = await _reader_for(service, request, actor)
+    where = reader.where(board, **which)
     definition = where.terms.board
     ask: Callable[[Reader], Awaitable[Projected]]
     if query["score"] is not None:
@@ -509,7 +583,7 @@ async def get_projection(service: ServiceContext, request: Request) -> Response:
     else:
         share = _read_share(query["percentile"])
         ask = partial(Reader.scores_for, board=board, percentile=share, **which)
-    projected = await service.read_as(actor, where, ask)
+    projected = await _read_as(service, actor, where, ask, reader=reader)
     return _response(service, request, render.projection(projected, definition))
 
 
@@ -517,11 +591,11 @@ async def get_distribution(service: ServiceContext, request: Request) -> Respons
     """Return the scores of a ranking as a histogram with counts and quantiles."""
     actor, which = await _admitted(service, request)
     board, buckets = request.params["board"], request.query["buckets"]
-    where = service.rankd.reader.where(board, **which)
+    reader = await _reader_for(service, request, actor)
+    where = reader.where(board, **which)
     ask = partial(Reader.distribution, board=board, buckets=buckets, **which)
-    return _response(
-        service, request, render.distribution(await service.read_as(actor, where, ask))
-    )
+    found = await _read_as(service, actor, where, ask, reader=reader)
+    return _response(service, request, render.distribution(found))
 
 
 def _check_given(names: list[str]) -> None:

@@ -18,7 +18,8 @@ from rankd.api.auth import Actor, Authenticator, Permit
 from rankd.api.context import ServiceContext
 from rankd.api.routes import ROUTES
 from rankd.api.routing import Router
-from rankd.bootstrap import EngineConfig, engine
+from rankd.bootstrap import EngineConfig, engine, followed
+from rankd.core.past import PastLimits
 from rankd.embedded import WallClock
 from rankd.http_client import HttpRequest, HttpResponse
 from rankd.progress import ProgressBar
@@ -126,4 +127,27 @@ def opened(folder: str) -> Iterator[FolderTransport]:
             app = App(Router(ROUTES), service, Settings())
             yield FolderTransport(runner, app)
         finally:
+            runner.run(opening.__aexit__(None, None, None))
+
+
+@contextmanager
+def opened_past(place: str) -> Iterator[FolderTransport]:
+    """Read a folder, or a ledger as postgresql://…, of which past standings are unlimited.
+
+    Nothing is written, and a service may have it open. A progress bar shows how far it is.
+    """
+    bar, clock = ProgressBar(), WallClock()
+    with asyncio.Runner() as runner:
+        config = EngineConfig.of(place)
+        opening = followed(config, clock=clock, tell=bar.tell, unwritten=True)
+        follower, ledger = runner.run(opening.__aenter__())
+        bar.tell(None)
+        follower.past.limits = PastLimits(None, None)
+        follower.past.pause_per_work, follower.past.tell = 0.0, bar.tell
+        try:
+            auth = NoAuthentication(lambda: follower.state, loopback=True)
+            service = ServiceContext(follower, ledger, auth, follower.clock, durable=True)
+            yield FolderTransport(runner, App(Router(ROUTES), service, Settings()))
+        finally:
+            bar.tell(None)
             runner.run(opening.__aexit__(None, None, None))

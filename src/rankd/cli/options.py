@@ -5,7 +5,7 @@ service, or opens its ledger, must find the one that `rankd serve` would start h
 other sources than `serve`, it would open another ledger, find it empty, and report it as valid.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
@@ -168,11 +168,17 @@ class Target:
 
     @contextmanager
     def client(
-        self, *, create: bool = False, patient: bool = False, brief: bool = False
+        self,
+        *,
+        create: bool = False,
+        patient: bool = False,
+        brief: bool = False,
+        past: bool = False,
     ) -> Iterator["Client"]:
         """Connect; with ``create``, to a data folder that may not exist yet.
 
-        A ``patient`` client waits for a service that restarts; a ``brief`` one tries once.
+        A ``patient`` client waits for a service that restarts; a ``brief`` one tries once. With
+        ``past``, a data folder is only read, and past standings may take any amount of work.
         """
         from rankd.client import Client, RetryPolicy
 
@@ -189,9 +195,10 @@ class Target:
             return
         if not create:
             insist_on_data(self.data)
-        from rankd.cli.folder import opened
+        from rankd.cli.folder import opened, opened_past
 
-        with opened(self.data) as transport, Client("http://folder", transport=transport) as client:
+        opening = opened_past(self.data) if past else opened(self.data)
+        with opening as transport, Client("http://folder", transport=transport) as client:
             yield client
 
 
@@ -256,6 +263,24 @@ def reaching(
         )(reached)
 
     return decorate
+
+
+def which_moment(command: Command) -> Command:
+    """Add the options for a moment in the past."""
+    command = click.option(
+        "--at", metavar="TIME", help="The standings as they were at a time, 2026-11-14T09:30:00Z."
+    )(command)
+    return click.option(
+        "--as-of",
+        type=click.IntRange(min=0),
+        metavar="POSITION",
+        help="The standings as they were at a position. With --data any amount of work is done.",
+    )(command)
+
+
+def is_past(given: Mapping[str, Any]) -> bool:
+    """Whether a command asks for standings as they were."""
+    return given["as_of"] is not None or given["at"] is not None
 
 
 def which_ranking(command: Command) -> Command:

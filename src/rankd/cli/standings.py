@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rankd.cli.options import Target, count_option, json_option, reaching, which_ranking
+from rankd.cli.options import (
+    Target,
+    count_option,
+    is_past,
+    json_option,
+    reaching,
+    which_moment,
+    which_ranking,
+)
 from rankd.cli.output import (
     console,
     heading,
@@ -43,6 +51,7 @@ edition_option = click.option(
 @click.option("--score-max", metavar="SCORE", help="Only players with this score or less.")
 @edition_option
 @which_ranking
+@which_moment
 @json_option
 @reaching()
 def top(
@@ -53,7 +62,7 @@ def top(
     **given: Any,
 ) -> None:
     """Show the best players of a board."""
-    with reach.client() as client:
+    with reach.client(past=is_past(given)) as client:
         page = client.page(board, limit=count, **given)
     if as_json:
         print_json(page)
@@ -67,11 +76,12 @@ def top(
 @click.argument("player")
 @edition_option
 @which_ranking
+@which_moment
 @json_option
 @reaching()
 def standing(reach: Target, board: str, player: str, as_json: bool, **given: Any) -> None:
     """Show a player's rank and score."""
-    with reach.client() as client:
+    with reach.client(past=is_past(given)) as client:
         found = client.standing(board, player, **given)
     if as_json:
         print_json(found)
@@ -106,11 +116,12 @@ def standing(reach: Target, board: str, player: str, as_json: bool, **given: Any
     help="For a player without a score: this end of the ranking.",
 )
 @which_ranking
+@which_moment
 @json_option
 @reaching()
 def around(reach: Target, board: str, player: str, as_json: bool, **given: Any) -> None:
     """Show a player's neighbours."""
-    with reach.client() as client:
+    with reach.client(past=is_past(given)) as client:
         page = client.around(board, player, **given)
     if as_json:
         print_json(page)

@@ -390,16 +390,26 @@ def _read_result(raw: msgspec.Raw) -> Result:
 # ---------------------------------------------------------------------------- standings
 
 
-def top(
+def top(  # noqa: PLR0913 - which ranking, and when
     board: str,
     count: int = 10,
     *,
     window: str | None = None,
     segment: str | None = None,
     min_position: int | None = None,
+    as_of: int | None = None,
+    at: str | None = None,
 ) -> Call[schemas.Page]:
-    """Return the best standings."""
-    return page(board, limit=count, window=window, segment=segment, min_position=min_position)
+    """Return the best standings, also as they were at a position or a time."""
+    return page(
+        board,
+        limit=count,
+        window=window,
+        segment=segment,
+        min_position=min_position,
+        as_of=as_of,
+        at=at,
+    )
 
 
 def page(  # noqa: PLR0913 - which part of which ranking
@@ -415,12 +425,14 @@ def page(  # noqa: PLR0913 - which part of which ranking
     segment: str | None = None,
     edition: int | None = None,
     min_position: int | None = None,
+    as_of: int | None = None,
+    at: str | None = None,
 ) -> Call[schemas.Page]:
     """Return a page that begins at a rank, an offset or a cursor.
 
     With ``score_min`` or ``score_max``, both inclusive, it is one of the entries whose first column
     lies between them; its ``count`` tells how many these are. ``edition`` names an earlier edition
-    of a closed window, counted from 1.
+    of a closed window, counted from 1; ``as_of`` and ``at`` name a past position or time.
     """
     path = path_of(
         "/v1/boards/{}/standings",
@@ -435,6 +447,8 @@ def page(  # noqa: PLR0913 - which part of which ranking
         segment=segment,
         edition=edition,
         min_position=min_position,
+        as_of=as_of,
+        at=at,
     )
     return Call(method="GET", path=path, read=_read_page, names={"board": board, "window": window})
 
@@ -459,7 +473,7 @@ def _read_polled(answer: HttpResponse) -> serialization.PolledPage:
     return serialization.PolledPage(found, answer.headers.get("etag"))
 
 
-def standing(
+def standing(  # noqa: PLR0913 - which ranking, and when
     board: str,
     player: str,
     *,
@@ -467,6 +481,8 @@ def standing(
     segment: str | None = None,
     edition: int | None = None,
     min_position: int | None = None,
+    as_of: int | None = None,
+    at: str | None = None,
 ) -> Call[schemas.Standing]:
     """Return a player's standing, also in an earlier ``edition`` of a closed window.
 
@@ -480,6 +496,8 @@ def standing(
         segment=segment,
         edition=edition,
         min_position=min_position,
+        as_of=as_of,
+        at=at,
     )
     names = {"board": board, "player": player, "window": window}
     return Call(method="GET", path=path, read=_read_standing, names=names)
@@ -495,6 +513,8 @@ def around(  # noqa: PLR0913 - which part of which ranking
     window: str | None = None,
     segment: str | None = None,
     min_position: int | None = None,
+    as_of: int | None = None,
+    at: str | None = None,
 ) -> Call[schemas.Page]:
     """Return a player's neighbourhood, filled up at the edges.
 
@@ -511,12 +531,14 @@ def around(  # noqa: PLR0913 - which part of which ranking
         window=window,
         segment=segment,
         min_position=min_position,
+        as_of=as_of,
+        at=at,
     )
     names = {"board": board, "player": player, "window": window}
     return Call(method="GET", path=path, read=_read_page, names=names)
 
 
-def around_rank(
+def around_rank(  # noqa: PLR0913 - which ranking, and when
     board: str,
     rank: int,
     *,
@@ -524,6 +546,8 @@ def around_rank(
     window: str | None = None,
     segment: str | None = None,
     min_position: int | None = None,
+    as_of: int | None = None,
+    at: str | None = None,
 ) -> Call[schemas.Page]:
     """Return the standings from ``rank - reach`` to ``rank + reach``."""
     path = path_of(
@@ -534,17 +558,21 @@ def around_rank(
         window=window,
         segment=segment,
         min_position=min_position,
+        as_of=as_of,
+        at=at,
     )
     return Call(method="GET", path=path, read=_read_page, names={"board": board, "window": window})
 
 
-def lookup(
+def lookup(  # noqa: PLR0913 - which ranking, and when
     board: str,
     players: Sequence[str],
     *,
     window: str | None = None,
     segment: str | None = None,
     min_position: int | None = None,
+    as_of: int | None = None,
+    at: str | None = None,
 ) -> Call[schemas.LookupResult]:
     """Return some players' standings, ranked among themselves, and the players without one."""
     path = path_of(
@@ -553,19 +581,23 @@ def lookup(
         window=window,
         segment=segment,
         min_position=min_position,
+        as_of=as_of,
+        at=at,
     )
     body = body_of(players=list(players))
     names = {"board": board, "window": window}
     return Call(method="POST", path=path, body=body, read=_read_found, names=names)
 
 
-def friends(
+def friends(  # noqa: PLR0913 - which ranking, and when
     board: str,
     player: str,
     *,
     window: str | None = None,
     segment: str | None = None,
     min_position: int | None = None,
+    as_of: int | None = None,
+    at: str | None = None,
 ) -> Call[schemas.LookupResult]:
     """Return a player and its friends, ranked among themselves."""
     path = path_of(
@@ -575,6 +607,8 @@ def friends(
         window=window,
         segment=segment,
         min_position=min_position,
+        as_of=as_of,
+        at=at,
     )
     names = {"board": board, "player": player, "window": window}
     return Call(method="GET", path=path, read=_read_found, names=names)
@@ -589,6 +623,8 @@ def projection(  # noqa: PLR0913 - three kinds of query
     window: str | None = None,
     segment: str | None = None,
     min_position: int | None = None,
+    as_of: int | None = None,
+    at: str | None = None,
 ) -> Call[schemas.Projection]:
     """Return the rank a score would get, or the score that a rank or a percentile needs.
 
@@ -605,18 +641,22 @@ def projection(  # noqa: PLR0913 - three kinds of query
         window=window,
         segment=segment,
         min_position=min_position,
+        as_of=as_of,
+        at=at,
     )
     names = {"board": board, "window": window}
     return Call(method="GET", path=path, read=_read_projection, names=names)
 
 
-def distribution(
+def distribution(  # noqa: PLR0913 - which ranking, and when
     board: str,
     *,
     buckets: int | None = None,
     window: str | None = None,
     segment: str | None = None,
     min_position: int | None = None,
+    as_of: int | None = None,
+    at: str | None = None,
 ) -> Call[schemas.Distribution]:
     """Return the scores of a ranking as a histogram with counts and quantiles."""
     path = path_of(
@@ -626,6 +666,8 @@ def distribution(
         window=window,
         segment=segment,
         min_position=min_position,
+        as_of=as_of,
+        at=at,
     )
     names = {"board": board, "window": window}
     return Call(method="GET", path=path, read=_read_distribution, names=names)

@@ -192,6 +192,7 @@ async def _stop(
     writer_task: asyncio.Task[None],
     managers: Sequence[asyncio.Task[None]],
 ) -> None:
+    await rankd.past.close()
     for manager in managers:
         manager.cancel()
     await asyncio.gather(*managers, return_exceptions=True)

@@ -104,14 +104,6 @@ class SealedWindow(NamedTuple):
         """The window, with the end that an operator put to it."""
         return self.window if self.closed is None else replace(self.window, end=self.closed)
 
-    @property
-    def kept_from(self) -> Instant:
-        """The time from which its retention counts: of one that was closed early, its own end.
-
-        Dropped before, it would open again.
-        """
-        return self.at if self.closed is None else max(self.at, self.window.end or self.at)
-
     def sealed_by(self, recorded: Recorded, reason: str | None) -> "SealedWindow":
         """Return a frozen window, or one in its grace, once it is sealed."""
         if self.state not in UNSEALED:
@@ -148,9 +140,8 @@ class SealedWindows(dict[str, SealedWindow]):
         self._starts: dict[tuple[str, Instant | None], list[str]] = {}
 
     def __setitem__(self, id: str, sealed: SealedWindow) -> None:
-        if id in self:
-            self._unlist(self[id])
-        super().__setitem__(id, sealed)  # One that is there keeps its place.
+        self.pop(id, None)
+        super().__setitem__(id, sealed)
         self.changes += 1
         if sealed.closed is not None:
             self.early[id] = None
@@ -158,28 +149,26 @@ class SealedWindows(dict[str, SealedWindow]):
             self.unsealed[id] = None
         else:
             closings = self._closings.setdefault(sealed.window.name, [])
-            insort(closings, (sealed.kept_from, sealed.through, id))
+            insort(closings, (sealed.at, sealed.through, id))
         self._starts.setdefault((sealed.window.name, sealed.window.start), []).append(id)
 
     def pop(self, id: str, *default: SealedWindow | None) -> SealedWindow | None:  # type: ignore[override]
         """Take a window out and return it."""
-        if id in self:
-            self._unlist(self[id])
-        return super().pop(id, *default)
-
-    def _unlist(self, sealed: SealedWindow) -> None:
-        """Take a window out of the lists of closings and starts."""
-        id, name, start = sealed.window.id, sealed.window.name, sealed.window.start
+        sealed = self.get(id)
+        if sealed is None:
+            return super().pop(id, *default)
         self.changes += 1
+        name, start = sealed.window.name, sealed.window.start
         self.early.pop(id, None)
         if id in self.unsealed:
             del self.unsealed[id]
         else:
             closings = self._closings[name]
-            del closings[bisect_left(closings, (sealed.kept_from, sealed.through, id))]
+            del closings[bisect_left(closings, (sealed.at, sealed.through, id))]
         self._starts[name, start].remove(id)
         if not self._starts[name, start]:
             del self._starts[name, start]
+        return super().pop(id)
 
     def copy(self) -> "SealedWindows":
         """Return the same windows, to be changed on their own."""

@@ -163,7 +163,7 @@ class Engine(ReadEngine):
         saved: Position,
         reading: AbstractContextManager[Any],
     ) -> None:
-        super().__init__(writer.projector, clock)
+        super().__init__(writer.projector, clock, ledger, lambda: build().index)
         self.sealer = WindowSealer(writer, self.clock)
         self.snapshotter = Snapshotter(writer, lambda: self._home.snapshots, saved)
         self.ledger_watches: Sequence[LedgerWatch] = ()

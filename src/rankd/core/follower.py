@@ -31,8 +31,10 @@ _log = logging.getLogger(__name__)
 class Follower(ReadEngine):
     """A view that goes on with the ledger."""
 
-    def __init__(self, ledger: LedgerReader, projector: Projector, clock: Clock) -> None:
-        super().__init__(projector, clock)
+    def __init__(
+        self, ledger: LedgerReader, projector: Projector, clock: Clock, build: Build
+    ) -> None:
+        super().__init__(projector, clock, ledger, lambda: build().index)
         self._ledger = ledger
         self._more = asyncio.Event()
         self._failure: RankdError | None = None
@@ -243,7 +245,7 @@ async def following(
     """Come as far as the ledger is, and go on with it."""
     found = await recover(ledger, _reading(build), tell)
     steady = SteadyClock(clock, lasting_seconds=lasting_seconds, recorded=found.projector.at)
-    follower = Follower(ledger, found.projector, steady)
+    follower = Follower(ledger, found.projector, steady, build)
     follower.supervisor = supervisor or Supervisor()
     monitor = ClockMonitor(steady, ledger, lambda: follower.ledger_time)
     await monitor.look()
@@ -254,6 +256,7 @@ async def following(
     try:
         yield follower
     finally:
+        await follower.past.close()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -16,6 +16,7 @@ import msgspec
 
 from rankd.core.board_rebuild import BoardRebuild
 from rankd.core.board_state import BoardState
+from rankd.core.past import PastRankings
 from rankd.core.projector import Projector
 from rankd.core.reader import RankingView, Reader
 from rankd.core.state import State
@@ -45,7 +46,7 @@ from rankd.model.rules import Reason
 from rankd.model.standing import PAGE_LIMIT_DEFAULT, PAGE_LIMIT_MAX, Standing
 from rankd.model.submission import PLAYER_BANNED
 from rankd.model.window import Instant
-from rankd.ports import Clock, Ranking
+from rankd.ports import Clock, LedgerReader, RankIndex, Ranking
 
 LOOK_SECONDS = 0.05
 """How often a waiting read checks the position of a fallback ranking, and the index."""
@@ -77,10 +78,17 @@ class BoardReplicas(Protocol):
 class ReadEngine:
     """The readable half of an engine."""
 
-    def __init__(self, projector: Projector, clock: Clock) -> None:
+    def __init__(
+        self,
+        projector: Projector,
+        clock: Clock,
+        ledger: LedgerReader,
+        make_index: Callable[[], RankIndex],
+    ) -> None:
         self.projector = projector
         self.clock = steady(clock)
         self.reader = Reader(projector=projector, clock=self.clock)
+        self.past = PastRankings(self, ledger, make_index)
         self.replicas: BoardReplicas | None = None
         """Of a shared index: some boards may be read from them."""
         self.supervisor = Supervisor()

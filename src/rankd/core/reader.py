@@ -19,7 +19,7 @@ from rankd.core.distribution import BUCKETS_DEFAULT, ScoreDistribution, check_bu
 from rankd.core.overlay import Overlay
 from rankd.core.projector import Projector
 from rankd.core.state import State
-from rankd.core.visibility import ANONYMOUS, Viewer
+from rankd.core.visibility import ANONYMOUS, PastViewer, Viewer
 from rankd.errors import (
     FieldError,
     IndexForgot,
@@ -363,10 +363,13 @@ class Reader:
         reader = Reader(projector=self.projector, clock=self._clock, index=index)
         return reader.seen_by(self.viewer)
 
-    viewer: Viewer | None = None
+    viewer: Viewer | PastViewer | None = None
     """The client, if players are hidden to it; None for the game."""
 
-    def seen_by(self, viewer: Viewer | None) -> Self:
+    past: bool = False
+    """Whether it reads past standings, which never are stale or behind."""
+
+    def seen_by(self, viewer: Viewer | PastViewer | None) -> Self:
         """Return this reader without the players that are hidden to a client."""
         if viewer is None:
             return self

@@ -8,7 +8,7 @@ from the index. The earlier entries of a closed window are kept beside it as an 
 - ``Ranking.added(n)`` the players that had none in it, and have one in the next.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 import msgspec
 
@@ -172,7 +172,8 @@ async def _segments_of(
     if not terms.segments:
         return []
     if not entered:
-        attributes = await _attributes_at(fold, player, window.through)
+        erased = fold.state.erased
+        attributes = await attributes_at(fold.ledger, player, window.through, erased)
         return [Ranking(board, id, segment) for segment in segments_of(terms, attributes)]
     every = [ranking for ranking in await _seen(fold, page) if ranking.window == window.window.id]
     segments = [ranking for ranking in every if ranking.segment is not None]
@@ -180,12 +181,14 @@ async def _segments_of(
     return [one for one in segments if fold.home(one, player) in there]
 
 
-async def _attributes_at(fold: Fold, player: str, before: Position) -> Attributes:
+async def attributes_at(
+    ledger: LedgerReader, player: str, before: Position, erased: Mapping[str, Position]
+) -> Attributes:
     """Return the attributes that a player had before a position. O(facts of the player)."""
     attributes: Attributes = {}
     after = Position(0)
     while True:
-        facts = await fold.ledger.facts_of(
+        facts = await ledger.facts_of(
             board=None,
             player=player,
             after=after,
@@ -193,7 +196,7 @@ async def _attributes_at(fold: Fold, player: str, before: Position) -> Attribute
             limit=FACTS_TOGETHER,
             newest_first=False,
         )
-        for recorded in as_erased(facts, fold.state.erased):
+        for recorded in as_erased(facts, erased):
             change = recorded.fact.profile_change()
             if change is not None:
                 attributes = change.attributes_after(attributes)

@@ -32,3 +32,28 @@ class Viewer(NamedTuple):
         if self.hides(player):
             return ()
         return tuple(one for one in self.state.profile(player).friends if not self.hides(one))
+
+
+class PastViewer(NamedTuple):
+    """A reader of past standings: banned, hidden and shadowed players are hidden to it, too."""
+
+    state: State
+    """The present one."""
+    board: str
+    viewer: Viewer | None
+    """The reader, if others are hidden to it; None for the game."""
+    player: str | None = None
+    """The player that reads; None for any other reader."""
+
+    def hides(self, player: str) -> bool:
+        """Whether a player is hidden to this reader."""
+        found = self.state.player_state(player, self.board)
+        if found is not None and not (found.state == "shadowed" and player == self.player):
+            return True
+        return self.viewer is not None and self.viewer.hides(player)
+
+    def friends(self, player: str) -> tuple[str, ...]:
+        """Return the friends of a player that this reader is shown."""
+        if self.viewer is not None:
+            return self.viewer.friends(player)
+        return self.state.profile(player).friends

@@ -5,8 +5,8 @@ Over an index in this process a read never suspends; there ``boards`` runs it as
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from types import MappingProxyType, TracebackType
+from typing import Any, Self, Unpack
 
 from msgspec import UNSET, UnsetType
 
@@ -28,7 +28,8 @@ from rankd.core.window_schedule import (
 )
 from rankd.core.writer import BATCH_FACTS_MAX, WriteResult
 from rankd.embedded.corrections import BoardCorrector, RanksCorrector
-from rankd.embedded.handles import BoardRef, receipt_of
+from rankd.embedded.handles import BoardHandle, BoardRef, receipt_of
+from rankd.embedded.moments import Then, past_reader
 from rankd.errors import (
     FieldError,
     InvalidPage,
@@ -185,12 +186,24 @@ class BoardWriter(BoardCorrector):
         return {**known, **definition}
 
 
-class RemoteBoard(BoardWriter):
-    """One board of an engine whose index is across a network: reads are awaited, too."""
+class AwaitedBoard(BoardHandle):
+    """The standings of a board, whose reads are awaited."""
+
+    _then: Mapping[str, object] = MappingProxyType({})
+    """The past moment of all reads; empty for the present."""
 
     @property
     def _reader(self) -> Reader:
         return self._wanted.there().reader
+
+    def past(self, **then: Unpack[Then]) -> "AwaitedBoard":
+        """Return the board as it was at a position or a time; its reads are awaited.
+
+        It takes one of ``as_of`` and ``at``.
+        """
+        past = AwaitedBoard(self._wanted)
+        past._then = MappingProxyType(dict(then))
+        return past
 
     async def top(
         self,
@@ -198,9 +211,11 @@ class RemoteBoard(BoardWriter):
         *,
         window: str | None = None,
         segment: str | None = None,
+        **then: Unpack[Then],
     ) -> list[Standing]:
         """Return the best standings."""
-        page = await self._reader.page(self.name, limit=count, window=window, segment=segment)
+        reader = await self._reader_of(then, window, segment)
+        page = await reader.page(self.name, limit=count, window=window, segment=segment)
         return page.standings
 
     async def page(  # noqa: PLR0913 - which part of which ranking
@@ -215,6 +230,7 @@ class RemoteBoard(BoardWriter):
         window: str | None = None,
         segment: str | None = None,
         edition: int | None = None,
+        **then: Unpack[Then],
     ) -> Page:
         """Return a page that begins at a rank, an offset or a cursor.
 
@@ -222,7 +238,7 @@ class RemoteBoard(BoardWriter):
         column lies between them; its ``in_range`` tells how many these are. ``edition``, counted
         from 1, names an earlier edition of a closed window.
         """
-        reader = await self._reader_of(edition, window, segment)
+        reader = await self._reader_of(then, window, segment, edition)
         return await reader.page(
             self.name,
             limit=limit,
@@ -236,9 +252,14 @@ class RemoteBoard(BoardWriter):
         )
 
     async def _reader_of(
-        self, edition: int | None, window: str | None, segment: str | None
+        self, then: Then, window: str | None, segment: str | None, edition: int | None = None
     ) -> Reader:
-        """Return a reader of an edition of a window. Raises InvalidPage."""
+        """Return a reader of the present, a past moment, or an edition. Raises InvalidPage."""
+        moment = {**self._then, **then}
+        if any(value is not None for value in moment.values()):
+            if edition is not None:
+                raise InvalidPage([FieldError("edition", "cannot be combined with as_of or at")])
+            return await past_reader(self._wanted.there(), self.name, moment, window, segment)
         reader = self._reader
         if edition is None:
             return reader
@@ -251,16 +272,23 @@ class RemoteBoard(BoardWriter):
         window: str | None = None,
         segment: str | None = None,
         edition: int | None = None,
+        **then: Unpack[Then],
     ) -> Standing | None:
         """Return a player's standing, also in an earlier edition; None if it is not ranked."""
-        reader = await self._reader_of(edition, window, segment)
+        reader = await self._reader_of(then, window, segment, edition)
         return await reader.standing(self.name, player, window=window, segment=segment)
 
     async def ranks(
-        self, players: Sequence[str], *, window: str | None = None, segment: str | None = None
+        self,
+        players: Sequence[str],
+        *,
+        window: str | None = None,
+        segment: str | None = None,
+        **then: Unpack[Then],
     ) -> list[Rank | None]:
         """Return the ranks of many players; None for each that is not ranked."""
-        return await self._reader.ranks(self.name, players, window=window, segment=segment)
+        reader = await self._reader_of(then, window, segment)
+        return await reader.ranks(self.name, players, window=window, segment=segment)
 
     async def around(
         self,
@@ -271,13 +299,15 @@ class RemoteBoard(BoardWriter):
         absent: str | None = None,
         window: str | None = None,
         segment: str | None = None,
+        **then: Unpack[Then],
     ) -> list[Standing]:
         """Return a player's neighbourhood, filled up at the edges.
 
         A player without an entry raises NotRanked or, with ``absent`` ``top`` or ``bottom``, gets
         the neighbourhood of the first or the last one.
         """
-        page = await self._reader.around(
+        reader = await self._reader_of(then, window, segment)
+        page = await reader.around(
             self.name,
             player,
             above=above,
@@ -295,24 +325,38 @@ class RemoteBoard(BoardWriter):
         reach: int = NEIGHBOURS_DEFAULT,
         window: str | None = None,
         segment: str | None = None,
+        **then: Unpack[Then],
     ) -> list[Standing]:
         """Return the standings from ``rank - reach`` to ``rank + reach``."""
-        page = await self._reader.around_rank(
+        reader = await self._reader_of(then, window, segment)
+        page = await reader.around_rank(
             self.name, Rank(rank), reach=reach, window=window, segment=segment
         )
         return page.standings
 
     async def lookup(
-        self, players: Sequence[str], *, window: str | None = None, segment: str | None = None
+        self,
+        players: Sequence[str],
+        *,
+        window: str | None = None,
+        segment: str | None = None,
+        **then: Unpack[Then],
     ) -> FoundStandings:
         """Return some players' standings, best first, and the players that are not ranked."""
-        return await self._reader.lookup(self.name, players, window=window, segment=segment)
+        reader = await self._reader_of(then, window, segment)
+        return await reader.lookup(self.name, players, window=window, segment=segment)
 
     async def friends(
-        self, player: str, *, window: str | None = None, segment: str | None = None
+        self,
+        player: str,
+        *,
+        window: str | None = None,
+        segment: str | None = None,
+        **then: Unpack[Then],
     ) -> FoundStandings:
         """Return a player and its friends, ranked among themselves."""
-        return await self._reader.friends(self.name, player, window=window, segment=segment)
+        reader = await self._reader_of(then, window, segment)
+        return await reader.friends(self.name, player, window=window, segment=segment)
 
     async def rank_for(
         self,
@@ -321,11 +365,13 @@ class RemoteBoard(BoardWriter):
         columns: Sequence[object] | None = None,
         window: str | None = None,
         segment: str | None = None,
+        **then: Unpack[Then],
     ) -> Projected:
         """Return the rank that a new player with this score would get now."""
-        board = self._wanted.there().state.page(self.name).board
+        reader = await self._reader_of(then, window, segment)
+        board = reader.projector.state.page(self.name).board
         scores = _read_scores(board, [score] if columns is None else columns)
-        return await self._reader.rank_for(self.name, scores, window=window, segment=segment)
+        return await reader.rank_for(self.name, scores, window=window, segment=segment)
 
     async def score_for(
         self,
@@ -334,11 +380,13 @@ class RemoteBoard(BoardWriter):
         percentile: float | None = None,
         window: str | None = None,
         segment: str | None = None,
+        **then: Unpack[Then],
     ) -> Projected:
         """Return the scores that hold a rank now, or the last rank of a percentile."""
         if (rank is None) == (percentile is None):
             raise InvalidPage([FieldError("rank", "or else percentile must be given")])
-        return await self._reader.scores_for(
+        reader = await self._reader_of(then, window, segment)
+        return await reader.scores_for(
             self.name,
             rank=None if rank is None else Rank(rank),
             percentile=percentile,
@@ -352,11 +400,15 @@ class RemoteBoard(BoardWriter):
         buckets: int = BUCKETS_DEFAULT,
         window: str | None = None,
         segment: str | None = None,
+        **then: Unpack[Then],
     ) -> ScoreDistribution:
         """Return the scores as a histogram with counts and quantiles, in smallest units."""
-        return await self._reader.distribution(
-            self.name, buckets=buckets, window=window, segment=segment
-        )
+        reader = await self._reader_of(then, window, segment)
+        return await reader.distribution(self.name, buckets=buckets, window=window, segment=segment)
+
+
+class RemoteBoard(AwaitedBoard, BoardWriter):
+    """One board of an engine whose index is across a network: reads are awaited, too."""
 
     async def windows(self) -> list[ListedWindow]:
         """Return the sealed windows, oldest first, then the open ones, then the scheduled ones."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar, Unpack
 
 from msgspec import UNSET, UnsetType
 
@@ -26,6 +26,7 @@ from rankd.core.webhook_delivery import Callback
 from rankd.core.window_control import WindowResult
 from rankd.core.window_schedule import SCHEDULE_LENGTH_DEFAULT, PlannedStep
 from rankd.embedded.async_api import (
+    AwaitedBoard,
     BoardWriter,
     RanksWriter,
     RemoteBoard,
@@ -33,7 +34,8 @@ from rankd.embedded.async_api import (
 )
 from rankd.embedded.corrections import BlockingBoardCorrector, BlockingRanksCorrector
 from rankd.embedded.handles import BoardHandle, BoardRef, OpenEngine, RanksHandle
-from rankd.errors import LedgerUnavailable
+from rankd.embedded.moments import Then
+from rankd.errors import FieldError, InvalidPage, LedgerUnavailable
 from rankd.model.facts import Position, Visibility
 from rankd.model.receipt import Receipt
 from rankd.model.standing import NEIGHBOURS_DEFAULT, PAGE_LIMIT_DEFAULT, Rank, Standing
@@ -63,15 +65,25 @@ class AnsweredBoard(BoardHandle):
         self._reading = reading
         """Held by a read of an index in this process that runs without a coroutine."""
 
+    def _answer_at(self, then: Then) -> Answer:
+        """Return the function that runs reads of a moment; of the present if it is empty."""
+        return self._answer_past if then else self._answer
+
+    def _answer_past(self, asked: Coroutine[Any, Any, T], /) -> T:
+        asked.close()
+        problem = "is awaited here: read board.past(as_of=…), or board.past(at=…)"
+        raise InvalidPage([FieldError("as_of", problem)])
+
     def top(
         self,
         count: int = PAGE_LIMIT_DEFAULT,
         *,
         window: str | None = None,
         segment: str | None = None,
+        **then: Unpack[Then],
     ) -> list[Standing]:
         """Return the best standings."""
-        return self._answer(self._board.top(count, window=window, segment=segment))
+        return self._answer_at(then)(self._board.top(count, window=window, segment=segment, **then))
 
     def page(  # noqa: PLR0913 - which part of which ranking
         self,
@@ -85,6 +97,7 @@ class AnsweredBoard(BoardHandle):
         window: str | None = None,
         segment: str | None = None,
         edition: int | None = None,
+        **then: Unpack[Then],
     ) -> Page:
         """Return a page that begins at a rank, an offset or a cursor.
 
@@ -92,7 +105,7 @@ class AnsweredBoard(BoardHandle):
         column lies between them; its ``in_range`` tells how many these are. ``edition``, counted
         from 1, names an earlier edition of a closed window.
         """
-        return self._answer(
+        return self._answer_at(then)(
             self._board.page(
                 limit=limit,
                 offset=offset,
@@ -103,6 +116,7 @@ class AnsweredBoard(BoardHandle):
                 window=window,
                 segment=segment,
                 edition=edition,
+                **then,
             )
         )
 
@@ -113,20 +127,30 @@ class AnsweredBoard(BoardHandle):
         window: str | None = None,
         segment: str | None = None,
         edition: int | None = None,
+        **then: Unpack[Then],
     ) -> Standing | None:
         """Return a player's standing, also in an earlier edition; None if it is not ranked."""
         reader = self._wanted.there().reader
-        if edition is not None or not reader.immediate:
+        if then or edition is not None or not reader.immediate:
             which = {"window": window, "segment": segment}
-            return self._answer(self._board.standing(player, **which, edition=edition))
+            return self._answer_at(then)(
+                self._board.standing(player, **which, edition=edition, **then)
+            )
         with self._reading:
             return reader.standing_now(reader.where(self.name, window, segment), player)
 
     def ranks(
-        self, players: Sequence[str], *, window: str | None = None, segment: str | None = None
+        self,
+        players: Sequence[str],
+        *,
+        window: str | None = None,
+        segment: str | None = None,
+        **then: Unpack[Then],
     ) -> list[Rank | None]:
         """Return the ranks of many players; None for each that is not ranked."""
-        return self._answer(self._board.ranks(players, window=window, segment=segment))
+        return self._answer_at(then)(
+            self._board.ranks(players, window=window, segment=segment, **then)
+        )
 
     def around(
         self,
@@ -137,15 +161,22 @@ class AnsweredBoard(BoardHandle):
         absent: str | None = None,
         window: str | None = None,
         segment: str | None = None,
+        **then: Unpack[Then],
     ) -> list[Standing]:
         """Return a player's neighbourhood, filled up at the edges.
 
         A player without an entry raises NotRanked or, with ``absent`` ``top`` or ``bottom``, gets
         the neighbourhood of the first or the last one.
         """
-        return self._answer(
+        return self._answer_at(then)(
             self._board.around(
-                player, above=above, below=below, absent=absent, window=window, segment=segment
+                player,
+                above=above,
+                below=below,
+                absent=absent,
+                window=window,
+                segment=segment,
+                **then,
             )
         )
 
@@ -156,23 +187,38 @@ class AnsweredBoard(BoardHandle):
         reach: int = NEIGHBOURS_DEFAULT,
         window: str | None = None,
         segment: str | None = None,
+        **then: Unpack[Then],
     ) -> list[Standing]:
         """Return the standings from ``rank - reach`` to ``rank + reach``."""
-        return self._answer(
-            self._board.around_rank(rank, reach=reach, window=window, segment=segment)
+        return self._answer_at(then)(
+            self._board.around_rank(rank, reach=reach, window=window, segment=segment, **then)
         )
 
     def lookup(
-        self, players: Sequence[str], *, window: str | None = None, segment: str | None = None
+        self,
+        players: Sequence[str],
+        *,
+        window: str | None = None,
+        segment: str | None = None,
+        **then: Unpack[Then],
     ) -> FoundStandings:
         """Return some players' standings, best first, and the players that are not ranked."""
-        return self._answer(self._board.lookup(players, window=window, segment=segment))
+        return self._answer_at(then)(
+            self._board.lookup(players, window=window, segment=segment, **then)
+        )
 
     def friends(
-        self, player: str, *, window: str | None = None, segment: str | None = None
+        self,
+        player: str,
+        *,
+        window: str | None = None,
+        segment: str | None = None,
+        **then: Unpack[Then],
     ) -> FoundStandings:
         """Return a player and its friends, ranked among themselves."""
-        return self._answer(self._board.friends(player, window=window, segment=segment))
+        return self._answer_at(then)(
+            self._board.friends(player, window=window, segment=segment, **then)
+        )
 
     def rank_for(
         self,
@@ -181,10 +227,11 @@ class AnsweredBoard(BoardHandle):
         columns: Sequence[object] | None = None,
         window: str | None = None,
         segment: str | None = None,
+        **then: Unpack[Then],
     ) -> Projected:
         """Return the rank that a new player with this score would get now."""
-        return self._answer(
-            self._board.rank_for(score, columns=columns, window=window, segment=segment)
+        return self._answer_at(then)(
+            self._board.rank_for(score, columns=columns, window=window, segment=segment, **then)
         )
 
     def score_for(
@@ -194,10 +241,13 @@ class AnsweredBoard(BoardHandle):
         percentile: float | None = None,
         window: str | None = None,
         segment: str | None = None,
+        **then: Unpack[Then],
     ) -> Projected:
         """Return the scores that hold a rank now, or the last rank of a percentile."""
-        return self._answer(
-            self._board.score_for(rank=rank, percentile=percentile, window=window, segment=segment)
+        return self._answer_at(then)(
+            self._board.score_for(
+                rank=rank, percentile=percentile, window=window, segment=segment, **then
+            )
         )
 
     def distribution(
@@ -206,10 +256,11 @@ class AnsweredBoard(BoardHandle):
         buckets: int = BUCKETS_DEFAULT,
         window: str | None = None,
         segment: str | None = None,
+        **then: Unpack[Then],
     ) -> ScoreDistribution:
         """Return the scores as a histogram with counts and quantiles, in smallest units."""
-        return self._answer(
-            self._board.distribution(buckets=buckets, window=window, segment=segment)
+        return self._answer_at(then)(
+            self._board.distribution(buckets=buckets, window=window, segment=segment, **then)
         )
 
     def windows(self) -> list[ListedWindow]:
@@ -243,6 +294,10 @@ class AsyncBoard(AnsweredBoard, BoardWriter):
 
     def __init__(self, wanted: BoardRef) -> None:
         super().__init__(wanted, at_once, nullcontext())
+
+    def past(self, **then: Unpack[Then]) -> AwaitedBoard:
+        """Return the board as it was at a position or a time; its reads are awaited."""
+        return self._board.past(**then)
 
 
 class AsyncRanks(AnsweredRanks, RanksWriter):
@@ -321,6 +376,9 @@ class Board(AnsweredBoard, BlockingBoardCorrector):
         AnsweredBoard.__init__(self, wanted, thread.read, thread.reading)
         BlockingBoardCorrector.__init__(self, thread, self._board)
         self._thread = thread
+
+    def _answer_past(self, asked: Coroutine[Any, Any, T], /) -> T:
+        return self._thread.write(asked)
 
     def submit(  # noqa: PLR0913 - the fields of a submission
         self,

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from tests.unit.core.doubles import FaultyLedger, engine
 
+from rankd.adapters.memory.index import NativeIndex
 from rankd.core.engine import Engine
 from rankd.core.read_engine import ReadEngine
 from rankd.errors import IndexBehind
@@ -52,7 +53,7 @@ async def test_whoever_waits_is_told_though_the_index_is_replaced_meanwhile() ->
 
 async def test_a_view_without_a_writer_has_nothing_waiting_and_no_complaint() -> None:
     async with engine(FaultyLedger()) as rankd:
-        view = ReadEngine(rankd.projector, rankd.reader._clock)
+        view = ReadEngine(rankd.projector, rankd.reader._clock, FaultyLedger(), NativeIndex)
         assert (view.position, view.state) == (rankd.position, rankd.state)
         assert view.immediate, "as the index in this process is"
         assert (view.failure, view.waiting, view.commits, view.unsaved) == (None, 0, 0, 0)
