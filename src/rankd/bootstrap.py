@@ -32,7 +32,7 @@ from rankd.core.cluster.top_lists import TopListSettings
 from rankd.core.engine import Engine, verify_saved
 from rankd.core.follower import Follower, following
 from rankd.core.past import PAST_LIMITS, PastLimits
-from rankd.core.recovery import Build, IndexHome
+from rankd.core.recovery import Build, IndexHome, folded, restored, save
 from rankd.core.segment_values import SEGMENT_VALUES_MAX
 from rankd.core.steady_clock import LASTING_SECONDS
 from rankd.core.supervisor import Supervisor
@@ -54,6 +54,7 @@ from rankd.settings import Settings
 
 if TYPE_CHECKING:
     from rankd.adapters.postgres import PostgresLedger
+    from rankd.analytics.archive import ArchiveResult
 
 INDEX = "index"
 """The folder of the saved index, beside the ledger. If removed, it is folded again."""
@@ -415,6 +416,38 @@ async def verify_certificate(
         async for progress in ledger.verify():
             tell(progress)
         await check_certificate(ledger, building(None), certificate, tell)
+
+
+async def archive(
+    place: EngineConfig | Folder,
+    target: str,
+    *,
+    state: Path | None,
+    tell: Callable[[Progress], None],
+) -> "ArchiveResult":
+    """Add to an archive in Parquet the facts of a ledger that it lacks. Raises RankdError.
+
+    ``state`` is the folder where the fold is saved between two runs; without one it begins anew.
+    """
+    from rankd.analytics.archive import write_archive
+    from rankd.analytics.files import ArchiveFiles
+    from rankd.analytics.outcomes import OutcomeFold
+
+    config, files = EngineConfig.of(place), ArchiveFiles(target)
+    async with AsyncExitStack() as stack:
+        ledger: LedgerReader
+        if config.folder is not None and config.ledger == SQLITE:
+            ledger = await stack.enter_async_context(alone(config.folder))
+        else:
+            ledger = await stack.enter_async_context(_postgres(config, Supervisor()))
+        home, projector = await restored(ledger, building(state), tell)
+        if projector.checkpoint > files.position():
+            home = building(state)()
+            projector = folded(ledger, home)
+        result = await write_archive(ledger, OutcomeFold(ledger, projector), files, tell)
+        if result.facts:
+            await save(ledger, home, projector)
+    return result
 
 
 def examine_folder(folder: Path) -> None:

@@ -50,6 +50,7 @@ RankdError
 │   ├── UnknownKey
 │   ├── UnknownPlayer
 │   ├── NothingToBackUp
+│   ├── ArchiveOfAnotherLedger
 │   ├── LedgerNotCopied
 │   ├── NoLedger
 │   └── LedgerInUse
@@ -65,6 +66,7 @@ RankdError
 │   ├── PastOutOfReach
 │   ├── IndexUnavailable
 │   │   └── NotKept
+│   ├── ArchiveUnavailable
 │   └── IndexForgot
 └── Corrupt        a promise does not hold: stop and tell a human         (500)
     ├── UnknownFact
@@ -73,6 +75,7 @@ RankdError
     │   └── LedgerTooNew
     ├── IndexDiffers
     ├── CertificateDiffers
+    ├── ArchiveDamaged
     └── SnapshotDamaged
 
 Bugs are not in this tree: they are assertions, and are never caught.
@@ -661,6 +664,16 @@ class InvalidSetting(Refused):
 # ------------------------------------------------------------------------- unavailable
 
 
+class ArchiveOfAnotherLedger(Refused):
+    """An archive has facts of another ledger than the one that is to be added to it."""
+
+    code = "archive_of_another_ledger"
+
+    def __init__(self, archive: str, position: int) -> None:
+        super().__init__(f"{archive} was made of another ledger: they differ at {position}")
+        self.archive, self.position = archive, position
+
+
 class Unavailable(RankdError):
     """The request may succeed later: retry with back-off and the same submission key."""
 
@@ -673,6 +686,16 @@ class LedgerUnavailable(Unavailable):
     def __init__(self, problem: str, *, applied: Literal["no", "unknown"]) -> None:
         super().__init__(problem)
         self.problem, self.applied = problem, applied
+
+
+class ArchiveUnavailable(Unavailable):
+    """The folder or the bucket of an archive cannot be read or written."""
+
+    code = "archive_unavailable"
+
+    def __init__(self, archive: str, problem: str) -> None:
+        super().__init__(f"{archive} cannot be used: {problem}")
+        self.archive, self.problem = archive, problem
 
 
 class Overloaded(Unavailable):
@@ -855,6 +878,16 @@ class CertificateDiffers(Corrupt):
     def __init__(self, fields: tuple[str, ...]) -> None:
         super().__init__(f"the certificate differs from the ledger in {', '.join(fields)}")
         self.fields = fields
+
+
+class ArchiveDamaged(Corrupt):
+    """A file of an archive is missing, or is not as it was written."""
+
+    code = "archive_damaged"
+
+    def __init__(self, archive: str, problem: str) -> None:
+        super().__init__(f"{archive}: {problem}")
+        self.archive, self.problem = archive, problem
 
 
 class SnapshotDamaged(Corrupt):

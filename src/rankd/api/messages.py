@@ -396,7 +396,9 @@ KINDS: dict[type[RankdError], ProblemKind] = {
     errors.BadSignature: ProblemKind(401, "Bad signature"),
     errors.Forbidden: ProblemKind(403, "Forbidden"),
     errors.Misdirected: ProblemKind(421, "Misdirected request"),
+    errors.ArchiveOfAnotherLedger: ProblemKind(409, "Archive of another ledger"),
     errors.Unavailable: ProblemKind(503, "Unavailable", "this may succeed later"),
+    errors.ArchiveUnavailable: ProblemKind(503, "Archive unavailable"),
     errors.LedgerUnavailable: ProblemKind(
         503, "Ledger unavailable", "the ledger could not take it now"
     ),
@@ -432,6 +434,7 @@ KINDS: dict[type[RankdError], ProblemKind] = {
             errors.IndexDiffers,
             errors.CertificateDiffers,
             errors.SnapshotDamaged,
+            errors.ArchiveDamaged,
         ),
         ProblemKind(500, "Corrupt", "a promise does not hold; an operator has to look"),
     ),

@@ -7,6 +7,7 @@ imported inside the function that needs it.
 import click
 
 from rankd._version import __version__
+from rankd.cli.archive import archive
 from rankd.cli.bench import bench
 from rankd.cli.board import board
 from rankd.cli.corrections import adjust, retract
@@ -17,6 +18,7 @@ from rankd.cli.keys import keys
 from rankd.cli.maintenance import backup, rebuild, restore, verify
 from rankd.cli.output import FailingGroup
 from rankd.cli.player import history, player
+from rankd.cli.report import report
 from rankd.cli.review import review
 from rankd.cli.scores import import_, submit
 from rankd.cli.serve import demo, serve
@@ -33,6 +35,7 @@ _SECTIONS = {
     "Players": (player, history),
     "Corrections": (adjust, retract, review),
     "In and out": (import_, export),
+    "Analytics": (archive, report),
     "Care of a data folder": (verify, rebuild, backup, restore),
     "Access": (keys,),
     "Events": (webhook,),

@@ -20,7 +20,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from rankd.core.projector import Projector, Tell
 from rankd.core.receipts import ReceiptBuffer
 from rankd.core.state import State
-from rankd.core.state_codec import DecodedState, read_notes
+from rankd.core.state_codec import VERSION, DecodedState, Heading, read_notes, take_notes
 from rankd.errors import IndexDiffers, IndexForgot, IndexUnavailable, SnapshotDamaged
 from rankd.model.facts import Position
 from rankd.model.standing import Rank
@@ -71,20 +71,47 @@ async def recover(ledger: LedgerReader, build: Build, tell: Tell) -> Recovered[P
         projector, saved, receipts = folded(ledger, home), Position(0), ReceiptBuffer()
     else:
         heading = noted.heading
-        saved = heading.checkpoint
-        projector = Projector(
-            ledger=ledger,
-            index=home.index,
-            state=noted.state,
-            checkpoint=heading.checkpoint,
-            at=heading.at,
-        )
+        saved, projector = heading.checkpoint, _resumed(ledger, home, noted)
         unstored = {Position(at): body for at, body in heading.unstored.items() if at > kept}
         receipts = ReceiptBuffer(unstored)
         await find_entrants(noted.state, home.index)
     await projector.catch_up(through=head, tell=tell, receipts_after=kept, collect=receipts.add)
     link = await ledger.link_at(head) or NOTHING_LINKED
     return Recovered(home, projector, saved, receipts, link)
+
+
+async def restored(ledger: LedgerReader, build: Build, tell: Tell) -> tuple[IndexHome, Projector]:
+    """Return a projector at the position of the saved index; at 0 without one that can be used."""
+    home = build()
+    noted = await _load(ledger, home, tell)
+    if noted is None:
+        home = build()
+        return home, folded(ledger, home)
+    await find_entrants(noted.state, home.index)
+    return home, _resumed(ledger, home, noted)
+
+
+def _resumed(ledger: LedgerReader, home: IndexHome, noted: DecodedState) -> Projector:
+    """Return a projector at the position of a saved index."""
+    heading = noted.heading
+    return Projector(
+        ledger=ledger,
+        index=home.index,
+        state=noted.state,
+        checkpoint=heading.checkpoint,
+        at=heading.at,
+    )
+
+
+async def save(ledger: LedgerReader, home: IndexHome, projector: Projector) -> None:
+    """Save an index that no engine writes to, at a position where an append ended."""
+    link = await ledger.link_at(projector.checkpoint)
+    if home.snapshots is None or link is None:
+        return
+    state = projector.state
+    heading = Heading(VERSION, projector.checkpoint, projector.at, link, state.profiled_at, {})
+    async for _ in home.snapshots.save(lambda: take_notes(state, heading)):
+        pass
 
 
 def folded(ledger: LedgerReader, home: IndexHome) -> Projector:

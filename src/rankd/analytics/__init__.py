@@ -1,0 +1,1 @@
+"""Analytics: an archive of the ledger in Parquet, and reports on it."""
