@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from rankd.analytics.files import ArchiveFiles, Manifest, PartFile
-from rankd.analytics.outcomes import FoldedFacts, OutcomeFold, SealedEdition
+from rankd.analytics.outcomes import FactOutcomes, OutcomeFold, SealedEdition
 from rankd.analytics.tables import (
     Outcome,
     StandingsOf,
@@ -55,14 +55,14 @@ async def write_archive(
     files.delete_unnamed(manifests)
     start = Position(manifests[-1].last if manifests else 0)
     head = await ledger.head()
-    part, written = _Part(fold), []
+    part, written = _RunPart(fold), []
     async for folded, sealed in fold.run(head, tell):
         if folded.facts[-1].position <= start:
             continue
         await part.add(folded, sealed, after=start)
         if part.facts >= PART_FACTS_MAX:
             written.append(await _write(ledger, files, part))
-            part = _Part(fold)
+            part = _RunPart(fold)
     if part.facts:
         written.append(await _write(ledger, files, part))
     return _result(start, head, written)
@@ -80,7 +80,7 @@ async def _check_ledger(
             raise ArchiveOfAnotherLedger(files.target, last.last)
 
 
-async def _write(ledger: LedgerReader, files: ArchiveFiles, part: "_Part") -> Manifest:
+async def _write(ledger: LedgerReader, files: ArchiveFiles, part: "_RunPart") -> Manifest:
     link = await ledger.link_at(part.last) or b""
     return files.write(part.first, part.last, link, part.at, part.files())
 
@@ -101,7 +101,7 @@ def _result(start: Position, head: Position, written: Sequence[Manifest]) -> Arc
     )
 
 
-class _Part:
+class _RunPart:
     """The rows of one part of a run, by the file that they go to."""
 
     def __init__(self, fold: OutcomeFold) -> None:
@@ -112,7 +112,7 @@ class _Part:
         self._rows: dict[Place, list[pa.Table]] = {}
 
     async def add(
-        self, folded: FoldedFacts, sealed: Sequence[SealedEdition], *, after: Position
+        self, folded: FactOutcomes, sealed: Sequence[SealedEdition], *, after: Position
     ) -> None:
         """Add folded facts behind a position, and the windows that they closed."""
         facts = [recorded for recorded in folded.facts if recorded.position > after]
@@ -142,7 +142,7 @@ class _Part:
         for (board, day), some in found.items():
             self._put("facts", board, day, facts_table(some))
 
-    def _add_submissions(self, folded: FoldedFacts, after: Position) -> None:
+    def _add_submissions(self, folded: FactOutcomes, after: Position) -> None:
         boards, left = self._fold.projector.state.boards, iter(folded.attributes)
         found: dict[tuple[str, str], list[Outcome]] = {}
         for recorded in folded.facts:

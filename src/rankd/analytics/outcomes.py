@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import NamedTuple
 
 from rankd.core.board_state import BoardState, exact_id
+from rankd.core.certificates import NoClock
 from rankd.core.projector import FACTS_TOGETHER_MAX, Projector
 from rankd.core.reader import Page, Reader
 from rankd.core.receipts import Receipts
@@ -30,8 +31,8 @@ from rankd.ports import LedgerReader, Progress
 Tell = Callable[[Progress], None]
 
 
-class FoldedFacts(NamedTuple):
-    """Consecutive facts, and what the fold made of the submissions among them."""
+class FactOutcomes(NamedTuple):
+    """Consecutive facts, and the outcomes of the submissions among them."""
 
     facts: Sequence[Recorded]
     receipts: Receipts
@@ -57,7 +58,7 @@ class OutcomeFold:
     def __init__(self, ledger: LedgerReader, projector: Projector) -> None:
         self.projector = projector
         self._ledger = ledger
-        self._reader = Reader(projector=projector, clock=_NoClock())
+        self._reader = Reader(projector=projector, clock=NoClock())
         self._editions = dict(projector.state.editions)
 
     @property
@@ -67,7 +68,7 @@ class OutcomeFold:
 
     async def run(
         self, through: Position, tell: Tell
-    ) -> AsyncIterator[tuple[FoldedFacts, list[SealedEdition]]]:
+    ) -> AsyncIterator[tuple[FactOutcomes, list[SealedEdition]]]:
         """Fold up to a position; yield facts with the windows that the last of them closed."""
         while self.position < through:
             limit = min(FACTS_TOGETHER_MAX, through - self.position)
@@ -79,7 +80,7 @@ class OutcomeFold:
                 attributes = _attributes(self.projector.state, part)
                 before = self._sealed(part[-1].fact)
                 receipts = await self.projector.fold(part)
-                yield FoldedFacts(part, receipts, attributes), self._closed(part[-1], before)
+                yield FactOutcomes(part, receipts, attributes), self._closed(part[-1], before)
             tell(Progress(self.position, through, "archiving", "fact"))
             await asyncio.sleep(0)
 
@@ -117,13 +118,6 @@ class OutcomeFold:
                 return
             yield page
             first = Rank(first + len(page.players))
-
-
-class _NoClock:
-    """The clock of a reader to which no window is named by the time."""
-
-    def now(self) -> Instant:
-        return Instant(0)
 
 
 def _is_closed(page: BoardState | None, window: str) -> bool:

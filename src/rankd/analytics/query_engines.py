@@ -67,7 +67,7 @@ class QueryEngine(Protocol):
 
 
 def _views(span: Range, days: str, micros: str) -> dict[str, str]:
-    """Return the views; ``days`` and ``micros`` are what the engine calls numbers of times."""
+    """Return the views; ``days`` and ``micros`` are the engine's expressions for times."""
     first, last = span.numbers
     of_board = "TRUE" if span.board is None else f"board = {_quoted(span.board)}"
     range_ = f"{of_board} AND {days} BETWEEN {first} AND {last}"

@@ -1,4 +1,4 @@
-"""The reports: their questions, their SQL, and what people see of them."""
+"""The reports: their questions, their SQL, and their form for people."""
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal

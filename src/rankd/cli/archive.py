@@ -36,7 +36,8 @@ STATE = ".fold"
 def archive(at: ChosenLedger, target: str, state: Path | None, check: bool, as_json: bool) -> None:
     """Archive facts, submissions with their outcomes, and closed windows as Parquet.
 
-    Each run adds what is new. A service may go on meanwhile: the ledger is only read.
+    Each run adds the facts since the last one. A service may go on meanwhile: the ledger is only
+    read.
     """
     insist_on_pyarrow()
     if check:
@@ -89,5 +90,5 @@ def insist_on_pyarrow() -> Any:
     try:
         import pyarrow
     except ImportError:
-        raise CommandFailed("archives need pyarrow: pip install 'rankd[analytics]'") from None
+        raise CommandFailed("archives need pyarrow: pip install pyarrow") from None
     return pyarrow

@@ -63,8 +63,8 @@ def report(
     """Answer a question about the past from an archive.
 
     activity: how much is played, and how many players are new. retention: how many came back.
-    distribution: the scores that players have. movement: who rose and who fell. windows: how closed
-    windows ended. suspects: whose submissions deserve a look.
+    distribution: the scores that players have. movement: the players that rose and fell most.
+    windows: the ends of closed windows. suspects: players whose submissions deserve a look.
     """
     insist_on_pyarrow()
     if format_ == "parquet" and output is None:

@@ -67,7 +67,7 @@ def read_certificate(text: bytes) -> Certificate:
         raise InvalidRequest([FieldError("certificate", f"cannot be read: {exc}")]) from None
 
 
-class _NoClock:
+class NoClock:
     """The clock of a reader to which no window is named by the time."""
 
     def now(self) -> Instant:
@@ -93,7 +93,7 @@ async def check_certificate(
     sealed = None if page is None else page.sealed.get(certificate.window)
     if sealed is None:
         raise CertificateDiffers(("board", "window"))
-    reader = Reader(projector=shadow, clock=_NoClock())
+    reader = Reader(projector=shadow, clock=NoClock())
     digest = await digest_of(reader, certificate.board, certificate.window)
     first = Position(certificate.ledger_from)
     found: dict[str, Any] = {
