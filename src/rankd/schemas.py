@@ -734,6 +734,28 @@ class History(Read, gc=False, kw_only=True):
     """Pass it as ``before`` for the next page; null at the end."""
 
 
+class RankAt(Struct):
+    """A player's standing at a moment."""
+
+    at: str
+    rank: int | None
+    """Null where the player had no entry then, as the score."""
+    score: Score | None
+    total: int
+    as_of: int
+    """The position of the moment, at which ``as_of=`` reads the whole ranking."""
+
+
+class RanksOverTime(Read, gc=False, kw_only=True):
+    """A player's rank over time, oldest first; the last point is the present standing."""
+
+    board: str
+    window: str
+    player: str
+    grain: str
+    points: list[RankAt]
+
+
 class FactItem(Struct):
     """One fact of the audit trail.
 

@@ -52,3 +52,17 @@ def test_a_folder_in_use_is_read_without_bounds(service: Served) -> None:
     position = before["as_of"]
     folder = run("top", "used", "--as-of", position, "--data", service.folder, "--json")
     assert told(folder) == before
+
+
+def test_a_rank_over_time_is_plotted(at: Ask) -> None:
+    assert at("board", "apply", "plotted", "--set", "windows=all", "--yes").code == 0
+    assert at("submit", "plotted", "ann", 10).code == 0
+    shown = at("history", "plotted", "ann", "--ranks", "--grain", "hour")
+    assert shown.code == 0
+    assert "now rank 1 of 1, score 10" in shown.out
+    assert "█" in shown.out
+    found = told(at("history", "plotted", "ann", "--ranks", "--json"))
+    assert found["points"][-1]["rank"] == 1
+    nobody = at("history", "plotted", "nobody", "--ranks")
+    assert nobody.out.endswith("not ranked at any of these times\n")
+    assert at("history", "plotted", "ann", "--grain", "day").code == 2

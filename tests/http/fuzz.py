@@ -47,6 +47,8 @@ _API = [
     get(_BOARD + b"/friends/p1"),
     get(_BOARD + b"/projection?score=5"),
     get(_BOARD + b"/distribution?buckets=3"),
+    get(_BOARD + b"/history/p1/ranks?grain=hour"),
+    get(_BOARD + b"/standings?as_of=3"),
     get(_BOARD + b"/windows"),
     get(b"/v1/players/p1/standings"),
     get(b"/v1/players/p1/standings?window=daily"),

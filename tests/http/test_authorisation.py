@@ -87,6 +87,7 @@ ROWS: dict[str, Row] = {
     "around_rank": _on_board(f"{_BOARD}/around/1"),
     "lookup_standings": _on_board(f"{_BOARD}/standings:lookup", {"players": ["p1"]}),
     "list_friends": _on_board(f"{_BOARD}/friends/p1"),
+    "player_ranks": _on_board(f"{_BOARD}/history/ann/ranks"),
     "get_distribution": _on_board(f"{_BOARD}/distribution"),
     "get_projection": _on_board(f"{_BOARD}/projection?rank=1"),
     "list_windows": _on_board(f"{_BOARD}/windows"),

@@ -131,3 +131,21 @@ def test_more_work_than_granted_names_the_command() -> None:
             assert b"\r\nretry-after: " in answer.lower()
 
     run(refuse())
+
+
+def test_a_rank_over_time_ends_with_the_present() -> None:
+    async def compare() -> None:
+        async with served() as service:
+            await fill(service.rankd)
+            found = await read(service, "GET", "history/p3/ranks?grain=hour")
+            now = await read(service, "GET", "standings/p3")
+            assert (found["player"], found["window"], found["grain"]) == ("p3", "all", "hour")
+            last = found["points"][-1]
+            wanted = {name: now[name] for name in ("rank", "score", "total", "as_of")}
+            assert {name: last[name] for name in wanted} == wanted
+            moderated = {"reason": "a test"}
+            await service.rankd.corrections.set_player_state("p3", "banned", moderated)
+            hidden = await read(service, "GET", "history/p3/ranks?grain=hour")
+            assert {point["rank"] for point in hidden["points"]} == {None}
+
+    run(compare())

@@ -93,6 +93,7 @@ READS = [
     ("GET", "friends/ann", None),
     ("GET", "projection?rank=1", None),
     ("GET", "distribution", None),
+    ("GET", "history/ann/ranks", None),
     ("GET", "windows/all/certificate", None),
 ]
 CLASSIC = ["top?type=b", "rank/ann?type=b", "around/1?type=b", "nearby?rank=1&type=b"]

@@ -54,7 +54,7 @@ async def player_history(service: ServiceContext, request: Request) -> Response:
     board, player = request.params["board"], check_player(request.params["player"])
     actor = service.auth.admit(request, "read", board)
     page = service.rankd.state.page(board)
-    shown = _shows_history(service, request, actor, board, player)
+    shown = shows_history(service, request, actor, board, player)
     before, limit = request.query["before"], request.query["limit"]
     as_of = service.rankd.position  # The ledger grows while it is read.
     earlier, last = await _between(service, request.query, as_of)
@@ -84,7 +84,7 @@ async def player_history(service: ServiceContext, request: Request) -> Response:
     return Response(schemas.encode(body))
 
 
-def _shows_history(
+def shows_history(
     service: ServiceContext, request: Request, actor: Actor, board: str, player: str
 ) -> bool:
     """Whether an actor may see a player's submissions to a board."""

@@ -11,6 +11,7 @@ from rankd.api import (
     keys,
     openapi,
     players,
+    rank_history,
     reviews,
     runs,
     scores,
@@ -20,6 +21,7 @@ from rankd.api import (
 )
 from rankd.api.routing import NUMBERS, Param, Route
 from rankd.core.distribution import BUCKETS_DEFAULT, BUCKETS_MAX
+from rankd.core.rank_history import GRAIN_DEFAULT, GRAINS
 from rankd.errors import (
     BoardDiffers,
     DropsScores,
@@ -384,6 +386,26 @@ ROUTES: tuple[Route, ...] = (
         ),
         responses={200: schemas.History},
         errors=(UnknownBoard, InvalidProfile),
+    ),
+    Route(
+        method="GET",
+        path=f"{_ONE}/history/{{player}}/ranks",
+        operation="player_ranks",
+        handler=rank_history.player_ranks,
+        scope="read",
+        params=(
+            WHICH[0],
+            WHICH[2],
+            Param(
+                name="grain",
+                choices=tuple(GRAINS),
+                default=GRAIN_DEFAULT,
+                doc="of what each point is the end, in the zone of the board",
+            ),
+            NUMBERS,
+        ),
+        responses={200: schemas.RanksOverTime},
+        errors=(*RANKING, *PAST, InvalidProfile, Overloaded),
     ),
     Route(
         method="GET",

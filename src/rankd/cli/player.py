@@ -19,6 +19,7 @@ from rankd.cli.output import (
     table,
     written,
 )
+from rankd.cli.rank_plot import show_ranks
 from rankd.cli.scores import pairs
 from rankd.errors import UnknownPlayer
 
@@ -36,6 +37,13 @@ if TYPE_CHECKING:
 @click.option("--before", type=click.IntRange(min=1), help="Only facts before this position.")
 @click.option("--since", metavar="TIME", help="Recorded then or later: 2026-11-14T09:30:00Z.")
 @click.option("--until", metavar="TIME", help="Recorded before then.")
+@click.option("--ranks", is_flag=True, help="Show the rank over time instead, as a plot.")
+@click.option("--window", metavar="WINDOW", help="With --ranks: of this window.")
+@click.option(
+    "--grain",
+    type=click.Choice(["hour", "day", "week"]),
+    help="With --ranks: a point for each. [default: day]",
+)
 @json_option
 @reaching()
 def history(
@@ -46,9 +54,18 @@ def history(
     before: int | None,
     since: str | None,
     until: str | None,
+    ranks: bool,
+    window: str | None,
+    grain: str | None,
     as_json: bool,
 ) -> None:
-    """Show a player's submissions to a board, newest first."""
+    """Show a player's submissions to a board, newest first, or its rank over time."""
+    if ranks:
+        with reach.client(past=True) as client:
+            show_ranks(client.rank_history(board, player, window=window, grain=grain), as_json)
+        return
+    if window is not None or grain is not None:
+        raise click.UsageError("--window and --grain go with --ranks")
     with reach.client() as client:
         found = client.history(board, player, limit=limit, before=before, since=since, until=until)
     if as_json:

@@ -113,6 +113,7 @@ _read_projection = reader_of(schemas.Projection)
 _read_distribution = reader_of(schemas.Distribution)
 _read_everywhere = reader_of(schemas.Everywhere)
 _read_history = reader_of(schemas.History)
+_read_ranks = reader_of(schemas.RanksOverTime)
 _read_facts = reader_of(schemas.Facts)
 _read_key = reader_of(serialization.Key)
 _read_keys = reader_of(serialization.Keys)
@@ -734,6 +735,30 @@ def history(
     )
     names = {"board": board, "player": player}
     return Call(method="GET", path=path, read=_read_history, names=names)
+
+
+def rank_history(
+    board: str,
+    player: str,
+    *,
+    window: str | None = None,
+    grain: str | None = None,
+    min_position: int | None = None,
+) -> Call[schemas.RanksOverTime]:
+    """Return a player's rank over time, oldest first: at the end of each ``day``, and now.
+
+    ``grain`` may also be ``hour`` or ``week``.
+    """
+    path = path_of(
+        "/v1/boards/{}/history/{}/ranks",
+        board,
+        player,
+        window=window,
+        grain=grain,
+        min_position=min_position,
+    )
+    names = {"board": board, "player": player, "window": window}
+    return Call(method="GET", path=path, read=_read_ranks, names=names)
 
 
 def walk_history(

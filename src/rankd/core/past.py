@@ -24,7 +24,7 @@ from operator import itemgetter
 from typing import NamedTuple, Protocol
 
 from rankd.core.past_copy import Copy, CopyWanted, copy_cost, is_open_still, page_before
-from rankd.core.past_replay import PastRanking, PastTooLarge, Replay, Slices, replay
+from rankd.core.past_replay import PastRanking, PastTooLarge, Replay, Slices, Stops, replay
 from rankd.core.projector import Projector, Tell
 from rankd.core.reader import Reader
 from rankd.core.state import State
@@ -125,6 +125,8 @@ class PastRankings:
         """The least recently read first."""
         self._tasks: dict[object, asyncio.Task[PastRanking]] = {}
         self._alone = asyncio.Lock()
+        self._replays = 0
+        """How many replays with stops wait or are under way."""
 
     @property
     def entries(self) -> int:
@@ -154,7 +156,7 @@ class PastRankings:
         if not 0 <= as_of <= head:
             message = f"must be from 0 to {head}, the last position so far"
             raise InvalidPage([FieldError("as_of", message)])
-        return Moment(Position(as_of), await self._time_of(Position(as_of)))
+        return Moment(Position(as_of), await self.time_of(Position(as_of)))
 
     async def _moment_at(self, at: Instant, head: Position) -> Moment:
         if at > self._view.ledger_time:
@@ -169,14 +171,14 @@ class PastRankings:
         low, high = Position(0), head
         while low < high:
             middle = Position((low + high + 1) // 2)
-            time = await self._time_of(middle)
+            time = await self.time_of(middle)
             if time < at or (time == at and not before):
                 low = middle
             else:
                 high = Position(middle - 1)
         return low
 
-    async def _time_of(self, position: Position) -> Instant:
+    async def time_of(self, position: Position) -> Instant:
         """Return when a position was recorded; of one without a fact, when the next one was."""
         after = Position(max(position - 1, 0))
         found = await self._ledger.read(after=after, limit=1)
@@ -224,6 +226,26 @@ class PastRankings:
         if ranking in past.copies:
             return past.copies[ranking]
         return await asyncio.shield(self._task(past, (board, moment.position), ranking))
+
+    async def replay_through(self, board: str, position: Position, stops: Stops) -> None:
+        """Fold a board up to a position, with stops. Raises PastOutOfReach and Overloaded."""
+        facts_max = self.limits.facts
+        if facts_max is not None and position > facts_max:
+            problem = f"it takes as long as {position:,} facts"
+            raise PastOutOfReach(board=board, position=position, problem=problem)
+        if self._replays >= WAITING_MAX:
+            raise Overloaded(waiting_max=WAITING_MAX)
+        self._replays += 1
+        try:
+            async with self._alone:
+                slices, erased = Slices(self.pause_per_work), self._view.state.erased
+                entries_max = self.limits.entries
+                wanted = Replay(board, position, erased, entries_max, slices, self.tell)
+                await replay(self._ledger, self._make_index(), wanted, stops)
+        except PastTooLarge as exc:
+            raise PastOutOfReach(board=board, position=position, problem=str(exc)) from None
+        finally:
+            self._replays -= 1
 
     async def _board(self, board: str, position: Position) -> PastBoard:
         key = board, position

@@ -1,12 +1,14 @@
 """A board as of a past position, by folding its facts up to there into an index of its own."""
 
 import asyncio
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from rankd.core.projector import Projector, Tell
 from rankd.core.state import State
-from rankd.model.facts import Fact, Position, as_erased
+from rankd.model.facts import Fact, Position, Recorded, WrongTime, as_erased, right_time
+from rankd.model.window import Instant
 from rankd.ports import LedgerReader, Progress, RankIndex
 
 SLICE_FACTS = 1_024
@@ -56,7 +58,40 @@ class Replay(NamedTuple):
     tell: Tell
 
 
-async def replay(ledger: LedgerReader, index: RankIndex, wanted: Replay) -> PastRanking:
+class Stops:
+    """Times at which a replay stops to be looked at, in order."""
+
+    def __init__(
+        self,
+        times: Iterable[Instant],
+        look: Callable[[Projector, Instant, Position], Awaitable[None]],
+        wrong_times: Sequence[WrongTime],
+    ) -> None:
+        self._times = deque(times)
+        self._look = look
+        self._wrong_times = wrong_times
+
+    def before(self, facts: Sequence[Recorded]) -> int:
+        """Return how many of the facts come before the next stop."""
+        if not self._times:
+            return len(facts)
+        due = self._times[0]
+        times = (right_time(recorded, self._wrong_times) for recorded in facts)
+        return next((number for number, time in enumerate(times) if time >= due), len(facts))
+
+    async def stop(self, projector: Projector, position: Position) -> None:
+        """Have the next stop looked at, as of a position."""
+        await self._look(projector, self._times.popleft(), position)
+
+    async def finish(self, projector: Projector, position: Position) -> None:
+        """Have the stops looked at that no fact came after."""
+        while self._times:
+            await self.stop(projector, position)
+
+
+async def replay(
+    ledger: LedgerReader, index: RankIndex, wanted: Replay, stops: Stops | None = None
+) -> PastRanking:
     """Fold all facts that concern a board up to a position. Raises PastTooLarge.
 
     O(facts of the ledger up to there) to read them, and those of the board to fold them.
@@ -70,16 +105,26 @@ async def replay(ledger: LedgerReader, index: RankIndex, wanted: Replay) -> Past
         if not facts:
             break
         after = facts[-1].position
-        some = [one for one in facts if _concerns(one.fact, wanted.board)]
-        if some:
-            await projector.fold(as_erased(some, wanted.erased))
+        while stops is not None and (count := stops.before(facts)) < len(facts):
+            await _fold(projector, facts[:count], wanted)
+            await stops.stop(projector, Position(facts[count].position - 1))
+            facts = facts[count:]
+        await _fold(projector, facts, wanted)
         if after >= check_at or after >= position:
             entries = await check_size(projector, wanted.entries_max)
             check_at = after + SIZE_CHECKED_FACTS
         wanted.tell(Progress(after, position, "folding", "fact"))
         await wanted.slices.rest()
+    if stops is not None:
+        await stops.finish(projector, position)
     await _move_to(projector, index, position)
     return PastRanking(projector, entries)
+
+
+async def _fold(projector: Projector, facts: Sequence[Recorded], wanted: Replay) -> None:
+    some = [one for one in facts if _concerns(one.fact, wanted.board)]
+    if some:
+        await projector.fold(as_erased(some, wanted.erased))
 
 
 def _concerns(fact: Fact, board: str) -> bool:

@@ -18,6 +18,7 @@ from rankd.core.board_rebuild import BoardRebuild
 from rankd.core.board_state import BoardState
 from rankd.core.past import PastRankings
 from rankd.core.projector import Projector
+from rankd.core.rank_history import RankHistories
 from rankd.core.reader import RankingView, Reader
 from rankd.core.state import State
 from rankd.core.steady_clock import clock_problem, steady
@@ -89,6 +90,7 @@ class ReadEngine:
         self.clock = steady(clock)
         self.reader = Reader(projector=projector, clock=self.clock)
         self.past = PastRankings(self, ledger, make_index)
+        self.rank_histories = RankHistories(self, self.past)
         self.replicas: BoardReplicas | None = None
         """Of a shared index: some boards may be read from them."""
         self.supervisor = Supervisor()

@@ -13,6 +13,7 @@ from msgspec import UNSET, UnsetType
 from rankd.bootstrap import Folder
 from rankd.core.distribution import BUCKETS_DEFAULT, ScoreDistribution
 from rankd.core.editions import edition_reader
+from rankd.core.rank_history import GRAIN_DEFAULT, RankHistory
 from rankd.core.read_engine import FoundPlayer, Preview
 from rankd.core.reader import FoundStandings, Page, Projected, Reader
 from rankd.core.rule_preview import RulesPreview
@@ -409,6 +410,18 @@ class AwaitedBoard(BoardHandle):
 
 class RemoteBoard(AwaitedBoard, BoardWriter):
     """One board of an engine whose index is across a network: reads are awaited, too."""
+
+    async def rank_history(
+        self, player: str, *, window: str | None = None, grain: str = GRAIN_DEFAULT
+    ) -> RankHistory:
+        """Return a player's rank over time: at the end of each ``grain``, and now.
+
+        A grain is an ``hour``, a ``day`` or a ``week``. Raises PastOutOfReach.
+        """
+        rankd = self._wanted.there()
+        return await rankd.rank_histories.history(
+            rankd.reader, self.name, check_player(player), window=window, grain=grain
+        )
 
     async def windows(self) -> list[ListedWindow]:
         """Return the sealed windows, oldest first, then the open ones, then the scheduled ones."""

@@ -17,6 +17,7 @@ from msgspec import UNSET, UnsetType
 
 from rankd.bootstrap import Folder
 from rankd.core.distribution import BUCKETS_DEFAULT, ScoreDistribution
+from rankd.core.rank_history import GRAIN_DEFAULT, RankHistory
 from rankd.core.read_engine import FoundPlayer, Preview
 from rankd.core.reader import FoundStandings, Page, Projected, at_once
 from rankd.core.rule_preview import RulesPreview
@@ -299,6 +300,15 @@ class AsyncBoard(AnsweredBoard, BoardWriter):
         """Return the board as it was at a position or a time; its reads are awaited."""
         return self._board.past(**then)
 
+    async def rank_history(
+        self, player: str, *, window: str | None = None, grain: str = GRAIN_DEFAULT
+    ) -> RankHistory:
+        """Return a player's rank over time: at the end of each ``grain``, and now.
+
+        A grain is an ``hour``, a ``day`` or a ``week``. Raises PastOutOfReach.
+        """
+        return await self._board.rank_history(player, window=window, grain=grain)
+
 
 class AsyncRanks(AnsweredRanks, RanksWriter):
     """An open engine. Reads are plain calls; everything else is awaited."""
@@ -379,6 +389,15 @@ class Board(AnsweredBoard, BlockingBoardCorrector):
 
     def _answer_past(self, asked: Coroutine[Any, Any, T], /) -> T:
         return self._thread.write(asked)
+
+    def rank_history(
+        self, player: str, *, window: str | None = None, grain: str = GRAIN_DEFAULT
+    ) -> RankHistory:
+        """Return a player's rank over time: at the end of each ``grain``, and now.
+
+        A grain is an ``hour``, a ``day`` or a ``week``. Raises PastOutOfReach.
+        """
+        return self._thread.write(self._board.rank_history(player, window=window, grain=grain))
 
     def submit(  # noqa: PLR0913 - the fields of a submission
         self,

@@ -44,6 +44,7 @@ EVERY: list[tuple[str, Call[Any]]] = [
     ("list_friends", calls.friends("b", "p", **WHICH)),
     ("get_projection", calls.projection("b", score=[1, 2], **WHICH)),
     ("list_windows", calls.windows("b")),
+    ("player_ranks", calls.rank_history("b", "p", window="daily", grain="hour", min_position=5)),
     ("player_history", calls.history("b", "p", limit=3, before=9, **BETWEEN)),
     ("player_standings", calls.standings("p", window="daily", min_position=7)),
     ("put_player", calls.set_profile("p", name="Ann", friends=["q"])),
