@@ -289,12 +289,14 @@ def keyed(
     facts: Sequence[Recorded], receipts: Receipts, *, after: Position = BEGINNING
 ) -> dict[Position, bytes]:
     """Return the receipts to be kept: those of submissions that may be repeated by their key."""
-    kept = [
+    asked = [
         recorded.position
         for recorded in facts
         if isinstance(recorded.fact, ScoreSubmitted)
         and recorded.fact.key is not None
         and recorded.position > after
-        and recorded.position in receipts
     ]
-    return encoded(receipts, kept)
+    if not asked:
+        return {}
+    known = set(receipts)
+    return encoded(receipts, [position for position in asked if position in known])

@@ -11,7 +11,7 @@ stores them first. A receipt lost in a crash is made again by folding its facts.
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from typing import Any
 
@@ -130,10 +130,21 @@ class JudgedRun:
         filled = self._filled.get(chunk)
         if filled is None:
             start, end = chunk * ENCODED_TOGETHER, len(self.run.players)
-            form = _stored_form(self.run.board.name, self.run.board.decimals, self.names, self.ids)
-            filled = form.fill_each(self.columns(), start, min(start + ENCODED_TOGETHER, end))
+            filled = self._encode(start, min(start + ENCODED_TOGETHER, end))
             self._filled[chunk] = filled
         return filled[place]
+
+    def all_encoded(self) -> list[bytes]:
+        """Return the bytes to keep each row's receipt by."""
+        rows = len(self.run.players)
+        if self.width > 1 or self.reasons:
+            return [self.encoded(row) for row in range(rows)]
+        return self._encode(0, rows)
+
+    def _encode(self, start: int, end: int) -> list[bytes]:
+        board = self.run.board
+        form = _stored_form(board.name, board.decimals, self.names, self.ids)
+        return form.fill_each(self.columns(), start, end)
 
     def columns(self) -> tuple[Any, ...]:
         """Return the columns for templates: players, positions, and six columns for each window."""
@@ -251,6 +262,8 @@ def encoded(receipts: Receipts, positions: Sequence[Position]) -> dict[Position,
     """
     if isinstance(receipts, RunReceipts):
         judged, row_of = receipts.judged, receipts.row_of
+        if len(positions) == len(receipts):
+            return dict(zip(positions, judged.all_encoded(), strict=True))
         return {position: judged.encoded(row_of(position)) for position in positions}
     return {position: _encoded(receipts[position]) for position in positions}
 
@@ -305,6 +318,8 @@ node has had the most time to store them."""
 STORED_TOGETHER_MAX = 1_000
 """Receipts per call of the ledger, of those that another node may have stored."""
 
+_stored: Callable[[tuple[Position, bytes]], StoredReceipt] = partial(tuple.__new__, StoredReceipt)
+
 Collect = Callable[[Mapping[Position, bytes]], None]
 """Where a fold puts the receipts of keyed submissions."""
 
@@ -351,7 +366,7 @@ class ReceiptBuffer:
 
     def outgoing(self) -> list[StoredReceipt]:
         """Return the receipts for the next append, which remain until they are ``stored``."""
-        return [StoredReceipt(position, receipt) for position, receipt in self._own.items()]
+        return list(map(_stored, self._own.items()))
 
     def others(self) -> list[Position]:
         """Return the positions of the receipts that another node may store, oldest first."""

@@ -1,6 +1,7 @@
 """Told: a row of columns says what a receipt says, and as a mapping behaves like one."""
 
 from array import array
+from itertools import product
 
 import pytest
 from tests.unit.core.doubles import FaultyLedger, bare, bare_in_moves, engine
@@ -72,8 +73,8 @@ async def test_what_is_kept_of_columns_says_what_is_kept_of_objects(
     assert {type(receipt.windows) for receipt in receipts.values()} == {ReceiptView}
     sources = [one.windows.source[0] for one in receipts.values()]  # type: ignore[attr-defined]
     (columns,) = {id(source): source for source in sources}.values()
-    some = list(receipts)[3:15:2]
-    for mapping in (receipts, RunReceipts(columns)):
+    every = list(receipts)
+    for mapping, some in product((receipts, RunReceipts(columns)), (every[3:15:2], every)):
         kept = encoded(mapping, some)
         assert list(kept) == some
         for position, body in kept.items():

@@ -17,7 +17,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -78,6 +78,9 @@ from rankd.ports import Appended, FirstUse, KnownState, Knows, Progress, StoredR
 WAL_PAGES_MAX = 1_000
 """Pages in the WAL that trigger a checkpoint, 4 MiB: with four times as many an append waits up to
 40 ms behind it, with sixteen times 90, and nothing gets faster (docs/decisions/0004)."""
+
+RECEIPTS_TOGETHER_MAX = 1_024
+"""Receipts written by one statement, which has three values for each; SQLite takes 32,766."""
 
 LOOK_SECONDS = 0.05
 """Poll interval while waiting for an append."""
@@ -719,15 +722,26 @@ async def _is_past(head: Callable[[], Awaitable[Position]], after: Position) -> 
 
 
 def _keep(database: apsw.Connection, receipts: Sequence[StoredReceipt]) -> None:
-    """Write receipts with one statement.
+    """Write receipts with as few statements as possible.
 
     Each statement releases the GIL and waits to get it back: with one per receipt, the commit would
     also wait for the work that other threads do meanwhile.
     """
-    if receipts:
-        rows = [(at, body.hex(), checksum(at, body).hex()) for at, body in receipts]
-        listed = msgspec.json.encode(rows).decode()
-        database.execute(QUERIES["add_receipts"], {"receipts": listed})
+    for start in range(0, len(receipts), RECEIPTS_TOGETHER_MAX):
+        some = receipts[start : start + RECEIPTS_TOGETHER_MAX]
+        rows = 1 << (len(some) - 1).bit_length()  # So there are few statements to be prepared.
+        values: list[int | bytes | None] = []
+        for at, body in some:
+            values += (at, body, checksum(at, body))
+        values += (None,) * (3 * (rows - len(some)))
+        database.execute(_statement_for(rows), values)
+
+
+@cache
+def _statement_for(rows: int) -> str:
+    """Return the statement that adds so many receipts."""
+    row = "(?, ?, ?)"
+    return QUERIES["add_receipts"].replace(row, ", ".join([row] * rows))
 
 
 def _checkpoint(database: apsw.Connection, mode: int = apsw.SQLITE_CHECKPOINT_PASSIVE) -> bool:

@@ -12,7 +12,8 @@ So no append waits for a whole generation.
 At every moment that another connection or a crash can see, a key is in one table or in both.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from hashlib import blake2b
 
 import apsw
@@ -24,11 +25,18 @@ from rankd.model.facts import Fact, Identity, Position, ScoreSubmitted
 
 
 def identities_of(facts: Sequence[Fact]) -> list[Identity | None]:
-    """Return the identity of each fact. Skips the call for plain submissions, the usual case."""
+    """Return the identity of each fact. Skips the call for submissions, the usual case."""
     return [
-        None if type(fact) is ScoreSubmitted and fact.key is None else fact.identity()
+        fact.identity()
+        if type(fact) is not ScoreSubmitted
+        else None
+        if fact.key is None
+        else _identity((fact.board, fact.key))
         for fact in facts
     ]
+
+
+_identity: Callable[[tuple[str, str]], Identity] = partial(tuple.__new__, Identity)
 
 
 def plain(facts: Sequence[Fact]) -> bool:
@@ -72,11 +80,17 @@ class _Generation:
         self.through = Position(0)
         """Last position of these keys."""
 
-    def add(self, hashed: int, position: Position) -> None:
-        if self.ranges[(hashed >> _SHIFT) + _MIDDLE].setdefault(hashed, position) != position:
-            self.others.append((hashed, position))
-        self.count += 1
-        self.through = position
+    def extend(self, keys: Iterable[tuple[Position, int | None]]) -> None:
+        """Add keys by position; None for a fact without one."""
+        ranges, count, through = self.ranges, 0, self.through
+        for position, hashed in keys:
+            if hashed is None:
+                continue
+            if ranges[(hashed >> _SHIFT) + _MIDDLE].setdefault(hashed, position) != position:
+                self.others.append((hashed, position))
+            count, through = count + 1, position
+        self.count += count
+        self.through = through
 
     def find(self, hashes: Iterable[int]) -> list[Position]:
         ranges = self.ranges
@@ -115,10 +129,11 @@ class RecentKeys:
             return
         loaded = _Generation()
         database.execute(QUERIES["drop_moved_keys"])
-        for position, hashed, _ in fetch(database, QUERIES["read_recent_keys"]):
+        rows = fetch(database, QUERIES["read_recent_keys"])
+        for position, hashed, _ in rows:
             if hashed is None:  # The column never is, unless a byte of the file was changed.
                 raise LedgerCorrupt("the key has no hash", position=position)
-            loaded.add(hashed, position)
+        loaded.extend((position, hashed) for position, hashed, _ in rows)
         self._leaving, self._moved, self._gone = None, 0, Position(0)
         self._gathering = loaded
 
@@ -152,9 +167,8 @@ class RecentKeys:
         assert gathering is not None, "it was loaded"
         listed = msgspec.json.encode(hashes).decode()
         database.execute(QUERIES["add_recent_keys"], {"hashes": listed, "first": first})
-        for position, hashed in enumerate(hashes, first):
-            if hashed is not None:
-                gathering.add(hashed, Position(position))
+        positions = range(first, first + len(hashes))
+        gathering.extend(zip(positions, hashes, strict=True))  # type: ignore[arg-type]
 
     def move(self, database: apsw.Connection, count: int) -> None:
         """Move or delete keys in proportion to the ``count`` of a transaction; once in each."""

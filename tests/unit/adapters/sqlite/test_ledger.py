@@ -53,6 +53,18 @@ async def test_two_keys_that_share_a_hash_are_two_keys(
         await verify(ledger)
 
 
+async def test_receipts_are_written_however_many_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapter, "RECEIPTS_TOGETHER_MAX", 4)
+    async with SQLiteLedger.open(tmp_path) as ledger:
+        await ledger.append([submitted(f"k{number}") for number in range(11)], now=NOW)
+        kept = [StoredReceipt(Position(at), b"%d" % at if at % 3 else b"") for at in range(1, 12)]
+        await ledger.keep_receipts(kept)
+        assert list(await ledger.kept_receipts(after=Position(0), limit=20)) == kept
+        await verify(ledger)
+
+
 async def test_the_last_link_stands_for_the_whole_ledger(tmp_path: Path) -> None:
     facts = [submitted() for _ in range(3)]
     links = []

@@ -139,12 +139,12 @@ SELECT receipt.position, receipt.body
  CROSS JOIN receipt ON receipt.position = wanted.value;
 
 -- add_receipts --
--- The first receipt stays: a repeated submission gets the same one. An array of position, body and
--- checksum, bytes as hexadecimal digits.
+-- The first receipt stays: a repeated submission gets the same one. The row is repeated for each
+-- receipt; rows without a position are left out.
 INSERT INTO receipt (position, body, checksum)
-SELECT value ->> 0, unhex(value ->> 1), unhex(value ->> 2)
-  FROM json_each(:receipts)
- WHERE true
+SELECT column1, column2, column3
+  FROM (VALUES (?, ?, ?))
+ WHERE column1 IS NOT NULL
     ON CONFLICT DO NOTHING;
 
 -- last_receipt --
