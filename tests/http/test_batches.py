@@ -90,6 +90,24 @@ BATCHES: dict[str, tuple[list[object], bool]] = {
         [b'{"scores":[{"board":"b","player":"a","score":1,"attributes":{"a":"b","a":"c"}}]}'],
         False,
     ),
+    "attributes null": ([{"scores": [item(attributes=None), item()]}], False),
+    "attributes of other players": (
+        [{"scores": [item(player=f"p{n}", attributes={"a": "bc"[n % 2]}) for n in range(9)]}] * 2,
+        True,
+    ),
+    "many attributes": (
+        [{"scores": [item(attributes={f"a{n}": "b" * 99 for n in range(12)})]}] * 2,
+        False,
+    ),
+    "attributes not utf-8": (
+        [b'{"scores":[{"board":"b","player":"a","score":1,"attributes":{"a":"\xff"}}]}'],
+        False,
+    ),
+    "attributes half": (
+        [b'{"scores":[{"board":"b","player":"a","score":1,"attributes":{"a":}}]}'],
+        False,
+    ),
+    "attributes are a list": ([{"scores": [item(attributes=["a"])]}], False),
     "a wrong attribute": ([{"scores": [item(), item(attributes={"a": ""})]}], False),
     "key null": ([{"scores": [item(key=None), item()]}], False),
     "none": ([{"scores": []}], False),

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -238,7 +238,7 @@ class _PlainItem(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     player: str
     score: int
     key: str | None = None
-    attributes: dict[str, str] | None = None
+    attributes: msgspec.Raw = msgspec.Raw()
     metadata: None = None
 
 
@@ -246,9 +246,23 @@ class _PlainBatch(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     scores: list[_PlainItem]
 
 
+_decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
 _decode_plain_batch = msgspec.json.Decoder(_PlainBatch).decode
 _BOARD_QUOTES, _LIST_QUOTES = 4, 2
 """Quotes of an item's board and of the list's name."""
+
+ATTRIBUTES_READ_MAX = 4_096
+"""Attributes that are not read again, as clients wrote them: most submissions tell the same."""
+
+ATTRIBUTES_BYTES_MAX = 1_024
+"""Longer ones are read with care, which bounds the memory of those."""
+
+
+class _PlainScores(NamedTuple):
+    """The scores of a batch with only plain fields, and the attributes of each."""
+
+    items: Sequence[_PlainItem]
+    attributes: Sequence[dict[str, str] | None]
 
 
 async def _submit_plain(service: ServiceContext, request: Request) -> Response | None:
@@ -256,9 +270,10 @@ async def _submit_plain(service: ServiceContext, request: Request) -> Response |
 
     A batch is decoded and rendered in columns, without an object for each receipt.
     """
-    items = _plain_items(service, request)
-    if items is None:
+    scores = _plain_scores(service, request)
+    if scores is None:
         return None
+    items = scores.items
     names = {item.board for item in items}
     pages = [service.rankd.state.boards.get(name) for name in names]
     boards = {page.board.name: page.board for page in pages if page is not None}
@@ -269,9 +284,9 @@ async def _submit_plain(service: ServiceContext, request: Request) -> Response |
     actor = ANYBODY
     for name in names:
         actor = service.auth.admit(request, "submit", name)
-    if not actor.may_profile and any(item.attributes is not None for item in items):
+    if not actor.may_profile and any(told is not None for told in scores.attributes):
         return None  # It is refused.
-    facts = _plain_facts(boards, items, actor.name)
+    facts = _plain_facts(boards, scores, actor.name)
     if facts is None:
         return None
     try:
@@ -286,18 +301,25 @@ async def _submit_plain(service: ServiceContext, request: Request) -> Response |
 
 
 def _plain_facts(
-    boards: Mapping[str, Board], items: Sequence[_PlainItem], actor: str | None
+    boards: Mapping[str, Board], scores: _PlainScores, actor: str | None
 ) -> list[ScoreSubmitted] | None:
     """Return the facts of plain items; None if one has to be read with care."""
     if len(boards) == 1:
         (board,) = boards.values()
-        columns = [(item.player, item.score, item.key, item.attributes) for item in items]
+        columns = [
+            (item.player, item.score, item.key, told) for item, told in zip(*scores, strict=True)
+        ]
         return read_plain_batch(board, columns, actor=actor)
-    facts = [read_plain(boards[item.board], item, actor=actor) for item in items]
+    facts = [
+        read_plain(
+            boards[item.board], _Plain(item.player, item.score, item.key, None, told), actor=actor
+        )
+        for item, told in zip(*scores, strict=True)
+    ]
     return None if None in facts else facts  # type: ignore[return-value]
 
 
-def _plain_items(service: ServiceContext, request: Request) -> list[_PlainItem] | None:
+def _plain_scores(service: ServiceContext, request: Request) -> _PlainScores | None:
     """Return the scores of a batch with only plain fields, each once; else None."""
     body = request.body
     if not _says_json(request) or b"\\" in body or SIGNATURE_HEADER in request.headers:
@@ -306,15 +328,30 @@ def _plain_items(service: ServiceContext, request: Request) -> list[_PlainItem] 
         return None  # Tokens have keys, rights and rate limits of their own.
     try:
         items = _decode_plain_batch(body).scores
+        attributes = _attributes_of(items, body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     keys = sum(item.key is not None for item in items)
     quotes = _LIST_QUOTES + len(items) * (_QUOTES + _BOARD_QUOTES)
     quotes += keys * (_QUOTES_WITH_KEY - _QUOTES)
-    quotes += sum(_quotes_of_attributes(item.attributes) for item in items)
+    quotes += sum(_quotes_of_attributes(told) for told in attributes if told is not None)
     if not 0 < len(items) <= BATCH_SCORES_MAX or body.count(b'"') != quotes:
         return None
-    return items
+    return _PlainScores(items, attributes)
+
+
+def _attributes_of(items: Sequence[_PlainItem], body: bytes) -> list[dict[str, str] | None]:
+    if b'"attributes"' not in body:
+        return [None] * len(items)
+    return [_read_attributes(bytes(item.attributes)) for item in items]
+
+
+@lru_cache(maxsize=ATTRIBUTES_READ_MAX)
+def _read_attributes(raw: bytes) -> dict[str, str] | None:
+    """Return attributes, one object for all that are written alike. Raises MsgspecError."""
+    if len(raw) > ATTRIBUTES_BYTES_MAX:
+        raise msgspec.ValidationError("these are read with care")
+    return _decode_attributes(raw) if raw else None
 
 
 def _says_json(request: Request) -> bool:

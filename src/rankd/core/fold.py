@@ -24,7 +24,7 @@ import asyncio
 from array import array
 from collections.abc import Awaitable, Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -103,6 +103,18 @@ class _PlainPart(NamedTuple):
     end: int
     cost: int
     news: Sequence[Recorded]
+
+
+class _TouchedPlayers:
+    """The players whose profiles some facts may change, looked up when first asked for."""
+
+    def __init__(self, state: State, facts: Sequence[Recorded]) -> None:
+        self._state, self._facts = state, facts
+
+    @cached_property
+    def players(self) -> Set[str]:
+        """Return the players. Others keep their profiles, whatever part of the facts is folded."""
+        return self._state.players_with_news(recorded.fact for recorded in self._facts)
 
 
 class _Outcome(NamedTuple):
@@ -223,17 +235,20 @@ class Fold:
         it were folded.
         """
         start = 0
+        touched = _TouchedPlayers(self._state, facts)
         while start < len(facts):
-            plain, (end, cost, news) = True, self._plain_until(facts, start)
+            plain, (end, cost, news) = True, self._plain_until(facts, start, touched)
             bound = IN_PLACE_COST_MAX
             if end == start:
-                plain, (end, cost) = False, self._intricate_until(facts, start)
+                plain, (end, cost) = False, self._intricate_until(facts, start, touched)
                 bound = IN_MOVES_COST_MAX
             some = facts[start:end] if end - start < len(facts) else facts
             yield FoldPart(plain, some, cost / bound, news)
             start = end
 
-    def _plain_until(self, facts: Sequence[Recorded], start: int) -> "_PlainPart":
+    def _plain_until(
+        self, facts: Sequence[Recorded], start: int, touched: "_TouchedPlayers"
+    ) -> "_PlainPart":
         """Return the end of a part that goes in place, its bounded cost, and the news in it."""
         if not self._index.judges:
             return _PlainPart(start, 0, ())
@@ -267,7 +282,7 @@ class Fold:
             if not plain or (no_delta if fact.scores is None else len(fact.scores) != width):
                 return _PlainPart(place, spent, news)
             told = fact.attributes
-            is_news = told and (fact.player in changing or not self._state.knows(fact.player, told))
+            is_news = told and fact.player in touched.players and self._is_news(fact, changing)
             moved = self._cost_of_segments(fact) if is_news else 0
             if spent + cost + moved > IN_PLACE_COST_MAX and place > start:
                 return _PlainPart(place, spent, news)
@@ -279,6 +294,10 @@ class Fold:
             spent += cost + moved
         return _PlainPart(len(facts), spent, news)
 
+    def _is_news(self, fact: ScoreSubmitted, changing: Set[str]) -> bool:
+        told = fact.attributes or {}
+        return fact.player in changing or not self._state.knows(fact.player, told)
+
     def _attempts_left(self, page: BoardState) -> "_AttemptsLeft | None":
         limit = page.board.limits.attempts_max
         if limit is None:
@@ -286,7 +305,9 @@ class Fold:
         made = partial(self._state.attempts.most, page.board.name, page.window_ids)
         return _AttemptsLeft(limit, made)
 
-    def _intricate_until(self, facts: Sequence[Recorded], start: int) -> tuple[int, int]:
+    def _intricate_until(
+        self, facts: Sequence[Recorded], start: int, touched: "_TouchedPlayers"
+    ) -> tuple[int, int]:
         """Return the end of a part that goes in moves, and its cost.
 
         A fact that replaces or drops rankings is a part of its own. An apply drops last, so no fact
@@ -304,7 +325,7 @@ class Fold:
                 return place, spent
             long = place - start >= IN_MOVES_AT_LEAST
             worth_it = long or not is_submission(before)
-            if worth_it and self._plain_until(facts[place : place + 1], 0).end:
+            if worth_it and self._plain_until(facts[place : place + 1], 0, touched).end:
                 return place, spent
             spent += cost
         return len(facts), spent

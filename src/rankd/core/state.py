@@ -251,6 +251,19 @@ class State:
             return [*map(type, attributes.values())] == [*map(type, map(known.get, attributes))]
         return not any(differs(known, name, value) for name, value in attributes.items())
 
+    def players_with_news(self, facts: Iterable[Fact]) -> set[str]:
+        """Return the players whose profiles some of the facts may change."""
+        profile_of, news = self.profiles.get, set[str]()
+        for fact in facts:
+            if type(fact) is ScoreSubmitted:
+                told, player = fact.attributes, fact.player
+                same = not told or profile_of(player, NO_PROFILE).attributes is told
+                if not same and not self.knows(player, fact.attributes or {}):
+                    news.add(player)
+            elif (change := fact.profile_change()) is not None:
+                news.add(change.player)
+        return news
+
     def note(self, recorded: Recorded) -> None:
         """Apply a fact, by the handler of its kind. Kinds without one do not change the state."""
         fact = recorded.fact

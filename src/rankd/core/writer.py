@@ -52,7 +52,6 @@ from rankd.errors import (
 )
 from rankd.model.board import Board
 from rankd.model.facts import (
-    Attributes,
     Fact,
     PlayerStateSet,
     Position,
@@ -62,7 +61,16 @@ from rankd.model.facts import (
 )
 from rankd.model.receipt import Receipt
 from rankd.model.window import Instant
-from rankd.ports import Appended, Clock, FirstUse, Ledger, ReopenableLedger, Spool, StoredReceipt
+from rankd.ports import (
+    Appended,
+    Clock,
+    FirstUse,
+    Ledger,
+    PlayersWithNews,
+    ReopenableLedger,
+    Spool,
+    StoredReceipt,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -460,9 +468,9 @@ class Writer:
     async def see_others(self) -> None:
         """Do the same, when the turn comes."""
 
-    def known_profiles(self) -> tuple[Position, Callable[[str, Attributes], bool]]:
-        """Return the checkpoint, and whether an attribute of a player is known there."""
-        return self.projector.checkpoint, self.projector.state.knows
+    def known_profiles(self) -> tuple[Position, PlayersWithNews]:
+        """Return the checkpoint, and a comparison of facts with the profiles there."""
+        return self.projector.checkpoint, self.projector.state.players_with_news
 
     async def _guarded(
         self, facts: Sequence[Fact], now: Instant, *, after: Position | None

@@ -395,7 +395,9 @@ def read_plain_batch(
         return None
     if any(key is not None and not is_text(key, SUBMISSION_KEY_BYTES_MAX) for key in set(keys)):
         return None
-    told = [None if some is None else _plain_attributes(some) for some in attributes]
+    each = {id(some): some for some in attributes}  # Many may share one object.
+    read = {one: None if some is None else _plain_attributes(some) for one, some in each.items()}
+    told = [read[id(some)] for some in attributes]
     if told.count(None) != attributes.count(None):
         return None
     name = board.name

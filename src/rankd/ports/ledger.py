@@ -1,10 +1,10 @@
 """The ports of the record of facts: ledgers, copies of them, and the spool of one node."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence, Set
 from typing import ClassVar, NamedTuple, Protocol, overload, runtime_checkable
 
 from rankd.errors import LedgerUnavailable, RankdError
-from rankd.model.facts import Attributes, Fact, Position, Recorded, RedactedPart
+from rankd.model.facts import Fact, Position, Recorded, RedactedPart
 from rankd.model.window import Instant
 from rankd.ports.operations import Progress
 
@@ -186,11 +186,11 @@ class Ledger(LedgerReader, Protocol):
         """Release all resources. Safe to repeat."""
 
 
-Knows = Callable[[str, Attributes], bool]
-"""Whether a submission's attributes are the known ones of its player."""
+PlayersWithNews = Callable[[Iterable[Fact]], Set[str]]
+"""Returns the players whose profiles some of the facts may change."""
 
-KnownState = Callable[[], tuple[Position, Knows]]
-"""Returns the position of a state, and a check against its profiles."""
+KnownState = Callable[[], tuple[Position, PlayersWithNews]]
+"""Returns the position of a state, and a comparison with its profiles."""
 
 
 @runtime_checkable

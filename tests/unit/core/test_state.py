@@ -60,6 +60,7 @@ from rankd.model.facts import (
     WindowSealed,
     WindowSettled,
     WrongTime,
+    shared_attributes,
 )
 from rankd.model.runs import RunId
 from rankd.ports import Ranking
@@ -334,3 +335,20 @@ def test_a_state_goes_back_to_its_savepoint_after_any_facts(start: int) -> None:
             note_like_a_fold(state, recorded)
         mark.go_back()
         assert whole(state) == before, (start, end)
+
+
+def test_players_with_news_are_those_whose_profile_a_fact_may_change() -> None:
+    state, told = State(), shared_attributes({"region": "eu"})
+    state.profiles = {"ann": Profile(None, told), "bob": Profile("Bob", {"region": "eu"})}
+    facts: list[Fact] = [
+        ScoreSubmitted("b", "ann", scores=(1,), attributes=told),
+        ScoreSubmitted("b", "bob", scores=(1,), attributes=told),
+        ScoreSubmitted("b", "cat", scores=(1,)),
+    ]
+    assert state.players_with_news(facts) == set()
+    facts += [
+        ScoreSubmitted("b", "cat", scores=(1,), attributes=told),
+        ScoreSubmitted("b", "bob", scores=(1,), attributes={"region": "us"}),
+        PlayerErased("dan"),
+    ]
+    assert state.players_with_news(facts) == {"bob", "cat", "dan"}

@@ -73,7 +73,7 @@ from rankd.model.facts import (
     is_submission,
 )
 from rankd.model.window import Instant
-from rankd.ports import Appended, FirstUse, KnownState, Knows, Progress, StoredReceipt
+from rankd.ports import Appended, FirstUse, KnownState, PlayersWithNews, Progress, StoredReceipt
 
 WAL_PAGES_MAX = 1_000
 """Pages in the WAL that trigger a checkpoint, 4 MiB: with four times as many an append waits up to
@@ -350,11 +350,11 @@ class SQLiteLedger:
         self, database: apsw.Connection, facts: Sequence[Fact], tail: _Tail
     ) -> "_NewFacts":
         used = partial(used_before, database, self._recent, tail.head)
-        knows = None
+        news_in = None
         if self._known_state is not None:
-            at, state_knows = self._known_state()
-            knows = state_knows if at == tail.head else None
-        return _number(facts, tail.head, used, knows)
+            at, news_in_state = self._known_state()
+            news_in = news_in_state if at == tail.head else None
+        return _number(facts, tail.head, used, news_in)
 
     def _write(self, database: apsw.Connection, batch: "_NewFacts", tail: _Tail) -> _Tail:
         for start in range(0, len(batch.fresh), BLOCK_FACTS_MAX):
@@ -611,7 +611,7 @@ def _number(
     facts: Sequence[Fact],
     head: Position,
     used_before: Callable[[Mapping[Identity, int]], Mapping[Identity, FirstUse]],
-    knows: Knows | None,
+    news_in: PlayersWithNews | None,
 ) -> _NewFacts:
     """Assign a position to each fact, unless its key was used before."""
     if plain(facts):
@@ -621,7 +621,7 @@ def _number(
     uses = dict(used_before(hashes)) if hashes else {}
     if not uses and len(hashes) == len(names) - names.count(None):
         placed = [name and hashes[name] for name in names] if hashes else []
-        changed = changes(facts, first=Position(head + 1), knows=knows)
+        changed = changes(facts, first=Position(head + 1), news_in=news_in)
         return _NewFacts(facts, placed, changed, _positions(head, len(facts)), {})
     return _number_with_care(facts, names, hashes, head, uses)
 

@@ -12,24 +12,23 @@ import msgspec
 
 from rankd.adapters.player_rows import Changes, StoredPlayer, fold
 from rankd.adapters.sqlite.queries import QUERIES, fetch
-from rankd.model.facts import Fact, Position, ProfileChange, ScoreSubmitted
-from rankd.ports import Knows
+from rankd.model.facts import Fact, Position, ProfileChange
+from rankd.ports import PlayersWithNews
 
 _as_json = msgspec.json.Encoder(order="deterministic").encode
 
 
-def changes(facts: Sequence[Fact], *, first: Position, knows: Knows | None = None) -> Changes:
+def changes(
+    facts: Sequence[Fact], *, first: Position, news_in: PlayersWithNews | None = None
+) -> Changes:
     """Return the changes that facts make to players, with their positions.
 
-    Submissions with attributes that a state ``knows`` are left out, unless there is another change
-    of the player: to look into the table for each costs 3 us.
+    Those of players without ``news_in`` the facts are left out: to look into the table for each
+    costs 3 us.
     """
-    if knows is None:
+    if news_in is None:
         return _changes_of(facts, first, None)
-    scored = [fact for fact in facts if type(fact) is ScoreSubmitted and fact.attributes]
-    touched = {fact.player for fact in scored if not knows(fact.player, fact.attributes or {})}
-    others = [fact for fact in facts if type(fact) is not ScoreSubmitted]
-    touched |= {change.player for _, change in _changes_of(others, first, None)}
+    touched = news_in(facts)
     return _changes_of(facts, first, touched) if touched else ()
 
 

@@ -1,6 +1,7 @@
 """The table of players is what the facts come to, whatever happened between them."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,7 +15,6 @@ from rankd.adapters.sqlite import ledger as adapter
 from rankd.adapters.sqlite.players import changes
 from rankd.core.state import State
 from rankd.model.facts import (
-    Attributes,
     AttributesSet,
     BoardRetired,
     Fact,
@@ -27,7 +27,7 @@ from rankd.model.facts import (
     ScoreSubmitted,
 )
 from rankd.model.window import Instant
-from rankd.ports import Knows
+from rankd.ports import PlayersWithNews
 
 pytestmark = pytest.mark.anyio
 NOW = Instant(1_763_000_000_000_000)
@@ -165,12 +165,12 @@ class FollowingState:
     def __init__(self) -> None:
         self.state, self.at, self.asked = State(), Position(0), 0
 
-    def known(self) -> tuple[Position, Knows]:
-        return self.at, self.knows
+    def known(self) -> tuple[Position, PlayersWithNews]:
+        return self.at, self.players_with_news
 
-    def knows(self, player: str, attributes: Attributes) -> bool:
+    def players_with_news(self, facts: Iterable[Fact]) -> set[str]:
         self.asked += 1
-        return self.state.knows(player, attributes)
+        return self.state.players_with_news(facts)
 
     def note(self, facts: list[Fact]) -> None:
         for fact in facts:
