@@ -1,10 +1,11 @@
-"""The dashboard: static files, read once, and the routes that serve them.
+"""The dashboard: the live page, the console, their files, and the routes that serve them.
 
-The page uses only the public API; nothing here depends on boards or players.
+Both use only the public API; nothing here depends on boards or players.
 
 Each file is served under a name with a hash of its content, so that browsers may cache it forever
-and never combine the page of one version with the style of another. Only the page itself is
-requested again, and answered 304 if the browser has it.
+and never combine the page of one version with the style of another. A script names the scripts that
+it imports by those names, too. Only the pages themselves are requested again, and answered 304 if
+the browser has them.
 """
 
 from functools import cache
@@ -16,7 +17,9 @@ from rankd.api.messages import HTML, Request, Response
 from rankd.api.routing import Route
 from rankd.errors import NotFound
 
+FOLDERS = ("page", "console")
 PAGE = "index.html"
+CONSOLE = "console.html"
 ICON = "icon.svg"
 
 KINDS = MappingProxyType(
@@ -47,38 +50,44 @@ def _hash(content: bytes) -> str:
 
 @cache
 def _folder() -> dict[str, bytes]:
-    """Return the files of the page's folder, by name."""
-    found = files("rankd.dashboard").joinpath("page").iterdir()
-    return {file.name: file.read_bytes() for file in found if file.is_file()}
+    """Return the files of the page and the console, by name."""
+    folders = [files("rankd.dashboard").joinpath(name) for name in FOLDERS]
+    found = [file for folder in folders for file in folder.iterdir() if file.is_file()]
+    return {file.name: file.read_bytes() for file in found}
+
+
+@cache
+def _served(name: str) -> tuple[str, bytes]:
+    """Return the name that a file is served under, and its content."""
+    stem, _, kind = name.rpartition(".")
+    content = _linked(_folder()[name])
+    return f"{stem}.{_hash(content)}.{kind}", content
+
+
+def _linked(content: bytes) -> bytes:
+    """Return a file with the assets that it links to under their served names."""
+    for name in _folder():
+        link = b'"/assets/%s"' % name.encode()
+        if link in content:
+            content = content.replace(link, b'"/assets/%s"' % _served(name)[0].encode())
+    return content
 
 
 @cache
 def _assets() -> dict[str, Response]:
     """Return the response for each file, by the name it is served under."""
+    found = {name: f".{name.rpartition('.')[2]}" for name in _folder()}
     return {
-        served: Response(
-            content, content_type=KINDS[f".{name.rpartition('.')[2]}"], cache_control=KEPT
-        )
-        for name, content in _folder().items()
-        if (served := _served_name(name)) is not None
+        _served(name)[0]: Response(_served(name)[1], content_type=KINDS[kind], cache_control=KEPT)
+        for name, kind in found.items()
+        if kind in KINDS
     }
 
 
-def _served_name(name: str) -> str | None:
-    stem, _, kind = name.rpartition(".")
-    if f".{kind}" not in KINDS:
-        return None
-    return f"{stem}.{_hash(_folder()[name])}.{kind}"
-
-
 @cache
-def _page() -> tuple[bytes, Response, Response]:
-    """Return the page's ETag, the page, and the 304 for a browser that has it."""
-    text = _folder()[PAGE].decode()
-    for name in _folder():
-        if (served := _served_name(name)) is not None:
-            text = text.replace(f'"/assets/{name}"', f'"/assets/{served}"')
-    body = text.encode()
+def _page(name: str) -> tuple[bytes, Response, Response]:
+    """Return a page's ETag, the page, and the 304 for a browser that has it."""
+    body = _linked(_folder()[name])
     tag = b'"%s"' % _hash(body).encode()
     headers = ((b"etag", tag),)
     fresh = Response(body, content_type=HTML, cache_control=ASKED_ANEW, headers=headers)
@@ -86,14 +95,25 @@ def _page() -> tuple[bytes, Response, Response]:
     return tag, fresh, known
 
 
-async def show_page(service: object, request: Request) -> Response:
-    """Return the live page: the top list of a board, as it changes."""
-    del service
-    tag, fresh, known = _page()
+def _shown(name: str, request: Request) -> Response:
+    """Return a page, or 304 to a browser that has it."""
+    tag, fresh, known = _page(name)
     told = request.headers.get(b"if-none-match", b"")
     return (
         known if tag in [each.strip().removeprefix(b"W/") for each in told.split(b",")] else fresh
     )
+
+
+async def show_page(service: object, request: Request) -> Response:
+    """Return the live page: the top list of a board, as it changes."""
+    del service
+    return _shown(PAGE, request)
+
+
+async def show_console(service: object, request: Request) -> Response:
+    """Return the console, in which operators see and steer the service."""
+    del service
+    return _shown(CONSOLE, request)
 
 
 async def show_asset(service: object, request: Request) -> Response:
@@ -113,6 +133,13 @@ async def show_icon(service: object, request: Request) -> Response:
 
 ROUTES = (
     Route(method="GET", path="/", operation="show_page", handler=show_page, any_query=True),
+    Route(
+        method="GET",
+        path="/console",
+        operation="show_console",
+        handler=show_console,
+        any_query=True,
+    ),
     Route(method="GET", path="/assets/{file}", operation="show_asset", handler=show_asset),
     Route(method="GET", path="/favicon.ico", operation="show_icon", handler=show_icon),
 )
