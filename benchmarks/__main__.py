@@ -23,6 +23,7 @@ try:
         rank_list_plot,
         redis_index,
         start,
+        streams,
     )
     from benchmarks import rank_list_tables as tables
 except ModuleNotFoundError as error:
@@ -42,6 +43,7 @@ OTHERS = {
     nodes.NAME: (nodes.run, 1_000_000),
     redis_index.NAME: (redis_index.run, 1_000_000),
     postgres_ledger.NAME: (postgres_ledger.run, 100_000),
+    streams.NAME: (streams.run, 10_000),
 }
 """Questions beside the rank list's, and how many players each is asked with."""
 

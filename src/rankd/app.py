@@ -168,6 +168,7 @@ async def service(
             role=settings.role,
             proxies=read_networks(settings.trusted_proxies),
             audit_addresses=settings.audit_addresses,
+            settings=settings,
         )
         listener = listen(settings, share_port=settings.workers > 1)
         if settings.workers > 1:
@@ -256,11 +257,13 @@ async def worker(settings: Settings, socket: str, process: str, *, clock: Clock)
             audit_addresses=settings.audit_addresses,
             process=process,
             spools=settings.spool,
+            settings=settings,
         )
         silence = settings.ledger_silence_seconds
         forwarder = await stack.enter_async_context(
             forwarding(socket, follower, silence, figures=lambda: collect(working))
         )
+        working.hand_on_ticket = forwarder.use_ticket
         handing_on = partial(hand_on_uses, auth, forwarder.tell_uses)
         await stack.enter_async_context(_running(follower.supervisor, "key-uses", handing_on))
         stop = await stack.enter_async_context(_any_of(forwarder.gone, follower.finished))

@@ -42,6 +42,7 @@ RankdError
 │   ├── RequestTooLarge
 │   ├── HeadTooLarge
 │   ├── UnsupportedMediaType
+│   ├── UpgradeRequired
 │   ├── Unauthenticated
 │   │   └── BadSignature
 │   ├── Forbidden
@@ -60,6 +61,7 @@ RankdError
 │   ├── RateLimited
 │   ├── RequestTimeout
 │   ├── TooManyConnections
+│   ├── TooManyStreams
 │   ├── Stopping
 │   ├── TokenKeysUnavailable
 │   ├── IndexBehind
@@ -608,6 +610,15 @@ class UnsupportedMediaType(Refused):
         self.expected, self.encoded = expected, encoded
 
 
+class UpgradeRequired(Refused):
+    """The route speaks WebSocket only."""
+
+    code = "upgrade_required"
+
+    def __init__(self) -> None:
+        super().__init__("this route speaks WebSocket: GET with Upgrade: websocket")
+
+
 class Unauthenticated(Refused):
     """The request needs a key or a token, and has none that is valid."""
 
@@ -792,6 +803,16 @@ class TooManyConnections(Unavailable):
     def __init__(self, *, connections_max: int) -> None:
         super().__init__(f"{connections_max} connections are open already")
         self.connections_max = connections_max
+
+
+class TooManyStreams(Unavailable):
+    """The maximum number of subscriptions is open, of this process or of one connection."""
+
+    code = "too_many_streams"
+
+    def __init__(self, *, streams_max: int) -> None:
+        super().__init__(f"{count(streams_max, 'stream')} are open already")
+        self.streams_max = streams_max
 
 
 class Stopping(Unavailable):

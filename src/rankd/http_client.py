@@ -369,7 +369,7 @@ class _SyncConnection:
 
     def __init__(self, endpoint: Endpoint, timeout: float, response_bytes_max: int) -> None:
         try:
-            self._socket = _connect(endpoint, timeout)
+            self._socket = connect(endpoint, timeout)
         except (OSError, ValueError) as exc:
             raise TransportError(str(exc) or type(exc).__name__, sent=False) from exc
         self._parser = ResponseParser(response_bytes_max)
@@ -395,7 +395,8 @@ class _SyncConnection:
             self._socket.close()
 
 
-def _connect(endpoint: Endpoint, timeout: float) -> socket.socket:
+def connect(endpoint: Endpoint, timeout: float) -> socket.socket:
+    """Return a socket that is connected to an endpoint. Raises OSError and ValueError."""
     connection = socket.create_connection(endpoint.address, timeout)
     try:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

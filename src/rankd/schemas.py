@@ -85,6 +85,106 @@ class Page(OptionalFields, gc=False):
     """The edition of a closed window, if one was requested."""
 
 
+class StreamState(OptionalFields, gc=False, kw_only=True):
+    """The first event of a stream, ``state``: all that it shows."""
+
+    position: int
+    resumed: bool = False
+    """Always false: it replaces the earlier rows of the client."""
+    board: str
+    window: str
+    segment: str | None
+    top: int
+    player: str | UnsetType = UNSET
+    around: int | UnsetType = UNSET
+    total: int
+    as_of: int
+    exactness: str = "exact"
+    stale: bool
+    standings: list[Row]
+    """The best ``top``; behind them the player and its neighbours, if one is followed."""
+    state: str = "open"
+    """Of the window, as in a page."""
+    opens_at: str | UnsetType = UNSET
+
+
+class StreamChange(OptionalFields, gc=False, kw_only=True):
+    """An event ``change``: the standings that changed or entered, and the players that left.
+
+    Rows of hidden players have no id: each change has all of them, in place of those before.
+    """
+
+    position: int
+    total: int
+    stale: bool = False
+    rows: list[Row]
+    left: list[str]
+
+
+class Overtaken(Struct, gc=False):
+    """An event ``overtaken``: the followed player has a worse rank, by no score of its own."""
+
+    position: int
+    player: str
+    by: str | None
+    """The player that passed it last; null if that one is hidden, or it is not known."""
+    rank: int
+    """The player's rank now."""
+
+
+class WindowChanged(OptionalFields, gc=False):
+    """An event ``window``: a window has another state than before."""
+
+    position: int
+    board: str
+    window: str
+    state: str
+    opens_at: str | None = None
+
+
+class StreamError(Struct, gc=False):
+    """A message ``error`` of a WebSocket: a request failed, or a subscription has ended."""
+
+    position: int | None
+    status: int
+    code: str
+    detail: str
+
+
+class StreamSubscribe(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A subscription over WebSocket. Its fields are the parameters of a stream."""
+
+    id: str
+    board: str
+    top: int | None = None
+    player: str | None = None
+    around: int | None = None
+    window: str | None = None
+    segment: str | None = None
+    numbers: str | None = None
+    last_event_id: int | None = None
+
+
+class StreamCommand(Struct, forbid_unknown_fields=True):
+    """A message of a client over WebSocket."""
+
+    subscribe: StreamSubscribe | UnsetType = UNSET
+    unsubscribe: str | UnsetType = UNSET
+
+
+class TicketRequest(Struct, forbid_unknown_fields=True):
+    """A request for a ticket. A key that is for some boards names one of them."""
+
+    board: str | None = None
+
+
+class TicketBody(Struct, gc=False):
+    """A ticket for one stream."""
+
+    ticket: str
+    expires_at: str | None
+
+
 class Standing(OptionalFields, gc=False):
     """One player's standing."""
 

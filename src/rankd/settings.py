@@ -156,6 +156,26 @@ class Settings:
         float, Doc("Time running requests get to finish when the service stops.", 0.0, 3600)
     ] = 30.0
 
+    stream_interval: Annotated[
+        float, Doc("Least time between two events of a subscription, in seconds.", 0.01, 60)
+    ] = 0.1
+    stream_subscriptions_max: Annotated[
+        int, Doc("Subscriptions of one process; one more is answered 503.", 1, 1_000_000)
+    ] = 20_000
+    stream_connection_subscriptions_max: Annotated[
+        int, Doc("Subscriptions of one WebSocket.", 1, 10_000)
+    ] = 100
+    stream_buffer_bytes: Annotated[
+        int,
+        Doc("Unread bytes of a stream at which nothing more is written to it.", 4096, 1 << 24),
+    ] = 65_536
+    stream_keepalive_seconds: Annotated[
+        float, Doc("Time between two signs of life on a stream.", 0.1, 3600)
+    ] = 15.0
+    ticket_seconds: Annotated[
+        float, Doc("Time in which a ticket for a stream has to be used.", 1, 3600)
+    ] = 30.0
+
     webhook_private_addresses: Annotated[
         bool,
         Doc("Whether webhooks and verifiers may be at private addresses, also by http."),

@@ -302,3 +302,36 @@ def test_a_scheduled_window_can_be_chosen_beside_open_ones(page: Page, site: Sit
     page.evaluate("document.querySelector('input[value=cup]').click()")
     page.wait_for("document.getElementById('nobody').textContent.startsWith('Opens 1/2/2999')")
     assert page.complaints == []
+
+
+ASKED = "performance.getEntriesByType('resource').filter(one => one.name.includes('/standings'))"
+
+
+def test_it_follows_a_stream_and_not_by_asking(page: Page, site: Site) -> None:
+    site.define("arena", title="Arena")
+    site.submit("arena", "ada", 4300)
+    page.open(f"{site.url}#board=arena&player=ada")
+    shown(page, "ada")
+    before = page.evaluate(f"{ASKED}.length")
+    for number in range(5):
+        site.submit("arena", f"p{number}", 5000 + number)
+    shown(page, "p4", "p3", "p2", "p1", "p0", "ada")
+    page.wait_for("document.getElementById('place-rank').textContent === '#6'")
+    assert page.evaluate(f"{ASKED}.length") - before <= 2, "it asked before the stream had begun"
+    assert page.complaints == []
+
+
+def test_it_survives_a_restart_of_the_service_and_goes_on(page: Page, tmp_path: Path) -> None:
+    with serving_site(tmp_path) as site:
+        port = site.url.rpartition(":")[2].strip("/")
+        site.define("arena", title="Arena")
+        site.submit("arena", "ada", 4300)
+        page.open(f"{site.url}#board=arena")
+        shown(page, "ada")
+    page.wait_for("document.getElementById('state').dataset.state === 'lost'")
+    with serving_site(tmp_path, "--port", port) as again:
+        again.submit("arena", "bob", 5000)
+        shown(page, "bob", "ada")
+        page.wait_for("document.getElementById('state').dataset.state === 'live'")
+        again.submit("arena", "cyd", 6000)
+        shown(page, "cyd", "bob", "ada")

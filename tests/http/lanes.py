@@ -171,7 +171,7 @@ async def served(
             token=token,
             limits=limits_of(own, now=lambda: 0.0),
         )
-        service = ServiceContext(rankd, ledger, auth, clock, False, rankd)
+        service = ServiceContext(rankd, ledger, auth, clock, False, rankd, settings=own)
         fast = Lane(service, own, counted(ROUTES, looked))
         other = Lane(service, replace(own, fast_lane=False))
         yield Served(rankd, service, clock, ledger, fast, other, looked)

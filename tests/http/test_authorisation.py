@@ -86,6 +86,9 @@ ROWS: dict[str, Row] = {
     "around_player": _on_board(f"{_BOARD}/standings/p1/around"),
     "around_rank": _on_board(f"{_BOARD}/around/1"),
     "lookup_standings": _on_board(f"{_BOARD}/standings:lookup", {"players": ["p1"]}),
+    "stream_board": _on_board(f"{_BOARD}/stream"),
+    "open_socket": Row("read", "/v1/stream", player=True, success=426),
+    "create_ticket": Row("read", "/v1/tickets", player=True),
     "list_friends": _on_board(f"{_BOARD}/friends/p1"),
     "player_ranks": _on_board(f"{_BOARD}/history/ann/ranks"),
     "get_distribution": _on_board(f"{_BOARD}/distribution"),
@@ -263,6 +266,9 @@ async def send(
 ) -> tuple[int, bytes, Any]:
     headers = {} if asker.authorization is None else {"authorization": asker.authorization}
     path = row.path.format(**names)
+    if path.endswith("/boards/global/stream") and method == "GET":
+        async with service.http.stream(method, path, headers=headers) as stream:
+            return stream.status_code, b"", stream.headers
     answer = await service.ask(method, path, row.body, **headers)
     return answer.status_code, answer.content, answer.headers
 

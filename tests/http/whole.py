@@ -15,6 +15,7 @@ from rankd.api.context import ServiceContext
 from rankd.api.rate_limits import limits_of
 from rankd.api.routes import ROUTES
 from rankd.api.server import new_event_loop, serve
+from rankd.api.streams import StreamHub
 from rankd.bootstrap import EngineConfig, engine
 from rankd.core.engine import Engine
 from rankd.model.window import Instant
@@ -66,6 +67,7 @@ class Whole(NamedTuple):
     http: httpx.AsyncClient
     clock: SetClock
     address: str
+    hub: StreamHub
 
     async def ask(
         self, method: str, path: str, body: Any = None, *, key: str | None = None, **headers: str
@@ -120,6 +122,7 @@ async def whole(
             opened.durable,
             rankd,
             public_pages=settings.public_pages,
+            settings=settings,
         )
 
         def tell(host: str, port: int) -> None:
@@ -131,7 +134,7 @@ async def whole(
         try:
             address = await ready
             async with httpx.AsyncClient(base_url=address, trust_env=False) as http:
-                yield Whole(rankd, http, clock, address)
+                yield Whole(rankd, http, clock, address, service.streams)
         finally:
             stop.set()
             await serving

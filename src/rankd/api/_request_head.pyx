@@ -22,7 +22,7 @@ cdef extern from *:
     """
     const char *rk_find(const char *text, size_t size, const char *what, size_t n) nogil
 
-DEF NAMES = 13
+DEF NAMES = 14
 DEF HOST = 0
 DEF CONTENT_TYPE = 1
 DEF CONTENT_ENCODING = 2
@@ -36,6 +36,7 @@ DEF FORWARDED = 9
 DEF ORIGIN = 10
 DEF ACCEPT_ENCODING = 11
 DEF CONTENT_LENGTH = 12
+DEF LAST_EVENT_ID = 13
 DEF SKIPPED = -1
 DEF LEFT = -2
 DEF CONNECTION = -3
@@ -164,6 +165,8 @@ cdef int _which(const char *name, Py_ssize_t size) noexcept nogil:
     if size == 13:
         if memcmp(name, b"authorization", 13) == 0:
             return AUTHORIZATION
+        if memcmp(name, b"last-event-id", 13) == 0:
+            return LAST_EVENT_ID
         return IF_NONE_MATCH if memcmp(name, b"if-none-match", 13) == 0 else SKIPPED
     if size == 14:
         if memcmp(name, b"content-length", 14) == 0:

@@ -21,6 +21,7 @@ from rankd.api.messages import HTML, NO_STORE, Header, Request, Response, squeez
 from rankd.api.rate_limits import read_networks
 from rankd.api.render import wants_text, with_text
 from rankd.api.routing import Route, RouteMatch, Router
+from rankd.api.stream_sinks import AsgiSink
 from rankd.errors import (
     Corrupt,
     InvalidSetting,
@@ -47,7 +48,9 @@ enough to be compressed, and with large ``no-store`` responses."""
 PREFLIGHT_SECONDS = b"600"
 """For how long a browser may cache a preflight response."""
 
-ASKING = b"authorization, content-type, idempotency-key, if-none-match, rankd-signature"
+ASKING = (
+    b"authorization, content-type, idempotency-key, if-none-match, last-event-id, rankd-signature"
+)
 """The headers that a page of another origin may send."""
 
 EXPOSED = (b"access-control-expose-headers", b"etag, retry-after")
@@ -244,7 +247,11 @@ class App:
             response = self.refuse(exc, request, found.route if found else None)
         except RankdError as exc:
             response = self.refuse(exc, request, found.route if found else None)
-        await self._send(request, self.finish(request, response), send, closing=closing)
+        response = self.finish(request, response)
+        if response.stream is not None:
+            await self._send_stream(request, response, receive, send)
+        else:
+            await self._send(request, response, send, closing=closing)
 
     def _find(self, request: Request) -> RouteMatch | None:
         """Return the route; None for OPTIONS of a known path."""
@@ -323,6 +330,18 @@ class App:
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         body = b"" if request.method == "HEAD" else response.body
         await send({"type": "http.response.body", "body": body})
+
+    async def _send_stream(
+        self, request: Request, response: Response, receive: Receive, send: Send
+    ) -> None:
+        headers = self.headers_of(response, 0)[:-1]
+        self.note(request, response.status)
+        await send({"type": "http.response.start", "status": response.status, "headers": headers})
+        if request.method == "HEAD":
+            response.stream.cancel()
+            await send({"type": "http.response.body", "body": b""})
+        else:
+            await AsgiSink(response.stream, send).run(receive)
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self.fallback is not None:

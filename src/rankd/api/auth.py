@@ -182,6 +182,36 @@ class Authenticator:
             limits.take_players(players_of(request.body, board))
         return actor
 
+    def hold(self, request: Request, board: str | None) -> Permit:
+        """Return a permit to read a board for as long as it may last, without counting.
+
+        Without a board the client is authenticated only. Raises Unauthenticated and Forbidden.
+        """
+        found = self._identify(request)
+        if board is not None:
+            self._authorize(found, "read", board)
+        return _permit_of(found)
+
+    def hold_key(self, id: str, board: str) -> Permit:
+        """Return the same for a key by its id. Raises Unauthenticated and Forbidden."""
+        key = next((one for one in self._state().keys.values() if one.id == id), None)
+        if key is None or time() >= _end_of(key):
+            raise Unauthenticated("the key was revoked, or has expired")
+        self._authorize(key, "read", board)
+        return _permit_of(key)
+
+    def hold_player(self, actor: Actor) -> Permit:
+        """Return the same for the player of a token. Raises Unauthenticated."""
+        if time() >= actor.until:
+            raise Unauthenticated("the token has expired")
+        return Permit(actor, actor.until)
+
+    def hold_open(self) -> Permit:
+        """Return the same in open mode. Raises Unauthenticated."""
+        if not self.open:
+            raise Unauthenticated
+        return Permit(ANYBODY, math.inf)
+
     def admission(self, request: Request, scope: Scope, board: str | None = None) -> Permit | None:
         """Return a permit for repetitions of a request, without counting; None if refused.
 
@@ -307,6 +337,16 @@ def _authorize_key(key: KeyCreated, scope: Scope, board: str | None) -> Actor:
     if board is None or board not in key.boards:
         raise Forbidden("the key is not for this board")
     return Actor(key.id, limited=True, is_game=is_game)
+
+
+def _permit_of(found: KeyCreated | Permit | None) -> Permit:
+    if found is None:
+        return Permit(ANYBODY, math.inf)
+    if isinstance(found, Permit):
+        return found
+    is_game = not _GAME_SCOPES.isdisjoint(found.scopes)
+    actor = Actor(found.id, limited=found.boards is not None, is_game=is_game)
+    return Permit(actor, _end_of(found), found.id)
 
 
 def _end_of(key: KeyCreated) -> float:

@@ -24,6 +24,7 @@ Invariants:
 import asyncio
 import enum
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Protocol, cast
 
 from uvicorn.protocols.http.flow_control import FlowControl
@@ -37,6 +38,8 @@ from uvicorn.server import ServerState
 from rankd.api import messages
 from rankd.api.app import WRITING, App
 from rankd.api.messages import Header, Response, new_request_id
+from rankd.api.stream_routes import SOCKET_PATH
+from rankd.api.websocket_connection import WebSocketConnection
 from rankd.errors import (
     HeadTooLarge,
     MalformedRequest,
@@ -125,6 +128,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._body_left: int | None = None  # None while the length is unknown.
         self._tail = b""
         self._refusal: RankdError | None = None
+        self._early = b""
 
     @property
     def holds(self) -> bool:
@@ -281,6 +285,7 @@ class BoundedConnection(HttpToolsProtocol):
                     if self.phase is not DEAD:
                         self._refuse(self._head_too_large())
                     return
+            self._early = data[size:]
             super().data_received(data[:size])
             self._tail = data[max(0, size - _TAIL) : size]
             data = data[size:]
@@ -373,10 +378,29 @@ class BoundedConnection(HttpToolsProtocol):
         else:
             self.flow.resume_reading()
 
+    def _should_upgrade(self) -> bool:
+        path = self.url.partition(b"?")[0]
+        return self._get_upgrade() == b"websocket" and path == SOCKET_PATH.encode()
+
     def handle_websocket_upgrade(self) -> None:
-        """Hand the connection to the WebSocket protocol, which has its own deadlines."""
+        """Hand the connection to a WebSocketConnection, which has its own deadlines."""
         self._forget_timer()
-        super().handle_websocket_upgrade()
+        self.phase = DEAD
+        self.connections.discard(self)
+        socket = WebSocketConnection(
+            self.rankd, self.transport, self.server_state, partial(self.encode, closing=True)
+        )
+        self.transport.set_protocol(socket)
+        method, early = self.scope["method"], self._early
+        socket.open(self.url, self.headers, self.client_address, method, early)
+
+    def encode_head(self, response: Response) -> bytes:
+        """Return the head of a response whose body is sent in chunks."""
+        headers = [*self.server_state.default_headers]
+        headers += self.rankd.headers_of(response, 0)[:-1]
+        headers.append((b"transfer-encoding", b"chunked"))
+        lines = [b"%b: %b\r\n" % header for header in headers]
+        return b"".join([STATUS_LINE[response.status], *lines, b"\r\n"])
 
     def _unsupported_upgrade_warning(self) -> None:
         """Answer a request for an unsupported upgrade without the upgrade, then close."""

@@ -4,13 +4,14 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from rankd.api.auth import Actor, Authenticator
 from rankd.api.exposition import WRITER, WorkerFigures
 from rankd.api.messages import Request, Response
 from rankd.api.operations import Operations
 from rankd.api.rate_limits import Network, client_of
+from rankd.api.tickets import UsedTickets
 from rankd.core.engine import Engine
 from rankd.core.own_view import read_as_ranked
 from rankd.core.read_engine import PlayerSearch, ReadEngine
@@ -20,6 +21,10 @@ from rankd.core.visibility import Viewer
 from rankd.model.facts import Position, RequestOrigin
 from rankd.model.window import Instant
 from rankd.ports import Clock, LedgerReader
+from rankd.settings import Settings
+
+if TYPE_CHECKING:
+    from rankd.api.streams import StreamHub
 
 T = TypeVar("T")
 
@@ -94,6 +99,11 @@ class ServiceContext:
     """Trusted proxies, whose X-Forwarded-For tells the address of a client."""
     audit_addresses: bool = True
     """Whether administrative facts are recorded with the address of the client."""
+    settings: Settings = field(default_factory=Settings)
+    used_tickets: UsedTickets = field(default_factory=UsedTickets)
+    hand_on_ticket: Callable[[bytes, float], Awaitable[bool]] | None = None
+    """In a worker: has the process that writes take a ticket, once for all workers."""
+    _streams: "StreamHub | None" = None
 
     def __post_init__(self) -> None:
         self.search = PlayerSearch(self.rankd)
@@ -103,6 +113,26 @@ class ServiceContext:
         """The write side. Handlers of routes that write run only where it exists."""
         assert self.engine is not None, "writes are handed on"
         return self.engine
+
+    @property
+    def streams(self) -> "StreamHub":
+        """The subscriptions of this process."""
+        if self._streams is None:
+            from rankd.api.streams import StreamHub  # It renders, and so needs this module.
+
+            self._streams = StreamHub(self)
+        return self._streams
+
+    async def use_ticket(self, nonce: bytes, expires: float) -> bool:
+        """Take a ticket; False if it was taken before. Raises LedgerUnavailable in a worker."""
+        if self.hand_on_ticket is not None:
+            return await self.hand_on_ticket(nonce, expires)
+        return self.used_tickets.use(nonce, expires)
+
+    async def stop_streams(self) -> None:
+        """End all streams."""
+        if self._streams is not None:
+            await self._streams.stop()
 
     def origin_of(self, request: Request) -> RequestOrigin:
         """Return the origin that administrative facts of a request are recorded with."""

@@ -32,6 +32,7 @@ from rankd.api.messages import Request, Response
 from rankd.api.plans import PLAIN_BYTES_MAX, Batching, Outcome, Plan, PlanCache
 from rankd.api.request_head import RequestHead, parse_head
 from rankd.api.routing import BodyPlan, PagePlan, RemotePlan
+from rankd.api.stream_sinks import ChunkedSink
 from rankd.errors import RankdError
 from rankd.templates import enclose
 
@@ -186,11 +187,14 @@ class FastConnection(BoundedConnection):
                 self.loop, shared.writer, shared.heads, self.server_state, shared.app.log
             )
         self._writer, self._batching = shared.writer, shared.batching
+        self._stream: ChunkedSink | None = None
 
     def data_received(self, data: bytes) -> None:
         """Answer within this call if possible."""
         if self.phase is IDLE and not self._held:
             self._take(data)
+        elif self._stream is not None:
+            self.transport.abort()  # No answer follows a stream.
         else:
             super().data_received(data)
 
@@ -398,6 +402,9 @@ class FastConnection(BoundedConnection):
         if self._log is not None:
             self._log.answered(request, response.status)
         self.server_state.total_requests += 1
+        if response.stream is not None:
+            self._begin_stream(response)
+            return
         if self.phase is DEAD:
             return
         if self._stopping or response.status in NO_CONTENT:
@@ -412,6 +419,47 @@ class FastConnection(BoundedConnection):
         elif self.phase is ANSWERING:
             self._ready_for_next()
 
+    # ---------------------------------------------------------------------- as a stream
+
+    def _begin_stream(self, response: Response) -> None:
+        """Send the head of a stream, and leave the connection to its events."""
+        if self.phase is DEAD or self._stopping or self._held or self._at_eof:
+            response.stream.cancel()
+            self.transport.abort()
+            return
+        self._writer.flush()
+        self.phase, self._deadline = ANSWERING, None
+        self.transport.set_write_buffer_limits(high=self.settings.stream_buffer_bytes)
+        self.transport.write(self.encode_head(response))
+        self._stream = ChunkedSink(self, response.stream)
+        response.stream.attach(self._stream)
+
+    def pause_writing(self) -> None:
+        """Send no more events while the client does not read."""
+        super().pause_writing()
+        if self._stream is not None:
+            self._stream.pause()
+
+    def resume_writing(self) -> None:
+        """Go on with a client that reads again."""
+        super().resume_writing()
+        if self._stream is not None and self.phase is ANSWERING:
+            self._stream.resume()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the stream, if it is one."""
+        if self._stream is not None:
+            self._stream.lose()
+            self._stream = None
+        super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """End the stream, or finish the current request, and close."""
+        if self._stream is not None:
+            self._stream.stop()
+        else:
+            super().shutdown()
+
     # Pending answers are sent before any other write, and before the connection closes.
 
     def _feed(self, data: bytes) -> None:
@@ -423,9 +471,9 @@ class FastConnection(BoundedConnection):
         super()._refuse(error, linger=linger)
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
-        """Send pending answers before the end of input is handled."""
+        """Send pending answers before the end of input is handled. A stream has no reader then."""
         self._writer.flush()
-        return super().eof_received()
+        return False if self._stream is not None else super().eof_received()
 
     def close(self) -> None:
         """Close after the last answer is sent."""

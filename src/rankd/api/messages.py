@@ -85,6 +85,8 @@ class Response(msgspec.Struct, frozen=True, gc=False):
     headers: tuple[Header, ...] = ()
     """More headers, names in lower case. Names and values come from the handler, never from a
     client."""
+    stream: Any = None
+    """The ``Subscription`` whose events follow the head, if it is not one body."""
 
 
 def squeezed_tag(etag: bytes) -> bytes:
@@ -392,6 +394,7 @@ KINDS: dict[type[RankdError], ProblemKind] = {
     errors.RequestTooLarge: ProblemKind(413, "Too large"),
     errors.HeadTooLarge: ProblemKind(431, "Head too large"),
     errors.UnsupportedMediaType: ProblemKind(415, "Unsupported media type"),
+    errors.UpgradeRequired: ProblemKind(426, "Upgrade required"),
     errors.Unauthenticated: ProblemKind(401, "Unauthenticated"),
     errors.BadSignature: ProblemKind(401, "Bad signature"),
     errors.Forbidden: ProblemKind(403, "Forbidden"),
@@ -418,6 +421,7 @@ KINDS: dict[type[RankdError], ProblemKind] = {
     errors.RateLimited: ProblemKind(429, "Rate limited"),
     errors.RequestTimeout: ProblemKind(408, "Request timeout"),
     errors.TooManyConnections: ProblemKind(503, "Too many connections"),
+    errors.TooManyStreams: ProblemKind(503, "Too many streams"),
     errors.Stopping: ProblemKind(503, "Stopping"),
     errors.TokenKeysUnavailable: ProblemKind(503, "Token keys unavailable"),
     **dict.fromkeys(
@@ -546,6 +550,8 @@ def _headers(error: RankdError, kind: ProblemKind) -> tuple[Header, ...]:
         return ((b"allow", ", ".join(error.allow).encode()),)
     if kind.status == 401:
         return ((b"www-authenticate", b"Bearer"),)
+    if kind.status == 426:
+        return ((b"upgrade", b"websocket"),)
     if kind.status in {429, 503}:
         seconds = getattr(error, "retry_after_seconds", RETRY_AFTER_SECONDS)
         return ((b"retry-after", b"%d" % seconds),)

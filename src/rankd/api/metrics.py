@@ -55,6 +55,27 @@ WEBHOOK_FAILURES = Metric(
     "writer",
     "Tries to deliver an event that were not taken.",
 )
+STREAM_CONNECTIONS = Metric(
+    "rankd_stream_connections", "gauge", "sum", "Connections that are streams."
+)
+STREAM_SUBSCRIPTIONS = Metric(
+    "rankd_stream_subscriptions", "gauge", "sum", "Subscriptions of all streams."
+)
+STREAM_EVENTS = Metric(
+    "rankd_stream_events_total", "counter", "sum", "Events sent on streams.", ("event",)
+)
+STREAM_DROPPED = Metric(
+    "rankd_stream_dropped_total",
+    "counter",
+    "sum",
+    "Streams that were closed because they were not read.",
+)
+STREAM_TICKS = Metric(
+    "rankd_stream_ticks_total", "counter", "sum", "Looks at the rankings that are streamed."
+)
+STREAM_TICK_SECONDS = Metric(
+    "rankd_stream_tick_seconds_total", "counter", "sum", "Time that these looks took."
+)
 SPOOLED = Metric("rankd_spooled_facts", "gauge", "writer", "Scores that wait in the spool.")
 SPOOLED_TOTAL = Metric(
     "rankd_spooled_total", "counter", "writer", "Scores that were written into the spool."
@@ -102,6 +123,12 @@ METRICS = (
     WEBHOOKS_FAILING,
     WEBHOOK_DELIVERIES,
     WEBHOOK_FAILURES,
+    STREAM_CONNECTIONS,
+    STREAM_SUBSCRIPTIONS,
+    STREAM_EVENTS,
+    STREAM_DROPPED,
+    STREAM_TICKS,
+    STREAM_TICK_SECONDS,
     SPOOLED,
     SPOOLED_TOTAL,
     HANDED_IN,
@@ -127,6 +154,7 @@ def collect(service: ServiceContext) -> Iterator[Family]:
     """Yield the current metrics of this process."""
     yield INFO.family({_labels(service): 1})
     yield from _engine(service)
+    yield from _streams(service)
     yield from _spool(service)
     yield from _managers(list(service.rankd.supervisor.states()))
     yield from _process()
@@ -150,6 +178,16 @@ def _engine(service: ServiceContext) -> Iterator[Family]:
     webhooks = None if service.engine is None else service.engine.webhooks
     yield WEBHOOK_DELIVERIES.sample(0 if webhooks is None else webhooks.delivered)
     yield WEBHOOK_FAILURES.sample(0 if webhooks is None else webhooks.failed)
+
+
+def _streams(service: ServiceContext) -> Iterator[Family]:
+    hub = service.streams
+    yield STREAM_CONNECTIONS.sample(hub.connections)
+    yield STREAM_SUBSCRIPTIONS.sample(len(hub))
+    yield STREAM_EVENTS.family({label(event=name): sent for name, sent in hub.sent.items()})
+    yield STREAM_DROPPED.sample(hub.dropped)
+    yield STREAM_TICKS.sample(hub.ticks)
+    yield STREAM_TICK_SECONDS.sample(round(hub.tick_seconds, 3))
 
 
 def _spool(service: ServiceContext) -> Iterator[Family]:

@@ -40,6 +40,7 @@ TAGS = {
     "scores": "Submitting.",
     "runs": "Tokens for players that are about to play.",
     "standings": "Ranks and lists.",
+    "streams": "Changes as they happen, and tickets for browsers.",
     "players": "Names, attributes and friends.",
     "corrections": "Adjustments, retractions, and states of players.",
     "audit": "The recorded facts and their actors.",
@@ -58,6 +59,7 @@ PROBLEMS = {
     410: ("TooOld", "Nothing is known as far back as that."),
     413: ("TooLarge", "The body is larger than is taken here."),
     415: ("UnsupportedMediaType", "The body is not application/json, or is compressed."),
+    426: ("UpgradeRequired", "The route speaks WebSocket only."),
     422: ("Invalid", "It can be read and not be done; `errors` names the fields."),
     429: ("RateLimited", "Too often. Wait as long as Retry-After says."),
     503: ("Unavailable", "Not now. Wait as long as Retry-After says; keep the submission key."),
@@ -67,6 +69,7 @@ PROBLEMS = {
 HEADERS: dict[int, tuple[str, str, str]] = {
     401: ("WWW-Authenticate", "string", "The authentication scheme: Bearer."),
     405: ("Allow", "string", "The methods this path takes."),
+    426: ("Upgrade", "string", "The protocol: websocket."),
     429: ("Retry-After", "integer", "In seconds."),
     503: ("Retry-After", "integer", "In seconds."),
 }
@@ -78,6 +81,9 @@ MEDIA = {
     "openapi": "application/json",
 }
 """Media types of responses that have no JSON schema."""
+
+STREAMS = frozenset(("stream_board",))
+"""Routes whose response is a stream of events, each with one of the schemas."""
 
 PATH_SCHEMAS: dict[str, request_schemas.Schema] = {
     "board": request_schemas.BOARD_NAME,
@@ -198,7 +204,9 @@ def _kinds(routes: tuple[Route, ...]) -> list[Any]:
 def tag_of(route: Route) -> str:
     """Return the tag of a route."""
     module = route.handler.__module__.rpartition(".")[2]
-    group = {"compat": "classic", "windows": "boards"}.get(module, module)
+    group = {"compat": "classic", "windows": "boards", "stream_routes": "streams"}.get(
+        module, module
+    )
     return group if group in TAGS else "service"
 
 
@@ -236,6 +244,9 @@ def _operation(route: Route, schemas: Mapping[str, Any]) -> dict[str, Any]:
                 "application/json": {"schema": request_schemas.BY_OPERATION[route.operation]}
             },
         }
+    if route.operation in STREAMS:
+        answer = described["responses"]["200"]["content"]
+        answer["text/event-stream"] = answer.pop("application/json")
     if route.operation in MEDIA:
         content: dict[str, Any] = {MEDIA[route.operation]: {"schema": {}}}
         described["responses"]["200"] = {"description": summary, "content": content}

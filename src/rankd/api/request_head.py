@@ -30,6 +30,7 @@ SIGNIFICANT = (
     b"origin",
     b"accept-encoding",
     b"content-length",
+    b"last-event-id",
 )
 """The headers that handlers read."""
 

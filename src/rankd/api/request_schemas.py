@@ -462,6 +462,17 @@ PLAYER_FRIENDS = fields(
     ("friends",),
     examples=[{"friends": ["p1", "p9"]}],
 )
+TICKET_REQUEST: Schema = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "board": {
+            "type": ["string", "null"],
+            "description": "A key that is for some boards names one of them.",
+        }
+    },
+}
+
 LOOKUP: Schema = {
     "type": "object",
     "description": "Who is asked for.",
@@ -716,6 +727,7 @@ BY_OPERATION: dict[str, Schema] = {
     "submit_scores": ref("Batch"),
     "lookup_standings": ref("Lookup"),
     "lookup_players": ref("Lookup"),
+    "create_ticket": ref("TicketRequest"),
     "put_player": ref("PlayerProfile"),
     "patch_player": ref("PlayerPatch"),
     "put_friends": ref("PlayerFriends"),
@@ -750,6 +762,7 @@ OPTIONAL_BODIES = frozenset(
         "put_board",
         *("ban_player", "hide_player", "shadow_player", "restore_player"),
         *("approve_review", "reject_review"),
+        "create_ticket",
     )
 )
 """Operations that also take no body."""
@@ -764,6 +777,7 @@ COMPONENTS: dict[str, Schema] = {
     "PlayerPatch": PLAYER_PATCH,
     "PlayerFriends": PLAYER_FRIENDS,
     "Lookup": LOOKUP,
+    "TicketRequest": TICKET_REQUEST,
     "NewKey": NEW_KEY,
     "WebhookRequest": WEBHOOK,
     "ReplayRequest": REPLAY,

@@ -16,6 +16,7 @@ from rankd.api import (
     runs,
     scores,
     standings,
+    stream_routes,
     webhooks,
     windows,
 )
@@ -533,6 +534,7 @@ ROUTES: tuple[Route, ...] = (
         ),
         responses={200: schemas.Facts},
     ),
+    *stream_routes.ROUTES,
     *runs.ROUTES,
     *keys.ROUTES,
     *clock.ROUTES,

@@ -208,6 +208,8 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept no more, let running requests finish in time, and abort remaining connections."""
         self.server_state.stopping = True  # type: ignore[attr-defined]
+        if (stop_streams := getattr(self._app.service, "stop_streams", None)) is not None:
+            await stop_streams()
         await super().shutdown(sockets=sockets)
         await self._until_closed(LAST_WORDS_SECONDS_MAX)
         for connection in list(self.server_state.connections):

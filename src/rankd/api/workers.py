@@ -46,6 +46,7 @@ from rankd.api.logs import RequestLog
 from rankd.api.messages import Request, Response
 from rankd.api.routes import ROUTES
 from rankd.api.routing import Route
+from rankd.api.stream_routes import USE_TICKET
 from rankd.core.read_engine import ReadEngine
 from rankd.core.supervisor import Supervisor
 from rankd.errors import LedgerUnavailable, Overloaded, RankdError, RequestTooLarge
@@ -429,6 +430,13 @@ class WorkerEnd:
         finally:
             self._underway.pop(number, None)
 
+    async def use_ticket(self, nonce: bytes, expires: float) -> bool:
+        """Have the writer take a ticket, once for all workers. Raises LedgerUnavailable."""
+        body = msgspec.msgpack.encode((nonce, expires))
+        request = Request("POST", USE_TICKET.path, {}, {}, {}, body)
+        answered = await self._ask(USE_TICKET.operation, request)
+        return answered.response.body == b"true"
+
     def _unsent(self) -> int:
         return self._writer.transport.get_write_buffer_size()
 
@@ -636,7 +644,7 @@ async def workers(service: ServiceContext, settings: Settings, count: int) -> As
     """Run ``count`` workers beside this process, which writes for them."""
     metrics = WorkerMetrics(worker_names(count))
     service.workers = metrics.collect
-    receiver = WriterEnd(ROUTES, service, metrics)
+    receiver = WriterEnd((*ROUTES, USE_TICKET), service, metrics)
     beside = Workers(settings, receiver.address, service.rankd, count)
     async with receiver.listening(beside.note_listening):
         keeping = beside.start(service.rankd.supervisor)

@@ -1,8 +1,10 @@
 """Standings from the command line: the top, a player's own, the players around, and a live view."""
 
 import contextlib
+import queue
 import select
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -28,11 +30,12 @@ from rankd.cli.output import (
     stale,
     standings_table,
 )
-from rankd.errors import Unavailable
 
 if TYPE_CHECKING:
     from rankd import schemas
-    from rankd.client import Client
+    from rankd.client import Client, LiveBoard
+    from rankd.client.calls import Call
+    from rankd.http_client import HttpResponse
 
 NEIGHBOURS_MAX = 100
 
@@ -136,6 +139,9 @@ WATCHED_MAX = 200
 EVERY_SECONDS_MIN = 0.1
 EVERY_SECONDS_MAX = 3600.0
 
+LOOK_SECONDS = 0.05
+"""How often the keyboard and the stream are looked at."""
+
 Draw = Callable[["schemas.Page | None", str], None]
 Wait = Callable[[float], bool]
 """Waits for a number of seconds; returns whether to end."""
@@ -147,10 +153,10 @@ Wait = Callable[[float], bool]
 @click.option(
     "--every",
     type=click.FloatRange(EVERY_SECONDS_MIN, EVERY_SECONDS_MAX),
-    default=1.0,
+    default=EVERY_SECONDS_MIN,
     show_default=True,
     metavar="SECONDS",
-    help="How often to look.",
+    help="Least time between two drawings.",
 )
 @click.option(
     "--changes", type=click.IntRange(min=1), metavar="N", help="End once it was drawn N times."
@@ -162,13 +168,17 @@ def watch(reach: Target, board: str, every: float, changes: int | None, **given:
     """Watch the best players of a board change. q or ctrl-c ends it.
 
     Marks show the moves since the last change of the list. With --json, or without a terminal, each
-    changed list is one line of JSON.
+    changed list is one line of JSON. A service that was away is waited for.
     """
     as_json = given.pop("as_json") or not sys.stdout.isatty()
     drawn = contextlib.nullcontext(_print) if as_json else _drawn_live()
     ended = contextlib.suppress(KeyboardInterrupt)
     with reach.client(patient=True) as client, ended, drawn as draw, _key_q() as wait:
         _follow(client, board, given, draw, wait, every=every, changes=changes)
+
+
+class _News(queue.SimpleQueue[Any]):
+    """Events of a stream, the reason why it was lost, or the error that ended it."""
 
 
 def _follow(
@@ -181,23 +191,73 @@ def _follow(
     every: float,
     changes: int | None,
 ) -> None:
-    etag: str | None = None
-    left = changes
-    count = which.pop("count")
+    from rankd.client import streams
+
+    news = _News()
+    wanted = streams.stream(board, top=which.pop("count"), **which)
+    listener = threading.Thread(target=_listen, args=(client, wanted, news), daemon=True)
+    listener.start()
+    try:
+        _show_news(board, news, draw, wait, every=every, changes=changes)
+    finally:
+        client.close()
+        listener.join()
+
+
+def _show_news(
+    board: str, news: _News, draw: Draw, wait: Wait, *, every: float, changes: int | None
+) -> None:
+    from rankd.client import LiveBoard
+
+    live, left, since = LiveBoard(), changes, time.monotonic() - every
     while True:
-        try:
-            polled = client.poll(board, etag=etag, limit=count, **which)
-        except Unavailable as exc:
-            if etag is None:  # It never answered: fail.
-                raise
-            draw(None, f"away: {exc}")
-        else:
-            etag = polled.etag
-            draw(polled.page, "")
-            if polled.page is not None and left is not None and (left := left - 1) == 0:
+        changed, note = _apply(live, news)
+        if note:
+            draw(None, f"away: {note}")
+        if changed:
+            time.sleep(max(0.0, since + every - time.monotonic()))
+            since = time.monotonic()
+            draw(_page(board, live), "")
+            if left is not None and (left := left - 1) == 0:
                 return
-        if wait(every):
+        if wait(LOOK_SECONDS):
             return
+
+
+def _listen(client: "Client", wanted: "Call[HttpResponse]", news: _News) -> None:
+    try:
+        for event in client.events(wanted, news.put):
+            news.put(event)
+    except Exception as exc:
+        news.put(exc)
+
+
+def _apply(live: "LiveBoard", news: _News) -> tuple[bool, str]:
+    """Take all news; return whether the list differs, and why the stream is lost, if it is.
+
+    Raises the error that ended the stream.
+    """
+    changed, note = False, ""
+    with contextlib.suppress(queue.Empty):
+        while True:
+            one = news.get_nowait()
+            if isinstance(one, Exception):
+                raise one
+            if isinstance(one, str):
+                note = one
+            else:
+                changed, note = live.apply(one) or changed, ""
+    return changed, note
+
+
+def _page(board: str, live: "LiveBoard") -> "schemas.Page":
+    """Return the list as a page of the service."""
+    from rankd import schemas
+
+    rows, position = live.standings, live.position or 0
+    window, segment = live.window, live.segment
+    fields = (live.total, position, "exact", live.stale, rows, None, None, live.state)
+    return schemas.Page(board, window, segment, *fields)
 
 
 def _print(page: "schemas.Page | None", _note: str) -> None:

@@ -7,8 +7,10 @@ touches a socket. The two classes connect them to a transport.
 import asyncio
 import inspect
 import ssl
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from contextlib import aclosing, contextmanager
 from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -23,7 +25,18 @@ from rankd.client.responses import (
     ServiceError,
     UnansweredCall,
     Unreachable,
+    endless_attempts,
     service_error,
+)
+from rankd.client.stream_transport import AsyncStream, SyncStream
+from rankd.client.streams import (
+    SILENCE_SECONDS,
+    Event,
+    EventParser,
+    LiveBoard,
+    read_events,
+    resumed,
+    stream,
 )
 from rankd.errors import RankdError, count
 from rankd.http_client import (
@@ -41,6 +54,7 @@ from rankd.signatures import SigningKey
 __all__ = [
     "AsyncClient",
     "Client",
+    "LiveBoard",
     "RetryPolicy",
     "ServiceError",
     "SigningKey",
@@ -62,6 +76,20 @@ S = ParamSpec("S")
 T = TypeVar("T")
 P = TypeVar("P")
 R = TypeVar("R")
+
+Lost = Callable[[str], None]
+
+
+def _untold(_problem: str) -> None:
+    pass
+
+
+def problem_of(outcome: HttpResponse | UnansweredCall) -> str:
+    """Return why a stream was lost, for people."""
+    if isinstance(outcome, UnansweredCall):
+        return outcome.problem
+    return f"the service answers {outcome.status}"
+
 
 _JSON = {"content-type": "application/json"}
 
@@ -118,6 +146,16 @@ def _walking(
     return described(method, build)
 
 
+def _streaming(
+    build: Callable[S, Call[HttpResponse]],
+) -> Callable[Concatenate["Client", S], Iterator[Event]]:
+    @wraps(build)
+    def method(self: "Client", *args: S.args, **kwargs: S.kwargs) -> Iterator[Event]:
+        return self.events(build(*args, **kwargs))
+
+    return described(method, build)
+
+
 def _finishing(build: Callable[S, LongCall[T]]) -> Callable[Concatenate["Client", S], T]:
     @wraps(build)
     def method(self: "Client", *args: S.args, **kwargs: S.kwargs) -> T:
@@ -148,6 +186,8 @@ class Client:
         self._transport = transport or SyncTransport(
             self._endpoint, timeout=timeout, connections_max=CONNECTIONS_MAX
         )
+        self._streams: set[SyncStream] = set()
+        self._closed = threading.Event()
 
     def __enter__(self) -> "Client":
         return self
@@ -161,7 +201,10 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections, and end the streams, also those that another thread reads."""
+        self._closed.set()
+        for opened in list(self._streams):
+            opened.cut()
         self._transport.close()
 
     def send(self, call: Call[T]) -> T:
@@ -183,6 +226,39 @@ class Client:
             found = self.send(call)
             yield from pages.rows(found)
             call = pages.following(found)
+
+    def events(self, call: Call[HttpResponse], lost_for: Lost = _untold) -> Iterator[Event]:
+        """Yield the events of a call for a stream; ``lost_for`` is told why one is lost."""
+        position: int | None = None
+        attempts = Attempts(call, self._policy)
+        while not self._closed.is_set():
+            outcome: HttpResponse | UnansweredCall
+            try:
+                with self._opened(resumed(call, position)) as opened:
+                    if opened.head.status == 200:
+                        for event in read_events(opened.parts()):
+                            position = event.position
+                            yield event
+                            attempts = endless_attempts(call, self._policy)
+                        raise TransportError("the stream has ended", sent=True)
+                    outcome = opened.head._replace(body=b"".join(opened.parts()))
+            except TransportError as exc:
+                outcome = lost(exc, self._endpoint)
+            if self._closed.is_set():
+                return
+            pause = attempts.judge(outcome)
+            lost_for(problem_of(outcome))
+            self._closed.wait(pause)
+
+    @contextmanager
+    def _opened(self, call: Call[HttpResponse]) -> Iterator[SyncStream]:
+        opened = SyncStream(self._endpoint, request_of(call), SILENCE_SECONDS)
+        self._streams.add(opened)
+        try:
+            yield opened
+        finally:
+            self._streams.discard(opened)
+            opened.close()
 
     def _finish(self, call: LongCall[T]) -> T:
         found = self.send(call.first)
@@ -234,6 +310,7 @@ class Client:
     distribution = _calling(calls.distribution)
     standings = _calling(calls.standings)
     walk = _walking(calls.walk)
+    stream = _streaming(stream)
     history = _calling(calls.history)
     rank_history = _calling(calls.rank_history)
     walk_history = _walking(calls.walk_history)
@@ -308,6 +385,16 @@ def _iterating(
     return described(method, build)
 
 
+def _streaming_async(
+    build: Callable[S, Call[HttpResponse]],
+) -> Callable[Concatenate["AsyncClient", S], AsyncIterator[Event]]:
+    @wraps(build)
+    def method(self: "AsyncClient", *args: S.args, **kwargs: S.kwargs) -> AsyncIterator[Event]:
+        return self.events(build(*args, **kwargs))
+
+    return described(method, build)
+
+
 class AsyncClient:
     """A client of a service, for one event loop; its tasks may share it.
 
@@ -369,6 +456,35 @@ class AsyncClient:
                 yield row
             call = pages.following(found)
 
+    async def events(
+        self, call: Call[HttpResponse], lost_for: Lost = _untold
+    ) -> AsyncIterator[Event]:
+        """Yield the events of a call for a stream; ``lost_for`` is told why one is lost."""
+        position: int | None = None
+        attempts = Attempts(call, self._policy)
+        while True:
+            outcome: HttpResponse | UnansweredCall
+            try:
+                opened = await AsyncStream.open(
+                    self._endpoint, request_of(resumed(call, position)), SILENCE_SECONDS
+                )
+                async with aclosing(opened.parts()) as parts:
+                    if opened.head.status == 200:
+                        reader = EventParser()
+                        async for part in parts:
+                            for event in reader.feed(part):
+                                position = event.position
+                                yield event
+                                attempts = endless_attempts(call, self._policy)
+                        raise TransportError("the stream has ended", sent=True)
+                    body = b"".join([part async for part in parts])
+                outcome = opened.head._replace(body=body)
+            except TransportError as exc:
+                outcome = lost(exc, self._endpoint)
+            pause = attempts.judge(outcome)
+            lost_for(problem_of(outcome))
+            await asyncio.sleep(pause or 0.0)
+
     async def _finish(self, call: LongCall[T]) -> T:
         found = await self.send(call.first)
         while (again := call.again(found)) is not None:
@@ -419,6 +535,7 @@ class AsyncClient:
     distribution = _awaiting(calls.distribution)
     standings = _awaiting(calls.standings)
     walk = _iterating(calls.walk)
+    stream = _streaming_async(stream)
     history = _awaiting(calls.history)
     rank_history = _awaiting(calls.rank_history)
     walk_history = _iterating(calls.walk_history)

@@ -33,6 +33,12 @@ RETRY_AFTER_SECONDS_MAX = 30.0
 DETAIL_LENGTH_MAX = 2000
 """Characters of a response's detail in an exception."""
 
+DOUBLINGS_MAX = 32
+"""Of a wait: more than any ``backoff_seconds_max`` allows."""
+
+ENDLESS = 2**31
+"""Retries of a stream that has begun: it is resumed whenever the service is back."""
+
 _PASSING = frozenset({408, 425, 429, 502, 503, 504})
 """Statuses that may succeed later: those of rankd, and those of a proxy without a service behind
 it."""
@@ -51,7 +57,9 @@ class RetryPolicy(NamedTuple):
 
     def wait_before(self, retry: int, asked: float) -> float:
         """Return the seconds to wait before a retry, counted from 0; at least ``asked``."""
-        longest = min(self.backoff_seconds_max, self.backoff_seconds * float(1 << retry))
+        longest = min(
+            self.backoff_seconds_max, self.backoff_seconds * float(1 << min(retry, DOUBLINGS_MAX))
+        )
         # Half of it is random: clients that failed together do not come back together.
         return max(asked, longest / 2) + random.uniform(0, longest / 2)
 
@@ -145,6 +153,11 @@ class Attempts(Generic[T]):
     def _without_answer(self, *, sent: bool) -> ServiceError:
         applied = None if not self._call.writes else "unknown" if sent else "no"
         return ServiceError("unreachable", None, None, applied)
+
+
+def endless_attempts(call: Call[T], policy: RetryPolicy) -> Attempts[T]:
+    """Return attempts that end only with a refusal."""
+    return Attempts(call, policy._replace(retries_max=ENDLESS))
 
 
 def _retry_after(answer: HttpResponse) -> float:

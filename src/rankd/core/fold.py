@@ -113,7 +113,7 @@ class _TouchedPlayers:
 
     @cached_property
     def players(self) -> Set[str]:
-        """Return the players. Others keep their profiles, whatever part of the facts is folded."""
+        """Return the players. Others keep their profiles through every part of the fold."""
         return self._state.players_with_news(recorded.fact for recorded in self._facts)
 
 

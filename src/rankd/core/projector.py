@@ -29,6 +29,7 @@ from rankd.model.window import Instant
 from rankd.ports import LedgerReader, Progress, Ranked, RankIndex, Ranking
 
 if TYPE_CHECKING:
+    from rankd.core.changes import RankingChanges
     from rankd.errors import IndexUnavailable
 
 FACTS_TOGETHER_MAX = 8_192
@@ -83,6 +84,8 @@ class Projector:
         """
         self.at_a_stretch = False
         """Whether readers do not run between two parts: they use another state, which is ahead."""
+        self.changes: RankingChanges | None = None
+        """Notes the changes of the fold, while there are streams."""
         self._awaited: dict[asyncio.Future[None], Position] = {}
         self._ledger = ledger
         self._fold = Fold(index, state, self._redefine, ledger)
@@ -107,6 +110,8 @@ class Projector:
             with reading:
                 parts.append(await self._fold.fold(part, after=self.checkpoint))
                 self.checkpoint, self.at = part.facts[-1].position, part.facts[-1].at
+            if self.changes is not None:
+                self.changes.note(part.facts, parts[-1])
             if self._awaited:
                 self._tell_those_who_wait()
         self.state.sweep_entrants()
@@ -159,6 +164,9 @@ class Projector:
     def follow(self, before: "Projector") -> None:
         """Replace another projector: its waiters wait for this one now."""
         self._awaited = before._awaited
+        self.changes = before.changes
+        if self.changes is not None:
+            self.changes.note_all(self.checkpoint)
         self._tell_those_who_wait()
 
     def _tell_those_who_wait(self) -> None:

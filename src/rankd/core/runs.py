@@ -57,7 +57,7 @@ class Runs:
         state = self._state.player_state(player, board)
         if state is not None and state.state == "banned":
             raise PlayerBanned(board=board, player=player)
-        key, options = await self._signing_key(now), page.board.run_options
+        key, options = await self._key_at(now), page.board.run_options
         nonce = secrets.token_bytes(NONCE_BYTES)
         run = RunId(now, options.seconds_min, options.seconds_max, nonce)
         token = run_token(run, key=key.id, secret=key.material, board=board, player=player)
@@ -106,7 +106,11 @@ class Runs:
             return False
         return await self._ledger.first_use(board=fact.board, key=fact.key) is not None
 
-    async def _signing_key(self, now: Instant) -> SigningKeyCreated:
+    async def signing_key(self) -> SigningKeyCreated:
+        """Return the key that signs now, made here if there is none."""
+        return await self._key_at(self._writer.now())
+
+    async def _key_at(self, now: Instant) -> SigningKeyCreated:
         """Return the newest key, made here if there is none or its month is over.
 
         Several nodes may each make one: all of them check runs.

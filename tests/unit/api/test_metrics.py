@@ -37,7 +37,7 @@ def samples(text: bytes) -> dict[str, float]:
             match = SAMPLE.fullmatch(line)
             assert match is not None and match["name"] == family, line
             labels = match["labels"] or ""
-            name = f"{family}{{{labels}}}" if labels.startswith("manager=") else family
+            name = f"{family}{{{labels}}}" if labels.startswith(("manager=", "event=")) else family
             assert name not in found
             found[name] = float(match["value"])
     return found

@@ -227,7 +227,13 @@ class SharedProjector(Projector):
         the index is known to be unreachable, no call is tried: see ``repair``.
         """
         with reading:
-            return await self._tried(facts, await self._note(facts))
+            told = await self._tried(facts, await self._note(facts))
+        self._note_changes(facts, told)
+        return told
+
+    def _note_changes(self, facts: Sequence[Recorded], receipts: Receipts) -> None:
+        if self.changes is not None:
+            self.changes.note(facts, receipts)
 
     async def _tried(
         self, facts: Sequence[Recorded], spared: Receipts, *, of_others: bool = False
@@ -305,6 +311,7 @@ class SharedProjector(Projector):
             spared = await self._note(facts)
             await self._wait_for_others(facts[-1].position)
             told = await self._tried(facts, spared, of_others=True)
+            self._note_changes(facts, told)
             if collect is not None:
                 collect(keyed(facts, told, after=receipts_after))
             tell(Progress(self.checkpoint, through, "folding", "fact"))

@@ -1,4 +1,5 @@
-// The live page: asks the public API about once a second and shows what it says.
+// The live page: follows the public API by a stream, and shows what it says. While there is no
+// stream it asks about once a second.
 //
 // Three rules hold throughout. Whatever a stranger may have written goes through textContent.
 // Nothing is asked for more often than the pace allows, and less when nobody looks or nobody
@@ -13,6 +14,7 @@ const FAILING_MS_MAX = 30000;
 const REFUSED_MS = 10000; // What was refused once will be again, until somebody changes something.
 const ANSWER_MS_MAX = 8000;
 const STALE_TEXT = "The service has lost touch with its data. What you see may be old. This page keeps trying.";
+const HEALTH_MS = 5000; // How often the position is asked for, which grows without a change here.
 const BOARDS_MS = 15000; // Definitions, windows and the server's clock change rarely.
 const SHIFT_MS = 6000; // A movement can be read for so long; half of it in full colour.
 const GLIDE_MS = 550;
@@ -226,10 +228,53 @@ let pinnedStale = false;
 async function refresh(mine) {
   if (performance.now() - boardsAt > BOARDS_MS || !boards.length) await readBoards(mine);
   if (mine !== round || !choice.board) return;
+  follow();
+  if (live.isLive) {
+    await readPosition();
+    return;
+  }
   const [list, near] = await Promise.all([readList(), readPinned()]);
   if (mine !== round) return;
   if (list.body) showList(list.body, list.tag);
   if (near) showPinned(near);
+}
+
+// ----------------------------------------------------------------------------- the stream
+
+let live = null; // The LiveBoard of this choice.
+let positionAt = 0;
+
+/** Follow what is chosen; the same again changes nothing. */
+function follow() {
+  const query = which({ top: TOP_ROWS });
+  if (choice.player) {
+    query.set("player", choice.player);
+    query.set("around", NEIGHBOURS);
+  }
+  const path = `/v1/boards/${part(choice.board)}/stream?${query}`;
+  const key = storedKey();
+  if (live && live.path === path && live.key === key) return;
+  live?.close();
+  const headers = key ? { authorization: `Bearer ${key}` } : {};
+  live = new LiveBoard(path, headers, { parse, changed: showLive, lost: hurry });
+  live.key = key;
+}
+
+function showLive(board) {
+  if (board !== live) return;
+  const stale = listStale || pinnedStale;
+  listOf = "";
+  showList(board.page(TOP_ROWS), "");
+  if (choice.player) showPinned(board.around(choice.player, NEIGHBOURS));
+  meter(board.position);
+  answeredAt = new Date();
+  if (failures > 0 || stale !== (listStale || pinnedStale)) answered();
+}
+
+async function readPosition() {
+  if (performance.now() - positionAt < HEALTH_MS) return;
+  positionAt = performance.now();
+  meter((await ask("/healthz")).body.position);
 }
 
 async function readBoards(mine) {
