@@ -40,7 +40,7 @@ from tests.simulation.segment_model import wrong_segments
 
 from rankd.adapters.sqlite import recent_keys
 from rankd.bootstrap import EngineConfig, RunningEngine, engine
-from rankd.core import fold
+from rankd.core import fold_parts
 from rankd.core.engine import Engine
 from rankd.core.writer import WriteResult
 from rankd.errors import LedgerUnavailable, RankdError, Refused, Unavailable
@@ -569,7 +569,7 @@ def _say(line: str) -> None:
 
 def main() -> int:
     recent_keys.GENERATION_KEYS = 8  # So that keys are on the move at all times.
-    fold.IN_MOVES_COST_MAX = 8  # So that a batch is folded in many parts.
+    fold_parts.IN_MOVES_COST_MAX = 8  # So that a batch is folded in many parts.
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kills", type=int, default=1_000)
     parser.add_argument("--seed", type=int, default=time.time_ns() & 0xFFFF_FFFF)

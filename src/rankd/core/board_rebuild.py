@@ -24,7 +24,8 @@ import msgspec
 
 from rankd.core.board_state import EDITION, BoardState, OpenedWindow, name_of_window
 from rankd.core.corrections import Retraction, RetractionFilter
-from rankd.core.fold import Fold, MoveBatch
+from rankd.core.fold import Fold
+from rankd.core.move_batch import MoveBatch
 from rankd.core.player_history import NOT_REFUSED, REFUSED, WindowRefusal
 from rankd.core.refusals import RefusalReplay
 from rankd.core.state import State

@@ -3,7 +3,8 @@
 There are two paths through it, with equal results.
 
 *In place.* Plain submissions, by far the most of all facts, go to an index that judges as columns:
-it finds, judges and moves entries where they are, and no object is made for any of them.
+it finds, judges and moves entries where they are, and no object is made for any of them. That is
+in ``fold_parts``, which also tells where a path ends.
 
 *In moves.* Everything else is folded in three steps, so that an index across a network gets two
 calls and not a thousand: a read of the entries that the facts may touch; then, without a call,
@@ -21,20 +22,17 @@ Invariants:
 """
 
 import asyncio
-from array import array
-from collections.abc import Awaitable, Callable, Iterator, Sequence, Set
-from dataclasses import dataclass, field
-from functools import cached_property, partial
-from itertools import groupby
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Sequence, Set
 
 import msgspec
 
 from rankd.core.board_state import BoardState, OpenedWindow
-from rankd.core.receipts import JudgedRun, Receipts, RunReceipts, joined
-from rankd.core.reviews import BarredRows, JudgedColumns
+from rankd.core.fold_handlers import handler_of, register_fold
+from rankd.core.fold_parts import IN_MOVES_COST_MAX, entries_of_change
+from rankd.core.move_batch import Entries, Judged, MoveBatch, Place, WindowOutcome, receipt_of
+from rankd.core.receipts import Receipts
 from rankd.core.state import NO_WINDOWS, State, differing, segments_of
-from rankd.model.board import ScoreRule, Scores
+from rankd.model.board import Scores
 from rankd.model.facts import (
     Attributes,
     BoardDefined,
@@ -42,7 +40,6 @@ from rankd.model.facts import (
     BoardRedefined,
     BoardRetired,
     ExpiringScoreSubmitted,
-    Fact,
     Position,
     Recorded,
     ScoreAdjusted,
@@ -52,155 +49,15 @@ from rankd.model.facts import (
     WindowsCorrected,
     is_submission,
 )
-from rankd.model.receipt import InWindow, Receipt, VerdictName, is_rejected
 from rankd.model.redefinition import Translation
-from rankd.model.rules import Reason
-from rankd.model.standing import TieRule
 from rankd.model.submission import (
     ATTEMPTS_EXHAUSTED,
-    OVERFLOW,
     Counted,
-    Held,
-    NotBetter,
     Rejected,
     Verdict,
     judge,
 )
-from rankd.model.window import Instant
-from rankd.ports import (
-    DRAFT,
-    REFUSED,
-    STAY,
-    LedgerReader,
-    Move,
-    Moved,
-    RankIndex,
-    Ranking,
-    RankingShape,
-    Run,
-    SegmentChange,
-)
-
-Place = tuple[Ranking, str]
-Entries = dict[Place, bytes | None]
-
-
-class FoldPart(NamedTuple):
-    """Consecutive facts that go one way through the fold."""
-
-    plain: bool
-    """Whether in place."""
-    facts: Sequence[Recorded]
-    share: float
-    """Of the cost that a part may have: before parts come to more than 1, readers have a turn."""
-    news: Sequence[Recorded] = ()
-    """Those in place that may change the attributes of their player."""
-
-
-class _PlainPart(NamedTuple):
-    """The end of a part that goes in place, its cost, and the facts that may change attributes."""
-
-    end: int
-    cost: int
-    news: Sequence[Recorded]
-
-
-class _TouchedPlayers:
-    """The players whose profiles some facts may change, looked up when first asked for."""
-
-    def __init__(self, state: State, facts: Sequence[Recorded]) -> None:
-        self._state, self._facts = state, facts
-
-    @cached_property
-    def players(self) -> Set[str]:
-        """Return the players. Others keep their profiles through every part of the fold."""
-        return self._state.players_with_news(recorded.fact for recorded in self._facts)
-
-
-class _Outcome(NamedTuple):
-    """The verdict in one window, and the number of the move that returns its ranks."""
-
-    window: str
-    verdict: Verdict
-    before: Scores | None
-    after: Scores | None
-    move: int
-
-
-class _AttemptsLeft:
-    """The attempts that players have left on a board, while a part of a fold is looked for."""
-
-    def __init__(self, limit: int, made: Callable[[str], int]) -> None:
-        self._limit = limit
-        self._made = made
-        self._left: dict[str, int] = {}
-
-    def take(self, player: str) -> bool:
-        """Take one of a player's attempts; False if a window may have none left."""
-        left = self._left.get(player)
-        if left is None:
-            left = self._limit - self._made(player)
-        self._left[player] = left - 1
-        return left > 0
-
-
-class _Judged(NamedTuple):
-    page: BoardState
-    fact: ScoreSubmitted
-    position: Position
-    outcomes: dict[str, _Outcome]
-    reasons: tuple[Reason, ...] = ()
-    """The rules that bar it."""
-    expires: Instant | None = None
-    """When its term is over, if it has one."""
-
-
-@dataclass(slots=True)
-class MoveBatch:
-    """The intermediate result of folding some facts in moves."""
-
-    entries: dict[Place, bytes | None] = field(default_factory=dict)
-    """The order keys as the facts so far have made them."""
-    beside: dict[Place, bytes | None] = field(default_factory=dict)
-    """The metadata that they brought."""
-    moves: list[Move] = field(default_factory=list)
-    opened: dict[Ranking, RankingShape] = field(default_factory=dict)
-    dropped: list[Ranking] = field(default_factory=list)
-    adopted: dict[Ranking, Ranking] = field(default_factory=dict)
-    judged: list[_Judged] = field(default_factory=list)
-    fresh: set[Ranking] = field(default_factory=set)
-    """Windows that the facts have opened, still empty."""
-    at: Position | None = None
-    """The position that entries are looked up at; None for drafts, which have none."""
-
-    def clear(self) -> None:
-        """Forget moves and rankings that were staged."""
-        self.entries, self.beside, self.moves, self.judged = {}, {}, [], []
-        self.opened, self.dropped, self.adopted, self.fresh = {}, [], {}, set()
-
-    def put(
-        self,
-        place: Place,
-        order_key: bytes | None,
-        metadata: bytes | None = None,
-        ties: TieRule = TieRule.ORDINAL,
-    ) -> int:
-        """Move a player; return which move it is."""
-        self.entries[place] = order_key
-        self.beside[place] = metadata
-        self.moves.append(Move(*place, order_key, metadata, ties))
-        return len(self.moves) - 1
-
-    def overflowed(self) -> list[str]:
-        """Return the windows in which the last submission came to more than 64 bits."""
-        outcomes = self.judged[-1].outcomes
-        return [name for name, outcome in outcomes.items() if outcome.verdict is OVERFLOW]
-
-    def ask(self, place: Place, ties: TieRule) -> int:
-        """Ask for a player's rank at this moment; return which move tells it."""
-        self.moves.append(Move(*place, STAY, None, ties))
-        return len(self.moves) - 1
-
+from rankd.ports import DRAFT, STAY, LedgerReader, Move, RankIndex, Ranking
 
 Redefine = Callable[[MoveBatch, Recorded], Awaitable[bool]]
 """Have the windows that a definition or a correction changes folded again, and adopted with the
@@ -211,7 +68,7 @@ retraction, whether it was done so."""
 
 
 class Fold:
-    """Folds facts into an index and a state."""
+    """Folds facts in moves into an index and a state."""
 
     def __init__(
         self, index: RankIndex, state: State, redefine: Redefine, ledger: LedgerReader
@@ -222,231 +79,8 @@ class Fold:
         self._state = state
         self._redefine = redefine
 
-    async def fold(self, part: "FoldPart", *, after: Position) -> Receipts:
-        """Fold a part that follows ``after``; return the receipts of the submissions in it."""
-        if part.plain:
-            return await self._in_place(part.facts, part.news, after)
-        return await self._in_moves(part.facts, after)
-
-    def parted(self, facts: Sequence[Recorded]) -> Iterator["FoldPart"]:
-        """Split the facts where the path through the fold changes.
-
-        Whether a fact is plain depends on the state, so each part is formed only after those before
-        it were folded.
-        """
-        start = 0
-        touched = _TouchedPlayers(self._state, facts)
-        while start < len(facts):
-            plain, (end, cost, news) = True, self._plain_until(facts, start, touched)
-            bound = IN_PLACE_COST_MAX
-            if end == start:
-                plain, (end, cost) = False, self._intricate_until(facts, start, touched)
-                bound = IN_MOVES_COST_MAX
-            some = facts[start:end] if end - start < len(facts) else facts
-            yield FoldPart(plain, some, cost / bound, news)
-            start = end
-
-    def _plain_until(
-        self, facts: Sequence[Recorded], start: int, touched: "_TouchedPlayers"
-    ) -> "_PlainPart":
-        """Return the end of a part that goes in place, its bounded cost, and the news in it."""
-        if not self._index.judges:
-            return _PlainPart(start, 0, ())
-        boards, seen, unranked = self._state.boards, None, self._state.player_states
-        plain = no_delta = False
-        lefts: dict[str, _AttemptsLeft | None] = {}
-        attempts: _AttemptsLeft | None = None
-        defined_at: Position | None = None
-        news: list[Recorded] = []
-        changing: set[str] = set()
-        width = cost = spent = 0
-        for place in range(start, len(facts)):
-            fact = facts[place].fact
-            if type(fact) is not ScoreSubmitted or fact.run is not None:
-                return _PlainPart(place, spent, news)
-            if fact.player in unranked:
-                return _PlainPart(place, spent, news)
-            if fact.board != seen:
-                seen = fact.board
-                page = boards.get(seen)
-                plain = page is not None and judged_in_place(page)
-                width = 0 if page is None else page.board.width
-                no_delta = page is not None and page.board.rule is ScoreRule.FIRST
-                defined_at = None if page is None else page.defined_at
-                cost = 0 if page is None else _cost_in_place(page)
-                attempts = lefts.get(seen)
-                if attempts is None and page is not None:
-                    attempts = lefts[seen] = self._attempts_left(page)
-            if fact.defined is not None and fact.defined != defined_at:
-                return _PlainPart(place, spent, news)
-            if not plain or (no_delta if fact.scores is None else len(fact.scores) != width):
-                return _PlainPart(place, spent, news)
-            told = fact.attributes
-            is_news = told and fact.player in touched.players and self._is_news(fact, changing)
-            moved = self._cost_of_segments(fact) if is_news else 0
-            if spent + cost + moved > IN_PLACE_COST_MAX and place > start:
-                return _PlainPart(place, spent, news)
-            if attempts is not None and not attempts.take(fact.player):
-                return _PlainPart(place, spent, news)
-            if is_news:
-                changing.add(fact.player)
-                news.append(facts[place])
-            spent += cost + moved
-        return _PlainPart(len(facts), spent, news)
-
-    def _is_news(self, fact: ScoreSubmitted, changing: Set[str]) -> bool:
-        told = fact.attributes or {}
-        return fact.player in changing or not self._state.knows(fact.player, told)
-
-    def _attempts_left(self, page: BoardState) -> "_AttemptsLeft | None":
-        limit = page.board.limits.attempts_max
-        if limit is None:
-            return None
-        made = partial(self._state.attempts.most, page.board.name, page.window_ids)
-        return _AttemptsLeft(limit, made)
-
-    def _intricate_until(
-        self, facts: Sequence[Recorded], start: int, touched: "_TouchedPlayers"
-    ) -> tuple[int, int]:
-        """Return the end of a part that goes in moves, and its cost.
-
-        A fact that replaces or drops rankings is a part of its own. An apply drops last, so no fact
-        may follow; and it drops the rankings that the index has, so no fact that opens one, or
-        returns receipts of its board, may precede. Otherwise the part ends where plain submissions
-        begin, unless the two kinds alternate, or where the cost of a part is reached.
-        """
-        bounded, spent = self._index.immediate, self._cost(facts[start].fact)
-        for place in range(start + 1, len(facts)):
-            before = facts[place - 1].fact
-            if is_barrier(before) or is_barrier(facts[place].fact):
-                return place, spent
-            cost = self._cost(facts[place].fact) if bounded else 0
-            if spent + cost > IN_MOVES_COST_MAX and bounded:
-                return place, spent
-            long = place - start >= IN_MOVES_AT_LEAST
-            worth_it = long or not is_submission(before)
-            if worth_it and self._plain_until(facts[place : place + 1], 0, touched).end:
-                return place, spent
-            spent += cost
-        return len(facts), spent
-
-    def _cost(self, fact: Fact) -> int:
-        """Return about how many moves a fact makes, by the state before the part it belongs to."""
-        cost = 1 + self._cost_of_segments(fact)
-        page = self._state.boards.get(fact.board) if is_submission(fact) else None
-        if page is not None:
-            cost += len(page.windows) * (1 + len(page.board.segments))
-        return cost
-
-    def _cost_of_segments(self, fact: Fact) -> int:
-        """Return about how many moves a fact makes between segments."""
-        return sum(MOVES_TO_SEGMENT for _ in self._in_segments(fact))
-
-    # ---------------------------------------------------------------------- in place
-
-    async def _in_place(
-        self, facts: Sequence[Recorded], news: Sequence[Recorded], after: Position
-    ) -> Receipts:
-        """Have plain submissions judged where the entries are.
-
-        No verdict depends on attributes. So players come to the segments of their last attributes
-        once all of the part is judged, and no reader sees a part of it.
-        """
-        before = self._learn(news) if news else {}
-        boards = [facts] if _one_board(facts) else _by_board(facts)
-        runs = [self._run(some) for some in boards]
-        barred = [self._judge_by_rules(run, some) for run, some in zip(runs, boards, strict=True)]
-        runs = [
-            run if one is None else run._replace(barred=one.barred)
-            for run, one in zip(runs, barred, strict=True)
-        ]
-        for some, run in zip(boards, runs, strict=True):
-            self._count_attempts(some, run.barred)
-        changes = [change for item in before.items() for change in self._changes(*item)]
-        verdicts = await self._index.judge(
-            runs, after=after, through=facts[-1].position, changes=changes
-        )
-        assert verdicts is not None, f"somebody else moved the index past {after}"
-        receipts = [
-            RunReceipts(
-                JudgedRun(
-                    self._state.boards[run.board.name].windows,
-                    run,
-                    told,
-                    {} if one is None else one.reasons,
-                )
-            )
-            for run, told, one in zip(runs, verdicts, barred, strict=True)
-        ]
-        return joined(receipts)
-
-    def _learn(self, news: Sequence[Recorded]) -> dict[str, Attributes]:
-        """Note attributes; return those before, of each player whose attributes differ now."""
-        before: dict[str, Attributes] = {}
-        for recorded in news:
-            change = recorded.fact.profile_change()
-            assert change is not None, "it tells attributes"
-            known = self._state.profile(change.player).attributes
-            if differing(known, change.attributes_after(known)):
-                before.setdefault(change.player, known)
-                self._state.change_profile(change)
-        return before
-
-    def _changes(self, player: str, before: Attributes) -> Iterator[SegmentChange]:
-        """Yield where a player changes segments, in every open window."""
-        attributes = self._state.profile(player).attributes
-        changed = differing(before, attributes)
-        for page in self._state.concerned(player, changed) if changed else ():
-            old, new = segments_of(page.board, before), segments_of(page.board, attributes)
-            left = [segment for segment in old if segment not in new]
-            entered = [segment for segment in new if segment not in old]
-            for opened in page.windows.values() if left or entered else ():
-                yield SegmentChange(opened.ranking, player, left, entered)
-
-    def _run(self, facts: Sequence[Recorded]) -> Run:
-        submitted: list[ScoreSubmitted] = [recorded.fact for recorded in facts]  # type: ignore[misc]
-        page = self._state.boards[submitted[0].board]
-        positions = array("Q", [recorded.position for recorded in facts])
-        return run_of(page, submitted, positions, self._enter(page, submitted))
-
-    def _judge_by_rules(self, run: Run, facts: Sequence[Recorded]) -> BarredRows | None:
-        width = run.board.width
-        scores = run.scores if width == 1 else run.scores[::width]
-        columns = JudgedColumns(run.players, scores, run.deltas)
-        return self._state.judge_by_rules(self._state.boards[run.board.name], columns, facts)
-
-    def _count_attempts(self, facts: Sequence[Recorded], barred: bytes | None) -> None:
-        """Count the attempts of a run, of which the board has none that is one too many."""
-        page = self._state.boards[facts[0].fact.board]  # type: ignore[attr-defined]
-        if page.board.limits.attempts_max is not None:
-            for row, recorded in enumerate(facts):
-                if barred is not None and barred[row] == REFUSED:
-                    continue
-                spent = self._state.attempt(page, recorded.fact)  # type: ignore[arg-type]
-                assert not spent, "it goes in moves"
-
-    def _enter(
-        self, page: BoardState, submitted: Sequence[ScoreSubmitted]
-    ) -> list[list[str]] | None:
-        """Note the players that submit to a board with segments; return the segments of each."""
-        if not page.board.segments:
-            return None
-        enter, since = self._state.player_boards.add, page.since
-        profile_of, board = self._state.profile, page.board
-        known: dict[int, list[str]] = {}  # Many profiles share the same attributes.
-        entered: list[list[str]] = []
-        for fact in submitted:
-            enter(fact.player, since)
-            attributes = profile_of(fact.player).attributes
-            segments = known.get(id(attributes))
-            if segments is None:
-                segments = known[id(attributes)] = segments_of(board, attributes)
-            entered.append(segments)
-        return entered
-
-    # ---------------------------------------------------------------------- in moves
-
-    async def _in_moves(self, facts: Sequence[Recorded], after: Position) -> Receipts:
+    async def fold(self, facts: Sequence[Recorded], after: Position) -> Receipts:
+        """Fold facts that follow ``after``; return the receipts of the submissions among them."""
         entries = await self.entries_of(facts, after=after)
         begun = await self.begin(facts, entries, after=after)
         receipts = await self.apply(begun, after=after, through=facts[-1].position)
@@ -454,7 +88,7 @@ class Fold:
         return receipts
 
     async def begin(
-        self, facts: Sequence[Recorded], entries: "Entries", *, after: Position
+        self, facts: Sequence[Recorded], entries: Entries, *, after: Position
     ) -> MoveBatch:
         """Judge facts against the entries they touch, and note them in the state."""
         begun = MoveBatch(entries, at=after)
@@ -481,13 +115,13 @@ class Fold:
         if moved is None:
             return None
         return {
-            judged.position: _receipt(
+            judged.position: receipt_of(
                 judged, [moved[outcome.move] for outcome in judged.outcomes.values()]
             )
             for judged in begun.judged
         }
 
-    async def entries_of(self, facts: Sequence[Recorded], *, after: Position) -> "Entries":
+    async def entries_of(self, facts: Sequence[Recorded], *, after: Position) -> Entries:
         """Fetch at once the entries that submissions are most likely to touch.
 
         Nothing is noted yet. Raises IndexForgot where a shared index is no longer there.
@@ -498,26 +132,16 @@ class Fold:
             if is_submission(fact) and fact.board in self._state.boards:
                 for _, ranking, _ in self._state.boards[fact.board].windows.values():
                     likely[self.home(ranking, fact.player), fact.player] = None
-            likely |= dict.fromkeys(self._in_segments(fact))
+            for ranking, player in entries_of_change(self._state, fact):
+                likely[self.home(ranking, player), player] = None
         places = list(likely)
         found = await self._index.order_keys(places, at=after)
         return dict(zip(places, found, strict=True))
 
-    def _in_segments(self, fact: Fact) -> Iterator[Place]:
-        """Yield where a player is looked for if a fact changes the segments that it is in."""
-        change = fact.profile_change()
-        if change is None:
-            return
-        known = self._state.profile(change.player).attributes
-        changed = differing(known, change.attributes_after(known))
-        for page in self._state.concerned(change.player, changed) if changed else ():
-            for _, ranking, _ in page.windows.values():
-                yield self.home(ranking, change.player), change.player
-
     async def fold_one(self, begun: MoveBatch, recorded: Recorded) -> None:
         """Fold a fact by the handler of its kind; the others change profiles or the state alone."""
         self._state.index_fact(recorded)
-        handler = _HANDLERS.get(type(recorded.fact))
+        handler = handler_of(recorded.fact)
         if handler is not None:
             await handler.fold(self, begun, recorded.fact, recorded)
         else:
@@ -679,7 +303,7 @@ class Fold:
         counted = not again and not isinstance(verdict, Rejected)
         spent = self._state.attempt(page, fact) if counted else NO_WINDOWS
         expires = self._state.note_term(fact, recorded) if counted else None
-        outcomes: dict[str, _Outcome] = {}
+        outcomes: dict[str, WindowOutcome] = {}
         for name, opened in page.windows.items():
             if name in refused:
                 continue
@@ -688,7 +312,7 @@ class Fold:
                 begun, opened, fact, recorded.position, segments, bar
             )
         reasons = () if barred is None else barred.reasons
-        begun.judged.append(_Judged(page, fact, recorded.position, outcomes, reasons, expires))
+        begun.judged.append(Judged(page, fact, recorded.position, outcomes, reasons, expires))
 
     async def _judge(
         self,
@@ -698,7 +322,7 @@ class Fold:
         position: Position,
         segments: Sequence[str],
         barred: Verdict | None,
-    ) -> _Outcome:
+    ) -> WindowOutcome:
         window, terms, player = opened.window, opened.terms, fact.player
         place = (self.home(opened.ranking, player), player)
         ranked, known = place[0] is opened.ranking, await self._entry(begun, place)
@@ -710,7 +334,7 @@ class Fold:
                 if ranked
                 else self._ask_unseen(begun, opened, fact, (known, known))
             )
-            return _Outcome(window.id, verdict, before, before, asked)
+            return WindowOutcome(window.id, verdict, before, before, asked)
         order_key = known
         if verdict.moved or order_key is None:
             order_key = terms.order.key(verdict.scores, position)
@@ -720,7 +344,7 @@ class Fold:
         move = self._place(begun, opened, player, order_key, metadata, segments)
         if not ranked:
             move = self._ask_unseen(begun, opened, fact, (known, order_key))
-        return _Outcome(window.id, verdict, before, verdict.scores, move)
+        return WindowOutcome(window.id, verdict, before, verdict.scores, move)
 
     def _ask_unseen(
         self,
@@ -839,73 +463,6 @@ class Fold:
                 self._put_in_segment(begun, opened, segment, player, order_key, metadata)
 
 
-IN_MOVES_COST_MAX = 1_024
-"""The cost of a part that goes in moves, in moves of a player in a ranking: some ten milliseconds.
-Between two parts readers have their turn, and see the facts so far."""
-
-IN_PLACE_COST_MAX = 32_768
-"""The same of a part that goes in place, where a move is one of the rank list: some thirty
-milliseconds."""
-
-MOVES_TO_SEGMENT = 2
-"""A player that changes its segment leaves one and enters another."""
-
-IN_MOVES_AT_LEAST = 2
-"""How many facts go in moves before one looks whether they could go in place again."""
-
-
-def judged_in_place(page: BoardState) -> bool:
-    """Whether plain submissions to a board can be judged by the index, as columns."""
-    return bool(page.windows) and page.board.verifier is None
-
-
-def _cost_in_place(page: BoardState) -> int:
-    """Return about how many moves a submission makes in place; shared ranks cost another search."""
-    rankings = len(page.windows) * (1 + len(page.board.segments))
-    return rankings if page.board.ties is TieRule.ORDINAL else 2 * rankings
-
-
-def run_of(
-    page: BoardState,
-    facts: Sequence[ScoreSubmitted],
-    positions: "array[int]",
-    segments: Sequence[Sequence[str]] | None = None,
-) -> Run:
-    """Return submissions to one board as columns."""
-    width = page.board.width
-    deltas = bytes([fact.scores is None for fact in facts])
-    if 1 not in deltas and width == 1:
-        scores = array("q", [fact.scores[0] for fact in facts])  # type: ignore[index]
-    else:
-        rest = (0,) * (width - 1)
-        scores = array("q")
-        for fact in facts:
-            scores.extend(fact.scores if fact.scores is not None else (fact.delta or 0, *rest))
-    metadata = [fact.metadata for fact in facts]
-    return Run(
-        page.board,
-        [opened.ranking for opened in page.windows.values()],
-        [fact.player for fact in facts],
-        scores,
-        deltas if 1 in deltas else None,
-        positions,
-        metadata if metadata.count(None) < len(metadata) else None,
-        segments,
-    )
-
-
-def _one_board(facts: Sequence[Recorded]) -> bool:
-    name = facts[0].fact.board  # type: ignore[attr-defined]
-    return all(recorded.fact.board == name for recorded in facts)  # type: ignore[attr-defined]
-
-
-def _by_board(facts: Sequence[Recorded]) -> list[list[Recorded]]:
-    boards: dict[str, list[Recorded]] = {}
-    for name, some in groupby(facts, lambda recorded: recorded.fact.board):  # type: ignore[attr-defined]
-        boards.setdefault(name, []).extend(some)
-    return list(boards.values())
-
-
 def _in_segment(ranking: Ranking, segment: str) -> Ranking:
     return Ranking(ranking.board, ranking.window, segment)
 
@@ -928,88 +485,9 @@ def in_terms_of(page: BoardState, fact: ScoreSubmitted) -> ScoreSubmitted:
     return msgspec.structs.replace(fact, scores=(), delta=None)
 
 
-# ---------------------------------------------------------------- handlers of fact kinds
-
-Handle = Callable[[Fold, MoveBatch, Any, Recorded], Awaitable[None]]
-"""Adds the moves of a fact to a batch, and notes the fact in the state."""
-
-
-class FoldHandler(NamedTuple):
-    """The effect of a kind of facts on the rankings."""
-
-    fold: Handle
-    barrier: bool
-    """Whether it replaces or drops rankings, so that it is folded alone."""
-
-
-_HANDLERS: dict[type[Fact], FoldHandler] = {}
-
-
-def register_fold(*kinds: type[Fact], fold: Handle, barrier: bool = False) -> None:
-    """Register how some kinds of facts are folded.
-
-    Kinds without a handler move no entries, except between segments if they change a profile.
-    """
-    _HANDLERS.update(dict.fromkeys(kinds, FoldHandler(fold, barrier)))
-
-
-def is_barrier(fact: Fact) -> bool:
-    """Whether a fact is folded alone, because it replaces or drops rankings."""
-    handler = _HANDLERS.get(type(fact))
-    return handler is not None and handler.barrier
-
-
 register_fold(ScoreSubmitted, ExpiringScoreSubmitted, ScoreAdjusted, fold=Fold.submit)
 register_fold(BoardDefined, BoardRedefined, fold=Fold.define, barrier=True)
 register_fold(BoardRetired, BoardExpired, fold=Fold.retire, barrier=True)
 register_fold(WindowOpened, fold=Fold.open_window)
 register_fold(WindowDropped, fold=Fold.drop_window, barrier=True)
 register_fold(WindowsCorrected, fold=Fold.correct, barrier=True)
-
-
-# ---------------------------------------------------------------------------- receipts
-
-
-def _receipt(judged: _Judged, moved: Sequence[Moved]) -> Receipt:
-    windows = {
-        name: _in_window(outcome, each)
-        for (name, outcome), each in zip(judged.outcomes.items(), moved, strict=True)
-    }
-    fact, decimals = judged.fact, judged.page.board.decimals
-    return Receipt(
-        fact.board,
-        fact.player,
-        judged.position,
-        decimals,
-        windows,
-        is_rejected(windows),
-        reasons=judged.reasons,
-        expires=judged.expires,
-    )
-
-
-def _in_window(outcome: _Outcome, moved: Moved) -> InWindow:
-    name, code, message = _named(outcome.verdict)
-    return InWindow(
-        outcome.window,
-        name,
-        outcome.after,
-        outcome.before,
-        moved.rank,
-        moved.previous_rank,
-        moved.total,
-        code,
-        message,
-    )
-
-
-def _named(verdict: Verdict) -> tuple[VerdictName, str | None, str | None]:
-    match verdict:
-        case Counted():
-            return "counted", None, None
-        case NotBetter():
-            return "not_better", None, None
-        case Held(reason):
-            return "held", reason, None
-        case Rejected(code, message):
-            return "rejected", code, message

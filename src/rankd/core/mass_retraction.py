@@ -18,7 +18,7 @@ import msgspec
 from rankd.core.board_rebuild import CorrectedWindows
 from rankd.core.board_state import BoardState
 from rankd.core.corrections import Retraction, RetractionFilter
-from rankd.core.fold import MoveBatch
+from rankd.core.move_batch import MoveBatch
 from rankd.core.player_history import Stretches
 from rankd.core.refold import FACTS_TOGETHER, BoardPlayer, recorded_window
 from rankd.core.state import State

@@ -10,8 +10,10 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rankd.core.board_rebuild import BoardRebuild, CorrectedWindows
-from rankd.core.fold import Fold, MoveBatch
+from rankd.core.fold import Fold
+from rankd.core.fold_parts import FoldParts
 from rankd.core.mass_retraction import MassRetraction, scan
+from rankd.core.move_batch import MoveBatch
 from rankd.core.receipts import Collect, Receipts, encoded, joined
 from rankd.core.state import State
 from rankd.model.board import Board
@@ -88,9 +90,10 @@ class Projector:
         """Notes the changes of the fold, while there are streams."""
         self._awaited: dict[asyncio.Future[None], Position] = {}
         self._ledger = ledger
-        self._fold = Fold(index, state, self._redefine, ledger)
-        self.parted, self.entries_of = self._fold.parted, self._fold.entries_of
-        self.begin, self.apply = self._fold.begin, self._fold.apply
+        fold = Fold(index, state, self._redefine, ledger)
+        self._parts = FoldParts(index, state, fold.fold)
+        self.parted, self.entries_of = self._parts.parted, fold.entries_of
+        self.begin, self.apply = fold.begin, fold.apply
 
     async def fold(
         self, facts: Sequence[Recorded], *, reading: AbstractContextManager[Any] = UNREAD
@@ -102,13 +105,13 @@ class Projector:
         """
         parts: list[Receipts] = []
         spent = 0.0
-        for part in self._fold.parted(facts):
+        for part in self._parts.parted(facts):
             if spent + part.share > 1 and parts and not self.at_a_stretch:
                 await asyncio.sleep(0)
                 spent = 0.0
             spent += part.share
             with reading:
-                parts.append(await self._fold.fold(part, after=self.checkpoint))
+                parts.append(await self._parts.fold(part, after=self.checkpoint))
                 self.checkpoint, self.at = part.facts[-1].position, part.facts[-1].at
             if self.changes is not None:
                 self.changes.note(part.facts, parts[-1])

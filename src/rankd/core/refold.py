@@ -13,7 +13,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 import msgspec
 
 from rankd.core.board_state import BoardState, OpenedWindow, SealedWindow
-from rankd.core.fold import Fold, MoveBatch, register_fold
+from rankd.core.fold import Fold
+from rankd.core.fold_handlers import register_fold
+from rankd.core.move_batch import MoveBatch
 from rankd.core.player_history import PlayerHistory, corrections_of, facts_of_player
 from rankd.core.state import segments_of
 from rankd.model.facts import (

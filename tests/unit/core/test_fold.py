@@ -20,7 +20,7 @@ from tests.unit.core.doubles import (
 from tests.unit.core.histories import STEPS, History, Step
 
 from rankd.adapters.memory.index import NativeIndex
-from rankd.core import fold
+from rankd.core import fold_parts
 from rankd.core.player_boards import SWEPT_TOGETHER
 from rankd.core.projector import Projector
 from rankd.core.state import State
@@ -64,7 +64,7 @@ async def folded_every_way(steps: Sequence[Sequence[Step]], cuts: Sequence[int])
                 assert history.receipts.items() <= again.receipts.items()
         for bound in ("IN_MOVES_COST_MAX", "IN_PLACE_COST_MAX"):
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(fold, bound, 1)
+                patch.setattr(fold_parts, bound, 1)
                 again = await Folded(ledger, NativeIndex()).fold(facts, [])
                 if facts:
                     assert state_of(again.projector) == state_of(living)
@@ -306,7 +306,7 @@ MANY = 1_500
 async def test_readers_have_their_turns_between_parts_of_bounded_cost(
     index: type[NativeIndex], region: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fold, "IN_PLACE_COST_MAX", fold.IN_MOVES_COST_MAX)
+    monkeypatch.setattr(fold_parts, "IN_PLACE_COST_MAX", fold_parts.IN_MOVES_COST_MAX)
     ledger, facts = await recorded(
         ("define", ("arena", DENSE)), *[submit(f"p{n}", n % 7, region) for n in range(MANY)]
     )
@@ -324,14 +324,14 @@ async def test_readers_have_their_turns_between_parts_of_bounded_cost(
     await asyncio.sleep(0)
     await projector.fold(facts)
     await reading
-    assert len(seen) > 2 * MANY // fold.IN_MOVES_COST_MAX
+    assert len(seen) > 2 * MANY // fold_parts.IN_MOVES_COST_MAX
     for position, index_at, *counts in seen - {(0, 0, 0, 0)}:
         assert index_at == position
         assert set(counts) == {position - 1}  # The first fact is the definition.
 
 
 async def test_changes_of_segments_count_as_cost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fold, "IN_PLACE_COST_MAX", 12)  # Of which each takes 4.
+    monkeypatch.setattr(fold_parts, "IN_PLACE_COST_MAX", 12)  # Of which each takes 4.
     ledger, facts = await recorded(
         ("define", ("arena", LASTING)),
         *[submit(f"p{n}", 1, "eu") for n in range(4)],
@@ -354,13 +354,13 @@ async def test_readers_have_their_turns_while_moves_for_a_far_index_are_made() -
     while not begin.done():
         await asyncio.sleep(0)
         turns += 1
-    assert turns >= len(begin.result().moves) // fold.IN_MOVES_COST_MAX > 1
+    assert turns >= len(begin.result().moves) // fold_parts.IN_MOVES_COST_MAX > 1
 
 
 async def test_the_lock_of_readers_is_let_go_between_parts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fold, "IN_PLACE_COST_MAX", fold.IN_MOVES_COST_MAX)
+    monkeypatch.setattr(fold_parts, "IN_PLACE_COST_MAX", fold_parts.IN_MOVES_COST_MAX)
     ledger, facts = await recorded(
         ("define", ("arena", DENSE)), *[submit(f"p{n}", n) for n in range(MANY)]
     )
@@ -375,5 +375,5 @@ async def test_the_lock_of_readers_is_let_go_between_parts(
             pass
 
     await projector.fold(facts, reading=Lock())
-    assert len(held) > MANY * 2 // fold.IN_MOVES_COST_MAX
+    assert len(held) > MANY * 2 // fold_parts.IN_MOVES_COST_MAX
     assert held == sorted(set(held))

@@ -9,7 +9,7 @@ from tests.unit.core.callers import scores, submit
 from tests.unit.core.doubles import engine
 
 from rankd.adapters.sqlite.ledger import SQLiteLedger
-from rankd.core import fold as fold_module
+from rankd.core import fold_handlers
 from rankd.core import state as state_module
 from rankd.core.state import Savepoint
 from rankd.model import facts as facts_module
@@ -24,7 +24,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "adding-a-fact.md"
 def doubled(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Fact]]:
     """Run the example of the page, and forget its kind afterwards."""
     monkeypatch.setattr(state_module, "_HANDLERS", dict(state_module._HANDLERS))
-    monkeypatch.setattr(fold_module, "_HANDLERS", dict(fold_module._HANDLERS))
+    monkeypatch.setattr(fold_handlers, "_HANDLERS", dict(fold_handlers._HANDLERS))
     monkeypatch.setattr(facts_module.CODEC, "_decoders", dict(facts_module.CODEC._decoders))
     example = PAGE.read_text().partition("```python\n")[2].partition("```")[0]
     names: dict[str, Any] = {"__name__": "example"}

@@ -23,7 +23,7 @@ from tests.unit.core.histories import STEPS, History, Step
 
 from rankd.adapters.memory.index import NativeIndex
 from rankd.adapters.memory.snapshot_folder import SnapshotFolder
-from rankd.core import fold
+from rankd.core import fold_parts
 from rankd.core.engine import Engine
 from rankd.core.player_boards import PlayerBoards
 from rankd.core.projector import BEGINNING
@@ -304,7 +304,7 @@ async def test_a_save_waits_for_the_end_of_a_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the middle of one there is no link, and its receipts are not unstored yet."""
-    monkeypatch.setattr(fold, "IN_PLACE_COST_MAX", 1_000)
+    monkeypatch.setattr(fold_parts, "IN_PLACE_COST_MAX", 1_000)
     ledger, index, many = FaultyLedger(), HeldIndex(), 2_000
     items = [{"player": f"p{n}", "score": n, "key": f"k{n}"} for n in range(many)]
     snapshots = SnapshotFolder(tmp_path, index)
@@ -336,7 +336,7 @@ class FailingIndex(NativeIndex):
 async def test_a_batch_whose_second_part_fails_is_whole_after_a_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fold, "IN_PLACE_COST_MAX", 1_000)
+    monkeypatch.setattr(fold_parts, "IN_PLACE_COST_MAX", 1_000)
     ledger, index, many = FaultyLedger(), FailingIndex(), 2_000
     items = [{"player": f"p{n}", "score": n, "key": f"k{n}"} for n in range(many)]
     async with engine(ledger, build=lambda: IndexHome(index, None)) as rankd:

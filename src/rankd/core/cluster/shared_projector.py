@@ -31,7 +31,8 @@ from typing import Any, ClassVar, NamedTuple, NoReturn
 import msgspec
 
 from rankd.core.cluster.fallback_index import FallbackIndex
-from rankd.core.fold import MoveBatch, counts_on, in_terms_of
+from rankd.core.fold import counts_on, in_terms_of
+from rankd.core.move_batch import MoveBatch
 from rankd.core.projector import BEGINNING, FACTS_TOGETHER_MAX, UNREAD, Ask, Projector, Tell, keyed
 from rankd.core.receipts import Collect, ReceiptBuffer, Receipts, encoded, joined
 from rankd.core.state import Savepoint, State

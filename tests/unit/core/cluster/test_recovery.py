@@ -20,7 +20,7 @@ from rankd.core.cluster import shared_projector
 from rankd.core.cluster.recovery import IndexRebuilder, SharedHome
 from rankd.core.cluster.shared_projector import SharedProjector
 from rankd.core.engine import Engine
-from rankd.core.fold import MoveBatch
+from rankd.core.move_batch import MoveBatch
 from rankd.core.receipts import ReceiptBuffer
 from rankd.core.recovery import IndexHome, folded
 from rankd.core.window_schedule import windows_at
